@@ -1,0 +1,27 @@
+"""GILE label scoring as a Transformers plugin; `import hf_gile` registers the models with the Auto classes."""
+
+from .models import (
+    GileConfig,
+    GileForSequenceClassification,
+    GileModel,
+    GileModelOutput,
+    GileProcessor,
+    Label,
+    LabelScoringPipeline,
+    LabelSet,
+    build_tokenizer,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "GileConfig",
+    "GileForSequenceClassification",
+    "GileModel",
+    "GileModelOutput",
+    "GileProcessor",
+    "Label",
+    "LabelScoringPipeline",
+    "LabelSet",
+    "build_tokenizer",
+]

@@ -1,0 +1,42 @@
+"""The files that travel to the Hub with every saved model, and their registration with Transformers.
+
+They import each other as flat siblings, and besides only torch and what transformers always brings: this folder is
+copied as it is, and runs where hf_gile is not installed.
+"""
+
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoProcessor
+from transformers.pipelines import PIPELINE_REGISTRY
+
+from .configuration_gile import GileConfig
+from .labels_gile import Label, LabelSet
+from .modeling_gile import GileForSequenceClassification, GileModel, GileModelOutput
+from .pipeline_gile import LabelScoringPipeline
+from .processing_gile import GileProcessor, build_tokenizer
+
+AutoConfig.register("gile", GileConfig, exist_ok=True)
+AutoModel.register(GileConfig, GileModel, exist_ok=True)
+AutoModelForSequenceClassification.register(GileConfig, GileForSequenceClassification, exist_ok=True)
+AutoProcessor.register(GileConfig, GileProcessor, exist_ok=True)
+
+# Without this, a saved model would name its code in config.json and not carry it.
+GileConfig.register_for_auto_class()
+GileModel.register_for_auto_class("AutoModel")
+GileForSequenceClassification.register_for_auto_class("AutoModelForSequenceClassification")
+GileProcessor.register_for_auto_class("AutoProcessor")
+
+# For those who have the package: this task needs no trust_remote_code.
+PIPELINE_REGISTRY.register_pipeline(
+    "label-scoring", pipeline_class=LabelScoringPipeline, pt_model=AutoModelForSequenceClassification, type="text"
+)
+
+__all__ = [
+    "GileConfig",
+    "GileForSequenceClassification",
+    "GileModel",
+    "GileModelOutput",
+    "GileProcessor",
+    "Label",
+    "LabelScoringPipeline",
+    "LabelSet",
+    "build_tokenizer",
+]

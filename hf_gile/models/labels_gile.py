@@ -1,0 +1,303 @@
+"""Label sets: what labels say, in order, each with an id that never changes."""
+
+import csv
+import difflib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+LABELS_FILE = "labels.jsonl"
+"""The name of a label set's file in a saved model."""
+
+
+@dataclass(frozen=True)
+class Label:
+    """One label.
+
+    Args:
+        id: A URI or a code that never changes (a MeSH UI, a SKOS concept); results and thresholds are kept by it.
+        name: What people call the label.
+        description: What else is known of it (synonyms, a definition); the model reads it after the name.
+        language: Language code of name and description, where it matters.
+        seen: Whether the model was trained on documents with this label.
+        count: Number of training documents with this label.
+        threshold: Probability from which the label is assigned, where it has its own.
+
+    Example:
+        >>> Label("D006333", "Heart Failure", "cardiac failure; the heart cannot pump enough blood").text
+        'Heart Failure: cardiac failure; the heart cannot pump enough blood'
+    """
+
+    id: str
+    name: str
+    description: str = ""
+    language: str | None = None
+    seen: bool = False
+    count: int = 0
+    threshold: float | None = None
+
+    @property
+    def text(self) -> str:
+        """What the label encoder reads."""
+        return f"{self.name}: {self.description}" if self.description else self.name
+
+
+class LabelSet(Sequence[Label]):
+    """An ordered, immutable table of labels; position j is column j of a model's logits.
+
+    Args:
+        labels: The labels, at least one.
+        source: Where they come from, for error messages.
+
+    Raises:
+        ValueError: No labels; or a row with an empty or repeated id, an empty name, the name and description of an
+            earlier row (nothing could tell the two apart), or a field of the wrong type. The message names the row.
+
+    Example:
+        >>> labels = LabelSet.from_names({"Heart Failure": "cardiac failure", "Milk, Human": "breast milk"})
+        >>> labels.names
+        ['Heart Failure', 'Milk, Human']
+        >>> labels.column("Milk, Human")
+        1
+        >>> [label.name for label in labels.rename("Milk, Human", "Human Milk")]
+        ['Heart Failure', 'Human Milk']
+    """
+
+    def __init__(self, labels: Iterable[Label], source: str = "label set") -> None:
+        self._labels = tuple(labels)
+        if not self._labels:
+            raise ValueError(f"{source}: no labels; at least one is needed")
+        self._columns: dict[str, int] = {}
+        texts: dict[str, int] = {}
+        for row, label in enumerate(self._labels):
+            where = f"{source}, row {row + 1}"
+            _check(label, where)
+            if label.id in self._columns:
+                raise ValueError(
+                    f"{where}: id {label.id!r} stands in row {self._columns[label.id] + 1} already; ids must be unique"
+                )
+            if label.text in texts:
+                raise ValueError(
+                    f"{where}: {label.text!r} stands in row {texts[label.text] + 1} already, as another label; "
+                    "a model cannot tell them apart: give them different names or descriptions"
+                )
+            self._columns[label.id] = texts[label.text] = row
+
+    @classmethod
+    def from_names(cls, names: Iterable[str] | Mapping[str, str]) -> "LabelSet":
+        """Makes a label set of names, or of names and descriptions; the name serves as id."""
+        if isinstance(names, str):
+            raise ValueError(f"labels must be a list of names, got the one text {names!r}")
+        described = names.items() if isinstance(names, Mapping) else ((name, "") for name in names)
+        return cls((Label(name, name, description) for name, description in described), source="label names")
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> "LabelSet":
+        """Reads a label set from a `.jsonl` or `.csv` file with the fields of `Label`; other fields are refused.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+            ValueError: The file holds something else than labels; the message names file and row.
+        """
+        path = Path(path)
+        readers = {".jsonl": _read_jsonl, ".csv": _read_csv}
+        if path.suffix not in readers:
+            raise ValueError(f"{path}: a label set is read from a .jsonl or a .csv file")
+        rows = readers[path.suffix](path)
+        return cls((_label_from_row(row, f"{path}, row {number + 1}") for number, row in enumerate(rows)), str(path))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes the label set to a `.jsonl` or `.csv` file that `load` reads back unchanged."""
+        path = Path(path)
+        rows = [asdict(label) for label in self]
+        if path.suffix == ".jsonl":
+            lines = (json.dumps(_without_defaults(row), ensure_ascii=False) + "\n" for row in rows)
+            path.write_text("".join(lines), encoding="utf-8")
+        elif path.suffix == ".csv":
+            with path.open("w", encoding="utf-8", newline="") as file:
+                writer = csv.DictWriter(file, list(rows[0]))
+                writer.writeheader()
+                writer.writerows({**row, "seen": str(row["seen"]).lower()} for row in rows)
+        else:
+            raise ValueError(f"{path}: a label set is written to a .jsonl or a .csv file")
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids, in order."""
+        return [label.id for label in self]
+
+    @property
+    def names(self) -> list[str]:
+        """The names, in order; two labels may share one."""
+        return [label.name for label in self]
+
+    @property
+    def texts(self) -> list[str]:
+        """What the label encoder reads of each label, in order."""
+        return [label.text for label in self]
+
+    @property
+    def seen(self) -> list[bool]:
+        """Whether each label was trained on, in order."""
+        return [label.seen for label in self]
+
+    def id2label(self) -> dict[int, str]:
+        """Unique names by column, as a Transformers config keeps them; a shared name gets its id behind it."""
+        counts = Counter(self.names)
+        return {
+            column: label.name if counts[label.name] == 1 else f"{label.name} ({label.id})"
+            for column, label in enumerate(self)
+        }
+
+    def column(self, label_id: str) -> int:
+        """The column of a label.
+
+        Raises:
+            ValueError: No label has this id; the message names the nearest ids.
+        """
+        try:
+            return self._columns[label_id]
+        except KeyError:
+            near = difflib.get_close_matches(str(label_id), self._columns, n=3)
+            hint = f"; did you mean {', '.join(map(repr, near))}?" if near else ""
+            raise ValueError(f"no label has the id {label_id!r} among {len(self)} labels{hint}") from None
+
+    def columns(self, label_ids: Iterable[str]) -> list[int]:
+        """The columns of several labels, in the order asked for; refuses as `column` does."""
+        return [self.column(label_id) for label_id in label_ids]
+
+    def add(self, *labels: Label) -> "LabelSet":
+        """A label set with more labels behind the present ones, whose columns stay."""
+        return LabelSet((*self, *labels))
+
+    def retire(self, *label_ids: str) -> "LabelSet":
+        """A label set without these labels."""
+        gone = set(self.columns(label_ids))
+        return LabelSet(label for column, label in enumerate(self) if column not in gone)
+
+    def rename(self, label_id: str, name: str) -> "LabelSet":
+        """A label set in which one label has another name; its id and column stay."""
+        return self.update(label_id, name=name)
+
+    def update(self, label_id: str, **changes: Any) -> "LabelSet":
+        """A label set in which fields of one label are changed; its column stays."""
+        column = self.column(label_id)
+        labels = list(self)
+        labels[column] = replace(labels[column], **changes)
+        return LabelSet(labels)
+
+    def with_counts(self, counts: Mapping[str, int]) -> "LabelSet":
+        """A label set with the training counts of `counts`, by id; labels with a count are seen, the others unseen."""
+        for label_id in counts:
+            self.column(label_id)
+        return LabelSet(
+            replace(label, count=counts.get(label.id, 0), seen=counts.get(label.id, 0) > 0) for label in self
+        )
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._columns if isinstance(item, str) else item in self._labels
+
+    def __getitem__(self, index: Any) -> Any:
+        return LabelSet(self._labels[index]) if isinstance(index, slice) else self._labels[index]
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def __iter__(self) -> Iterator[Label]:
+        return iter(self._labels)
+
+    def __eq__(self, other: object) -> bool:
+        # By content, not by class: the same class exists twice once it has travelled to the Hub and back.
+        other_labels = getattr(other, "_labels", None)
+        return other_labels is not None and list(map(asdict, self._labels)) == list(map(asdict, other_labels))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._columns))
+
+    def __repr__(self) -> str:
+        names = ", ".join(repr(label.name) for label in self._labels[:3])
+        return f"LabelSet({len(self)} labels: {names}{', ...' if len(self) > 3 else ''})"
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "id": (str,),
+    "name": (str,),
+    "description": (str,),
+    "language": (str, type(None)),
+    "seen": (bool,),
+    "count": (int,),
+    "threshold": (float, int, type(None)),
+}
+
+
+def _check(label: Label, where: str) -> None:
+    for name, types in _TYPES.items():
+        value = getattr(label, name, None)
+        if not isinstance(value, types) or (name == "threshold" and isinstance(value, bool)):
+            raise ValueError(f"{where}: {name} must be {types[0].__name__}, got {value!r}")
+    for name in ("id", "name"):
+        if not getattr(label, name).strip():
+            raise ValueError(f"{where}: the {name} is empty; every label needs an id and a name")
+    if label.count < 0:
+        raise ValueError(f"{where}: count must not be negative, got {label.count}")
+    if label.threshold is not None and not 0 <= label.threshold <= 1:
+        raise ValueError(f"{where}: threshold is a probability between 0 and 1, got {label.threshold}")
+
+
+def _without_defaults(row: dict[str, Any]) -> dict[str, Any]:
+    defaults = {field.name: field.default for field in fields(Label)}
+    return {name: value for name, value in row.items() if value != defaults[name]}
+
+
+def _label_from_row(row: object, where: str) -> Label:
+    if not isinstance(row, dict):
+        raise ValueError(f"{where}: expected a table row with the fields of a label, got {row!r}")
+    unknown = sorted(set(map(str, row)) - set(_TYPES))
+    missing = [name for name in ("id", "name") if name not in row]
+    if unknown or missing:
+        problem = f"unknown field {unknown[0]!r}" if unknown else f"no field {missing[0]!r}"
+        raise ValueError(f"{where}: {problem}; a label has {', '.join(_TYPES)}")
+    return Label(**row)
+
+
+def _read_jsonl(path: Path) -> Iterator[object]:
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file):
+            try:
+                yield json.loads(line)
+            except json.JSONDecodeError as error:
+                raise ValueError(f"{path}, row {number + 1}: not a line of JSON ({error})") from None
+
+
+def _read_csv(path: Path) -> Iterator[object]:
+    def convert(name: str, text: str | None, where: str) -> Any:
+        if text is None:
+            raise ValueError(f"{where}: fewer cells than the header has; quote texts that hold commas")
+        if not text and name in ("language", "seen", "count", "threshold"):
+            return next(field.default for field in fields(Label) if field.name == name)
+        try:
+            if name == "count":
+                return int(text)
+            if name == "threshold":
+                return float(text)
+        except ValueError:
+            raise ValueError(f"{where}: {name} must be a number, got {text!r}") from None
+        if name == "seen":
+            if text.lower() not in ("true", "false"):
+                raise ValueError(f"{where}: seen must be true or false, got {text!r}")
+            return text.lower() == "true"
+        return text
+
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        for number, row in enumerate(csv.DictReader(file)):
+            where = f"{path}, row {number + 1}"
+            if None in row:
+                raise ValueError(f"{where}: more cells than the header has; quote texts that hold commas")
+            yield {name: convert(name, text, where) for name, text in row.items()}
+
+
+__all__ = ["LABELS_FILE", "Label", "LabelSet"]

@@ -1,0 +1,97 @@
+"""The training losses: sigmoid (Eq. 15, 17) and softmax, over all labels or over sampled ones.
+
+Shapes: B documents, L labels, C columns scored (L of them, or a sample), P gold labels of a document (padded).
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+IGNORE = -100
+"""Padding of gold columns, as everywhere in Transformers."""
+
+
+def multi_hot(labels: Tensor, num_labels: int, columns: Tensor | None = None) -> Tensor:
+    """Turns gold columns into zeros and ones.
+
+    Args:
+        labels: `(B, P)` integer columns, padded with -100.
+        num_labels: Number L of labels the columns count in.
+        columns: `(C,)` columns wanted, ascending; all of them by default. Must hold every gold column.
+
+    Returns:
+        `(B, C)` floats, one where the label is gold.
+
+    Raises:
+        ValueError: A gold column is out of range, or is not among `columns`.
+
+    Example:
+        >>> multi_hot(torch.tensor([[2, -100], [0, 1]]), num_labels=3)
+        tensor([[0., 0., 1.],
+                [1., 1., 0.]])
+        >>> multi_hot(torch.tensor([[2, -100]]), num_labels=3, columns=torch.tensor([0, 2]))
+        tensor([[0., 1.]])
+    """
+    gold = labels != IGNORE
+    if bool(((labels < 0) & gold).any()) or bool((labels >= num_labels).any()):
+        wrong = labels[gold & ((labels < 0) | (labels >= num_labels))][0].item()
+        raise ValueError(f"labels holds column {wrong}, but there are {num_labels} labels (0 to {num_labels - 1})")
+    size = num_labels
+    if columns is not None:
+        size = len(columns)
+        places = torch.searchsorted(columns, labels.clamp(min=0)).clamp(max=size - 1)
+        if bool((gold & (columns[places] != labels)).any()):
+            wrong = labels[gold & (columns[places] != labels)][0].item()
+            raise ValueError(
+                f"labels holds column {wrong}, which is not in sampled_columns: a sample keeps all gold labels "
+                "(hf_gile.training.LabelSampler does), in ascending order"
+            )
+        labels = places
+    # Padding goes to a column of its own, which is cut off again.
+    target = torch.zeros(len(labels), size + 1, device=labels.device)
+    return target.scatter_(1, labels.masked_fill(~gold, size), 1.0)[:, :size]
+
+
+def binary_cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor | None = None) -> Tensor:
+    """The multi-label loss: summed over the labels, averaged over the documents.
+
+    Eq. 15 divides by the number of labels as well. With many labels that leaves gradients of 1e-8, as small as the
+    epsilon of Adam, which then stops adapting; the sum has the same minimum and trains at any number of labels.
+
+    Args:
+        logits: `(B, C)` scores.
+        targets: `(B, C)` zeros and ones.
+        column_weights: `(C,)` or `(B, C)`: how many columns of the full set each one stands for. With weights of
+            (number of unsampled columns) / (number sampled) this is an unbiased estimate of the loss over all labels
+            (Eq. 17 leaves the weights out, and so estimates something else).
+
+    Returns:
+        The loss, a scalar in float32 or better.
+    """
+    logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    loss = functional.binary_cross_entropy_with_logits(
+        logits, targets.to(logits.dtype), column_weights, reduction="sum"
+    )
+    return loss / len(logits)
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor | None = None) -> Tensor:
+    """The single-label loss: softmax over the columns, averaged over the documents.
+
+    Args:
+        logits: `(B, C)` scores.
+        targets: `(B, C)` zeros and ones, a single one in a row.
+        column_weights: `(C,)` or `(B, C)`: how many columns of the full set each one stands for, so that the sampled
+            columns estimate the whole sum below the fraction. The sum is unbiased; its logarithm, and so this loss,
+            is only consistent (it nears the full loss as the sample grows).
+
+    Returns:
+        The loss, a scalar in float32 or better.
+    """
+    logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    targets = targets.to(logits.dtype)
+    total = logits if column_weights is None else logits + column_weights.to(logits.dtype).log()
+    return (total.logsumexp(-1) - (logits * targets).sum(-1)).mean()
+
+
+__all__ = ["IGNORE", "binary_cross_entropy", "cross_entropy", "multi_hot"]

@@ -1,0 +1,289 @@
+"""From text to word ids: a word-level tokenizer, and a processor that cuts documents into words or sentences x words.
+
+Shapes: B documents, S sentences, W words, L labels, T words of a label.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from torch import Tensor
+from transformers import BatchFeature, PreTrainedTokenizerFast
+from transformers.processing_utils import ProcessorMixin
+
+PAD, UNK, NUM = "[PAD]", "[UNK]", "NUM"
+
+# A number that stands alone: part of a name (interleukin-2, HLA-A1, 1976-1980) it says which one is meant, and stays.
+_NUMBER = r"(?<![\w\-.,])[+-]?\d+(?:[.,]\d+)*%?(?![\w\-]|[.,]\d)"
+_WORD = r"\w+"
+
+
+def normalizer_and_splitter() -> tuple[normalizers.Normalizer, pre_tokenizers.PreTokenizer]:
+    """How text becomes words: lower case, numbers that stand alone replaced by NUM, cut at all but letters and digits.
+
+    Source: section 4.1.1 of GILE (tokenization, number replacements, rare word replacements).
+    """
+    normalizer = normalizers.Sequence(
+        [normalizers.NFKC(), normalizers.Lowercase(), normalizers.Replace(Regex(_NUMBER), NUM)]
+    )
+    # invert: what matches the pattern is a word, all between is dropped.
+    return normalizer, pre_tokenizers.Split(Regex(_WORD), behavior="removed", invert=True)
+
+
+def build_tokenizer(
+    texts: Iterable[str] | None = None,
+    vocabulary: Sequence[str] | None = None,
+    min_count: int = 2,
+    max_vocabulary: int | None = None,
+) -> PreTrainedTokenizerFast:
+    """Makes a word-level tokenizer, from texts or of a given vocabulary.
+
+    The result is a plain fast tokenizer that `AutoTokenizer` loads without trusting any code. Row 0 is the padding
+    word, row 1 stands for every unknown word.
+
+    Args:
+        texts: Texts to count words in; the most frequent word comes first.
+        vocabulary: Words in the order of their word vectors, instead of texts; written as they come out of
+            `normalizer_and_splitter`, since other words can never match.
+        min_count: Words counted fewer times are unknown (with `texts`).
+        max_vocabulary: Size of the vocabulary at most, padding and unknown word included (with `texts`).
+
+    Raises:
+        ValueError: Not exactly one of `texts` and `vocabulary`, no word left, or a word that stands there twice.
+
+    Example:
+        >>> tokenizer = build_tokenizer(["The cat sat on 3 mats.", "A cat of 12.5 kg; interleukin-2"], min_count=1)
+        >>> tokenizer.tokenize("CAT on 99 tables with interleukin-2")
+        ['cat', 'on', 'NUM', '[UNK]', '[UNK]', 'interleukin', '2']
+    """
+    normalizer, splitter = normalizer_and_splitter()
+    if texts is not None:
+        if vocabulary is not None:
+            raise ValueError("pass either texts or vocabulary, got both")
+        if isinstance(texts, str):
+            raise ValueError("texts must be an iterable of texts, got one text")
+        words = _count_words(texts, normalizer, splitter, min_count, max_vocabulary)
+    elif vocabulary is not None:
+        words = [word for word in vocabulary if word not in (PAD, UNK)]
+    else:
+        raise ValueError("pass either texts or vocabulary, got neither")
+    if not words:
+        raise ValueError(
+            "the vocabulary is empty: the texts hold no word often enough"
+            + (f" (min_count is {min_count})" if vocabulary is None else "")
+        )
+    ids = {word: row for row, word in enumerate([PAD, UNK, *words])}
+    if len(ids) != len(words) + 2:
+        repeated = next(word for row, word in enumerate(words) if ids[word] != row + 2)
+        raise ValueError(f"the vocabulary lists {repeated!r} more than once; every word needs one row")
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token=UNK))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        unk_token=UNK,
+        padding_side="right",
+        model_input_names=["input_ids", "attention_mask"],
+    )
+
+
+def _count_words(
+    texts: Iterable[str],
+    normalizer: normalizers.Normalizer,
+    splitter: pre_tokenizers.PreTokenizer,
+    min_count: int,
+    max_vocabulary: int | None,
+) -> list[str]:
+    from tokenizers.trainers import WordLevelTrainer
+
+    counter = Tokenizer(models.WordLevel(unk_token=UNK))
+    counter.normalizer, counter.pre_tokenizer = normalizer, splitter
+    # The trainer's own limit counts the special words too.
+    trainer = WordLevelTrainer(
+        vocab_size=max_vocabulary or 1 << 31,
+        min_frequency=min_count,
+        special_tokens=[PAD, UNK],
+        show_progress=False,
+    )
+    counter.train_from_iterator(texts, trainer)
+    ids = counter.get_vocab()
+    return sorted((word for word in ids if word not in (PAD, UNK)), key=ids.__getitem__)
+
+
+def split_sentences(text: str) -> list[str]:
+    """Cuts a text after full stops, question and exclamation marks, and at line ends.
+
+    Abbreviations are cut too; pass a document as a list of sentences to use a better splitter.
+
+    Example:
+        >>> split_sentences("Milk was tested. Was it safe? Yes, at 4.5 degrees.")
+        ['Milk was tested.', 'Was it safe?', 'Yes, at 4.5 degrees.']
+    """
+    return [sentence for sentence in re.split(r"(?<=[.!?])\s+|\s*\n\s*", text.strip()) if sentence]
+
+
+class GileProcessor(ProcessorMixin):
+    """Makes a model's inputs of documents and of label texts.
+
+    Args:
+        tokenizer: The word-level tokenizer, from `build_tokenizer`.
+        text_encoder: `"wan"` for documents of words, `"han"` for documents of sentences of words.
+        max_words: Words kept of a document (wan).
+        max_sentences: Sentences kept of a document (han).
+        max_sentence_words: Words kept of a sentence (han).
+        max_label_words: Words kept of a label.
+
+    Example:
+        >>> processor = GileProcessor(build_tokenizer(["a cat sat", "a dog ran"], min_count=1))
+        >>> batch = processor(["a dog sat", "cat"], label_text=["dog", "cat: a small animal"], return_tensors="pt")
+        >>> {name: tuple(tensor.shape) for name, tensor in batch.items()}
+        {'input_ids': (2, 3), 'attention_mask': (2, 3), 'label_input_ids': (2, 4)}
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerFast,
+        text_encoder: str = "wan",
+        max_words: int = 300,
+        max_sentences: int = 30,
+        max_sentence_words: int = 30,
+        max_label_words: int = 50,
+        **kwargs: Any,
+    ) -> None:
+        if text_encoder not in ("wan", "han"):
+            raise ValueError(f"text_encoder must be 'wan' or 'han', got {text_encoder!r}")
+        self.text_encoder = text_encoder
+        self.max_words = max_words
+        self.max_sentences = max_sentences
+        self.max_sentence_words = max_sentence_words
+        self.max_label_words = max_label_words
+        super().__init__(tokenizer, **kwargs)
+
+    @classmethod
+    def for_config(cls, tokenizer: PreTrainedTokenizerFast, config: Any) -> "GileProcessor":
+        """The processor that fits a model's configuration.
+
+        Raises:
+            ValueError: The tokenizer has other words than the model has room for.
+        """
+        if len(tokenizer) != config.vocab_size or tokenizer.pad_token_id != config.pad_token_id:
+            raise ValueError(
+                f"the tokenizer has {len(tokenizer)} words with padding in row {tokenizer.pad_token_id}, the model "
+                f"{config.vocab_size} with padding in row {config.pad_token_id}; "
+                "make the config with vocab_size=len(tokenizer) and pad_token_id=tokenizer.pad_token_id"
+            )
+        limits = ("text_encoder", "max_words", "max_sentences", "max_sentence_words", "max_label_words")
+        return cls(tokenizer, **{name: getattr(config, name) for name in limits})
+
+    def __call__(
+        self,
+        text: str | Sequence[str] | Sequence[Sequence[str]] | None = None,
+        label_text: Sequence[str] | None = None,
+        return_tensors: str | None = None,
+        **kwargs: Any,
+    ) -> BatchFeature:
+        """Makes model inputs.
+
+        Args:
+            text: Documents, each a text or (han) a list of sentences. One text stands for a list of one. An empty
+                text is a document without words, which has a defined score.
+            label_text: Texts of labels, such as `LabelSet.texts`.
+            return_tensors: `"pt"` for padded tensors; by default lists without padding, for a dataset.
+            kwargs: Nothing; other processors' options are refused.
+
+        Returns:
+            `input_ids` and `attention_mask`, `(B, W)` (wan) or `(B, S, W)` (han), for documents; `label_input_ids`
+            `(L, T)` for labels.
+
+        Raises:
+            ValueError: Nothing to process, an empty list, something that is not a text (named by its place), an empty
+                label, or an option that does not exist.
+        """
+        if kwargs:
+            raise ValueError(f"GileProcessor has no option {sorted(kwargs)[0]!r}; its limits are set when it is made")
+        if text is None and label_text is None:
+            raise ValueError("pass text (documents), label_text (labels), or both; got neither")
+        if return_tensors not in (None, "pt"):
+            raise ValueError(f"return_tensors must be 'pt' or None, got {return_tensors!r}")
+        data: dict[str, Any] = {}
+        if text is not None:
+            documents = self._documents([text] if isinstance(text, str) else text)
+            if return_tensors:
+                data.update(self.pad_documents(documents))
+            else:
+                data["input_ids"] = documents
+        if label_text is not None:
+            labels = self._labels(label_text)
+            data["label_input_ids"] = _pad(labels, self.tokenizer.pad_token_id) if return_tensors else labels
+        return BatchFeature(data)
+
+    def pad_documents(self, documents: Sequence[Any]) -> dict[str, Tensor]:
+        """Pads documents of word ids to the longest of a batch.
+
+        Args:
+            documents: For each document a list of ids (wan) or a list of sentences of ids (han), as `__call__` makes
+                them without `return_tensors`.
+
+        Returns:
+            `input_ids` and `attention_mask`, `(B, W)` or `(B, S, W)`.
+        """
+        pad = self.tokenizer.pad_token_id
+        if self.text_encoder == "wan":
+            input_ids = _pad(documents, pad)
+        else:
+            sentences = max(1, *(len(document) for document in documents))
+            padded = [sentence for document in documents for sentence in [*document, *[[]] * sentences][:sentences]]
+            input_ids = _pad(padded, pad)
+            input_ids = input_ids.reshape(len(documents), sentences, input_ids.shape[-1])
+        return {"input_ids": input_ids, "attention_mask": (input_ids != pad).long()}
+
+    def _documents(self, texts: Sequence[Any]) -> list[Any]:
+        if len(texts) == 0:
+            raise ValueError("text is an empty list; pass at least one document")
+        if self.text_encoder == "wan":
+            for place, text in enumerate(texts):
+                if not isinstance(text, str):
+                    raise ValueError(f"text[{place}] must be a text, got {type(text).__name__}")
+            return self._words(texts, self.max_words)
+        documents = []
+        for place, text in enumerate(texts):
+            sentences = split_sentences(text) if isinstance(text, str) else text
+            if not isinstance(sentences, list | tuple) or not all(isinstance(one, str) for one in sentences):
+                raise ValueError(f"text[{place}] must be a text or a list of sentences, got {type(text).__name__}")
+            kept = sentences[: self.max_sentences]
+            words = self._words(kept, self.max_sentence_words) if kept else []
+            documents.append([sentence for sentence in words if sentence])
+        return documents
+
+    def _labels(self, texts: Sequence[str]) -> list[list[int]]:
+        if isinstance(texts, str):
+            raise ValueError("label_text must be a list of label texts, got one text")
+        if len(texts) == 0:
+            raise ValueError("label_text is an empty list; pass at least one label")
+        for place, text in enumerate(texts):
+            if not isinstance(text, str) or not text.strip():
+                raise ValueError(f"label_text[{place}] must be a text that is not empty, got {text!r}")
+        labels = self._words(texts, self.max_label_words)
+        for place, words in enumerate(labels):
+            if not words:
+                raise ValueError(f"label_text[{place}] holds no word (letters or digits): {texts[place]!r}")
+        return labels
+
+    def _words(self, texts: Sequence[str], limit: int) -> list[list[int]]:
+        # Cut here, not by the tokenizer, which would keep the limit of its last call in what is saved.
+        encoded = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)
+        return [words[:limit] for words in encoded["input_ids"]]
+
+
+def _pad(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
+    # At least one column: a batch of empty texts is (B, 1) padding.
+    width = max(1, *(len(row) for row in rows))
+    padded = torch.full((len(rows), width), pad, dtype=torch.long)
+    for row, ids in enumerate(rows):
+        padded[row, : len(ids)] = torch.as_tensor(ids, dtype=torch.long)
+    return padded
+
+
+__all__ = ["NUM", "PAD", "UNK", "GileProcessor", "build_tokenizer", "normalizer_and_splitter", "split_sentences"]

@@ -1,0 +1,7 @@
+"""What the stock `Trainer` needs beside a model: encoded datasets, a collator, label sampling."""
+
+from .collator import GileDataCollator
+from .encoding import encode_dataset
+from .label_sampling import LabelSampler
+
+__all__ = ["GileDataCollator", "LabelSampler", "encode_dataset"]

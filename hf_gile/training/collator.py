@@ -1,0 +1,81 @@
+"""The data collator: pads documents and gold labels, and samples the labels of a training step."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..models import GileProcessor
+from .label_sampling import LabelSampler
+
+
+class GileDataCollator:
+    """Makes a batch for `GileForSequenceClassification`, for the stock `Trainer`.
+
+    Args:
+        processor: The processor that made the `input_ids`; it pads them.
+        label_sampler: Chooses the columns of each step; by default all are trained on. The model ignores the sample
+            in evaluation, so one collator serves both.
+
+    Example:
+        >>> from hf_gile import build_tokenizer
+        >>> processor = GileProcessor(build_tokenizer(["a cat sat"], min_count=1))
+        >>> collator = GileDataCollator(processor)
+        >>> collator([{"input_ids": [2, 3], "labels": [4, 1]}, {"input_ids": [2], "labels": []}])["labels"]
+        tensor([[   4,    1],
+                [-100, -100]])
+    """
+
+    def __init__(self, processor: GileProcessor, label_sampler: LabelSampler | None = None) -> None:
+        self.processor = processor
+        self.label_sampler = label_sampler
+
+    def __call__(self, features: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+        """Makes a batch.
+
+        Args:
+            features: B examples with `input_ids`, as the processor makes them without padding, and optionally
+                `labels`: a list of gold columns, or one gold column.
+
+        Returns:
+            `input_ids` and `attention_mask` as `GileProcessor.pad_documents` makes them, and with labels `labels`,
+            `(B, P)` padded with -100 or `(B,)`; with a label sampler `sampled_columns` `(C,)` and `column_weights`.
+
+        Raises:
+            ValueError: An example without `input_ids`, or with a gold column the sampler does not know.
+        """
+        for place, feature in enumerate(features):
+            if "input_ids" not in feature:
+                raise ValueError(
+                    f"example {place} of the batch has no input_ids, only {sorted(feature)}; make them with "
+                    "hf_gile.training.encode_dataset, or processor(text)['input_ids']"
+                )
+        # input_ids come first: the Trainer takes the batch size from the first tensor.
+        batch = self.processor.pad_documents([feature["input_ids"] for feature in features])
+        if "labels" not in features[0]:
+            return batch
+        single = isinstance(features[0]["labels"], int | np.integer)
+        gold = [[feature["labels"]] if single else list(feature["labels"]) for feature in features]
+        width = max(1, *(len(columns) for columns in gold))
+        labels = torch.tensor([[*columns, *[-100] * (width - len(columns))] for columns in gold])
+        if self.label_sampler is not None:
+            limit = self.label_sampler.num_labels
+            wrong = labels[(labels >= limit) | ((labels < 0) & (labels != -100))]
+            if len(wrong):
+                raise ValueError(f"gold column {wrong[0].item()}, but there are {limit} labels (0 to {limit - 1})")
+        batch["labels"] = labels[:, 0] if single else labels
+        if self.label_sampler is not None:
+            batch["sampled_columns"], weights = self.label_sampler(gold, _key(batch))
+            if weights is not None:
+                batch["column_weights"] = weights
+        return batch
+
+
+def _key(batch: dict[str, Tensor]) -> int:
+    digest = hashlib.blake2b(digest_size=8)
+    for name in ("input_ids", "labels"):
+        digest.update(batch[name].numpy().tobytes())
+    return int.from_bytes(digest.digest(), "little")

@@ -1,0 +1,57 @@
+"""From a dataset of texts and label ids to what the collator takes."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..models import GileProcessor, LabelSet
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+
+def encode_dataset(
+    dataset: "Dataset",
+    processor: GileProcessor,
+    label_set: LabelSet,
+    text: str | Callable[[dict[str, Any]], str] = "text",
+    labels: str = "labels",
+    on_unknown_label: str = "raise",
+) -> "Dataset":
+    """Turns texts into word ids and label ids into columns.
+
+    Args:
+        dataset: A `datasets.Dataset` of documents.
+        processor: Makes word ids of texts.
+        label_set: Gives each label id its column.
+        text: The column of the texts, or a function that makes a text of a row.
+        labels: The column of the label ids: a list, or one.
+        on_unknown_label: `"raise"`, or `"drop"` to leave out label ids that the label set does not have.
+
+    Returns:
+        A dataset with the columns `input_ids` (no padding) and `labels` (columns of the label set).
+
+    Raises:
+        ValueError: A column does not exist, or a label id is not in the label set.
+    """
+    if on_unknown_label not in ("raise", "drop"):
+        raise ValueError(f"on_unknown_label must be 'raise' or 'drop', got {on_unknown_label!r}")
+    for column in (labels, *([text] if isinstance(text, str) else [])):
+        if column not in dataset.column_names:
+            raise ValueError(f"the dataset has no column {column!r}, only {', '.join(dataset.column_names)}")
+
+    def encode(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        if isinstance(text, str):
+            texts = batch[text]
+        else:
+            texts = [text(dict(zip(batch, row, strict=True))) for row in zip(*batch.values(), strict=True)]
+        gold: list[Any] = []
+        for ids in batch[labels]:
+            if isinstance(ids, str):
+                gold.append(label_set.column(ids))
+            elif on_unknown_label == "drop":
+                gold.append(label_set.columns(label_id for label_id in ids if label_id in label_set))
+            else:
+                gold.append(label_set.columns(ids))
+        return {"input_ids": processor(texts)["input_ids"], "labels": gold}
+
+    return dataset.map(encode, batched=True, remove_columns=dataset.column_names, desc="words and columns")
