@@ -59,7 +59,7 @@ class GilePreTrainedModel(PreTrainedModel):
             if module.bias is not None:
                 init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):
-            init.normal_(module.weight, std=1.0 / module.embedding_dim**0.5)
+            init.normal_(module.weight)
             if module.padding_idx is not None:
                 init.zeros_(module.weight[module.padding_idx])
         elif isinstance(module, GileForSequenceClassification):
@@ -194,7 +194,8 @@ class GileModel(GilePreTrainedModel):
         Raises:
             ValueError: Not exactly one of `label_input_ids` and `label_embeds`, or a model with a linear unit.
         """
-        return self.output_layer.encode_labels(self._label_embeds(label_input_ids, label_attention_mask, label_embeds))
+        label_embeds = self._label_embeds(label_input_ids, label_attention_mask, label_embeds)
+        return self.output_layer.encode_labels(label_embeds)
 
     def score(self, text_codes: Tensor, label_codes: Tensor) -> Tensor:
         """The inner product that is the score.

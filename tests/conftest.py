@@ -1,0 +1,73 @@
+"""Shared fixtures: a tiny vocabulary, tiny models of prime sizes, and the real data where it is at hand."""
+
+import os
+from pathlib import Path
+
+# Read when transformers is imported: no test may ask the Hub for anything.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import pytest
+import torch
+
+from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
+
+DOCUMENTS = [
+    "Breast milk lowers the risk of infection. Infants were fed with milk for 12 weeks.",
+    "The failing heart pumps less blood. Cardiac output was measured in 30 patients.",
+    "Rats were fed a diet low in iron. Blood was drawn, and iron was measured.",
+]
+LABELS = {
+    "Heart Failure": "the heart pumps less blood",
+    "Milk, Human": "breast milk",
+    "Iron": "",
+    "Infant": "",
+    "Blood": "",
+}
+
+
+@pytest.fixture
+def tokenizer():
+    return build_tokenizer([*DOCUMENTS, *LABELS, *LABELS.values()], min_count=1)
+
+
+@pytest.fixture
+def label_set():
+    return LabelSet.from_names(LABELS)
+
+
+@pytest.fixture
+def make_model(tokenizer, label_set):
+    """Makes a model with random weights and stored labels, in evaluation mode, and its processor."""
+
+    def make(text_encoder="wan", output_layer="gile", problem_type=None, **options):
+        torch.manual_seed(0)
+        sizes = {"embedding_size": 7, "hidden_size": 11, "attention_size": 5, "joint_size": 13} | options
+        config = GileConfig(
+            vocab_size=len(tokenizer),
+            text_encoder=text_encoder,
+            output_layer=output_layer,
+            problem_type=problem_type,
+            num_labels=len(label_set),
+            **sizes,
+        )
+        processor = GileProcessor.for_config(tokenizer, config)
+        model = GileForSequenceClassification(config)
+        # Biases start at zero; random ones leave no term of a formula untested.
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if name.endswith("bias"):
+                    parameter.normal_()
+        model.set_labels(label_set, processor)
+        return model.eval(), processor
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def shared_data():
+    """The folder of real data, which is not part of the project."""
+    folder = Path(os.environ.get("HF_GILE_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"real data is not at {folder}; set HF_GILE_DATA to its folder")
+    return folder

@@ -1,0 +1,103 @@
+import json
+
+import pytest
+
+from hf_gile import Label, LabelSet
+
+FULL = [
+    Label("D006333", "Heart Failure", 'the heart "fails", often', "en", True, 42, 0.25),
+    Label("D008895", "Milk, Human"),
+    Label("D007501", "Eisen", "Fe;\nMetall", "de"),
+]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
+def test_files_give_back_what_was_saved(tmp_path, suffix):
+    labels = LabelSet(FULL)
+    labels.save(tmp_path / f"labels{suffix}")
+    assert LabelSet.load(tmp_path / f"labels{suffix}") == labels
+
+
+def test_columns_follow_the_order_of_the_labels():
+    labels = LabelSet(FULL)
+    assert labels.columns(["D007501", "D006333"]) == [2, 0]
+    assert labels.texts[0] == 'Heart Failure: the heart "fails", often'
+    assert labels[1:].names == ["Milk, Human", "Eisen"]
+    assert "D008895" in labels
+    assert "Milk, Human" not in labels
+
+
+def test_changes_make_a_new_set_and_keep_ids_and_columns():
+    labels = LabelSet(FULL)
+    assert labels.rename("D008895", "Human Milk").column("D008895") == 1
+    assert labels.add(Label("D1", "New")).names == ["Heart Failure", "Milk, Human", "Eisen", "New"]
+    assert labels.retire("D006333").ids == ["D008895", "D007501"]
+    assert [label.seen for label in labels.with_counts({"D007501": 3})] == [False, False, True]
+    assert labels == LabelSet(FULL)
+
+
+def test_labels_may_share_a_name_when_their_descriptions_differ():
+    labels = LabelSet([Label("1", "Mercury", "a planet"), Label("2", "Mercury", "a metal"), Label("3", "Iron")])
+    assert labels.id2label() == {0: "Mercury (1)", 1: "Mercury (2)", 2: "Iron"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([], "no labels; at least one is needed"),
+        ([Label("1", "a"), Label("2", "b"), Label("1", "c")], "row 3: id '1' stands in row 1 already"),
+        ([Label("1", "a"), Label("2", "a")], "row 2: 'a' stands in row 1 already, as another label"),
+        ([Label("1", "a"), Label("2", " ")], "row 2: the name is empty"),
+        ([Label("", "a")], "row 1: the id is empty"),
+        ([Label("1", None)], "row 1: name must be str, got None"),
+        ([Label("1", "a", count=-1)], "row 1: count must not be negative"),
+        ([Label("1", "a", threshold=1.5)], "row 1: threshold is a probability"),
+    ],
+    ids=["none", "id twice", "text twice", "empty name", "empty id", "no text", "negative count", "threshold"],
+)
+def test_bad_labels_are_refused_by_row(labels, message):
+    with pytest.raises(ValueError, match=message):
+        LabelSet(labels)
+
+
+def test_one_text_is_not_a_list_of_names():
+    with pytest.raises(ValueError, match="got the one text 'Heart Failure'"):
+        LabelSet.from_names("Heart Failure")
+
+
+def test_unknown_id_names_the_nearest():
+    with pytest.raises(ValueError, match="no label has the id 'D00889' among 3 labels; did you mean 'D008895'"):
+        LabelSet(FULL).column("D00889")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", '{"id": "1", "name": "a"}\n{"id": "2"', "a.jsonl, row 2: not a line of JSON"),
+        ("a.jsonl", '["1", "a"]\n', r"a.jsonl, row 1: expected a table row"),
+        ("a.jsonl", '{"id": "1", "title": "a"}\n', "a.jsonl, row 1: unknown field 'title'; a label has id, name"),
+        ("a.jsonl", '{"id": "1"}\n', "a.jsonl, row 1: no field 'name'"),
+        ("a.jsonl", '{"id": 1, "name": "a"}\n', "row 1: id must be str, got 1"),
+        ("a.jsonl", "", "a.jsonl: no labels"),
+        ("a.csv", "id,name\n1,Milk, Human\n", "a.csv, row 1: more cells than the header has"),
+        ("a.csv", "id,name,count\n1,a\n", "a.csv, row 1: fewer cells than the header has"),
+        ("a.csv", "id,name,count\n1,a,many\n", "a.csv, row 1: count must be a number, got 'many'"),
+        ("a.csv", "id,name,seen\n1,a,yes\n", "a.csv, row 1: seen must be true or false, got 'yes'"),
+        ("a.txt", "a", "read from a .jsonl or a .csv file"),
+    ],
+)
+def test_bad_files_are_refused_by_file_and_row(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        LabelSet.load(tmp_path / name)
+
+
+def test_a_byte_order_mark_and_missing_cells_of_optional_fields_are_fine(tmp_path):
+    (tmp_path / "a.csv").write_text("id,name,count,threshold\n1,a,,\n", encoding="utf-8-sig")
+    (tmp_path / "a.jsonl").write_text(json.dumps({"id": "1", "name": "a"}), encoding="utf-8-sig")
+    assert LabelSet.load(tmp_path / "a.csv") == LabelSet.load(tmp_path / "a.jsonl") == LabelSet([Label("1", "a")])
+
+
+def test_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no\.jsonl"):
+        LabelSet.load(tmp_path / "no.jsonl")

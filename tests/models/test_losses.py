@@ -1,0 +1,66 @@
+import pytest
+import torch
+from torch.nn import functional
+
+from hf_gile.models.losses_gile import binary_cross_entropy, cross_entropy, multi_hot
+
+B, L = 3, 17
+
+
+@pytest.fixture
+def logits():
+    return torch.randn(B, L, dtype=torch.double, generator=torch.Generator().manual_seed(0))
+
+
+LABELS = torch.tensor([[2, 5, -100], [16, -100, -100], [-100, -100, -100]])
+
+
+def test_multi_hot_marks_gold_columns_and_skips_padding():
+    target = multi_hot(LABELS, L)
+    assert target.shape == (B, L)
+    assert target.nonzero().tolist() == [[0, 2], [0, 5], [1, 16]]
+
+
+def test_sampled_targets_are_the_columns_of_the_full_ones():
+    columns = torch.tensor([0, 2, 5, 11, 16])
+    torch.testing.assert_close(multi_hot(LABELS, L, columns), multi_hot(LABELS, L)[:, columns])
+
+
+@pytest.mark.parametrize("wrong", [17, -1], ids=["too high", "negative"])
+def test_a_column_out_of_range_is_named(wrong):
+    with pytest.raises(ValueError, match=f"labels holds column {wrong}, but there are 17 labels"):
+        multi_hot(torch.tensor([[0, wrong]]), L)
+
+
+@pytest.mark.parametrize("columns", [[0, 2], [0, 2, 5, 15]], ids=["past the end", "in between"])
+def test_a_gold_column_that_was_not_sampled_is_named(columns):
+    with pytest.raises(ValueError, match="which is not in sampled_columns"):
+        multi_hot(LABELS, L, torch.tensor(columns))
+
+
+def test_sigmoid_loss_is_equation_15_times_the_number_of_labels(logits):
+    targets = multi_hot(LABELS, L).double()
+    y_hat = 1 / (1 + torch.exp(-logits))
+    equation_15 = -(targets * y_hat.log() + (1 - targets) * (1 - y_hat).log()).sum() / (B * L)
+    torch.testing.assert_close(binary_cross_entropy(logits, targets), equation_15 * L)
+
+
+def test_softmax_loss_is_the_stock_one(logits):
+    gold = torch.tensor([2, 16, 0])
+    torch.testing.assert_close(
+        cross_entropy(logits, multi_hot(gold[:, None], L)), functional.cross_entropy(logits, gold)
+    )
+
+
+def test_half_precision_logits_are_summed_in_single_precision(logits):
+    assert binary_cross_entropy(logits.bfloat16(), multi_hot(LABELS, L)).dtype == torch.float32
+
+
+def test_softmax_weights_stand_for_repeated_columns(logits):
+    # A column of weight three counts like itself three times.
+    targets = multi_hot(torch.tensor([[0], [1], [0]]), 3)
+    repeated = torch.cat([logits[:, :3], logits[:, 2:3], logits[:, 2:3]], dim=1)
+    padded = torch.nn.functional.pad(targets, (0, 2))
+    torch.testing.assert_close(
+        cross_entropy(logits[:, :3], targets, torch.tensor([1.0, 1.0, 3.0])), cross_entropy(repeated, padded)
+    )

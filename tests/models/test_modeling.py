@@ -1,0 +1,255 @@
+import pytest
+import torch
+from torch.nn import functional
+
+from hf_gile import GileConfig, GileForSequenceClassification, GileModel, LabelSet
+from hf_gile.models.losses_gile import multi_hot
+
+TEXTS = ["breast milk and iron", "the heart"]
+
+
+def both_towers(model, processor, labels):
+    inputs = processor(TEXTS, label_text=labels.texts, return_tensors="pt")
+    return model.gile(**inputs)
+
+
+def test_both_towers_score_as_the_stored_labels_do(make_model, label_set):
+    model, processor = make_model()
+    stored = model(**processor(TEXTS, return_tensors="pt")).logits
+    output = both_towers(model, processor, label_set)
+    torch.testing.assert_close(output.logits, stored)
+    assert output.text_embeds.shape == (2, 11)
+    assert output.label_embeds.shape == (5, 7)
+    assert output.attentions is None
+
+
+def test_forward_is_the_product_of_its_parts(make_model, label_set):
+    model, processor = make_model()
+    texts = model.gile.get_text_features(**processor(TEXTS, return_tensors="pt"))
+    labels = model.gile.get_label_features(**processor(label_text=label_set.texts, return_tensors="pt"))
+    assert texts.shape == (2, 13)
+    assert labels.shape == (5, 13)
+    torch.testing.assert_close(model.gile.score(texts, labels), both_towers(model, processor, label_set).logits)
+
+
+def test_label_vectors_can_be_given_instead_of_words(make_model, label_set):
+    model, processor = make_model()
+    words = processor(label_text=label_set.texts, return_tensors="pt")["label_input_ids"]
+    documents = processor(TEXTS, return_tensors="pt")
+    torch.testing.assert_close(
+        model.gile(**documents, label_embeds=model.gile.encode_labels(words)).logits,
+        model.gile(**documents, label_input_ids=words).logits,
+    )
+
+
+def test_label_padding_and_masked_label_words_do_not_count(make_model):
+    model, _ = make_model()
+    labels = torch.tensor([[3, 4, 9]])
+    masked = model.gile.get_label_features(labels, label_attention_mask=torch.tensor([[1, 1, 0]]))
+    torch.testing.assert_close(masked, model.gile.get_label_features(torch.tensor([[3, 4]])))
+
+
+def test_a_score_does_not_depend_on_the_other_labels(make_model, label_set):
+    model, processor = make_model()
+    scores = both_towers(model, processor, label_set).logits
+    torch.testing.assert_close(both_towers(model, processor, label_set[2:]).logits, scores[:, 2:])
+
+
+def test_a_document_without_a_known_word_has_a_score(make_model, label_set):
+    model, processor = make_model()
+    for texts in (["zebrafish quantum"], ["", "!"]):
+        logits = model(**processor(texts, return_tensors="pt")).logits
+        assert logits.isfinite().all()
+    # No words at all: h = 0, so the score is w . (act(b_v) * act(U e + b_u)) + b.
+    layer = model.gile.output_layer
+    labels = model.get_stored_label_features()
+    expected = (layer.classifier.weight[0] * torch.relu(layer.input_projection.bias) * labels).sum(-1)
+    torch.testing.assert_close(logits[0], expected + layer.classifier.bias)
+
+
+def test_attentions_are_returned_when_asked_for(make_model):
+    for text_encoder, shapes in {"wan": [(2, 4)], "han": [(2, 1, 4), (2, 1)]}.items():
+        model, processor = make_model(text_encoder)
+        attentions = model(**processor(TEXTS, return_tensors="pt"), output_attentions=True).attentions
+        assert [tuple(weights.shape) for weights in attentions] == shapes
+
+
+def test_outputs_can_be_a_tuple(make_model):
+    model, processor = make_model()
+    inputs = processor(TEXTS, return_tensors="pt")
+    assert torch.equal(model(**inputs, return_dict=False)[0], model(**inputs).logits)
+
+
+def test_linear_unit_scores_w_h_plus_b(make_model):
+    model, processor = make_model(output_layer="linear")
+    inputs = processor(TEXTS, return_tensors="pt")
+    classifier = model.gile.output_layer.classifier
+    torch.testing.assert_close(model(**inputs).logits, classifier(model.gile.encode_texts(**inputs)[0]))
+    torch.testing.assert_close(model.gile(**inputs).logits, model(**inputs).logits)
+
+
+def test_linear_unit_refuses_labels_it_was_not_trained_on(make_model, label_set):
+    model, processor = make_model(output_layer="linear")
+    with pytest.raises(ValueError, match="scores only the labels it was trained on"):
+        both_towers(model, processor, label_set)
+    with pytest.raises(ValueError, match="label set has 4 labels, this linear unit has 5"):
+        model.set_labels(label_set[1:], processor)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "pass either label_input_ids or label_embeds, got neither"),
+        ({"label_input_ids": torch.ones(1, 1), "label_embeds": torch.ones(1, 7)}, "got both"),
+        ({"label_input_ids": torch.ones(3, dtype=torch.long)}, r"must have shape \(L, T\), got \(3,\)"),
+        ({"label_embeds": torch.ones(2, 8)}, r"label_embeds must have shape \(L, 7\), got \(2, 8\)"),
+    ],
+    ids=["neither", "both", "dimensions", "size of vectors"],
+)
+def test_wrong_labels_are_refused(make_model, arguments, message):
+    model, _ = make_model()
+    with pytest.raises(ValueError, match=message):
+        model.gile.get_label_features(**arguments)
+
+
+def test_a_classifier_without_labels_says_what_to_do():
+    model = GileForSequenceClassification(GileConfig(vocab_size=5))
+    with pytest.raises(ValueError, match=r"no label set is stored.*call model.set_labels"):
+        model(input_ids=torch.tensor([[3]]))
+
+
+def test_set_labels_changes_scores_names_and_number(make_model):
+    model, processor = make_model()
+    documents = processor(TEXTS, return_tensors="pt")
+    with torch.no_grad():
+        model(**documents)  # label codes are kept from here on
+        new = LabelSet.from_names(["Iron", "Heart", "Risk of Infection"])
+        model.set_labels(new, processor)
+        torch.testing.assert_close(model(**documents).logits, both_towers(model, processor, new).logits)
+    assert model.config.num_labels == 3
+    assert model.config.id2label[2] == "Risk of Infection"
+
+
+class TestLoss:
+    gold = torch.tensor([[1, 2], [0, -100]])
+
+    def loss(self, model, processor, **arguments):
+        return model(**processor(TEXTS, return_tensors="pt"), **arguments)
+
+    def test_sigmoid_loss_takes_columns_or_zeros_and_ones(self, make_model):
+        model, processor = make_model()
+        output = self.loss(model, processor, labels=self.gold)
+        dense = multi_hot(self.gold, 5)
+        stock = functional.binary_cross_entropy_with_logits(output.logits, dense) * 5
+        torch.testing.assert_close(output.loss, stock)
+        torch.testing.assert_close(self.loss(model, processor, labels=dense).loss, stock)
+
+    @pytest.mark.parametrize("problem_type", [None, "single_label_classification"])
+    def test_softmax_loss_takes_one_column_each(self, make_model, problem_type):
+        model, processor = make_model(problem_type=problem_type)
+        output = self.loss(model, processor, labels=torch.tensor([1, 4]))
+        torch.testing.assert_close(output.loss, functional.cross_entropy(output.logits, torch.tensor([1, 4])))
+
+    def test_one_column_each_can_also_be_trained_by_sigmoid(self, make_model):
+        model, processor = make_model(problem_type="multi_label_classification")
+        one = self.loss(model, processor, labels=torch.tensor([1, 4])).loss
+        torch.testing.assert_close(one, self.loss(model, processor, labels=torch.tensor([[1], [4]])).loss)
+
+    @pytest.mark.parametrize("output_layer", ["gile", "linear"])
+    def test_sampled_loss_is_the_full_loss_restricted_to_the_sample(self, make_model, output_layer):
+        model, processor = make_model(output_layer=output_layer)
+        full = self.loss(model, processor).logits
+        columns, weights = torch.tensor([0, 1, 2, 4]), torch.tensor([1.0, 1.0, 1.0, 2.0])
+        model.train()
+        output = self.loss(model, processor, labels=self.gold, sampled_columns=columns, column_weights=weights)
+        torch.testing.assert_close(output.logits, full[:, columns])
+        targets = multi_hot(self.gold, 5)[:, columns]
+        cells = functional.binary_cross_entropy_with_logits(output.logits, targets, weights, reduction="none")
+        torch.testing.assert_close(output.loss, cells.sum() / 2)
+
+    def test_evaluation_scores_all_labels_whatever_was_sampled(self, make_model):
+        model, processor = make_model()
+        columns = torch.tensor([0, 1, 2])
+        sampled = self.loss(model, processor, labels=self.gold, sampled_columns=columns)
+        full = self.loss(model, processor, labels=self.gold)
+        assert sampled.logits.shape == (2, 5)
+        assert torch.equal(sampled.loss, full.loss)
+
+    @pytest.mark.parametrize(
+        ("labels", "message"),
+        [
+            (torch.tensor([[1], [5]]), r"labels holds column 5, but there are 5 labels \(0 to 4\)"),
+            (torch.tensor([[1]]), r"labels must have shape \(2, P\)"),
+            (torch.tensor([0.0, 1.0]), r"labels must have shape \(2, P\)"),
+            (torch.zeros(2, 4), "labels of zeros and ones must have 5 columns, one for each stored label, got 4"),
+        ],
+        ids=["out of range", "other batch", "floats of one dimension", "too few columns"],
+    )
+    def test_labels_that_do_not_fit_are_refused(self, make_model, labels, message):
+        model, processor = make_model(problem_type="multi_label_classification")
+        with pytest.raises(ValueError, match=message):
+            self.loss(model, processor, labels=labels)
+
+    def test_several_gold_labels_do_not_fit_a_softmax(self, make_model):
+        model, processor = make_model(problem_type="single_label_classification")
+        with pytest.raises(ValueError, match="takes exactly one gold label for each document"):
+            self.loss(model, processor, labels=self.gold)
+
+
+class TestKeptLabelCodes:
+    """In evaluation label codes are computed once; nothing may make them stale."""
+
+    def scores(self, model, processor):
+        with torch.no_grad():
+            return model(**processor(TEXTS, return_tensors="pt")).logits
+
+    def test_codes_are_computed_once(self, make_model, monkeypatch):
+        model, processor = make_model()
+        first = self.scores(model, processor)
+        monkeypatch.setattr(model.gile, "get_label_features", None)
+        assert torch.equal(self.scores(model, processor), first)
+
+    @pytest.mark.parametrize("name", ["word_embeddings.weight", "output_layer.label_projection.bias"])
+    def test_a_change_of_a_weight_is_seen(self, make_model, name):
+        model, processor = make_model()
+        first = self.scores(model, processor)
+        with torch.no_grad():
+            model.gile.get_parameter(name).mul_(2.0)
+        changed = self.scores(model, processor)
+        assert not torch.allclose(changed, first)
+        model.train().eval()
+        assert torch.equal(self.scores(model, processor), changed)
+
+    def test_loading_a_checkpoint_is_seen(self, make_model):
+        model, processor = make_model()
+        first = self.scores(model, processor)
+        other = {name: tensor * 2 for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
+        model.load_state_dict(other, strict=False)
+        assert not torch.allclose(self.scores(model, processor), first)
+
+    def test_inference_mode_works(self, make_model):
+        model, processor = make_model()
+        with torch.inference_mode():
+            kept = model(**processor(TEXTS, return_tensors="pt")).logits
+        assert torch.equal(kept, self.scores(model, processor))
+
+    def test_gradients_flow_to_the_labels_even_in_evaluation_mode(self, make_model):
+        model, processor = make_model()
+        self.scores(model, processor)
+        model(**processor(TEXTS, return_tensors="pt")).logits.sum().backward()
+        assert model.gile.output_layer.label_projection.weight.grad.abs().sum() > 0
+
+
+def test_half_precision_models_score_and_train(make_model):
+    model, processor = make_model()
+    model = model.to(torch.bfloat16).train()
+    output = model(**processor(TEXTS, return_tensors="pt"), labels=torch.tensor([[1], [2]]))
+    output.loss.backward()
+    assert output.logits.dtype == torch.bfloat16
+    assert output.loss.dtype == torch.float32
+
+
+def test_word_embeddings_are_the_input_embeddings(make_model):
+    model, _ = make_model()
+    assert model.get_input_embeddings() is model.gile.word_embeddings
+    assert isinstance(model.gile, GileModel)

@@ -1,0 +1,94 @@
+import pytest
+import torch
+
+from hf_gile import GileConfig, GileModel
+from hf_gile.models.output_layers_gile import JointInputLabelEmbedding, MeanLabelEncoder
+
+B, L, D, H, J = 2, 17, 7, 11, 13
+
+
+@pytest.fixture
+def joint():
+    torch.manual_seed(0)
+    layer = JointInputLabelEmbedding(GileConfig(embedding_size=D, hidden_size=H, joint_size=J, joint_act="tanh"))
+    return layer.double()
+
+
+@pytest.fixture
+def vectors():
+    torch.manual_seed(1)
+    return (torch.randn(size, dtype=torch.double, requires_grad=True) for size in ((B, H), (L, D)))
+
+
+def fast_scores(layer, texts, labels):
+    return layer.score(layer.encode_texts(texts), layer.encode_labels(labels))
+
+
+def test_fast_path_equals_the_papers_formula_in_values(joint, vectors):
+    texts, labels = vectors
+    assert fast_scores(joint, texts, labels).shape == (B, L)
+    torch.testing.assert_close(
+        fast_scores(joint, texts, labels), joint.literal_scores(texts, labels), rtol=1e-12, atol=1e-12
+    )
+
+
+def test_fast_path_equals_the_papers_formula_in_gradients(joint, vectors):
+    inputs = [*vectors, *joint.parameters()]
+    texts, labels = inputs[:2]
+    upstream = torch.randn(B, L, dtype=torch.double)
+    fast = torch.autograd.grad((fast_scores(joint, texts, labels) * upstream).sum(), inputs)
+    literal = torch.autograd.grad((joint.literal_scores(texts, labels) * upstream).sum(), inputs)
+    assert len(fast) == 8
+    for one, other in zip(fast, literal, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_literal_twin_is_equation_14_written_by_hand(joint, vectors):
+    texts, labels = (one.detach() for one in vectors)
+    v, b_v = joint.input_projection.weight, joint.input_projection.bias
+    u, b_u = joint.label_projection.weight, joint.label_projection.bias
+    w, b = joint.classifier.weight[0], joint.classifier.bias
+    for i in range(B):
+        for j in range(L):
+            expected = sum(
+                w[k] * torch.tanh(u[k] @ labels[j] + b_u[k]) * torch.tanh(v[k] @ texts[i] + b_v[k]) for k in range(J)
+            )
+            torch.testing.assert_close(joint.literal_scores(texts, labels)[i, j], (expected + b)[0])
+
+
+def test_identity_label_projection_without_biases_is_the_bilinear_unit(vectors):
+    # Eq. 18: g_out = I, no biases, linear activation gives E V h.
+    texts, labels = vectors
+    layer = JointInputLabelEmbedding(GileConfig(embedding_size=D, hidden_size=H, joint_size=D, joint_act="linear"))
+    layer = layer.double()
+    with torch.no_grad():
+        torch.nn.init.eye_(layer.label_projection.weight)
+        torch.nn.init.ones_(layer.classifier.weight)
+        for linear in (layer.label_projection, layer.input_projection, layer.classifier):
+            torch.nn.init.zeros_(linear.bias)
+    expected = (labels @ layer.input_projection.weight @ texts.T).T
+    torch.testing.assert_close(fast_scores(layer, texts, labels), expected)
+
+
+def test_number_of_parameters_does_not_depend_on_the_number_of_labels():
+    sizes = [
+        sum(parameter.numel() for parameter in GileModel(GileConfig(vocab_size=3, num_labels=labels)).parameters())
+        for labels in (2, 26_104)
+    ]
+    assert sizes[0] == sizes[1]
+
+
+def test_adding_a_label_leaves_other_scores_and_permuting_labels_permutes_them(joint, vectors):
+    texts, labels = vectors
+    scores = fast_scores(joint, texts, labels)
+    torch.testing.assert_close(fast_scores(joint, texts, labels[:-1]), scores[:, :-1])
+    order = torch.randperm(L)
+    torch.testing.assert_close(fast_scores(joint, texts, labels[order]), scores[:, order])
+
+
+def test_label_vector_is_the_mean_of_its_words_without_padding():
+    table = torch.nn.Embedding(5, D, padding_idx=0)
+    vectors = MeanLabelEncoder()(torch.tensor([[2, 3, 0], [4, 0, 0], [0, 0, 0]]), table)
+    torch.testing.assert_close(vectors[0], (table.weight[2] + table.weight[3]) / 2)
+    torch.testing.assert_close(vectors[1], table.weight[4])
+    assert (vectors[2] == 0).all()

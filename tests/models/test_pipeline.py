@@ -1,0 +1,152 @@
+import pytest
+import torch
+from transformers import pipeline
+
+from hf_gile import LabelScoringPipeline, LabelSet
+
+TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
+CANDIDATES = ["Iron", "Milk, Human", "Risk of Infection"]
+
+
+@pytest.fixture(params=["wan", "han"])
+def parts(request, make_model):
+    return make_model(request.param, problem_type="multi_label_classification")
+
+
+@pytest.fixture
+def pipe(parts):
+    return pipeline("label-scoring", model=parts[0], processor=parts[1])
+
+
+def scores(answer):
+    return dict(zip(answer["labels"], answer["scores"], strict=True))
+
+
+def test_answers_have_the_shape_of_the_built_in_pipeline(pipe):
+    answer = pipe(TEXTS[0], candidate_labels=CANDIDATES)
+    assert list(answer) == ["sequence", "labels", "scores"]
+    assert answer["sequence"] == TEXTS[0]
+    assert sorted(answer["labels"]) == CANDIDATES
+    assert answer["scores"] == sorted(answer["scores"], reverse=True)
+    assert pipe(TEXTS[:1], CANDIDATES) == [answer]
+    assert pipe(TEXTS[0], "Iron, Blood")["labels"] in (["Iron", "Blood"], ["Blood", "Iron"])
+
+
+def test_scores_are_those_of_the_model(pipe, parts):
+    model, processor = parts
+    expected = model.gile(**processor(TEXTS, label_text=CANDIDATES, return_tensors="pt")).logits.sigmoid()
+    for answer, row in zip(pipe(TEXTS, CANDIDATES), expected, strict=True):
+        assert scores(answer) == pytest.approx(dict(zip(CANDIDATES, row.tolist(), strict=True)), rel=1e-5)
+
+
+def test_without_candidates_the_stored_labels_are_scored(pipe, parts, label_set):
+    expected = parts[0](**parts[1](TEXTS[:1], return_tensors="pt")).logits.sigmoid()[0]
+    expected = dict(zip(label_set.names, expected.tolist(), strict=True))
+    assert scores(pipe(TEXTS[0])) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("batch_size", [2, 3, 4])
+def test_answers_do_not_depend_on_batch_order_of_texts_or_order_of_labels(pipe, batch_size):
+    alone = [pipe(text, CANDIDATES) for text in TEXTS]
+    batched = pipe(TEXTS[::-1], CANDIDATES[::-1], batch_size=batch_size)[::-1]
+    for one, other in zip(alone, batched, strict=True):
+        assert scores(one) == pytest.approx(scores(other), rel=1e-5)
+
+
+def test_each_text_can_have_its_own_labels_in_one_batch(pipe):
+    sets = [["Iron", "Blood"], {"Milk": "breast milk"}, LabelSet.from_names(["Infant", "Iron", "Risk"]), ["Blood"]]
+    answers = pipe(TEXTS, sets, batch_size=4)
+    assert [len(answer["labels"]) for answer in answers] == [2, 1, 3, 1]
+    for text, labels, answer in zip(TEXTS, sets, answers, strict=True):
+        assert scores(answer) == pytest.approx(scores(pipe(text, labels)), rel=1e-5)
+
+
+def test_descriptions_are_read(pipe):
+    bare, described = pipe(TEXTS[0], ["Milk"])["scores"], pipe(TEXTS[0], {"Milk": "breast milk; infant"})["scores"]
+    assert bare != described
+
+
+def test_top_k_and_threshold_choose(pipe):
+    full = pipe(TEXTS[0], CANDIDATES)
+    assert pipe(TEXTS[0], CANDIDATES, top_k=2)["labels"] == full["labels"][:2]
+    assert pipe(TEXTS[0], CANDIDATES, threshold=full["scores"][1])["labels"] == full["labels"][:2]
+    assert pipe(TEXTS[0], CANDIDATES, threshold=1.0) == {"sequence": TEXTS[0], "labels": [], "scores": []}
+
+
+def test_one_label_out_of_several_is_a_softmax(pipe):
+    assert sum(pipe(TEXTS[0], CANDIDATES, multi_label=False)["scores"]) == pytest.approx(1)
+
+
+def test_single_label_models_answer_by_softmax_unless_told_otherwise(make_model):
+    model, processor = make_model(problem_type="single_label_classification")
+    pipe = pipeline("label-scoring", model=model, processor=processor)
+    assert sum(pipe(TEXTS[0])["scores"]) == pytest.approx(1)
+    assert sum(pipe(TEXTS[0], multi_label=True)["scores"]) != pytest.approx(1)
+
+
+def test_generators_are_answered_as_streams(pipe):
+    answers = pipe((text for text in TEXTS), candidate_labels=CANDIDATES, batch_size=2)
+    assert not isinstance(answers, list)
+    assert [answer["sequence"] for answer in answers] == TEXTS
+
+
+def test_labels_are_encoded_once_until_the_model_changes(pipe, parts, monkeypatch):
+    first = pipe(TEXTS[0], CANDIDATES)
+    with monkeypatch.context() as patch:
+        patch.setattr(parts[0].gile, "get_label_features", None)
+        assert pipe(TEXTS[0], CANDIDATES) == first
+    with torch.no_grad():
+        parts[0].gile.word_embeddings.weight.mul_(2.0)
+    assert pipe(TEXTS[0], CANDIDATES) != first
+
+
+def test_kept_label_sets_have_a_bound(pipe):
+    for number in range(20):
+        pipe(TEXTS[0], [f"Iron {number}a", "Blood"])
+    assert len(pipe._kept) == 16
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"inputs": []}, "no texts to score"),
+        ({"candidate_labels": []}, "no labels; at least one is needed"),
+        ({"candidate_labels": " , "}, "no labels; at least one is needed"),
+        ({"candidate_labels": ["Iron", "Iron"]}, "row 2: id 'Iron' stands in row 1 already"),
+        ({"candidate_labels": ["Iron", ""]}, "row 2: the id is empty"),
+        ({"candidate_labels": 3}, "candidate_labels must be names"),
+        ({"candidate_labels": [["Iron"], ["Blood"]]}, "2 label lists, one for each text, but there are 1 texts"),
+        ({"top_k": 0}, "top_k must be at least 1, got 0"),
+        ({"threshold": 2}, "threshold is a probability between 0 and 1, got 2"),
+        ({"hypothesis_template": "This is {}"}, "has no option 'hypothesis_template'"),
+        ({"inputs": [3]}, r"text\[0\] must be a text"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_bad_input_is_refused(pipe, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        pipe(**({"inputs": TEXTS[0]} | arguments))
+
+
+def test_a_linear_unit_scores_its_own_labels_and_refuses_others(make_model):
+    model, processor = make_model(output_layer="linear")
+    pipe = pipeline("label-scoring", model=model, processor=processor)
+    assert len(pipe(TEXTS[0])["labels"]) == 5
+    with pytest.raises(ValueError, match="scores only the labels it was trained on"):
+        pipe(TEXTS[0], CANDIDATES)
+
+
+def test_a_model_saved_without_its_processor_says_so(make_model):
+    model, processor = make_model()
+    with pytest.raises(ValueError, match="needs the processor saved with the model"):
+        LabelScoringPipeline(model=model, tokenizer=processor.tokenizer)
+
+
+def test_stock_text_classification_works_on_word_level_models(tmp_path, make_model, label_set):
+    model, processor = make_model("wan", problem_type="multi_label_classification")
+    model.save_pretrained(tmp_path)
+    processor.save_pretrained(tmp_path)
+    stock = pipeline("text-classification", model=str(tmp_path), top_k=None)
+    ours = pipeline("label-scoring", model=model, processor=processor)
+    for text, answer in zip(TEXTS, stock(TEXTS), strict=True):
+        assert {one["label"]: one["score"] for one in answer} == pytest.approx(scores(ours(text)), rel=1e-5)

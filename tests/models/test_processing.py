@@ -1,0 +1,139 @@
+import pytest
+import torch
+
+from hf_gile import GileConfig, GileProcessor, build_tokenizer
+
+
+def words_of(text):
+    return build_tokenizer([text], min_count=1).tokenize(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("The Cat sat.", ["the", "cat", "sat"]),
+        ("in 1976, 12.5 mg (n = 30) or 5%", ["in", "NUM", "NUM", "mg", "n", "NUM", "or", "NUM"]),
+        ("interleukin-2, HLA-A1 and CD4", ["interleukin", "2", "hla", "a1", "and", "cd4"]),
+        ("Größe µg", ["größe", "μg"]),  # NFKC makes the micro sign a Greek letter
+        ("Milk, Human", ["milk", "human"]),
+    ],
+    ids=["lower case", "numbers", "numbers in names", "letters of other languages", "punctuation"],
+)
+def test_text_is_cut_into_words(text, words):
+    assert words_of(text) == words
+
+
+def test_rare_words_become_unknown():
+    tokenizer = build_tokenizer(["milk milk iron", "milk blood"], min_count=2)
+    assert len(tokenizer) == 3
+    assert tokenizer.tokenize("milk iron") == ["milk", "[UNK]"]
+
+
+def test_vocabulary_keeps_the_order_of_its_word_vectors():
+    tokenizer = build_tokenizer(vocabulary=["blood", "milk", "iron"])
+    assert tokenizer.convert_tokens_to_ids(["[PAD]", "[UNK]", "blood", "milk", "iron"]) == [0, 1, 2, 3, 4]
+
+
+def test_vocabulary_has_at_most_the_size_asked_for():
+    assert len(build_tokenizer(["a b c d e a b c"], min_count=1, max_vocabulary=5)) == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "pass either texts or vocabulary, got neither"),
+        ({"texts": ["a"], "vocabulary": ["a"]}, "got both"),
+        ({"texts": "a cat"}, "got one text"),
+        ({"texts": ["a cat"], "min_count": 2}, r"the vocabulary is empty.*min_count is 2"),
+        ({"vocabulary": ["a", "b", "a"]}, "lists 'a' more than once"),
+    ],
+    ids=["neither", "both", "one text", "nothing left", "twice"],
+)
+def test_bad_vocabularies_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        build_tokenizer(**options)
+
+
+@pytest.fixture
+def wan(tokenizer):
+    return GileProcessor(tokenizer, max_words=5, max_label_words=2)
+
+
+@pytest.fixture
+def han(tokenizer):
+    return GileProcessor(tokenizer, text_encoder="han", max_sentences=2, max_sentence_words=3)
+
+
+def test_documents_are_cut_and_padded_to_words(wan):
+    batch = wan(["breast milk lowers the risk of infection", "iron"], return_tensors="pt")
+    assert batch["input_ids"].shape == (2, 5)
+    assert batch["attention_mask"].sum(-1).tolist() == [5, 1]
+    assert wan(["iron"])["input_ids"] == [batch["input_ids"][1, :1].tolist()]
+
+
+def test_documents_are_cut_and_padded_to_sentences_of_words(han):
+    batch = han(["Milk. The heart pumps less blood. Iron!", ["blood", "", "iron"]], return_tensors="pt")
+    assert batch["input_ids"].shape == (2, 2, 3)
+    assert batch["attention_mask"].sum(-1).tolist() == [[1, 3], [1, 0]]
+
+
+@pytest.mark.parametrize("name", ["wan", "han"])
+def test_empty_texts_are_documents_of_padding(name, request):
+    processor = request.getfixturevalue(name)
+    batch = processor(["", "?!"], return_tensors="pt")
+    assert batch["input_ids"].shape == ((2, 1) if name == "wan" else (2, 1, 1))
+    assert batch["attention_mask"].sum() == 0
+
+
+def test_labels_are_cut_and_padded(wan):
+    assert wan(label_text=["Milk, Human: breast milk", "Iron"], return_tensors="pt")["label_input_ids"].shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "got neither"),
+        ({"text": []}, "text is an empty list"),
+        ({"text": ["a", 3]}, r"text\[1\] must be a text, got int"),
+        ({"text": ["a", ["b"]]}, r"text\[1\] must be a text, got list"),
+        ({"label_text": []}, "label_text is an empty list"),
+        ({"label_text": "iron"}, "must be a list of label texts"),
+        ({"label_text": ["iron", " "]}, r"label_text\[1\] must be a text that is not empty"),
+        ({"label_text": ["iron", "+"]}, r"label_text\[1\] holds no word"),
+        ({"text": "a", "return_tensors": "np"}, "return_tensors must be 'pt' or None"),
+        ({"text": "a", "padding": True}, "has no option 'padding'"),
+    ],
+    ids=[
+        "nothing",
+        "no texts",
+        "no text",
+        "list for wan",
+        "no labels",
+        "one label",
+        "empty",
+        "no word",
+        "np",
+        "option",
+    ],
+)
+def test_bad_input_is_refused_by_place(wan, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        wan(**arguments)
+
+
+def test_a_sentence_that_is_no_text_is_refused(han):
+    with pytest.raises(ValueError, match=r"text\[0\] must be a text or a list of sentences"):
+        han([["a", 3]])
+
+
+def test_processor_must_fit_the_model(tokenizer):
+    with pytest.raises(ValueError, match="make the config with vocab_size=len"):
+        GileProcessor.for_config(tokenizer, GileConfig(vocab_size=5))
+
+
+def test_processor_gives_the_same_words_after_saving(tmp_path, han, tokenizer):
+    text = "Milk was fed. For 12 weeks, zebrafish-2."
+    han.save_pretrained(tmp_path)
+    again = GileProcessor.from_pretrained(tmp_path)
+    assert torch.equal(again(text, return_tensors="pt")["input_ids"], han(text, return_tensors="pt")["input_ids"])
+    assert again.max_sentence_words == 3

@@ -1,0 +1,124 @@
+import pytest
+import torch
+
+from hf_gile import GileConfig, GileModel
+from hf_gile.models.text_encoders_gile import AttentionPooling
+
+B, S, W, D, H = 2, 3, 5, 7, 11
+
+
+@pytest.fixture(params=["wan", "han"])
+def model(request):
+    torch.manual_seed(0)
+    config = GileConfig(
+        vocab_size=19, text_encoder=request.param, embedding_size=D, hidden_size=H, attention_size=13, joint_size=17
+    )
+    return GileModel(config).double().eval()
+
+
+def document(model, words):
+    """One document of words, as one sentence for a HAN."""
+    words = torch.tensor(words)[None]
+    return words if model.config.text_encoder == "wan" else words[None]
+
+
+def encode(model, input_ids, **kwargs):
+    return model.encode_texts(input_ids, **kwargs)[0]
+
+
+def test_padding_words_changes_nothing(model):
+    torch.testing.assert_close(
+        encode(model, document(model, [3, 4, 5])), encode(model, document(model, [3, 4, 5, 0, 0]))
+    )
+
+
+def test_padding_sentences_changes_nothing():
+    torch.manual_seed(0)
+    model = GileModel(GileConfig(vocab_size=19, text_encoder="han")).double().eval()
+    short = torch.tensor([[[3, 4, 0], [5, 6, 7]]])
+    long = torch.nn.functional.pad(short, (0, 2, 0, 4))
+    (words, sentences), (long_words, long_sentences) = model.encode_texts(short)[1], model.encode_texts(long)[1]
+    torch.testing.assert_close(encode(model, short), encode(model, long))
+    torch.testing.assert_close(long_words[:, :2, :3], words)
+    torch.testing.assert_close(long_sentences[:, :2], sentences)
+    assert long_sentences[:, 2:].eq(0).all()
+
+
+def test_what_is_masked_is_not_read(model):
+    mask = document(model, [1, 1, 0]).bool()
+    one = encode(model, document(model, [3, 4, 9]), attention_mask=mask)
+    other = encode(model, document(model, [3, 4, 17]), attention_mask=mask)
+    torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+def test_batch_mates_do_not_change_a_document(model):
+    alone = encode(model, document(model, [3, 4, 5]))
+    longer = document(model, [7, 8, 9, 10, 11])
+    padded = torch.nn.functional.pad(document(model, [3, 4, 5]), (0, 2))
+    torch.testing.assert_close(encode(model, torch.cat([padded, longer]))[:1], alone)
+
+
+def test_document_without_words_is_the_zero_vector_and_trains_without_nan(model):
+    batch = torch.cat([document(model, [0, 0, 0]), document(model, [3, 0, 0])])
+    embeds, attentions = model.encode_texts(batch)
+    assert embeds[0].eq(0).all()
+    assert embeds[1].ne(0).any()
+    assert all(weights[0].eq(0).all() for weights in attentions)
+    embeds.sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.text_encoder.parameters())
+
+
+def test_attention_is_positive_zero_on_padding_and_sums_to_one(model):
+    batch = torch.cat([document(model, [3, 4, 0, 0]), document(model, [5, 6, 7, 8])])
+    for weights in model.encode_texts(batch)[1]:
+        assert (weights >= 0).all()
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1], dtype=torch.double))
+    words = model.encode_texts(batch)[1][0]
+    assert words.reshape(2, 4)[0, 2:].eq(0).all()
+
+
+def test_a_single_sentence_gets_all_the_attention():
+    model = GileModel(GileConfig(vocab_size=19, text_encoder="han")).eval()
+    sentences = model.encode_texts(torch.tensor([[[3, 4]]]))[1][1]
+    assert sentences.item() == 1.0
+
+
+def test_attention_pooling_is_equation_2_written_by_hand():
+    torch.manual_seed(0)
+    pooling = AttentionPooling(H, 13, "relu").double()
+    hidden = torch.randn(1, W, H, dtype=torch.double)
+    u = pooling.context.weight[0]
+    scores = torch.stack([torch.relu(pooling.projection(hidden[0, t])) @ u for t in range(W)])
+    weights = scores.exp() / scores.exp().sum()
+    expected = sum(weights[t] * hidden[0, t] for t in range(W))
+    torch.testing.assert_close(pooling(hidden, torch.ones(1, W, dtype=torch.bool))[0][0], expected)
+
+
+def test_word_vectors_can_be_given_instead_of_words(model):
+    input_ids = document(model, [3, 4, 5])
+    torch.testing.assert_close(
+        encode(model, input_ids), encode(model, None, inputs_embeds=model.word_embeddings(input_ids))
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "pass either input_ids or inputs_embeds, got neither"),
+        ({"input_ids": torch.ones(1, 1), "inputs_embeds": torch.ones(1, 1)}, "got both"),
+        (
+            {"input_ids": torch.ones(1, 1, 1, 1, dtype=torch.long)},
+            r"takes input_ids of shape \(B, .*W\), got \(1, 1, 1",
+        ),
+        ({"inputs_embeds": torch.ones(1, 1)}, r"takes inputs_embeds of shape \(B, .*W, D\), got \(1, 1\)"),
+    ],
+    ids=["neither", "both", "dimensions of ids", "dimensions of vectors"],
+)
+def test_wrong_inputs_are_refused(model, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        model.encode_texts(**arguments)
+
+
+def test_mask_of_another_shape_is_refused(model):
+    with pytest.raises(ValueError, match="attention_mask must have shape"):
+        model.encode_texts(document(model, [3, 4]), attention_mask=torch.ones(1, 9))

@@ -1,0 +1,164 @@
+"""Saved models carry their code: nothing of hf_gile is needed to load them."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoProcessor
+
+import hf_gile
+from hf_gile import GileForSequenceClassification, LabelSet
+
+MODELS = Path(hf_gile.__file__).parent / "models"
+TEXTS = ["Breast milk and iron. The heart.", ""]
+
+# Run with an import of hf_gile made impossible, wherever it is installed.
+CLEAN_ROOM = """
+import sys
+sys.modules["hf_gile"] = None
+import torch
+from safetensors.torch import save_file
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoProcessor, pipeline
+
+folder, out, texts = sys.argv[1], sys.argv[2], sys.argv[3:]
+trust = {"trust_remote_code": True}
+assert type(AutoConfig.from_pretrained(folder, **trust)).__name__ == "GileConfig"
+processor = AutoProcessor.from_pretrained(folder, **trust)
+classifier = AutoModelForSequenceClassification.from_pretrained(folder, **trust).eval()
+both = AutoModel.from_pretrained(folder, **trust).eval()
+labels = classifier.label_set
+with torch.no_grad():
+    stored = classifier(**processor(texts, return_tensors="pt")).logits
+    towers = both(**processor(texts, label_text=labels.texts, return_tensors="pt")).logits
+answers = []
+for task in (None, "zero-shot-classification"):
+    pipe = pipeline(task, model=folder, **trust)
+    assert type(pipe).__name__ == "LabelScoringPipeline"
+    answer = pipe(texts, candidate_labels=labels, batch_size=2)
+    order = [[one["labels"].index(name) for name in labels.names] for one in answer]
+    answers.append(torch.tensor([[one["scores"][i] for i in row] for one, row in zip(answer, order)]))
+save_file({"stored": stored, "towers": towers, "inferred": answers[0], "named": answers[1]}, out)
+# Saved again from here, the model still carries its code.
+classifier.save_pretrained(out + ".again")
+"""
+
+
+def in_a_clean_room(folder, out):
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment |= {"HF_HUB_OFFLINE": "1", "HF_HOME": str(out.parent / "home")}
+    command = [sys.executable, "-W", "error", "-c", CLEAN_ROOM, str(folder), str(out), *TEXTS]
+    result = subprocess.run(command, env=environment, cwd=out.parent, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return load_file(out)
+
+
+@pytest.mark.parametrize("text_encoder", ["wan", "han"])
+def test_saved_model_gives_the_same_logits_where_hf_gile_is_not(tmp_path, make_model, text_encoder):
+    model, processor = make_model(text_encoder, problem_type="multi_label_classification")
+    folder = tmp_path / "saved"
+    model.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    with torch.no_grad():
+        here = model(**processor(TEXTS, return_tensors="pt")).logits
+    there = in_a_clean_room(folder, tmp_path / "logits.safetensors")
+    assert torch.equal(there["stored"], here)
+    assert torch.equal(there["towers"], here)
+    assert torch.equal(there["inferred"], here.sigmoid())
+    assert torch.equal(there["named"], here.sigmoid())
+    again = tmp_path / "logits.safetensors.again"
+    assert {path.name for path in folder.iterdir() if path.suffix == ".py"} == {
+        path.name for path in again.iterdir() if path.suffix == ".py"
+    }
+
+
+def test_every_file_of_the_folder_travels(tmp_path, make_model):
+    model, _ = make_model()
+    model.save_pretrained(tmp_path)
+    assert {path.name for path in MODELS.glob("*_gile.py")} == {path.name for path in tmp_path.glob("*.py")}
+    for path in tmp_path.glob("*.py"):
+        assert path.read_text() == (MODELS / path.name).read_text()
+
+
+@pytest.mark.parametrize("path", sorted(MODELS.glob("*_gile.py")), ids=lambda path: path.name)
+def test_travelling_files_import_only_siblings_and_what_transformers_brings(path):
+    allowed = {"torch", "transformers", "tokenizers", "huggingface_hub", "numpy", "safetensors"}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            assert node.level == 1, f"line {node.lineno}: a parent folder does not travel"
+            assert (MODELS / f"{node.module}.py").is_file(), f"line {node.lineno}: only `from .sibling import name`"
+            continue
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module]
+        else:
+            continue
+        for name in names:
+            top = name.split(".")[0]
+            assert top in allowed or top in sys.stdlib_module_names, f"line {node.lineno} imports {name}"
+
+
+def test_with_hf_gile_installed_auto_classes_need_no_trust(tmp_path, make_model):
+    model, processor = make_model()
+    model.save_pretrained(tmp_path)
+    processor.save_pretrained(tmp_path)
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
+    assert type(again) is GileForSequenceClassification
+    assert again.label_set == model.label_set
+    assert type(AutoProcessor.from_pretrained(tmp_path)) is hf_gile.GileProcessor
+    inputs = processor(TEXTS, return_tensors="pt")
+    assert torch.equal(again(**inputs).logits, model(**inputs).logits)
+
+
+def test_both_towers_can_be_saved_alone_and_get_labels_later(tmp_path, make_model, label_set):
+    model, processor = make_model()
+    model.gile.save_pretrained(tmp_path)
+    both = AutoModel.from_pretrained(tmp_path).eval()
+    inputs = processor(TEXTS, label_text=label_set.texts, return_tensors="pt")
+    assert torch.equal(both(**inputs).logits, model.gile(**inputs).logits)
+    classifier = GileForSequenceClassification.from_pretrained(tmp_path).eval()
+    classifier.set_labels(label_set, processor)
+    documents = processor(TEXTS, return_tensors="pt")
+    assert torch.equal(classifier(**documents).logits, model(**documents).logits)
+
+
+def test_labels_of_another_model_beside_the_weights_are_refused(tmp_path, make_model):
+    model, _ = make_model()
+    model.save_pretrained(tmp_path)
+    LabelSet.from_names(["Iron", "Blood"]).save(tmp_path / "labels.jsonl")
+    with pytest.raises(ValueError, match=r"labels.jsonl lists 2 labels that are not the 5 labels of config.id2label"):
+        AutoModelForSequenceClassification.from_pretrained(tmp_path)
+
+
+def test_a_checkpoint_without_some_weights_is_completed_by_fresh_ones(tmp_path, make_model):
+    # Built on the meta device, a missing weight is memory garbage unless _init_weights fills it.
+    model, _ = make_model()
+    model.save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    weights = load_file(file)
+    kept = {name: tensor for name, tensor in weights.items() if "attention" not in name and "label_proj" not in name}
+    assert len(kept) == len(weights) - 5
+    save_file(kept, file, metadata={"format": "pt"})
+    again, report = GileForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
+    assert len(report["missing_keys"]) == 5
+    for name, tensor in again.state_dict().items():
+        assert tensor.isfinite().all()
+        assert tensor.abs().max() < 100
+        if name in kept:
+            assert torch.equal(tensor, kept[name])
+
+
+def test_a_model_saved_by_newer_code_is_refused(tmp_path, make_model):
+    model, _ = make_model()
+    model.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"format_version": 99}))
+    with pytest.raises(StrictDataclassError, match="format_version 99, this code reads up to 1: upgrade hf-gile"):
+        AutoModelForSequenceClassification.from_pretrained(tmp_path)

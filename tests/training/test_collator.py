@@ -1,0 +1,80 @@
+import pytest
+import torch
+from datasets import Dataset
+
+from hf_gile import GileProcessor, LabelSet
+from hf_gile.training import GileDataCollator, LabelSampler, encode_dataset
+
+ROWS = {
+    "text": ["Breast milk and iron.", "The heart. Blood!", ""],
+    "labels": [["Iron", "Milk, Human"], ["Blood"], []],
+}
+
+
+@pytest.fixture(params=["wan", "han"])
+def processor(request, tokenizer):
+    return GileProcessor(tokenizer, text_encoder=request.param)
+
+
+def test_texts_and_ids_become_words_and_columns(processor, label_set):
+    encoded = encode_dataset(Dataset.from_dict(ROWS), processor, label_set)
+    assert sorted(encoded.column_names) == ["input_ids", "labels"]
+    assert encoded["labels"][:] == [[2, 1], [4], []]
+    assert encoded["input_ids"][:] == processor(ROWS["text"])["input_ids"]
+
+
+def test_texts_can_be_made_of_several_columns(processor, label_set):
+    rows = Dataset.from_dict({"title": ["Milk"], "body": ["and iron"], "labels": ["Iron"]})
+    encoded = encode_dataset(rows, processor, label_set, text=lambda row: f"{row['title']}. {row['body']}")
+    assert encoded["input_ids"][:] == processor(["Milk. and iron"])["input_ids"]
+    assert encoded["labels"][:] == [2]
+
+
+def test_unknown_label_ids_raise_or_are_left_out(processor):
+    labels = LabelSet.from_names(["Iron", "Blood"])
+    rows = Dataset.from_dict(ROWS)
+    with pytest.raises(ValueError, match="no label has the id 'Milk, Human' among 2 labels"):
+        encode_dataset(rows, processor, labels)
+    assert encode_dataset(rows, processor, labels, on_unknown_label="drop")["labels"][:] == [[0], [1], []]
+
+
+def test_missing_columns_are_named(processor, label_set):
+    with pytest.raises(ValueError, match="the dataset has no column 'abstract', only text, labels"):
+        encode_dataset(Dataset.from_dict(ROWS), processor, label_set, text="abstract")
+
+
+def test_batches_are_padded_and_sampled(processor, label_set):
+    encoded = encode_dataset(Dataset.from_dict(ROWS), processor, label_set)
+    sampler = LabelSampler(len(label_set), num_negatives=1, columns=[0, 1, 2, 3])
+    batch = GileDataCollator(processor, sampler)(list(encoded))
+    assert next(iter(batch)) == "input_ids"
+    assert batch["labels"].tolist() == [[2, 1], [4, -100], [-100, -100]]
+    assert {1, 2, 4} < set(batch["sampled_columns"].tolist())
+    assert len(batch["sampled_columns"]) == len(batch["column_weights"]) == 4
+    for name, tensor in processor(ROWS["text"], return_tensors="pt").items():
+        assert torch.equal(batch[name], tensor)
+
+
+def test_batches_without_labels_are_documents_alone(processor):
+    batch = GileDataCollator(processor)([{"input_ids": ids} for ids in processor(ROWS["text"])["input_ids"]])
+    assert set(batch) == {"input_ids", "attention_mask"}
+
+
+def test_single_labels_stay_one_dimensional(processor):
+    features = [{"input_ids": ids, "labels": 3} for ids in processor(ROWS["text"])["input_ids"]]
+    assert GileDataCollator(processor, LabelSampler(5))(features)["labels"].tolist() == [3, 3, 3]
+
+
+def test_same_batch_gives_same_sample_and_another_batch_another(processor, label_set):
+    encoded = list(encode_dataset(Dataset.from_dict(ROWS), processor, label_set))
+    collator = GileDataCollator(processor, LabelSampler(1000, num_negatives=11))
+    first = collator(encoded)["sampled_columns"]
+    assert torch.equal(collator(encoded)["sampled_columns"], first)
+    assert not torch.equal(collator(encoded[::-1])["sampled_columns"], first)
+
+
+def test_bad_examples_are_named(processor):
+    with pytest.raises(ValueError, match=r"example 1 of the batch has no input_ids, only \['text'\]"):
+        GileDataCollator(processor)([{"input_ids": [[3]], "text": ""}, {"text": ""}])
+    with pytest.raises(ValueError, match="gold column 9, but there are 5 labels"):
+        GileDataCollator(processor, LabelSampler(5))([{"input_ids": processor("milk")["input_ids"][0], "labels": [9]}])

@@ -1,0 +1,95 @@
+"""The stock Trainer trains, evaluates, saves and resumes these models."""
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import Trainer, TrainingArguments
+
+from hf_gile.metrics import LabelMetrics
+from hf_gile.training import GileDataCollator, LabelSampler, encode_dataset
+
+TOPICS = {"Iron": "iron diet", "Milk, Human": "breast milk", "Blood": "blood drawn", "Heart Failure": "failing heart"}
+
+
+def rows():
+    names = list(TOPICS)
+    gold = [[names[i % 4]] if i % 3 else [names[i % 4], names[(i + 1) % 4]] for i in range(44)]
+    return Dataset.from_dict({"text": [" and ".join(TOPICS[name] for name in one) for one in gold], "labels": gold})
+
+
+@pytest.fixture
+def make_trainer(tmp_path, make_model, label_set):
+    def make(folder="run", text_encoder="wan", sampler=None, **options):
+        model, processor = make_model(
+            text_encoder, embedding_size=37, hidden_size=41, joint_size=43, problem_type="multi_label_classification"
+        )
+        dataset = encode_dataset(rows(), processor, label_set)
+        arguments = TrainingArguments(
+            output_dir=str(tmp_path / folder),
+            per_device_train_batch_size=8,
+            learning_rate=1e-2,
+            batch_eval_metrics=True,
+            report_to="none",
+            disable_tqdm=True,
+            use_cpu=True,
+            seed=3,
+            **({"save_strategy": "no"} | options),
+        )
+        return Trainer(
+            model,
+            arguments,
+            data_collator=GileDataCollator(processor, sampler),
+            train_dataset=dataset,
+            eval_dataset=dataset,
+            compute_metrics=LabelMetrics(len(label_set)),
+        )
+
+    return make
+
+
+@pytest.mark.parametrize("text_encoder", ["wan", "han"])
+def test_training_learns_and_evaluation_scores_all_labels(make_trainer, text_encoder):
+    trainer = make_trainer(text_encoder=text_encoder, num_train_epochs=20, sampler=LabelSampler(5, num_negatives=2))
+    before = trainer.evaluate()
+    trainer.train()
+    after = trainer.evaluate()
+    assert after["eval_loss"] < before["eval_loss"] / 2
+    assert after["eval_average_precision"] > 0.95
+
+
+def final_weights(trainer, **arguments):
+    trainer.train(**arguments)
+    return trainer.model.state_dict()
+
+
+@pytest.mark.parametrize("per_document", [False, True], ids=["shared", "per document"])
+def test_resumed_training_ends_at_the_same_weights_bit_for_bit(make_trainer, tmp_path, per_document):
+    def make(**options):
+        sampler = LabelSampler(5, num_negatives=1, per_document=per_document)
+        return make_trainer(sampler=sampler, max_steps=9, **options)
+
+    whole = final_weights(make(folder="whole"))
+    make(folder="part", save_strategy="steps", save_steps=4).train()
+    resumed = final_weights(make(folder="part"), resume_from_checkpoint=str(tmp_path / "part" / "checkpoint-4"))
+    for name, tensor in whole.items():
+        assert torch.equal(resumed[name], tensor), name
+
+
+def test_gradients_are_averaged_over_accumulated_steps(make_trainer):
+    # Two halves of a batch, accumulated, train like the whole batch when each is averaged over its documents.
+    norms = []
+    for size, steps in ((8, 1), (4, 2)):
+        trainer = make_trainer(max_steps=1, gradient_accumulation_steps=steps, logging_steps=1, max_grad_norm=1e9)
+        trainer.args.per_device_train_batch_size = size
+        trainer._train_batch_size = size
+        trainer.train()
+        norms.append(next(entry["grad_norm"] for entry in trainer.state.log_history if "grad_norm" in entry))
+    assert norms[0] == pytest.approx(norms[1], rel=1e-4)
+
+
+def test_saved_checkpoint_holds_code_and_labels(make_trainer, tmp_path, label_set):
+    trainer = make_trainer(max_steps=1)
+    trainer.train()
+    trainer.save_model(str(tmp_path / "saved"))
+    saved = {path.name for path in (tmp_path / "saved").iterdir()}
+    assert {"labels.jsonl", "model.safetensors", "config.json", "modeling_gile.py", "pipeline_gile.py"} <= saved
