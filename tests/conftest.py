@@ -40,12 +40,12 @@ def label_set():
 def make_model(tokenizer, label_set):
     """Makes a model with random weights and stored labels, in evaluation mode, and its processor."""
 
-    def make(text_encoder="wan", output_layer="gile", problem_type=None, **options):
+    def make(text_encoder_type="wan", output_layer="gile", problem_type=None, **options):
         torch.manual_seed(0)
         sizes = {"embedding_size": 7, "hidden_size": 11, "attention_size": 5, "joint_size": 13} | options
         config = GileConfig(
             vocab_size=len(tokenizer),
-            text_encoder=text_encoder,
+            text_encoder_type=text_encoder_type,
             output_layer=output_layer,
             problem_type=problem_type,
             num_labels=len(label_set),

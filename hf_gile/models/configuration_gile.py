@@ -35,7 +35,7 @@ class GileConfig(PreTrainedConfig):
         vocab_size: Rows of the word embedding table, shared by documents and labels (section 2.2).
         pad_token_id: Row of the padding word; it never counts.
         embedding_size: Size D of a word vector, and of a label vector e (the mean of its word vectors).
-        text_encoder: `"wan"`, word attention over the whole document, `input_ids` (B, W); or `"han"`, word attention
+        text_encoder_type: `"wan"`, word attention over the whole document, `input_ids` (B, W); or `"han"`, word attention
             in each sentence and sentence attention in the document, `input_ids` (B, S, W).
         encoder_cell: The encoders g_w and g_s of Eq. 1.
         hidden_size: Size H of the encoders, and so of the document vector h.
@@ -45,8 +45,13 @@ class GileConfig(PreTrainedConfig):
             Eq. 3, which scores only the labels it was trained on.
         joint_size: Size J of the joint space (d_j).
         joint_act: The activation of Eq. 7 and 8; `"linear"` gives the bilinear form of Eq. 18.
-        dropout: Share of the inputs of the text encoder and of the document vector dropped in training. The paper
-            uses none.
+        label_prior: Probability of any label before training: the bias b starts at its logit. About the number of
+            labels a document has, divided by the number of labels; far from it, the first steps of training are spent
+            on this one number and throw the others about.
+        embedding_std: Standard deviation of fresh word vectors. A joint embedding wants 1: label codes of smaller word
+            vectors are alike at the start, and stay so for epochs.
+        dropout: Share dropped in training of the vectors of a batch's distinct words, and of document vectors. The
+            paper uses none.
         max_words: Words kept of a document (wan).
         max_sentences: Sentences kept of a document (han).
         max_sentence_words: Words kept of a sentence (han).
@@ -58,7 +63,7 @@ class GileConfig(PreTrainedConfig):
         huggingface_hub.errors.StrictDataclassError: A field of the wrong type or with a value that makes no sense.
 
     Example:
-        >>> config = GileConfig(text_encoder="han", joint_size=128)
+        >>> config = GileConfig(text_encoder_type="han", joint_size=128)
         >>> config.embedding_size, config.joint_act
         (100, 'relu')
     """
@@ -69,7 +74,7 @@ class GileConfig(PreTrainedConfig):
     vocab_size: int = 30_000
     pad_token_id: int = 0
     embedding_size: int = 100
-    text_encoder: Literal["wan", "han"] = "wan"
+    text_encoder_type: Literal["wan", "han"] = "wan"
     encoder_cell: Literal["dense"] = "dense"
     hidden_size: int = 100
     attention_size: int = 100
@@ -77,6 +82,8 @@ class GileConfig(PreTrainedConfig):
     output_layer: Literal["gile", "linear"] = "gile"
     joint_size: int = 500
     joint_act: str = "relu"
+    label_prior: float = 0.01
+    embedding_std: float | int = 1.0
     dropout: float | int = 0.0
     max_words: int = 300
     max_sentences: int = 30
@@ -123,6 +130,8 @@ class GileConfig(PreTrainedConfig):
             )
         if self.label_length < 0:
             raise ValueError(f"label_length must not be negative, got {self.label_length}")
+        if not 0 < self.label_prior < 1:
+            raise ValueError(f"label_prior is a probability between 0 and 1, got {self.label_prior}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be at least 0 and below 1, got {self.dropout}")
 

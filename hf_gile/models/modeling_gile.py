@@ -4,6 +4,7 @@ One legend for every shape: B documents, S sentences, W words, D word-embedding 
 L labels, C columns scored in a training step, T words of a label, P gold labels of a document.
 """
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from .configuration_gile import GileConfig
 from .labels_gile import LABELS_FILE, LabelSet
 from .losses_gile import binary_cross_entropy, cross_entropy, multi_hot
 from .output_layers_gile import JointInputLabelEmbedding, LinearOutput, MeanLabelEncoder
-from .text_encoders_gile import TEXT_ENCODERS
+from .text_encoders_gile import TEXT_ENCODERS, AttentionPooling
 
 
 @dataclass
@@ -55,13 +56,20 @@ class GilePreTrainedModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         # The functions of transformers.initialization skip what a checkpoint has filled already.
         if isinstance(module, nn.Linear):
-            init.xavier_uniform_(module.weight)
+            init.kaiming_normal_(module.weight, nonlinearity="relu")
             if module.bias is not None:
                 init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):
-            init.normal_(module.weight)
+            init.normal_(module.weight, std=self.config.embedding_std)
             if module.padding_idx is not None:
                 init.zeros_(module.weight[module.padding_idx])
+        elif isinstance(module, AttentionPooling):
+            init.normal_(module.context.weight, std=0.1)
+        elif isinstance(module, JointInputLabelEmbedding | LinearOutput):
+            # The classifier's own turn as nn.Linear came before this one.
+            init.normal_(module.classifier.weight, std=module.classifier.in_features**-0.5)
+            prior = self.config.label_prior
+            init.constant_(module.classifier.bias, math.log(prior / (1 - prior)))
         elif isinstance(module, GileForSequenceClassification):
             init.zeros_(module.label_input_ids)
 
@@ -89,7 +97,7 @@ class GileModel(GilePreTrainedModel):
         super().__init__(config)
         self.word_embeddings = nn.Embedding(config.vocab_size, config.embedding_size, padding_idx=config.pad_token_id)
         self.dropout = nn.Dropout(config.dropout)
-        self.text_encoder = TEXT_ENCODERS[config.text_encoder](config)
+        self.text_encoder = TEXT_ENCODERS[config.text_encoder_type](config)
         self.output_layer: Any  # either has encode_texts and score
         if config.output_layer == "gile":
             self.label_encoder = MeanLabelEncoder()
@@ -125,21 +133,25 @@ class GileModel(GilePreTrainedModel):
             if input_ids is None:
                 raise ValueError("pass either input_ids or inputs_embeds, got neither")
             self._check_dims("input_ids", input_ids, "")
-            # A tokenizer gives an empty text as a float tensor without elements.
-            input_ids = input_ids.long() if input_ids.numel() == 0 else input_ids
-            inputs_embeds = self.word_embeddings(input_ids)
+            if input_ids.shape[-1] == 0:  # what a tokenizer makes of an empty text, in floats
+                input_ids = input_ids.new_full((*input_ids.shape[:-1], 1), self.config.pad_token_id, dtype=torch.long)
+                attention_mask = None
+            words, places = torch.unique(input_ids, return_inverse=True)
+            word_vectors = self.word_embeddings(words)
             if attention_mask is None:
                 attention_mask = input_ids != self.config.pad_token_id
         else:
             self._check_dims("inputs_embeds", inputs_embeds, ", D")
+            word_vectors = inputs_embeds.flatten(0, -2)
+            places = torch.arange(len(word_vectors), device=word_vectors.device).reshape(inputs_embeds.shape[:-1])
         if attention_mask is None:
-            attention_mask = torch.ones(inputs_embeds.shape[:-1], device=inputs_embeds.device)
-        if attention_mask.shape != inputs_embeds.shape[:-1]:
+            attention_mask = torch.ones_like(places)
+        if attention_mask.shape != places.shape:
             raise ValueError(
-                f"attention_mask must have shape {tuple(inputs_embeds.shape[:-1])} like the words, "
+                f"attention_mask must have shape {tuple(places.shape)} like the words, "
                 f"got {tuple(attention_mask.shape)}"
             )
-        text_embeds, attentions = self.text_encoder(self.dropout(inputs_embeds), attention_mask.bool())
+        text_embeds, attentions = self.text_encoder(self.dropout(word_vectors), places, attention_mask.bool())
         return self.dropout(text_embeds), attentions
 
     def encode_labels(self, label_input_ids: Tensor, label_attention_mask: Tensor | None = None) -> Tensor:
@@ -275,10 +287,10 @@ class GileModel(GilePreTrainedModel):
         return label_embeds
 
     def _check_dims(self, name: str, given: Tensor, behind: str) -> None:
-        shape = TEXT_ENCODERS[self.config.text_encoder].input_dims.replace(")", f"{behind})")
+        shape = TEXT_ENCODERS[self.config.text_encoder_type].input_dims.replace(")", f"{behind})")
         if given.dim() != shape.count(",") + 1:
             raise ValueError(
-                f"text_encoder {self.config.text_encoder!r} takes {name} of shape {shape}, got {tuple(given.shape)}; "
+                f"text_encoder_type {self.config.text_encoder_type!r} takes {name} of shape {shape}, got {tuple(given.shape)}; "
                 "the processor saved with the model makes them of text"
             )
 

@@ -129,7 +129,7 @@ class GileProcessor(ProcessorMixin):
 
     Args:
         tokenizer: The word-level tokenizer, from `build_tokenizer`.
-        text_encoder: `"wan"` for documents of words, `"han"` for documents of sentences of words.
+        text_encoder_type: `"wan"` for documents of words, `"han"` for documents of sentences of words.
         max_words: Words kept of a document (wan).
         max_sentences: Sentences kept of a document (han).
         max_sentence_words: Words kept of a sentence (han).
@@ -145,16 +145,16 @@ class GileProcessor(ProcessorMixin):
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerFast,
-        text_encoder: str = "wan",
+        text_encoder_type: str = "wan",
         max_words: int = 300,
         max_sentences: int = 30,
         max_sentence_words: int = 30,
         max_label_words: int = 50,
         **kwargs: Any,
     ) -> None:
-        if text_encoder not in ("wan", "han"):
-            raise ValueError(f"text_encoder must be 'wan' or 'han', got {text_encoder!r}")
-        self.text_encoder = text_encoder
+        if text_encoder_type not in ("wan", "han"):
+            raise ValueError(f"text_encoder_type must be 'wan' or 'han', got {text_encoder_type!r}")
+        self.text_encoder_type = text_encoder_type
         self.max_words = max_words
         self.max_sentences = max_sentences
         self.max_sentence_words = max_sentence_words
@@ -174,7 +174,7 @@ class GileProcessor(ProcessorMixin):
                 f"{config.vocab_size} with padding in row {config.pad_token_id}; "
                 "make the config with vocab_size=len(tokenizer) and pad_token_id=tokenizer.pad_token_id"
             )
-        limits = ("text_encoder", "max_words", "max_sentences", "max_sentence_words", "max_label_words")
+        limits = ("text_encoder_type", "max_words", "max_sentences", "max_sentence_words", "max_label_words")
         return cls(tokenizer, **{name: getattr(config, name) for name in limits})
 
     def __call__(
@@ -230,7 +230,7 @@ class GileProcessor(ProcessorMixin):
             `input_ids` and `attention_mask`, `(B, W)` or `(B, S, W)`.
         """
         pad = self.tokenizer.pad_token_id
-        if self.text_encoder == "wan":
+        if self.text_encoder_type == "wan":
             input_ids = _pad(documents, pad)
         else:
             sentences = max(1, *(len(document) for document in documents))
@@ -242,7 +242,7 @@ class GileProcessor(ProcessorMixin):
     def _documents(self, texts: Sequence[Any]) -> list[Any]:
         if len(texts) == 0:
             raise ValueError("text is an empty list; pass at least one document")
-        if self.text_encoder == "wan":
+        if self.text_encoder_type == "wan":
             for place, text in enumerate(texts):
                 if not isinstance(text, str):
                     raise ValueError(f"text[{place}] must be a text, got {type(text).__name__}")

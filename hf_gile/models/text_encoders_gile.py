@@ -1,13 +1,18 @@
 """From word vectors to a document vector: word attention (WAN) and hierarchical attention (HAN).
 
-Shapes: B documents, S sentences, W words, T items attended to (words or sentences), D word-embedding size,
-H document size.
+A dense encoder sees one word at a time, so what it makes of a word is the same wherever the word stands. The encoders
+therefore take the distinct words of a batch, and where they stand: a batch of 16,000 words has about 5,000 distinct
+ones, and encodes only these.
+
+Shapes: B documents, S sentences, W words, N distinct words of the batch, T items attended to (words or sentences),
+D word-embedding size, H document size.
 """
 
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
@@ -55,22 +60,24 @@ class AttentionPooling(nn.Module):
         self.context = nn.Linear(attention_size, 1, bias=False)
         self.activation = ACT2FN[activation]
 
-    def forward(self, hidden: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Averages the hidden states by attention.
+    def forward(self, hidden: Tensor, places: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Averages hidden states by attention.
 
         Args:
-            hidden: `(B, T, H)` hidden states.
+            hidden: `(N, H)` hidden states.
+            places: `(B, T)` rows of `hidden` that stand in each place.
             mask: `(B, T)` booleans, true where there is a word or a sentence.
 
         Returns:
             `(B, H)` weighted averages and `(B, T)` weights: zero on padding, summing to one over the rest. Where
             nothing is left to attend to, all weights and the average are zero.
         """
-        scores = self.context(self.activation(self.projection(hidden))).squeeze(-1)  # (B, T)
+        scores = self.context(self.activation(self.projection(hidden))).squeeze(-1)[places]  # (B, T)
         # The lowest finite number, not -inf: the softmax of a row of -inf is NaN.
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
         weights = scores.softmax(-1) * mask
-        return torch.einsum("bt,bth->bh", weights, hidden), weights
+        # A weighted sum of rows without building (B, T, H).
+        return functional.embedding_bag(places, hidden, per_sample_weights=weights, mode="sum"), weights
 
 
 class WordAttentionEncoder(nn.Module):
@@ -83,17 +90,18 @@ class WordAttentionEncoder(nn.Module):
         self.word_encoder = DenseEncoder(config.embedding_size, config.hidden_size, config.hidden_act)
         self.word_attention = AttentionPooling(config.hidden_size, config.attention_size, config.hidden_act)
 
-    def forward(self, inputs_embeds: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def forward(self, word_vectors: Tensor, places: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Encodes documents.
 
         Args:
-            inputs_embeds: `(B, W, D)` word vectors.
+            word_vectors: `(N, D)` vectors of the distinct words.
+            places: `(B, W)` rows of `word_vectors`, the words of each document.
             mask: `(B, W)` booleans, true where there is a word.
 
         Returns:
             `(B, H)` document vectors and the `(B, W)` word attention, in a tuple.
         """
-        document, weights = self.word_attention(self.word_encoder(inputs_embeds), mask)
+        document, weights = self.word_attention(self.word_encoder(word_vectors), places, mask)
         return document, (weights,)
 
 
@@ -110,23 +118,24 @@ class HierarchicalAttentionEncoder(nn.Module):
         self.sentence_encoder = DenseEncoder(size, size, activation)
         self.sentence_attention = AttentionPooling(size, attention_size, activation)
 
-    def forward(self, inputs_embeds: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def forward(self, word_vectors: Tensor, places: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Encodes documents.
 
         Args:
-            inputs_embeds: `(B, S, W, D)` word vectors.
+            word_vectors: `(N, D)` vectors of the distinct words.
+            places: `(B, S, W)` rows of `word_vectors`, the words of each sentence.
             mask: `(B, S, W)` booleans, true where there is a word. A sentence is there when it has a word.
 
         Returns:
             `(B, H)` document vectors, and in a tuple the `(B, S, W)` word attention, each sentence on its own, and
             the `(B, S)` sentence attention.
         """
-        batch, sentences, words = mask.shape
-        hidden = self.word_encoder(inputs_embeds).reshape(batch * sentences, words, -1)
-        sentence, word_weights = self.word_attention(hidden, mask.reshape(batch * sentences, words))
-        hidden = self.sentence_encoder(sentence.reshape(batch, sentences, -1))  # (B, S, H)
-        document, sentence_weights = self.sentence_attention(hidden, mask.any(-1))
-        return document, (word_weights.reshape(batch, sentences, words), sentence_weights)
+        hidden = self.word_encoder(word_vectors)
+        sentences, word_weights = self.word_attention(hidden, places.flatten(0, 1), mask.flatten(0, 1))
+        sentence_mask = mask.any(-1)
+        rows = torch.arange(len(sentences), device=sentences.device).reshape(sentence_mask.shape)
+        document, sentence_weights = self.sentence_attention(self.sentence_encoder(sentences), rows, sentence_mask)
+        return document, (word_weights.reshape(mask.shape), sentence_weights)
 
 
 TEXT_ENCODERS: dict[str, Any] = {"wan": WordAttentionEncoder, "han": HierarchicalAttentionEncoder}

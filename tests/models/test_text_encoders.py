@@ -11,7 +11,12 @@ B, S, W, D, H = 2, 3, 5, 7, 11
 def model(request):
     torch.manual_seed(0)
     config = GileConfig(
-        vocab_size=19, text_encoder=request.param, embedding_size=D, hidden_size=H, attention_size=13, joint_size=17
+        vocab_size=19,
+        text_encoder_type=request.param,
+        embedding_size=D,
+        hidden_size=H,
+        attention_size=13,
+        joint_size=17,
     )
     return GileModel(config).double().eval()
 
@@ -19,7 +24,7 @@ def model(request):
 def document(model, words):
     """One document of words, as one sentence for a HAN."""
     words = torch.tensor(words)[None]
-    return words if model.config.text_encoder == "wan" else words[None]
+    return words if model.config.text_encoder_type == "wan" else words[None]
 
 
 def encode(model, input_ids, **kwargs):
@@ -34,7 +39,7 @@ def test_padding_words_changes_nothing(model):
 
 def test_padding_sentences_changes_nothing():
     torch.manual_seed(0)
-    model = GileModel(GileConfig(vocab_size=19, text_encoder="han")).double().eval()
+    model = GileModel(GileConfig(vocab_size=19, text_encoder_type="han")).double().eval()
     short = torch.tensor([[[3, 4, 0], [5, 6, 7]]])
     long = torch.nn.functional.pad(short, (0, 2, 0, 4))
     (words, sentences), (long_words, long_sentences) = model.encode_texts(short)[1], model.encode_texts(long)[1]
@@ -78,7 +83,7 @@ def test_attention_is_positive_zero_on_padding_and_sums_to_one(model):
 
 
 def test_a_single_sentence_gets_all_the_attention():
-    model = GileModel(GileConfig(vocab_size=19, text_encoder="han")).eval()
+    model = GileModel(GileConfig(vocab_size=19, text_encoder_type="han")).eval()
     sentences = model.encode_texts(torch.tensor([[[3, 4]]]))[1][1]
     assert sentences.item() == 1.0
 
@@ -91,7 +96,16 @@ def test_attention_pooling_is_equation_2_written_by_hand():
     scores = torch.stack([torch.relu(pooling.projection(hidden[0, t])) @ u for t in range(W)])
     weights = scores.exp() / scores.exp().sum()
     expected = sum(weights[t] * hidden[0, t] for t in range(W))
-    torch.testing.assert_close(pooling(hidden, torch.ones(1, W, dtype=torch.bool))[0][0], expected)
+    average, _ = pooling(hidden[0], torch.arange(W)[None], torch.ones(1, W, dtype=torch.bool))
+    torch.testing.assert_close(average[0], expected)
+
+
+def test_a_repeated_word_counts_as_often_as_it_stands_there(model):
+    # Words are encoded once for each distinct one; written out as vectors, every place is encoded on its own.
+    input_ids = document(model, [3, 4, 3, 3, 5])
+    vectors = model.word_embeddings(input_ids)
+    torch.testing.assert_close(encode(model, input_ids), encode(model, None, inputs_embeds=vectors))
+    assert not torch.allclose(encode(model, input_ids), encode(model, document(model, [3, 4, 5])))
 
 
 def test_word_vectors_can_be_given_instead_of_words(model):

@@ -59,9 +59,9 @@ def in_a_clean_room(folder, out):
     return load_file(out)
 
 
-@pytest.mark.parametrize("text_encoder", ["wan", "han"])
-def test_saved_model_gives_the_same_logits_where_hf_gile_is_not(tmp_path, make_model, text_encoder):
-    model, processor = make_model(text_encoder, problem_type="multi_label_classification")
+@pytest.mark.parametrize("text_encoder_type", ["wan", "han"])
+def test_saved_model_gives_the_same_logits_where_hf_gile_is_not(tmp_path, make_model, text_encoder_type):
+    model, processor = make_model(text_encoder_type, problem_type="multi_label_classification")
     folder = tmp_path / "saved"
     model.save_pretrained(folder)
     processor.save_pretrained(folder)

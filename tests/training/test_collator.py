@@ -13,7 +13,7 @@ ROWS = {
 
 @pytest.fixture(params=["wan", "han"])
 def processor(request, tokenizer):
-    return GileProcessor(tokenizer, text_encoder=request.param)
+    return GileProcessor(tokenizer, text_encoder_type=request.param)
 
 
 def test_texts_and_ids_become_words_and_columns(processor, label_set):

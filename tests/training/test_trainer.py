@@ -19,9 +19,13 @@ def rows():
 
 @pytest.fixture
 def make_trainer(tmp_path, make_model, label_set):
-    def make(folder="run", text_encoder="wan", sampler=None, **options):
+    def make(folder="run", text_encoder_type="wan", sampler=None, **options):
         model, processor = make_model(
-            text_encoder, embedding_size=37, hidden_size=41, joint_size=43, problem_type="multi_label_classification"
+            text_encoder_type,
+            embedding_size=37,
+            hidden_size=41,
+            joint_size=43,
+            problem_type="multi_label_classification",
         )
         dataset = encode_dataset(rows(), processor, label_set)
         arguments = TrainingArguments(
@@ -47,9 +51,11 @@ def make_trainer(tmp_path, make_model, label_set):
     return make
 
 
-@pytest.mark.parametrize("text_encoder", ["wan", "han"])
-def test_training_learns_and_evaluation_scores_all_labels(make_trainer, text_encoder):
-    trainer = make_trainer(text_encoder=text_encoder, num_train_epochs=20, sampler=LabelSampler(5, num_negatives=2))
+@pytest.mark.parametrize("text_encoder_type", ["wan", "han"])
+def test_training_learns_and_evaluation_scores_all_labels(make_trainer, text_encoder_type):
+    trainer = make_trainer(
+        text_encoder_type=text_encoder_type, num_train_epochs=20, sampler=LabelSampler(5, num_negatives=2)
+    )
     before = trainer.evaluate()
     trainer.train()
     after = trainer.evaluate()

@@ -1,0 +1,7 @@
+"""Streaming multi-label metrics, equal to scikit-learn, that never hold documents x labels."""
+
+from .classification import F1Metrics
+from .label_metrics import LabelMetrics
+from .ranking import RankingMetrics, ranking_metrics
+
+__all__ = ["F1Metrics", "LabelMetrics", "RankingMetrics", "ranking_metrics"]

@@ -1,0 +1,182 @@
+"""How well thresholded probabilities name the gold labels.
+
+Shapes: `B` documents in the batch, `L` labels scored, `P` gold labels per document, padded.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .ranking import (
+    PADDING,
+    Array,
+    read_batch,
+    read_groups,
+    require_documents,
+    require_same_groups,
+    widened,
+)
+
+
+class F1Metrics:
+    """Micro, macro and example F1 over any number of batches, in O(L) memory.
+
+        predicted = sigmoid(score) >= threshold
+        F1        = 2 hits / (predicted + gold), and 0 where nothing is predicted nor gold
+
+    `micro_f1` counts all cells together, `macro_f1` is the mean over the labels, `example_f1` the
+    mean over the documents: scikit-learn's `f1_score` with `zero_division=0` and the averages
+    "micro", "macro" and "samples". A label that is never gold nor predicted thus counts as 0 in
+    macro F1, and so does a document without both in example F1; no document is skipped. Values are
+    in 0..1.
+
+    Half-precision scores are taken to float32 before the sigmoid. A threshold is compared in the
+    precision of the probabilities, so `torch.sigmoid(scores) >= threshold` is what is counted.
+
+    With a mask of seen labels every value comes three times: over all labels under its own name,
+    and over the columns of a group as `seen_...` and `unseen_...`.
+
+    Args:
+        num_labels: Number of labels L of every batch.
+        threshold: Least probability of a predicted label, for all labels or `(L,)` for each.
+        seen: `(L,)` bool, True for the labels that were seen in training.
+
+    Raises:
+        ValueError: If a threshold is not in 0..1, or threshold or mask do not fit the labels.
+
+    Example:
+        >>> metrics = F1Metrics(num_labels=3)
+        >>> metrics.update(torch.tensor([[2.0, -1.0, 1.0]]), torch.tensor([[0, 1]]))
+        >>> {name: round(value, 3) for name, value in metrics.compute().items()}
+        {'micro_f1': 0.5, 'macro_f1': 0.333, 'example_f1': 0.5}
+    """
+
+    def __init__(
+        self,
+        num_labels: int,
+        threshold: float | Array = 0.5,
+        seen: Array | Sequence[bool] | None = None,
+    ) -> None:
+        self.groups = read_groups(num_labels, seen)
+        self.num_labels = num_labels
+        self.threshold = read_threshold(threshold, num_labels)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets every batch."""
+        self.hits = torch.zeros(self.num_labels, dtype=torch.long)
+        self.predicted = torch.zeros(self.num_labels, dtype=torch.long)
+        self.gold = torch.zeros(self.num_labels, dtype=torch.long)
+        self.example_sums = dict.fromkeys(self.groups, 0.0)
+        self.documents = 0
+
+    def update(self, scores: Array, labels: Array) -> None:
+        """Adds a batch.
+
+        Args:
+            scores: `(B, L)` logits.
+            labels: `(B, P)` integer columns padded with -100, or `(B, L)` multi-hot.
+
+        Raises:
+            ValueError: If scores and labels do not fit together; nothing is added then.
+        """
+        scores, gold = read_batch(scores, labels, self.num_labels)
+        probabilities = widened(scores).sigmoid()
+        threshold = self.threshold.to(probabilities.dtype).to(probabilities.device)
+        predicted = probabilities >= threshold  # (B, L)
+        is_gold = gold != PADDING
+        hits = predicted.gather(1, gold.clamp(min=0)) & is_gold  # (B, P)
+
+        self.hits += gold[hits].cpu().bincount(minlength=self.num_labels)
+        self.predicted += predicted.sum(dim=0).cpu()
+        self.gold += gold[is_gold].cpu().bincount(minlength=self.num_labels)
+        for prefix, columns in self.groups.items():
+            columns = columns.to(gold.device)
+            in_group = columns[gold.clamp(min=0)]  # (B, P)
+            chosen = predicted.index_select(1, columns.nonzero().flatten()) if prefix else predicted
+            named = chosen.sum(dim=1) + (is_gold & in_group).sum(dim=1)
+            example_f1 = _f1((hits & in_group).sum(dim=1).cpu(), named.cpu())
+            self.example_sums[prefix] += example_f1.sum().item()
+        self.documents += len(gold)
+
+    def compute(self) -> dict[str, float]:
+        """Returns the F1 values so far.
+
+        Returns:
+            `micro_f1`, `macro_f1` and `example_f1` of each group.
+
+        Raises:
+            ValueError: If no document came yet.
+        """
+        require_documents(self.documents)
+        result = {}
+        for prefix, columns in self.groups.items():
+            hits, named = self.hits[columns], (self.predicted + self.gold)[columns]
+            result[f"{prefix}micro_f1"] = _f1(hits.sum(), named.sum()).item()
+            result[f"{prefix}macro_f1"] = _f1(hits, named).mean().item()
+            result[f"{prefix}example_f1"] = self.example_sums[prefix] / self.documents
+        return result
+
+    def merge(self, other: "F1Metrics") -> None:
+        """Adds the batches that another worker has seen.
+
+        Args:
+            other: Metrics of the same labels, seen labels and threshold; it stays as it is.
+
+        Raises:
+            ValueError: If labels, seen labels or thresholds differ; nothing is added then.
+        """
+        require_same_groups(self.groups, other.groups)
+        ours, theirs = (each.threshold.expand(self.num_labels) for each in (self, other))
+        if not torch.equal(ours, theirs):
+            raise ValueError(
+                "metrics can be merged at the same threshold only, got two different ones; "
+                "make both with the same threshold"
+            )
+        self.hits += other.hits
+        self.predicted += other.predicted
+        self.gold += other.gold
+        for prefix, value in other.example_sums.items():
+            self.example_sums[prefix] += value
+        self.documents += other.documents
+
+
+def read_threshold(threshold: float | Array, num_labels: int) -> Tensor:
+    """Checks a threshold.
+
+    Args:
+        threshold: A probability, or `(L,)` one for each label.
+        num_labels: Number of labels L.
+
+    Returns:
+        `()` or `(L,)` float64 on the CPU.
+
+    Raises:
+        ValueError: If a threshold is not in 0..1, or there is not one for each label.
+
+    Example:
+        >>> read_threshold(0.5, num_labels=3)
+        tensor(0.5000, dtype=torch.float64)
+    """
+    # not by way of float32, and a copy: what the caller does to it later is not our threshold
+    if isinstance(threshold, Tensor):
+        known = threshold.detach().cpu().double().clone()
+    else:
+        known = torch.from_numpy(np.array(threshold, dtype=np.float64))
+    if known.shape not in ((), (num_labels,)):
+        raise ValueError(
+            f"threshold must be one probability or one for each of the {num_labels} labels, got "
+            f"shape {tuple(known.shape)}; give a number, or a tensor of shape ({num_labels},)"
+        )
+    if not ((known >= 0) & (known <= 1)).all():
+        raise ValueError(
+            f"threshold must be a probability in 0..1, got {known.tolist()}; "
+            "pass sigmoid(logit) of a threshold on logits"
+        )
+    return known
+
+
+def _f1(hits: Tensor, named: Tensor) -> Tensor:
+    return 2 * hits.double() / named.clamp(min=1)

@@ -1,0 +1,147 @@
+"""All label metrics at once, for seen and unseen labels, as the `compute_metrics` of a Trainer.
+
+Shapes: `N` documents, `L` labels scored, `P` gold labels per document, padded.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .classification import F1Metrics
+from .ranking import Array, RankingMetrics, read_batch
+
+if TYPE_CHECKING:
+    from transformers import EvalPrediction
+
+
+class LabelMetrics:
+    """Ranking metrics and F1 over any number of batches, in O(L) memory.
+
+    With a mask of seen labels, every metric comes three times: over all labels under its own name,
+    and as `seen_...` and `unseen_...`. As in the GILE paper, seen labels are ranked among the seen
+    ones only and unseen among the unseen. Ranking metrics leave out the documents without a gold
+    label in the group (`documents` and `skipped` count them), F1 leaves out none. Values are in
+    0..1, where the tables of the paper show percent; coverage is a number of labels.
+
+    It serves `transformers.Trainer` as it is, best with batches so that no logits are kept:
+
+        metrics = LabelMetrics(model.config.num_labels, seen=seen)
+        args = TrainingArguments(..., batch_eval_metrics=True)
+        Trainer(model, args, compute_metrics=metrics, ...)
+
+    An evaluation that broke off outside of the metrics leaves its batches here; call `reset` before
+    the next one.
+
+    Args:
+        num_labels: Number of labels L of every batch.
+        seen: `(L,)` bool, True for the labels that were seen in training. Without it, only the
+            metrics over all labels.
+        threshold: Least probability of a predicted label, for all labels or `(L,)` for each.
+        chunk_size: Number of documents worked on at once, which bounds the memory when a batch
+            holds a whole data set.
+
+    Raises:
+        ValueError: If the mask or the threshold do not fit the labels, or chunks are empty.
+
+    Example:
+        >>> import torch
+        >>> metrics = LabelMetrics(num_labels=4, seen=[True, True, True, False])
+        >>> metrics.update(torch.tensor([[2.0, -1.0, 1.0, 3.0]]), torch.tensor([[0, 3]]))
+        >>> result = metrics.compute()
+        >>> result["one_error"], result["seen_one_error"], result["unseen_documents"]
+        (0.0, 0.0, 1)
+        >>> round(result["seen_micro_f1"], 3)
+        0.667
+    """
+
+    def __init__(
+        self,
+        num_labels: int,
+        seen: Array | Sequence[bool] | None = None,
+        threshold: float | Array = 0.5,
+        chunk_size: int = 64,
+    ) -> None:
+        if chunk_size < 1:
+            raise ValueError(f"chunk_size must be at least 1 document, got {chunk_size}; leave it out for 64")
+        self.num_labels = num_labels
+        self.chunk_size = chunk_size
+        self.ranking = RankingMetrics(num_labels, seen)
+        self.f1 = F1Metrics(num_labels, threshold, seen)
+
+    def reset(self) -> None:
+        """Forgets every batch."""
+        self.ranking.reset()
+        self.f1.reset()
+
+    def update(self, scores: Array, labels: Array) -> None:
+        """Adds a batch, or a whole data set.
+
+        Args:
+            scores: `(N, L)` logits.
+            labels: `(N, P)` integer columns padded with -100, or `(N, L)` multi-hot.
+
+        Raises:
+            ValueError: If scores and labels do not fit together; nothing is added then.
+        """
+        scores, gold = read_batch(scores, labels, self.num_labels)
+        for start in range(0, len(scores), self.chunk_size):
+            chunk = slice(start, start + self.chunk_size)
+            self.ranking.update(scores[chunk], gold[chunk])
+            self.f1.update(scores[chunk], gold[chunk])
+
+    def compute(self) -> dict[str, float]:
+        """Returns all metrics so far.
+
+        Returns:
+            `average_precision`, `ranking_loss`, `one_error`, `coverage`, `documents`, `skipped`,
+            `micro_f1`, `macro_f1`, `example_f1`; with seen labels also each with `seen_` and
+            `unseen_` in front. Ranking metrics of a group in which no document has a gold label
+            are NaN.
+
+        Raises:
+            ValueError: If no document came yet.
+        """
+        return {**self.ranking.compute(), **self.f1.compute()}
+
+    def merge(self, other: "LabelMetrics") -> None:
+        """Adds the batches that another worker has seen.
+
+        Args:
+            other: Metrics of the same labels, seen labels and threshold; it stays as it is.
+
+        Raises:
+            ValueError: If labels, seen labels or thresholds differ; nothing is added then.
+        """
+        # F1 first: it refuses all that ranking would, and other thresholds as well
+        self.f1.merge(other.f1)
+        self.ranking.merge(other.ranking)
+
+    def __call__(self, eval_prediction: "EvalPrediction", compute_result: bool = True) -> dict[str, float]:
+        """Adds what a Trainer has predicted, and ends the evaluation if asked to.
+
+        Args:
+            eval_prediction: `(N, L)` logits as `predictions`, or a tuple that starts with them, and
+                `label_ids`, `(N, P)` or `(N, L)`: a batch with `batch_eval_metrics=True`, otherwise
+                the whole data set.
+            compute_result: Whether this is the last batch.
+
+        Returns:
+            All metrics after the last batch, and the batches are forgotten; nothing before.
+
+        Raises:
+            ValueError: If scores and labels do not fit together; the evaluation is forgotten then.
+        """
+        scores, labels = eval_prediction.predictions, eval_prediction.label_ids
+        try:
+            if isinstance(labels, tuple):
+                raise ValueError(
+                    f"label_ids must be one array of gold labels, got {len(labels)}; set "
+                    "TrainingArguments(label_names=['labels'])"
+                )
+            self.update(scores[0] if isinstance(scores, tuple) else scores, labels)
+            result = self.compute() if compute_result else {}
+        except ValueError:
+            self.reset()
+            raise
+        if compute_result:
+            self.reset()
+        return result

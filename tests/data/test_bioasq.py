@@ -1,0 +1,261 @@
+import gzip
+import json
+import tracemalloc
+
+import pytest
+
+from hf_gile.data import ReadReport, bioasq, read_bioasq
+
+RECORD = {
+    "journal": "Journal of mice",
+    "year": "1976",
+    "pmid": "5",
+    "title": "Über Mäuse.",
+    "abstractText": 'Mice "were" [seen]: {β, 😀}\\ \n',
+    "meshMajor": ["Animals", "Mice"],
+}
+ARTICLES = [RECORD | {"pmid": str(pmid)} for pmid in (3, 5, 7, 11, 13)]
+
+
+def document(records=ARTICLES, **options):
+    return json.dumps({"articles": records}, **options)
+
+
+@pytest.fixture
+def records_of(tmp_path):
+    """Reads the records of a file with some content."""
+
+    def read(content, report=None, name="a.json", **options):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return list(read_bioasq(path, report, **options))
+
+    return read
+
+
+def test_a_record_of_bioasq_has_its_names_for_ids(records_of):
+    assert records_of(document([RECORD])) == [
+        {
+            "pmid": "5",
+            "title": RECORD["title"],
+            "abstractText": RECORD["abstractText"],
+            "year": 1976,
+            "meshUI": ["Animals", "Mice"],
+            "meshMajor": ["Animals", "Mice"],
+        }
+    ]
+
+
+def test_ids_come_from_the_record_then_from_the_mapping_then_from_the_name(records_of):
+    records = [RECORD, RECORD | {"meshUI": ["D3", "D5"]}]
+    first, second = records_of(document(records), ui_of={"Mice": "D051379"})
+    assert first["meshUI"] == ["Animals", "D051379"]
+    assert second["meshUI"] == ["D3", "D5"]
+
+
+@pytest.mark.parametrize("options", [{}, {"indent": 2}, {"separators": (",", ":")}, {"ensure_ascii": False}])
+@pytest.mark.parametrize("chunk", [1, 2, 3, 5, 7, 11, 13, 101, 1 << 20])
+def test_any_layout_gives_the_same_wherever_the_buffer_ends(records_of, monkeypatch, options, chunk):
+    monkeypatch.setattr(bioasq, "_CHUNK", chunk)
+    content = json.dumps({"version": 12, "articles": ARTICLES, "notes": {"a": [None]}}, **options)
+    assert [record["pmid"] for record in records_of(content)] == ["3", "5", "7", "11", "13"]
+    assert records_of(content)[-1]["abstractText"] == RECORD["abstractText"]
+
+
+def test_the_layout_of_bioasq_with_one_record_a_line_is_read(records_of):
+    lines = ",\n".join(json.dumps(record) for record in ARTICLES)
+    assert len(records_of(f'{{"articles":[\n{lines}\n]}}\n')) == 5
+
+
+def test_json_lines_hold_the_same_as_json(records_of):
+    lines = "\n".join(json.dumps(record) for record in ARTICLES)
+    expected = records_of(document())
+    assert records_of(lines, name="a.jsonl") == expected
+    assert records_of(lines.replace("\n", "\r\n\r\n") + "\n", name="a.jsonl") == expected
+    assert records_of(gzip.compress(lines.encode()), name="a.jsonl.gz") == expected
+    assert records_of(gzip.compress(document().encode()), name="a.json.gz") == expected
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
+@pytest.mark.parametrize(
+    ("written", "asked"),
+    [
+        ("utf-8", "utf-8"),
+        ("utf-8-sig", "utf-8"),
+        ("utf-8-sig", "utf-8-sig"),
+        ("utf-8", "UTF8"),
+        ("cp1252", "windows-1252"),
+        ("latin-1", "windows-1252"),
+        ("latin-1", "latin-1"),
+    ],
+)
+def test_the_encodings_are_read(records_of, name, written, asked):
+    record = RECORD | {"abstractText": "naïve"}
+    text = json.dumps(record, ensure_ascii=False)
+    content = (text if name == "a.jsonl" else f'{{"articles": [{text}]}}').encode(written)
+    (read,) = records_of(content, name=name, encoding=asked)
+    assert (read["title"], read["abstractText"]) == ("Über Mäuse.", "naïve")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "klingon", None])
+def test_other_encodings_are_refused(records_of, encoding):
+    with pytest.raises(ValueError, match='encoding must be "utf-8", "windows-1252" or "latin-1"'):
+        records_of(document(), encoding=encoding)
+
+
+@pytest.mark.parametrize("chunk", [7, 1 << 20])
+def test_a_wrong_encoding_names_the_byte_and_the_remedy(records_of, monkeypatch, chunk):
+    monkeypatch.setattr(bioasq, "_CHUNK", chunk)
+    for mark in (b"", b"\xef\xbb\xbf"):
+        content = mark + b'{"articles": [], "notes": "Stra\xdfe"}'
+        start = content.index(b"\xdf")
+        with pytest.raises(ValueError, match=f'byte {start} is not utf-8; try encoding="windows-1252"'):
+            records_of(content)
+
+
+@pytest.mark.parametrize("chunk", [7, 1 << 20])
+def test_records_before_a_wrong_byte_are_kept_when_skipping(records_of, monkeypatch, chunk):
+    monkeypatch.setattr(bioasq, "_CHUNK", chunk)
+    content = document(ensure_ascii=False).encode()
+    report = ReadReport(on_error="skip")
+    kept = records_of(content.replace(b'"pmid": "11"', b'"pmid": "11\xdf"'), report)
+    assert [record["pmid"] for record in kept] == ["3", "5", "7"]
+    assert "damaged after 3 records: byte " in report.examples["damaged file"][0]
+
+
+def test_a_wrong_encoding_of_a_line_spoils_that_line_only(records_of):
+    lines = [json.dumps(record, ensure_ascii=False).encode() for record in ARTICLES]
+    lines[2] = lines[2].replace("Ü".encode(), b"\xdc")
+    with pytest.raises(ValueError, match=r"a\.jsonl: line 3: byte \d+ is not utf-8; try encoding"):
+        records_of(b"\n".join(lines), name="a.jsonl")
+    report = ReadReport(on_error="skip")
+    assert len(records_of(b"\n".join(lines), report, "a.jsonl")) == 4
+    assert report.left_out == {"malformed record": 1}
+
+
+MALFORMED = {
+    "not an object": (["5"], "a record must be a JSON object"),
+    "no pmid": ({key: RECORD[key] for key in RECORD if key != "pmid"}, "a record needs pmid, got the keys"),
+    "no headings": ({"pmid": "5", "title": "", "abstractText": ""}, "a record needs meshMajor"),
+    "null pmid": (RECORD | {"pmid": None}, "pmid must not be empty, got None"),
+    "empty pmid": (RECORD | {"pmid": " "}, "pmid must not be empty"),
+    "true pmid": (RECORD | {"pmid": True}, "pmid must be text, got True"),
+    "number for a title": (RECORD | {"title": 5}, "title must be text, got 5"),
+    "list for an abstract": (RECORD | {"abstractText": ["a"]}, "abstractText must be text, got"),
+    "text for headings": (RECORD | {"meshMajor": "Mice"}, "meshMajor must be a list of text, got 'Mice'"),
+    "number for a heading": (RECORD | {"meshMajor": [5]}, "a heading in meshMajor must be text, got 5"),
+    "empty heading": (RECORD | {"meshMajor": ["Mice", ""]}, "a heading in meshMajor must not be empty"),
+    "fewer ids than names": (RECORD | {"meshUI": ["D1"]}, "1 meshUI for 2 meshMajor"),
+    "word for a year": (RECORD | {"year": "recent"}, "year must be a year or null, got 'recent'"),
+    "long year": (RECORD | {"year": 10**9}, "year must be a year or null"),
+    "fraction of a year": (RECORD | {"year": 1976.5}, "year must be a year or null"),
+    "NUL": (RECORD | {"title": "a\0b"}, "title holds a NUL character"),
+    "half a pair": (RECORD | {"abstractText": "\ud83d"}, "abstractText holds half a surrogate pair"),
+}
+
+
+@pytest.mark.parametrize(("raw", "message"), MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_record_names_its_place_and_can_be_skipped(records_of, raw, message):
+    records = [ARTICLES[0], raw, ARTICLES[1]]
+    contents = {"a.json": document(records), "a.jsonl": "\n".join(map(json.dumps, records))}
+    for (name, content), unit in zip(contents.items(), ("record", "line"), strict=True):
+        with pytest.raises(ValueError, match=f"{name}: {unit} 2: {message}"):
+            records_of(content, name=name)
+        report = ReadReport(on_error="skip")
+        assert [record["pmid"] for record in records_of(content, report, name)] == ["3", "5"]
+        assert report.left_out == {"malformed record": 1}
+
+
+def test_null_texts_and_headings_and_years_are_empty_ones(records_of):
+    raw = RECORD | {"pmid": 5, "title": None, "abstractText": None, "meshMajor": None, "meshUI": None, "year": None}
+    (record,) = records_of(document([raw]))
+    assert record == {"pmid": "5", "title": "", "abstractText": "", "year": None, "meshUI": [], "meshMajor": []}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "damaged after 0 records: empty file"),
+        (" \n", "damaged after 0 records: empty file"),
+        ("[]", r"expected '\{', got '\[\]'"),
+        ('{"documents": []}', r"expected .*articles.*, got the keys \['documents'\]"),
+        ('{"articles": {}}', r"expected '\[', got '\{\}\}'"),
+        (document()[:-1], r"damaged after 5 records: expected ',', got 'the end of the file'"),
+        (document()[:-2], r"damaged after 5 records: expected ',', got 'the end of the file'"),
+        (document()[:-9], "damaged after 4 records"),
+        (document() + document(), "damaged after 5 records: expected the end of the file"),
+        (document().replace('"pmid": "7"', '"pmid" "7"'), "damaged after 2 records: Expecting ':' delimiter"),
+        (document().replace("}, {", "} {"), "damaged after 1 records: expected ','"),
+        (document().replace("Journal", "Jour\0nal"), "damaged after 0 records: Invalid control character"),
+        ('{"articles": [' + "[" * 100_003, "damaged after 0 records: nested too deeply"),
+        ('{"articles": [{"year": ' + "1" * 5003 + "}]}", "damaged after 0 records: Exceeds the limit"),
+    ],
+)
+def test_damage_names_the_file_and_how_many_records_came_before(records_of, content, message):
+    with pytest.raises(ValueError, match=rf"a\.json: .*{message}"):
+        records_of(content)
+
+
+def test_a_malformed_line_spoils_that_line_only(records_of):
+    lines = [json.dumps(record) for record in ARTICLES]
+    for bad in (lines[1][:-7], lines[1] + "}", "[" * 100_003, "\0"):
+        content = "\n".join([lines[0], bad, *lines[2:]])
+        with pytest.raises(ValueError, match=r"a\.jsonl: line 2: "):
+            records_of(content, name="a.jsonl")
+        report = ReadReport(on_error="skip")
+        assert len(records_of(content, report, "a.jsonl")) == 4
+    with pytest.raises(ValueError, match="empty file"):
+        records_of("", name="a.jsonl")
+
+
+@pytest.mark.parametrize("name", ["a.json.gz", "a.jsonl.gz"])
+def test_records_before_the_damage_of_a_packed_file_are_kept_when_skipping(records_of, name):
+    records = [RECORD | {"pmid": str(pmid)} for pmid in range(1, 1010)]
+    content = document(records) if name == "a.json.gz" else "\n".join(map(json.dumps, records))
+    packed = gzip.compress(content.encode(), compresslevel=0)
+    report = ReadReport(on_error="skip")
+    kept = records_of(packed[: len(packed) // 2], report, name)
+    assert 400 < len(kept) < 600
+    assert report.left_out["damaged file"] == 1
+    with pytest.raises(ValueError, match=r"damaged after .* records: Compressed file ended"):
+        records_of(packed[: len(packed) // 2], name=name)
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.json.gz", "a.jsonl", "a.jsonl.gz"])
+def test_memory_does_not_grow_with_the_file(tmp_path, name):
+    line = json.dumps(RECORD | {"abstractText": "mice " * 600})
+    count = 30_000_000 // len(line)
+    path = tmp_path / name
+    with gzip.open(path, "wt", compresslevel=1) if name.endswith(".gz") else path.open("w") as file:
+        file.write("" if "jsonl" in name else '{"articles": [\n')
+        file.writelines(line + ("\n" if "jsonl" in name or i == count - 1 else ",\n") for i in range(count))
+        file.write("" if "jsonl" in name else "]}")
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in read_bioasq(path)) == count
+        assert tracemalloc.get_traced_memory()[1] < 8_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_fault_does_not_draw_the_rest_of_the_file_into_memory(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('{"articles": [{"pmid" "5"}' + ', {"pmid": "5"}' * 2_000_003 + "]}")
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="Expecting ':' delimiter"):
+            list(read_bioasq(path))
+        assert tracemalloc.get_traced_memory()[1] < 8_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
+def test_a_record_larger_than_the_buffer_is_read_and_one_beyond_the_limit_is_not(records_of, monkeypatch, name):
+    huge = RECORD | {"abstractText": "mice " * 1_000_003}
+    content = document([huge]) if name == "a.json" else json.dumps(huge) + "\n"
+    (record,) = records_of(content, name=name)
+    assert record["abstractText"] == huge["abstractText"]
+    monkeypatch.setattr(bioasq, "_LONGEST_RECORD", 1 << 20)
+    with pytest.raises(ValueError, match="longer than 1,048,576"):
+        records_of(content, name=name)

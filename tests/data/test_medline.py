@@ -1,0 +1,223 @@
+import gzip
+import random
+from importlib import metadata
+
+import pytest
+
+from hf_gile.data import ReadReport, demo_file, read_medline
+
+CITATION = """
+<PubmedArticle>
+  <MedlineCitation Status="MEDLINE" Owner="NLM">
+    <PMID Version="1">{pmid}</PMID>
+    <Article PubModel="Print">
+      <Journal><JournalIssue CitedMedium="Print"><PubDate>{date}</PubDate></JournalIssue>
+        <Title>Journal of mice</Title></Journal>
+      <ArticleTitle>{title}</ArticleTitle>
+      {abstract}
+      <Language>eng</Language>
+    </Article>
+    {headings}
+  </MedlineCitation>
+</PubmedArticle>
+"""
+ABSTRACT = "<Abstract><AbstractText>Mice were seen.</AbstractText></Abstract>"
+HEADINGS = """<MeshHeadingList>
+  <MeshHeading><DescriptorName UI="D000818" MajorTopicYN="N">Animals</DescriptorName></MeshHeading>
+  <MeshHeading><DescriptorName UI="D051379" MajorTopicYN="Y">Mice</DescriptorName>
+    <QualifierName UI="Q000378" MajorTopicYN="N">metabolism</QualifierName></MeshHeading>
+</MeshHeadingList>"""
+
+
+def citation(
+    pmid="5", title="On mice.", abstract=ABSTRACT, headings=HEADINGS, date="<Year>1976</Year><Month>Dec</Month>"
+):
+    return CITATION.format(pmid=pmid, title=title, abstract=abstract, headings=headings, date=date)
+
+
+def document(*citations, encoding="utf-8"):
+    head = f'<?xml version="1.0" encoding="{encoding}"?>\n'
+    return f"{head}<PubmedArticleSet>{''.join(citations)}</PubmedArticleSet>".encode(encoding)
+
+
+@pytest.fixture
+def records_of(tmp_path):
+    """Reads the records of an XML document."""
+
+    def read(content, report=None, name="a.xml"):
+        path = tmp_path / name
+        path.write_bytes(content)
+        return list(read_medline(path, report))
+
+    return read
+
+
+def test_a_citation_becomes_a_record_under_the_keys_of_bioasq(records_of):
+    assert records_of(document(citation())) == [
+        {
+            "pmid": "5",
+            "title": "On mice.",
+            "abstractText": "Mice were seen.",
+            "year": 1976,
+            "meshUI": ["D000818", "D051379"],
+            "meshMajor": ["Animals", "Mice"],
+        }
+    ]
+
+
+def test_plain_and_packed_files_hold_the_same_whatever_their_name_says(records_of):
+    content = document(citation())
+    expected = records_of(content)
+    assert records_of(gzip.compress(content), name="a.xml.gz") == expected
+    assert records_of(gzip.compress(content), name="b.xml") == expected
+    assert records_of(content, name="b.xml.gz") == expected
+
+
+def test_citations_without_abstract_headings_or_year_are_yielded_with_empty_ones(records_of):
+    (record,) = records_of(document(citation(abstract="", headings="", date="<Season>Winter</Season>")))
+    assert record["abstractText"] == ""
+    assert record["meshUI"] == record["meshMajor"] == []
+    assert record["year"] is None
+
+
+def test_the_year_of_a_medline_date_is_its_first(records_of):
+    (record,) = records_of(document(citation(date="<MedlineDate>1976 Dec-1977 Jan</MedlineDate>")))
+    assert record["year"] == 1976
+
+
+def test_sections_follow_their_labels_and_markup_keeps_its_text(records_of):
+    abstract = """<Abstract>
+        <AbstractText Label="AIM">To see <b>very <i>small <sub>2</sub></i></b> mice<!-- not this -->.</AbstractText>
+        <AbstractText Label="RESULTS">Mice
+            were &#946; &lt; 5.</AbstractText>
+    </Abstract>"""
+    (record,) = records_of(document(citation(title="On <i>Mus <sup>x</sup></i> &amp; co.", abstract=abstract)))
+    assert record["title"] == "On Mus x & co."
+    assert record["abstractText"] == "AIM To see very small 2 mice. RESULTS Mice were β < 5."
+
+
+def test_headings_may_hold_separators_and_lack_ids(records_of):
+    headings = """<MeshHeadingList>
+      <MeshHeading><DescriptorName UI="D1">One; two: three</DescriptorName></MeshHeading>
+      <MeshHeading><DescriptorName>Without id</DescriptorName></MeshHeading>
+      <MeshHeading><DescriptorName UI="D2">Last</DescriptorName></MeshHeading>
+    </MeshHeadingList>"""
+    (record,) = records_of(document(citation(headings=headings)))
+    assert record["meshUI"] == ["D1", "Without id", "D2"]
+    assert record["meshMajor"] == ["One; two: three", "Without id", "Last"]
+
+
+def test_a_heading_given_twice_counts_once(records_of):
+    twice = HEADINGS.replace("D000818", "D051379")
+    (record,) = records_of(document(citation(headings=twice)))
+    assert record["meshUI"] == ["D051379"]
+    assert record["meshMajor"] == ["Animals"]
+
+
+def test_the_declared_encoding_is_used(records_of):
+    for encoding, mark in (("utf-8", b""), ("utf-8", b"\xef\xbb\xbf"), ("iso-8859-1", b""), ("utf-16", b"")):
+        (record,) = records_of(mark + document(citation(title="Über Mäuse."), encoding=encoding))
+        assert record["title"] == "Über Mäuse."
+
+
+def test_notices_of_deletion_and_books_are_counted(records_of):
+    report = ReadReport()
+    deletions = "<DeleteCitation><PMID Version='1'>7</PMID><PMID Version='1'>11</PMID></DeleteCitation>"
+    books = "<PubmedBookArticle><BookDocument/></PubmedBookArticle>"
+    assert len(records_of(document(citation(), books, deletions), report)) == 1
+    assert report.left_out == {"book": 1, "notice of deletion": 2}
+
+
+def test_a_malformed_citation_names_its_number_and_pmid_and_can_be_skipped(records_of):
+    broken = "<PubmedArticle><MedlineCitation><PMID>7</PMID></MedlineCitation></PubmedArticle>"
+    nameless = citation(pmid="")
+    for bad, where in (
+        (broken, r"citation 2 \(pmid 7\): an element that PubMed's DTD requires is missing"),
+        (nameless, r"citation 2 \(pmid unknown\): pmid must not be empty"),
+    ):
+        content = document(citation("3"), bad, citation("13"))
+        with pytest.raises(ValueError, match=rf'a\.xml: {where}.*on_error="skip"'):
+            records_of(content)
+        report = ReadReport(on_error="skip")
+        assert [record["pmid"] for record in records_of(content, report)] == ["3", "13"]
+        assert report.left_out == {"malformed record": 1}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "damaged after 0 records"),
+        (b"no XML", "damaged after 0 records"),
+        (b"<html><body/></html>", "expected a PubmedArticleSet, got <html>"),
+        (document(citation("3"), citation("5"))[:-20], "damaged after 2 records"),
+        (document(citation("3"), citation("5", title="a\0b")), "damaged after 1 records.*Char 0x0"),
+        (document(citation("3"), citation("5", title="é")).replace("é".encode(), b"\xe9"), "damaged after 1 rec"),
+    ],
+    ids=["empty", "not XML", "another document", "cut off", "NUL", "wrong encoding"],
+)
+def test_damage_names_the_file_and_how_many_records_came_before(records_of, content, message):
+    with pytest.raises(ValueError, match=rf"a\.xml: .*{message}"):
+        records_of(content)
+
+
+def test_records_before_the_damage_of_a_packed_file_are_kept_when_skipping(records_of):
+    # Random pmids do not compress, so that half of the bytes is about half of the records.
+    content = gzip.compress(document(*(citation(str(random.Random(i).getrandbits(60))) for i in range(1009))))
+    flipped = content[:-8] + bytes([content[-8] ^ 1]) + content[-7:]
+    for damaged, fewest in ((content[: len(content) // 2], 100), (content[:-3], 1009), (flipped, 1009)):
+        report = ReadReport(on_error="skip")
+        kept = len(records_of(damaged, report, "a.xml.gz"))
+        assert kept >= fewest
+        assert report.left_out == {"damaged file": 1}
+        assert f"damaged after {kept:,} records" in report.examples["damaged file"][0]
+        with pytest.raises(ValueError, match=f"damaged after {kept:,} records"):
+            records_of(damaged, name="a.xml.gz")
+
+
+def test_no_file_outside_is_drawn_in(tmp_path, records_of):
+    (tmp_path / "secret").write_text("SECRET")
+    entity = f'<!DOCTYPE PubmedArticleSet [<!ENTITY leak SYSTEM "file://{tmp_path}/secret">]>'
+    content = document(citation(title="a &leak; b")).replace(
+        b"<PubmedArticleSet>", entity.encode() + b"\n<PubmedArticleSet>"
+    )
+    with pytest.raises(ValueError, match="Entity 'leak' not defined"):
+        records_of(content)
+
+
+def test_a_large_abstract_is_read(records_of):
+    words = "mice " * 1_000_003
+    (record,) = records_of(document(citation(abstract=f"<Abstract><AbstractText>{words}</AbstractText></Abstract>")))
+    assert record["abstractText"] == words.strip()
+
+
+def test_a_missing_parser_names_the_extra(monkeypatch, tmp_path):
+    monkeypatch.setattr("hf_gile.data.medline.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[medline\]'"):
+        next(read_medline(tmp_path / "a.xml"))
+
+
+def test_a_missing_demo_file_names_the_extra_or_the_remedy(monkeypatch):
+    def absent(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "files", lambda name: [])
+    with pytest.raises(FileNotFoundError, match="reinstall"):
+        demo_file()
+    monkeypatch.setattr(metadata, "files", absent)
+    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[medline\]'"):
+        demo_file()
+
+
+def test_the_demo_file_holds_what_is_said_of_it(demo_citations):
+    assert len(demo_citations) == 30_000
+    assert sum(bool(record["meshUI"]) for record in demo_citations) == 29_998
+    assert sum(bool(record["meshUI"] and record["abstractText"]) for record in demo_citations) == 14_832
+    assert all(record["title"] and record["year"] for record in demo_citations)
+    assert len({record["pmid"] for record in demo_citations}) == 30_000
+
+
+def test_a_pubmed_article_of_today_is_read(shared_data):
+    (record,) = read_medline(shared_data / "medline" / "pubmed-29768149.xml")
+    assert record["year"] == 2018
+    assert "D001249" in record["meshUI"]
+    assert record["abstractText"].startswith("BACKGROUND In patients with mild asthma")

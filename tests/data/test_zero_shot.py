@@ -1,0 +1,169 @@
+import random
+from collections import Counter
+
+import pytest
+
+from hf_gile.data import held_out_labels, split_of, zero_shot_split
+
+
+def made_records(count=2003, labels=101, seed=0):
+    """Records whose labels are as unequally frequent as headings are."""
+    generator = random.Random(seed)
+    ids = [f"D{number:06}" for number in range(labels)]
+    weights = [1 / (rank + 1) for rank in range(labels)]
+    records = []
+    for pmid in range(1, count + 1):
+        chosen = sorted(set(generator.choices(ids, weights, k=generator.randint(1, 7))))
+        record = {"pmid": str(pmid), "title": "", "abstractText": "Mice.", "year": 1976}
+        records.append(record | {"meshUI": chosen, "meshMajor": [f"name of {ui}" for ui in chosen]})
+    return records
+
+
+def labels_of(records):
+    return {label for record in records for label in record["meshUI"]}
+
+
+@pytest.fixture(params=["list", "dataset"])
+def given(request):
+    """Records, as a list and as a dataset."""
+    if request.param == "list":
+        return made_records()
+    return pytest.importorskip("datasets").Dataset.from_list(made_records())
+
+
+def test_no_held_out_label_is_in_training_or_validation(given):
+    split = zero_shot_split(given, share=0.3)
+    assert split.unseen
+    assert not split.unseen.keys() & (labels_of(split.train) | labels_of(split.validation))
+    assert not split.unseen.keys() & split.seen.keys()
+
+
+def test_the_labels_of_the_test_part_are_seen_held_out_or_unseen_by_chance(given):
+    split = zero_shot_split(given, share=0.3, test=0.3)
+    groups = [split.seen, split.unseen, split.unseen_by_chance]
+    assert labels_of(split.test) <= set().union(*groups)
+    assert sum(map(len, groups)) == len(set().union(*groups))
+    assert split.seen == Counter(label for record in split.train for label in record["meshUI"])
+    tested = Counter(label for record in split.test for label in record["meshUI"])
+    for label, count in (split.unseen | split.unseen_by_chance).items():
+        assert count == tested[label]
+
+
+def test_labels_that_only_the_test_part_has_are_unseen_by_chance():
+    records = made_records()
+    tested = next(record for record in records if split_of(record["pmid"]) == "test")
+    tested["meshUI"], tested["meshMajor"] = ["D999999"], ["rare"]
+    split = zero_shot_split(records)
+    assert "D999999" in split.unseen_by_chance
+    assert split.unseen_by_chance["D999999"] == 1
+    assert "D999999" not in split.unseen
+
+
+def test_documents_are_the_same_ones_and_the_test_part_is_unchanged(given):
+    split = zero_shot_split(given, share=0.3)
+    by_pmid = {record["pmid"]: record for record in given}
+    assert list(split.test) == [record for record in given if split_of(record["pmid"]) == "test"]
+    for part, records in (("train", split.train), ("validation", split.validation)):
+        whole = [record["pmid"] for record in given if split_of(record["pmid"]) == part]
+        assert len(records) + split.dropped[part] == len(whole)
+        for record in records:
+            original = by_pmid[record["pmid"]]
+            names = dict(zip(original["meshUI"], original["meshMajor"], strict=True))
+            kept = [label for label in original["meshUI"] if label not in split.unseen]
+            assert record == original | {"meshUI": kept, "meshMajor": [names[label] for label in kept]}
+            assert kept
+    assert split.dropped["train"] > 0
+
+
+def test_a_dataset_and_a_list_are_split_alike():
+    datasets = pytest.importorskip("datasets")
+    table = datasets.Dataset.from_list(made_records())
+    of_list, of_table = zero_shot_split(made_records()), zero_shot_split(table)
+    for part in ("train", "validation", "test"):
+        assert list(getattr(of_table, part)) == getattr(of_list, part)
+        assert getattr(of_table, part).features == table.features
+    assert (of_table.seen, of_table.unseen, of_table.dropped) == (of_list.seen, of_list.unseen, of_list.dropped)
+
+
+def test_the_order_of_the_records_does_not_matter():
+    records = made_records()
+    split = zero_shot_split(iter(records))
+    other = zero_shot_split(iter(records[::-1]))
+    assert other.train == split.train[::-1]
+    assert other.test == split.test[::-1]
+    assert list(other.seen.items()) == list(split.seen.items())
+    assert list(other.unseen.items()) == list(split.unseen.items())
+    assert list(other.unseen_by_chance.items()) == list(split.unseen_by_chance.items())
+
+
+def test_the_input_is_left_as_it_was():
+    records = made_records()
+    zero_shot_split(records, share=1.0)
+    assert records == made_records()
+
+
+def test_the_rule_is_the_same_everywhere_and_for_good():
+    # Literal values: a change here would silently change every published split.
+    assert held_out_labels(dict.fromkeys(map(str, range(60)), 7)) == ["10", "11", "13", "18", "21", "25", "43", "6"]
+    assert [pmid for pmid in range(20) if split_of(str(pmid)) == "test"] == [0, 4]
+    assert [pmid for pmid in range(20) if split_of(str(pmid)) == "validation"] == [6, 7, 13]
+
+
+def test_labels_out_of_range_are_never_held_out():
+    counts = {f"D{count}": count for count in range(1, 1001)}
+    for label in held_out_labels(counts, share=1.0, min_count=7, max_count=11):
+        assert 7 <= counts[label] <= 11
+    assert len(held_out_labels(counts, share=1.0, min_count=7, max_count=11)) == 5
+    assert held_out_labels(counts, share=0.0) == []
+
+
+def test_shares_are_met_and_a_salt_chooses_others():
+    counts = dict.fromkeys(map(str, range(10_007)), 7)
+    held_out = held_out_labels(counts, share=0.2)
+    assert len(held_out) == pytest.approx(2001, rel=0.06)
+    assert set(held_out_labels(counts, share=0.1)) < set(held_out)
+    salted = held_out_labels(counts, share=0.2, salt="other")
+    assert len(set(salted) & set(held_out)) == pytest.approx(400, rel=0.2)
+    parts = Counter(split_of(str(pmid), validation=0.1, test=0.2) for pmid in range(10_007))
+    assert parts["test"] == pytest.approx(2001, rel=0.06)
+    assert parts["validation"] == pytest.approx(1001, rel=0.09)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"share": 1.5}, "share must be between 0 and 1, got 1.5"),
+        ({"share": -0.1}, "share must be between 0 and 1"),
+        ({"share": float("nan")}, "share must be between 0 and 1"),
+        ({"min_count": 7, "max_count": 5}, "min_count 7 must not exceed max_count 5"),
+        ({"validation": 0.5, "test": 0.5}, "leave some documents to train on, got 0.5 and 0.5"),
+        ({"test": -0.1}, "leave some documents to train on"),
+        ({"test": float("nan")}, "leave some documents to train on"),
+        ({"share": 1.0, "min_count": 0, "max_count": 10**9}, "no document is left to train on"),
+    ],
+)
+def test_shares_that_make_no_sense_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        zero_shot_split(made_records(101), **options)
+
+
+def test_nothing_to_split_is_refused():
+    with pytest.raises(ValueError, match="no document is left to train on, of 0"):
+        zero_shot_split([])
+
+
+def test_an_empty_part_of_a_dataset_stays_a_dataset():
+    table = pytest.importorskip("datasets").Dataset.from_list(made_records(101))
+    split = zero_shot_split(table, validation=0.0, share=0.5)
+    assert len(split.validation) == 0
+    assert split.validation.features == table.features
+
+
+def test_the_demo_file_has_hundreds_of_unseen_labels_in_its_test_part(demo_citations):
+    records = [record for record in demo_citations if record["abstractText"] and record["meshUI"]]
+    split = zero_shot_split(records)
+    tested = {label for label, count in split.unseen.items() if count}
+    documents = sum(bool(tested & set(record["meshUI"])) for record in split.test)
+    assert (len(split.train), len(split.validation), len(split.test)) == (11_888, 1_506, 1_438)
+    assert (len(split.seen), len(split.unseen), len(tested), documents) == (8_402, 455, 335, 804)
+    assert len(split.unseen_by_chance) == 258

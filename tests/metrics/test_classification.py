@@ -1,0 +1,147 @@
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import f1_score
+
+from hf_gile.metrics import F1Metrics
+
+AVERAGES = {"micro_f1": "micro", "macro_f1": "macro", "example_f1": "samples"}
+FEW = np.array([-3.0, -0.0, 0.0, 0.5, 4.0])
+
+
+def batch(seed, documents=23, num_labels=17, gold_share=0.3):
+    random = np.random.default_rng(seed)
+    shape = (documents, num_labels)
+    return random.choice(FEW, shape), random.random(shape) < gold_share
+
+
+def sparse(gold):
+    width = int(gold.sum(axis=1).max()) + 2
+    columns = np.full((len(gold), width), -100)
+    for row, chosen in zip(columns, gold, strict=True):
+        row[width - chosen.sum() :] = chosen.nonzero()[0][::-1]
+    return columns
+
+
+def sklearn_f1(scores, gold, threshold=0.5):
+    predicted = torch.tensor(scores).sigmoid().numpy() >= threshold
+    return {name: f1_score(gold, predicted, average=average, zero_division=0) for name, average in AVERAGES.items()}
+
+
+def streamed(scores, labels, *args, **kwargs):
+    metrics = F1Metrics(scores.shape[1], *args, **kwargs)
+    metrics.update(scores, labels)
+    return metrics.compute()
+
+
+@pytest.mark.parametrize("gold_share", [0.03, 0.3, 0.95])
+@pytest.mark.parametrize("threshold", [0.0, 0.3, 0.5, 0.99])
+def test_f1_equals_scikit_learn(threshold, gold_share):
+    for seed in range(13):
+        scores, gold = batch(seed, gold_share=gold_share)
+        expected = pytest.approx(sklearn_f1(scores, gold, threshold), abs=1e-12)
+        assert streamed(scores, gold, threshold) == expected
+        assert streamed(scores, sparse(gold), threshold) == expected
+
+
+@pytest.mark.parametrize("form", [np.array, torch.tensor, list])
+def test_each_label_can_have_its_own_threshold(form):
+    for seed in range(13):
+        scores, gold = batch(seed)
+        threshold = np.random.default_rng(seed).random(17)
+        expected = pytest.approx(sklearn_f1(scores, gold, threshold), abs=1e-12)
+        assert streamed(scores, gold, form(threshold)) == expected
+
+
+def test_a_probability_equal_to_the_threshold_is_predicted():
+    labels = torch.tensor([[0]])
+    assert streamed(torch.tensor([[0.0, -9.0]]), labels)["micro_f1"] == 1
+    assert streamed(torch.tensor([[-0.0, -9.0]]), labels)["micro_f1"] == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_a_threshold_taken_from_the_probabilities_predicts_its_label(dtype):
+    torch.manual_seed(0)
+    scores = torch.randn(23, 17).to(dtype)
+    probabilities = scores.sigmoid() if dtype == torch.float64 else scores.float().sigmoid()
+    gold = probabilities >= probabilities[11]
+    result = streamed(scores, gold, probabilities[11])
+    assert result["macro_f1"] == 1
+    assert streamed(scores[:, :1], gold[:, :1], probabilities[11, 0].item())["micro_f1"] == 1
+
+
+def test_a_label_neither_gold_nor_predicted_counts_as_zero_in_macro():
+    scores = torch.tensor([[1.0, -1.0]])
+    assert streamed(scores, torch.tensor([[0]])) == {
+        "micro_f1": 1.0,
+        "macro_f1": 0.5,
+        "example_f1": 1.0,
+    }
+
+
+def test_a_document_neither_gold_nor_predicted_counts_as_zero_in_example_f1():
+    scores = torch.tensor([[1.0, -1.0], [-1.0, -1.0]])
+    result = streamed(scores, torch.tensor([[0], [-100]]))
+    assert result["example_f1"] == 0.5
+
+
+def test_groups_equal_scikit_learn_on_their_columns():
+    for seed in range(13):
+        scores, gold = batch(seed)
+        random = np.random.default_rng(seed)
+        seen, threshold = random.permutation(17) < 11, random.random(17)
+        expected = sklearn_f1(scores, gold, threshold)
+        for prefix, group in (("seen_", seen), ("unseen_", ~seen)):
+            values = sklearn_f1(scores[:, group], gold[:, group], threshold[group])
+            expected |= {prefix + name: value for name, value in values.items()}
+        result = streamed(scores, sparse(gold), threshold, seen=seen)
+        assert result == pytest.approx(expected, abs=1e-12)
+
+
+def test_any_split_of_the_documents_gives_the_same():
+    scores, gold = batch(seed=1)
+    for seed in range(13):
+        cuts = np.sort(np.random.default_rng(seed).integers(0, 24, size=5))
+        metrics = F1Metrics(17)
+        for part, labels in zip(np.split(scores, cuts), np.split(gold, cuts), strict=True):
+            metrics.update(part, labels)
+        assert metrics.compute() == pytest.approx(streamed(scores, gold), abs=1e-12)
+
+
+def test_merged_workers_equal_one_worker():
+    scores, gold = batch(seed=2)
+    seen = np.arange(17) < 11
+    first, second = F1Metrics(17, 0.3, seen), F1Metrics(17, 0.3, seen)
+    first.update(scores[:7], gold[:7])
+    second.update(scores[7:], gold[7:])
+    untouched = second.compute()
+    first.merge(second)
+    assert first.compute() == pytest.approx(streamed(scores, gold, 0.3, seen), abs=1e-12)
+    assert second.compute() == untouched
+
+
+def test_one_threshold_merges_with_the_same_threshold_for_each_label():
+    first, second = F1Metrics(3, 0.25), F1Metrics(3, torch.full((3,), 0.25))
+    second.update(torch.ones(2, 3), torch.ones(2, 3))
+    first.merge(second)
+    assert first.compute()["micro_f1"] == 1
+
+
+def test_reset_forgets_every_batch():
+    scores, gold = batch(seed=0)
+    metrics = F1Metrics(17, seen=np.arange(17) < 5)
+    metrics.update(-scores, gold)
+    metrics.reset()
+    metrics.update(scores, gold)
+    assert metrics.compute() == streamed(scores, gold, seen=np.arange(17) < 5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_scores_and_threshold_are_left_as_they_are(dtype):
+    scores, gold = batch(seed=0)
+    scores, threshold = torch.tensor(scores, dtype=dtype), torch.full((17,), 0.3, dtype=dtype)
+    before, metrics = scores.clone(), F1Metrics(17, threshold)
+    threshold.fill_(1)
+    metrics.update(scores, gold)
+    assert torch.equal(scores, before)
+    assert metrics.compute() == streamed(scores, gold, torch.full((17,), 0.3, dtype=dtype))

@@ -1,0 +1,143 @@
+import pickle
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from hf_gile.metrics import F1Metrics, LabelMetrics, RankingMetrics
+
+PLAIN = {
+    "average_precision",
+    "ranking_loss",
+    "one_error",
+    "coverage",
+    "documents",
+    "skipped",
+    "micro_f1",
+    "macro_f1",
+    "example_f1",
+}
+SEEN = np.arange(17) % 5 != 2
+
+
+def batch(seed=0, documents=23, num_labels=17):
+    random = np.random.default_rng(seed)
+    shape = (documents, num_labels)
+    return random.choice([-2.0, -0.0, 0.0, 1.0], shape), random.random(shape) < 0.3
+
+
+def prediction(scores, labels):
+    return SimpleNamespace(predictions=scores, label_ids=labels)
+
+
+def full(scores, gold, **kwargs):
+    metrics = LabelMetrics(17, **kwargs)
+    metrics.update(scores, gold)
+    return metrics.compute()
+
+
+def test_without_seen_labels_only_the_plain_names_are_computed():
+    assert set(full(*batch())) == PLAIN
+
+
+def test_with_seen_labels_each_name_comes_three_times():
+    names = set(full(*batch(), seen=SEEN))
+    assert names == {prefix + name for prefix in ("", "seen_", "unseen_") for name in PLAIN}
+
+
+def test_it_is_ranking_and_f1_together():
+    scores, gold = batch()
+    threshold = np.linspace(0.1, 0.9, 17)
+    ranking, f1 = RankingMetrics(17, SEEN), F1Metrics(17, threshold, SEEN)
+    ranking.update(scores, gold)
+    f1.update(scores, gold)
+    result = full(scores, gold, seen=SEEN, threshold=threshold)
+    assert result == ranking.compute() | f1.compute()
+
+
+@pytest.mark.parametrize("form", [list, np.array, torch.tensor])
+def test_seen_labels_come_as_any_mask(form):
+    assert full(*batch(), seen=form(SEEN)) == full(*batch(), seen=SEEN)
+
+
+def test_values_are_plain_numbers():
+    assert {type(value) for value in full(*batch(), seen=SEEN).values()} == {int, float}
+
+
+@pytest.mark.parametrize("chunk_size", [1, 5, 23, 29])
+def test_the_size_of_the_chunks_does_not_matter(chunk_size):
+    expected = pytest.approx(full(*batch(), seen=SEEN), abs=1e-12)
+    assert full(*batch(), seen=SEEN, chunk_size=chunk_size) == expected
+
+
+def test_merged_and_pickled_workers_equal_one_worker():
+    scores, gold = batch()
+    first, second = LabelMetrics(17, SEEN), LabelMetrics(17, SEEN)
+    first.update(scores[:7], gold[:7])
+    second.update(scores[7:], gold[7:])
+    first.merge(pickle.loads(pickle.dumps(second)))
+    assert first.compute() == pytest.approx(full(scores, gold, seen=SEEN), abs=1e-12)
+
+
+def test_a_refused_batch_adds_nothing():
+    scores, gold = batch()
+    metrics = LabelMetrics(17, SEEN, chunk_size=5)
+    metrics.update(scores[:7], gold[:7])
+    before = metrics.compute()
+    spoilt = scores.copy()
+    spoilt[-1, 3] = np.nan
+    with pytest.raises(ValueError, match="NaN in 1 of 23 documents"):
+        metrics.update(spoilt, gold)
+    assert metrics.compute() == before
+
+
+def test_a_refused_merge_adds_nothing():
+    first, second = LabelMetrics(17, threshold=0.5), LabelMetrics(17, threshold=0.3)
+    first.update(*batch())
+    second.update(*batch(seed=1))
+    before = first.compute()
+    with pytest.raises(ValueError, match="same threshold only"):
+        first.merge(second)
+    assert first.compute() == before
+
+
+def test_calling_with_the_whole_data_set_computes_and_forgets():
+    scores, gold = batch()
+    metrics = LabelMetrics(17, SEEN)
+    for _ in range(2):
+        assert metrics(prediction(scores, gold)) == full(scores, gold, seen=SEEN)
+
+
+def test_calling_with_batches_computes_at_the_last_one_and_forgets():
+    scores, gold = (torch.tensor(each) for each in batch())
+    metrics = LabelMetrics(17, SEEN)
+    for _ in range(2):
+        assert metrics(prediction(scores[:7], gold[:7]), compute_result=False) == {}
+        result = metrics(prediction(scores[7:], gold[7:]), compute_result=True)
+        assert result == pytest.approx(full(scores, gold, seen=SEEN), abs=1e-12)
+
+
+def test_the_first_of_several_predictions_are_the_logits():
+    scores, gold = batch()
+    metrics = LabelMetrics(17)
+    assert metrics(prediction((scores, scores[:, :3]), gold)) == full(scores, gold)
+
+
+def test_a_refused_batch_ends_the_evaluation():
+    scores, gold = batch()
+    metrics = LabelMetrics(17)
+    metrics(prediction(-scores, gold), compute_result=False)
+    with pytest.raises(ValueError, match="one column for each of the 17 labels"):
+        metrics(prediction(scores[:, 1:], gold), compute_result=False)
+    assert metrics(prediction(scores, gold)) == full(scores, gold)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_an_accelerator_gives_the_same():
+    scores, gold = batch()
+    expected = pytest.approx(full(scores, gold, seen=SEEN), abs=1e-12)
+    scores = torch.tensor(scores, device="cuda")
+    for labels in (torch.tensor(gold, device="cuda"), gold):
+        assert full(scores, labels, seen=torch.tensor(SEEN, device="cuda")) == expected

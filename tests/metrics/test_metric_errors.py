@@ -1,0 +1,124 @@
+"""Every refusal of the metrics says what was expected, what came, and what to do."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from hf_gile.metrics import F1Metrics, LabelMetrics, RankingMetrics, ranking_metrics
+
+SCORES = torch.zeros(2, 5)
+LABELS = torch.tensor([[0, 3, -100], [1, -100, -100]])
+NAN = torch.tensor([[0.0, torch.nan, 1, 1, 1], [0.0, 1, 1, 1, 1]])
+
+BATCHES = {
+    "scores of one document": (SCORES[0], LABELS, r"got float32 of shape \(5,\); pass the logits"),
+    "scores of no label": (torch.zeros(2, 0), LABELS, r"got float32 of shape \(2, 0\)"),
+    "integer scores": (SCORES.long(), LABELS, r"got int64 of shape \(2, 5\)"),
+    "scores as a list": (SCORES.tolist(), LABELS, "scores must be a torch tensor .* got list"),
+    "complex scores": (SCORES.numpy() * 1j, LABELS, "numeric numpy array, got complex"),
+    "scores of other labels": (torch.zeros(2, 3), LABELS, "each of the 5 labels, got 3 columns"),
+    "NaN": (NAN, LABELS, "NaN in 1 of 2 documents; look for a diverged"),
+    "half-precision NaN": (NAN.half(), LABELS, "NaN in 1 of 2 documents"),
+    "labels of one document": (SCORES, LABELS[0], r"each of the 2 documents, got int64 of shape"),
+    "labels of other documents": (SCORES, LABELS[:1], r"got int64 of shape \(1, 3\); pass columns"),
+    "strings": (SCORES, np.array([["a"], ["b"]]), "labels must be a torch tensor .* got <U1"),
+    "column too large": (SCORES, torch.tensor([[0], [5]]), r"0\.\.4, or -100 .* got 5 in document"),
+    "padding of -1": (SCORES, torch.tensor([[0, 2], [1, -1]]), "got -1 in document 1; check"),
+    "repeated column": (SCORES, torch.tensor([[0, -100, 0], [1, 2, 3]]), "got 0 twice in document"),
+    "integer multi-hot": (SCORES, torch.eye(5)[:2].long(), "or pass multi-hot labels as bool"),
+    "multi-hot of other labels": (SCORES, torch.ones(2, 3), "must have 5 columns, got float32"),
+    "soft labels": (SCORES, torch.full((2, 5), 0.25), "must be 0 or 1, got 0.25; round"),
+    "columns as floats": (SCORES, torch.full((2, 5), -100.0), "got -100; .* columns as integers"),
+    "NaN labels": (SCORES, torch.full((2, 5), torch.nan), "must be 0 or 1, got nan"),
+}
+
+
+@pytest.mark.parametrize("make", [RankingMetrics, F1Metrics, LabelMetrics])
+@pytest.mark.parametrize(("scores", "labels", "message"), BATCHES.values(), ids=BATCHES)
+def test_a_batch_is_refused(make, scores, labels, message):
+    metrics = make(5)
+    with pytest.raises(ValueError, match=message):
+        metrics.update(scores, labels)
+    with pytest.raises(ValueError, match=r"got none; call update"):
+        metrics.compute()
+
+
+MASKS = {
+    "too short": (np.ones(3, bool), r"shape \(5,\), got bool of shape \(3,\); give True or False"),
+    "column numbers": (np.arange(5), r"bool mask of shape \(5,\), got int64 of shape \(5,\)"),
+    "no label": (torch.zeros(5, dtype=torch.bool), "at least one of the 5 labels, got none"),
+    "a word": ("seen", "must be a torch tensor or a numeric numpy array, got <U4"),
+}
+
+
+@pytest.mark.parametrize("make", [RankingMetrics, F1Metrics, LabelMetrics])
+@pytest.mark.parametrize(("mask", "message"), MASKS.values(), ids=MASKS)
+def test_a_mask_of_seen_labels_is_refused(make, mask, message):
+    with pytest.raises(ValueError, match=message):
+        make(5, seen=mask)
+
+
+@pytest.mark.parametrize(("columns", "message"), MASKS.values(), ids=MASKS)
+def test_columns_are_refused(columns, message):
+    with pytest.raises(ValueError, match=message):
+        ranking_metrics(SCORES, LABELS, columns)
+
+
+@pytest.mark.parametrize("make", [RankingMetrics, F1Metrics, LabelMetrics])
+def test_seen_without_an_unseen_label_is_refused(make):
+    with pytest.raises(ValueError, match="at least one unseen label, got all 5 labels seen"):
+        make(5, seen=[True] * 5)
+
+
+@pytest.mark.parametrize("make", [RankingMetrics, F1Metrics, LabelMetrics])
+def test_no_labels_are_refused(make):
+    with pytest.raises(ValueError, match="num_labels must be at least 1, got -1"):
+        make(-1)
+
+
+@pytest.mark.parametrize("make", [F1Metrics, LabelMetrics])
+@pytest.mark.parametrize(
+    ("threshold", "message"),
+    [
+        (1.5, r"probability in 0\.\.1, got 1.5; pass sigmoid"),
+        (float("nan"), r"probability in 0\.\.1, got nan"),
+        ([0.5, 0.5, -1.0, 0.5, 0.5], r"0\.\.1, got \[0.5, 0.5, -1.0"),
+        (torch.full((3,), 0.5), r"each of the 5 labels, got shape \(3,\)"),
+    ],
+)
+def test_a_threshold_is_refused(make, threshold, message):
+    with pytest.raises(ValueError, match=message):
+        make(5, threshold=threshold)
+
+
+def test_empty_chunks_are_refused():
+    with pytest.raises(ValueError, match="at least 1 document, got 0"):
+        LabelMetrics(5, chunk_size=0)
+
+
+@pytest.mark.parametrize("make", [RankingMetrics, F1Metrics, LabelMetrics])
+def test_metrics_of_other_labels_are_not_merged(make):
+    seen = np.arange(5) < 2
+    with pytest.raises(ValueError, match="same labels only, got 5 and 3 labels"):
+        make(5).merge(make(3))
+    for other in (make(5), make(5, seen=~seen)):
+        with pytest.raises(ValueError, match="same seen labels only, got two different masks"):
+            make(5, seen=seen).merge(other)
+
+
+def test_several_label_inputs_are_refused():
+    prediction = SimpleNamespace(predictions=SCORES, label_ids=(LABELS, LABELS))
+    with pytest.raises(ValueError, match=r"one array .* got 2; set TrainingArguments\(label_names"):
+        LabelMetrics(5)(prediction)
+
+
+def test_an_empty_batch_is_no_document():
+    metrics = LabelMetrics(5, seen=np.arange(5) < 2)
+    metrics.update(SCORES[:0], LABELS[:0])
+    metrics.update(SCORES[:0], SCORES[:0])
+    metrics.ranking.update(SCORES[:0], LABELS[:0])
+    metrics.f1.update(SCORES[:0], LABELS[:0])
+    with pytest.raises(ValueError, match="at least one document, got none"):
+        metrics.compute()

@@ -1,0 +1,276 @@
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import (
+    coverage_error,
+    label_ranking_average_precision_score,
+    label_ranking_loss,
+)
+
+from hf_gile.metrics import RankingMetrics, ranking_metrics
+
+MEANS = ("average_precision", "ranking_loss", "one_error", "coverage")
+FEW = np.array([-np.inf, -1.0, -0.0, 0.0, 0.5, np.inf])
+
+
+def batch(seed, documents=23, num_labels=17, ties=True, gold_share=0.3):
+    random = np.random.default_rng(seed)
+    shape = (documents, num_labels)
+    scores = random.choice(FEW[1:-1], shape) if ties else random.normal(size=shape)
+    return scores, random.random(shape) < gold_share
+
+
+def sparse(gold, seed=0):
+    """Shuffled columns, with padding anywhere between them."""
+    random = np.random.default_rng(seed)
+    width = int(gold.sum(axis=1).max()) + 3
+    columns = np.full((len(gold), width), -100)
+    for row, chosen in zip(columns, gold, strict=True):
+        row[random.permutation(width)[: chosen.sum()]] = random.permutation(chosen.nonzero()[0])
+    return columns
+
+
+def literal_one_error(scores, gold):
+    errors = []
+    for row, chosen in zip(scores, gold, strict=True):
+        others = row[~chosen]
+        errors.append(bool(len(others)) and others.max() >= row[chosen].max())
+    return np.mean(errors)
+
+
+def sklearn_means(scores, gold):
+    some = gold.any(axis=1)
+    scores, gold = scores[some], gold[some]
+    return {
+        "average_precision": label_ranking_average_precision_score(gold, scores),
+        "ranking_loss": label_ranking_loss(gold, scores),
+        "one_error": literal_one_error(scores, gold),
+        "coverage": coverage_error(gold, scores),
+        "documents": some.sum(),
+        "skipped": (~some).sum(),
+    }
+
+
+def streamed(scores, labels, num_labels=17, **kwargs):
+    metrics = RankingMetrics(num_labels, **kwargs)
+    metrics.update(scores, labels)
+    return metrics.compute()
+
+
+@pytest.mark.parametrize("gold_share", [0.03, 0.3, 0.95])
+@pytest.mark.parametrize("ties", [True, False])
+def test_means_equal_scikit_learn(ties, gold_share):
+    for seed in range(29):
+        scores, gold = batch(seed, ties=ties, gold_share=gold_share)
+        expected = pytest.approx(sklearn_means(scores, gold), abs=1e-12)
+        assert streamed(scores, gold) == expected
+
+
+def test_two_labels_equal_scikit_learn():
+    for seed in range(29):
+        scores, gold = batch(seed, documents=7, num_labels=2, gold_share=0.5)
+        expected = pytest.approx(sklearn_means(scores, gold), abs=1e-12)
+        assert streamed(scores, gold, num_labels=2) == expected
+
+
+def test_sparse_columns_and_multi_hot_are_the_same():
+    for seed in range(13):
+        scores, gold = batch(seed)
+        forms = [gold, gold.astype(np.float32), torch.tensor(gold).double(), sparse(gold, seed)]
+        forms += [sparse(gold, seed).astype(np.int32), torch.tensor(sparse(gold, seed + 1))]
+        results = [streamed(scores, form) for form in forms]
+        assert all(result == pytest.approx(results[0], abs=1e-12) for result in results)
+
+
+def test_a_tie_counts_against_the_model():
+    result = ranking_metrics(torch.zeros(1, 5), torch.tensor([[2]]))
+    assert {name: result[name].item() for name in MEANS} == {
+        "average_precision": 0.2,
+        "ranking_loss": 1.0,
+        "one_error": 1.0,
+        "coverage": 5.0,
+    }
+
+
+def test_negative_zero_ties_with_zero():
+    for gold in (0, 1):
+        result = ranking_metrics(torch.tensor([[0.0, -0.0]]), torch.tensor([[gold]]))
+        assert result["one_error"].item() == 1
+        assert result["average_precision"].item() == 0.5
+
+
+def test_infinite_scores_are_ordered_like_very_large_ones():
+    for seed in range(13):
+        _, gold = batch(seed)
+        scores = np.random.default_rng(seed).choice(FEW, gold.shape)
+        finite = np.nan_to_num(scores, posinf=9, neginf=-9)
+        assert streamed(scores, gold) == pytest.approx(streamed(finite, gold), abs=1e-12)
+
+
+def test_double_scores_that_differ_below_single_precision_are_no_tie():
+    scores = torch.tensor([[1.0, 1.0 + 1e-12]], dtype=torch.float64)
+    assert ranking_metrics(scores, torch.tensor([[1]]))["one_error"].item() == 0
+    assert ranking_metrics(scores.float(), torch.tensor([[1]]))["one_error"].item() == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_scores_keep_the_ties_they_came_with(dtype):
+    scores, gold = batch(seed=3, ties=False)
+    scores = torch.tensor(scores).to(dtype)
+    expected = sklearn_means(scores.double().numpy(), gold)
+    assert streamed(scores, gold) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_order_of_the_labels_never_matters():
+    for seed in range(13):
+        scores, gold = batch(seed)
+        order = np.random.default_rng(seed).permutation(17)
+        expected = pytest.approx(streamed(scores, gold), abs=1e-12)
+        assert streamed(scores[:, order], gold[:, order]) == expected
+
+
+def test_any_order_preserving_map_of_the_scores_gives_the_same():
+    scores, gold = batch(seed=5)
+    assert streamed(np.exp(3 * scores) - 2, gold) == streamed(scores, gold)
+
+
+def test_any_split_of_the_documents_gives_the_same():
+    scores, gold = batch(seed=1)
+    for seed in range(13):
+        cuts = np.sort(np.random.default_rng(seed).integers(0, 24, size=5))  # empty batches too
+        metrics = RankingMetrics(17)
+        for part, labels in zip(np.split(scores, cuts), np.split(gold, cuts), strict=True):
+            metrics.update(part, sparse(labels) if len(labels) else labels)
+        assert metrics.compute() == pytest.approx(streamed(scores, gold), abs=1e-12)
+
+
+def test_merged_workers_equal_one_worker():
+    scores, gold = batch(seed=2)
+    seen = np.arange(17) < 11
+    first, second = RankingMetrics(17, seen), RankingMetrics(17, seen)
+    first.update(scores[:7], gold[:7])
+    second.update(scores[7:], gold[7:])
+    untouched = second.compute()
+    first.merge(second)
+    assert first.compute() == pytest.approx(streamed(scores, gold, seen=seen), abs=1e-12)
+    assert second.compute() == untouched
+
+
+def test_groups_equal_scikit_learn_on_their_columns():
+    for seed in range(13):
+        scores, gold = batch(seed)
+        seen = np.random.default_rng(seed).permutation(17) < 11
+        expected = sklearn_means(scores, gold)
+        for prefix, group in (("seen_", seen), ("unseen_", ~seen)):
+            means = sklearn_means(scores[:, group], gold[:, group])
+            expected |= {prefix + name: value for name, value in means.items()}
+        for labels in (gold, sparse(gold)):
+            result = streamed(scores, labels, seen=seen)
+            assert result == pytest.approx(expected, abs=1e-12)
+
+
+def test_columns_restrict_ranks_and_gold_labels():
+    scores, gold = batch(seed=7)
+    columns = np.arange(17) % 3 == 0  # padding must not turn into label 0
+    result = ranking_metrics(scores, sparse(gold), columns=columns)
+    expected = ranking_metrics(scores[:, columns], gold[:, columns])
+    for name, value in expected.items():
+        torch.testing.assert_close(result[name], value, equal_nan=True)
+
+
+def test_documents_without_gold_are_skipped_and_counted():
+    scores = torch.tensor([[1.0, 0.0, 2.0], [0.0, 1.0, 2.0]])
+    labels = torch.tensor([[-100, -100], [-100, 2]])
+    result = ranking_metrics(scores, labels)
+    assert result["counted"].tolist() == [False, True]
+    assert all(result[name][0].isnan() for name in MEANS)
+    means = streamed(scores, labels, num_labels=3)
+    assert (means["average_precision"], means["documents"], means["skipped"]) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("labels", [torch.empty(2, 0, dtype=torch.long), torch.zeros(2, 3)])
+def test_means_of_skipped_documents_only_are_nan(labels):
+    means = streamed(torch.zeros(2, 3), labels, num_labels=3)
+    assert (means["documents"], means["skipped"]) == (0, 2)
+    assert all(np.isnan(means[name]) for name in MEANS)
+
+
+def test_a_document_whose_labels_are_all_gold_is_right():
+    result = ranking_metrics(torch.zeros(1, 3), torch.ones(1, 3))
+    assert {name: result[name].item() for name in MEANS} == {
+        "average_precision": 1.0,
+        "ranking_loss": 0.0,
+        "one_error": 0.0,
+        "coverage": 3.0,
+    }
+
+
+def test_one_label_is_always_ranked_right():
+    assert ranking_metrics(torch.zeros(2, 1), torch.tensor([[0], [-100]]))["counted"].tolist() == [
+        True,
+        False,
+    ]
+
+
+def test_reset_forgets_every_batch():
+    scores, gold = batch(seed=0)
+    metrics = RankingMetrics(17)
+    metrics.update(-scores, gold)
+    metrics.reset()
+    metrics.update(scores, gold)
+    assert metrics.compute() == streamed(scores, gold)
+
+
+def test_compute_can_be_called_between_batches():
+    scores, gold = batch(seed=0)
+    metrics = RankingMetrics(17)
+    metrics.update(scores[:7], gold[:7])
+    assert metrics.compute() == metrics.compute() == streamed(scores[:7], gold[:7])
+    metrics.update(scores[7:], gold[7:])
+    assert metrics.compute() == pytest.approx(streamed(scores, gold), abs=1e-12)
+
+
+def test_a_full_size_batch_equals_counting_label_by_label():
+    torch.manual_seed(0)
+    scores = torch.randn(3, 26_104).round(decimals=2)
+    labels = torch.stack([torch.randperm(26_104)[:47] for _ in range(3)])
+    at_gold = scores.gather(1, labels)
+    rank = torch.stack([(scores >= each[:, None]).sum(dim=1) for each in at_gold.T], dim=1)
+    gold_rank = (at_gold[:, None] >= at_gold[:, :, None]).sum(dim=2)
+    result = ranking_metrics(scores, labels)
+    expected = (gold_rank.double() / rank).mean(dim=1)
+    torch.testing.assert_close(result["average_precision"], expected, rtol=0, atol=1e-15)
+    assert result["coverage"].tolist() == rank.amax(dim=1).tolist()
+
+
+def read_only(array):
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param(lambda x: torch.tensor(x).T.contiguous().T, id="transposed tensor"),
+        pytest.param(lambda x: torch.tensor(x).requires_grad_(), id="tensor with gradient"),
+        pytest.param(np.asfortranarray, id="fortran order"),
+        pytest.param(lambda x: x[::-1].copy()[::-1], id="negative strides"),
+        pytest.param(read_only, id="read-only"),
+    ],
+)
+def test_the_memory_layout_of_the_scores_does_not_matter(form):
+    scores, gold = batch(seed=11)
+    seen = np.arange(17) < 5
+    assert streamed(form(scores), gold, seen=seen) == streamed(scores, gold, seen=seen)
+    result, expected = ranking_metrics(form(scores), gold), ranking_metrics(scores, gold)
+    assert result["average_precision"].tolist() == expected["average_precision"].tolist()
+
+
+def test_scores_and_labels_are_left_as_they_are():
+    scores, gold = batch(seed=0)
+    labels = sparse(gold)
+    before = scores.copy(), labels.copy()
+    streamed(scores, labels, seen=np.arange(17) < 5)
+    np.testing.assert_array_equal(scores, before[0])
+    np.testing.assert_array_equal(labels, before[1])
