@@ -9,15 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .ranking import (
-    PADDING,
-    Array,
-    read_batch,
-    read_groups,
-    require_documents,
-    require_same_groups,
-    widened,
-)
+from ..models.losses_gile import IGNORE
+from .batch import Array, read_batch, read_groups, require_documents, require_same_groups, widened
 
 
 class F1Metrics:
@@ -86,7 +79,7 @@ class F1Metrics:
         probabilities = widened(scores).sigmoid()
         threshold = self.threshold.to(probabilities.dtype).to(probabilities.device)
         predicted = probabilities >= threshold  # (B, L)
-        is_gold = gold != PADDING
+        is_gold = gold != IGNORE
         hits = predicted.gather(1, gold.clamp(min=0)) & is_gold  # (B, P)
 
         self.hits += gold[hits].cpu().bincount(minlength=self.num_labels)

@@ -6,8 +6,9 @@ Shapes: `N` documents, `L` labels scored, `P` gold labels per document, padded.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from .batch import Array, read_batch
 from .classification import F1Metrics
-from .ranking import Array, RankingMetrics, read_batch
+from .ranking import RankingMetrics
 
 if TYPE_CHECKING:
     from transformers import EvalPrediction

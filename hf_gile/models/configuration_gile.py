@@ -35,8 +35,8 @@ class GileConfig(PreTrainedConfig):
         vocab_size: Rows of the word embedding table, shared by documents and labels (section 2.2).
         pad_token_id: Row of the padding word; it never counts.
         embedding_size: Size D of a word vector, and of a label vector e (the mean of its word vectors).
-        text_encoder_type: `"wan"`, word attention over the whole document, `input_ids` (B, W); or `"han"`, word attention
-            in each sentence and sentence attention in the document, `input_ids` (B, S, W).
+        text_encoder_type: `"wan"`, word attention over the whole document, `input_ids` (B, W); or `"han"`, word
+            attention in each sentence and sentence attention in the document, `input_ids` (B, S, W).
         encoder_cell: The encoders g_w and g_s of Eq. 1.
         hidden_size: Size H of the encoders, and so of the document vector h.
         attention_size: Size of v = f(h) in the attention of Eq. 2.
@@ -48,10 +48,10 @@ class GileConfig(PreTrainedConfig):
         label_prior: Probability of any label before training: the bias b starts at its logit. About the number of
             labels a document has, divided by the number of labels; far from it, the first steps of training are spent
             on this one number and throw the others about.
-        embedding_std: Standard deviation of fresh word vectors. A joint embedding wants 1: label codes of smaller word
-            vectors are alike at the start, and stay so for epochs.
-        dropout: Share dropped in training of the vectors of a batch's distinct words, and of document vectors. The
-            paper uses none.
+        embedding_std: Standard deviation of fresh word vectors. Much smaller, and the codes of all labels start alike
+            and stay so for epochs; a linear unit prefers 0.1.
+        word_dropout: Share of the distinct words of each document that a training step does not read; label texts
+            are always read. The paper uses none.
         max_words: Words kept of a document (wan).
         max_sentences: Sentences kept of a document (han).
         max_sentence_words: Words kept of a sentence (han).
@@ -83,8 +83,8 @@ class GileConfig(PreTrainedConfig):
     joint_size: int = 500
     joint_act: str = "relu"
     label_prior: float = 0.01
-    embedding_std: float | int = 1.0
-    dropout: float | int = 0.0
+    embedding_std: float | int = 0.3
+    word_dropout: float | int = 0.0
     max_words: int = 300
     max_sentences: int = 30
     max_sentence_words: int = 30
@@ -132,8 +132,10 @@ class GileConfig(PreTrainedConfig):
             raise ValueError(f"label_length must not be negative, got {self.label_length}")
         if not 0 < self.label_prior < 1:
             raise ValueError(f"label_prior is a probability between 0 and 1, got {self.label_prior}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must be at least 0 and below 1, got {self.dropout}")
+        if not 0 <= self.word_dropout < 1:
+            raise ValueError(f"word_dropout must be at least 0 and below 1, got {self.word_dropout}")
+        if self.embedding_std <= 0:
+            raise ValueError(f"embedding_std must be positive, got {self.embedding_std}")
 
     def validate_activations(self) -> None:
         """Both activations are known to transformers."""

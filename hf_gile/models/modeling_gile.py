@@ -96,7 +96,6 @@ class GileModel(GilePreTrainedModel):
     def __init__(self, config: GileConfig) -> None:
         super().__init__(config)
         self.word_embeddings = nn.Embedding(config.vocab_size, config.embedding_size, padding_idx=config.pad_token_id)
-        self.dropout = nn.Dropout(config.dropout)
         self.text_encoder = TEXT_ENCODERS[config.text_encoder_type](config)
         self.output_layer: Any  # either has encode_texts and score
         if config.output_layer == "gile":
@@ -151,8 +150,11 @@ class GileModel(GilePreTrainedModel):
                 f"attention_mask must have shape {tuple(places.shape)} like the words, "
                 f"got {tuple(attention_mask.shape)}"
             )
-        text_embeds, attentions = self.text_encoder(self.dropout(word_vectors), places, attention_mask.bool())
-        return self.dropout(text_embeds), attentions
+        mask = attention_mask.bool()
+        if self.training and self.config.word_dropout > 0:
+            kept = torch.rand(len(places), len(word_vectors), device=places.device) >= self.config.word_dropout
+            mask = mask & kept.gather(1, places.flatten(1)).reshape(places.shape)
+        return self.text_encoder(word_vectors, places, mask)
 
     def encode_labels(self, label_input_ids: Tensor, label_attention_mask: Tensor | None = None) -> Tensor:
         """The label encoder: the mean of the word vectors of each label (section 2.2).
@@ -290,8 +292,8 @@ class GileModel(GilePreTrainedModel):
         shape = TEXT_ENCODERS[self.config.text_encoder_type].input_dims.replace(")", f"{behind})")
         if given.dim() != shape.count(",") + 1:
             raise ValueError(
-                f"text_encoder_type {self.config.text_encoder_type!r} takes {name} of shape {shape}, got {tuple(given.shape)}; "
-                "the processor saved with the model makes them of text"
+                f"text_encoder_type {self.config.text_encoder_type!r} takes {name} of shape {shape}, "
+                f"got {tuple(given.shape)}; the processor saved with the model makes them of text"
             )
 
     def _require_joint_embedding(self) -> None:

@@ -48,10 +48,11 @@ def encode_dataset(
         for ids in batch[labels]:
             if isinstance(ids, str):
                 gold.append(label_set.column(ids))
-            elif on_unknown_label == "drop":
-                gold.append(label_set.columns(label_id for label_id in ids if label_id in label_set))
-            else:
-                gold.append(label_set.columns(ids))
+                continue
+            ids = dict.fromkeys(ids)  # a label given twice counts once
+            if on_unknown_label == "drop":
+                ids = [label_id for label_id in ids if label_id in label_set]
+            gold.append(label_set.columns(ids))
         return {"input_ids": processor(texts)["input_ids"], "labels": gold}
 
     return dataset.map(encode, batched=True, remove_columns=dataset.column_names, desc="words and columns")

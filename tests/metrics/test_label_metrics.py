@@ -141,3 +141,13 @@ def test_an_accelerator_gives_the_same():
     scores = torch.tensor(scores, device="cuda")
     for labels in (torch.tensor(gold, device="cuda"), gold):
         assert full(scores, labels, seen=torch.tensor(SEEN, device="cuda")) == expected
+
+
+def test_one_gold_column_each_may_come_without_padding():
+    scores, gold = torch.randn(5, 7), torch.tensor([3, 0, 6, 6, 1])
+    results = []
+    for labels in (gold, gold[:, None]):
+        metrics = LabelMetrics(num_labels=7)
+        metrics.update(scores, labels)
+        results.append(metrics.compute())
+    assert results[0] == results[1]

@@ -136,3 +136,18 @@ def test_wrong_inputs_are_refused(model, arguments, message):
 def test_mask_of_another_shape_is_refused(model):
     with pytest.raises(ValueError, match="attention_mask must have shape"):
         model.encode_texts(document(model, [3, 4]), attention_mask=torch.ones(1, 9))
+
+
+def test_word_dropout_leaves_out_distinct_words_in_training_only(model):
+    model.config.word_dropout = 0.5
+    input_ids = document(model, [3, 4, 3, 5, 4, 3])
+    torch.testing.assert_close(encode(model, input_ids), encode(model, input_ids), rtol=0, atol=0)
+    model.train()
+    torch.manual_seed(0)
+    left_out = 0
+    for _ in range(400):
+        read = model.encode_texts(input_ids)[1][0].flatten() > 0
+        assert read[0] == read[2] == read[5]
+        assert read[1] == read[4]
+        left_out += (~read[[0, 1, 3]]).sum().item()
+    assert abs(left_out / 1200 - 0.5) < 0.06

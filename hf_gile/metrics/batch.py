@@ -1,0 +1,246 @@
+"""The one door of the metrics: checks scores, gold labels and groups of labels for all of them.
+
+Shapes: B documents in the batch, L labels scored, P gold labels per document, padded.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..models.losses_gile import IGNORE
+
+Array = Tensor | NDArray[Any]
+
+SCORE_TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def read_batch(scores: Array, labels: Array, num_labels: int | None = None) -> tuple[Tensor, Tensor]:
+    """Checks a batch and brings its gold labels to one form.
+
+    Args:
+        scores: `(B, L)` floating point.
+        labels: `(B, P)` integer columns padded with -100, `(B,)` one column each, or `(B, L)` multi-hot.
+        num_labels: L, where it is known.
+
+    Returns:
+        `(B, L)` scores as they came, without gradient, and `(B, P)` int64 gold columns padded with
+        -100, on the device of the scores; P is at least 1.
+
+    Raises:
+        ValueError: If scores and labels do not fit together.
+
+    Example:
+        >>> read_batch(torch.zeros(2, 3), torch.tensor([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]))[1]
+        tensor([[   0,    2],
+                [   1, -100]])
+    """
+    scores = _to_tensor(scores, "scores").detach()
+    if scores.ndim != 2 or scores.shape[1] == 0 or scores.dtype not in SCORE_TYPES:
+        raise ValueError(
+            "scores must be float16, bfloat16, float32 or float64 of shape (documents, labels), "
+            f"got {_described(scores)}; pass the logits of the whole label set"
+        )
+    if num_labels is not None and scores.shape[1] != num_labels:
+        raise ValueError(
+            f"scores must have one column for each of the {num_labels} labels, got "
+            f"{scores.shape[1]} columns; score the same label set that the metrics were made for"
+        )
+    labels = _to_tensor(labels, "labels").detach().to(scores.device)
+    if labels.ndim == 1 and labels.dtype != torch.bool and not labels.is_floating_point():
+        labels = labels[:, None]
+    if labels.ndim != 2 or len(labels) != len(scores):
+        raise ValueError(
+            f"labels must have a row for each of the {len(scores)} documents, got "
+            f"{_described(labels)}; pass columns (documents, gold) padded with -100 or "
+            "multi-hot (documents, labels)"
+        )
+    # amax passes NaN on and needs no (B, L) mask
+    undefined = int(scores.amax(dim=1).isnan().sum()) if len(scores) else 0
+    if undefined:
+        raise ValueError(
+            f"scores must be numbers, got NaN in {undefined} of {len(scores)} documents; "
+            "look for a diverged or half-precision model"
+        )
+    if labels.dtype == torch.bool or labels.is_floating_point():
+        return scores, _gold_of_multi_hot(labels, scores.shape[1])
+    return scores, _gold_of_columns(labels, scores.shape[1])
+
+
+def read_columns(columns: Array | Sequence[bool], num_labels: int) -> Tensor:
+    """Checks a group of labels.
+
+    Args:
+        columns: `(L,)` bool, True for the labels of the group.
+        num_labels: Number of labels L.
+
+    Returns:
+        `(L,)` bool.
+
+    Raises:
+        ValueError: If it is not boolean, not of length L, or selects nothing.
+
+    Example:
+        >>> read_columns([True, False], num_labels=2)
+        tensor([ True, False])
+    """
+    known = columns if isinstance(columns, Tensor) else np.asarray(columns)
+    mask = _to_tensor(known, "a group of labels").detach()
+    if mask.dtype != torch.bool or mask.shape != (num_labels,):
+        raise ValueError(
+            f"a group of labels must be a bool mask of shape ({num_labels},), got "
+            f"{_described(mask)}; give True or False for each label of the scores"
+        )
+    if not mask.any():
+        raise ValueError(
+            f"a group of labels must hold at least one of the {num_labels} labels, got none; leave the group out"
+        )
+    return mask
+
+
+def widened(scores: Tensor) -> Tensor:
+    """Takes half-precision scores to float32; equal scores stay equal.
+
+    Args:
+        scores: `(B, L)` scores.
+
+    Returns:
+        `(B, L)` scores of float32 or float64, the same tensor if they were that.
+
+    Example:
+        >>> widened(torch.ones(2, 3, dtype=torch.bfloat16)).dtype
+        torch.float32
+    """
+    return scores if scores.dtype == torch.float64 else scores.float()
+
+
+def read_groups(num_labels: int, seen: Array | Sequence[bool] | None) -> dict[str, Tensor]:
+    """Makes the groups of labels that are measured, by the prefix of their names.
+
+    Args:
+        num_labels: Number of labels L.
+        seen: `(L,)` bool, True for the labels that were seen in training.
+
+    Returns:
+        `(L,)` bool for each group, on the CPU: all labels under "", and with a mask of seen labels
+        also "seen_" and "unseen_".
+
+    Raises:
+        ValueError: If there are no labels, or the mask does not fit or does not divide them.
+
+    Example:
+        >>> read_groups(2, seen=[True, False])["unseen_"]
+        tensor([False,  True])
+    """
+    if num_labels < 1:
+        raise ValueError(f"num_labels must be at least 1, got {num_labels}; give the number of labels scored")
+    groups = {"": torch.ones(num_labels, dtype=torch.bool)}
+    if seen is None:
+        return groups
+    mask = read_columns(seen, num_labels).cpu().clone()
+    if mask.all():
+        raise ValueError(f"seen must leave at least one unseen label, got all {num_labels} labels seen; leave seen out")
+    return {**groups, "seen_": mask, "unseen_": ~mask}
+
+
+def require_documents(documents: int) -> None:
+    """Refuses to compute metrics of nothing.
+
+    Args:
+        documents: Number of documents so far.
+
+    Raises:
+        ValueError: If there are none.
+
+    Example:
+        >>> require_documents(1)
+    """
+    if documents == 0:
+        raise ValueError("metrics need at least one document, got none; call update(...) first")
+
+
+def require_same_groups(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
+    """Refuses to merge metrics of different labels.
+
+    Args:
+        ours: `(L,)` bool for each group of the metrics that grow.
+        theirs: `(L,)` bool for each group of the metrics to add.
+
+    Raises:
+        ValueError: If they differ.
+
+    Example:
+        >>> require_same_groups(read_groups(3, None), read_groups(3, None))
+    """
+    if len(ours[""]) != len(theirs[""]):
+        raise ValueError(
+            f"metrics can be merged over the same labels only, got {len(ours[''])} and "
+            f"{len(theirs[''])} labels; make both with the same num_labels"
+        )
+    if ours.keys() != theirs.keys() or not all(
+        torch.equal(columns, theirs[prefix]) for prefix, columns in ours.items()
+    ):
+        raise ValueError(
+            "metrics can be merged over the same seen labels only, got two different masks; "
+            "make both with the same seen"
+        )
+
+
+def _to_tensor(array: Array, name: str) -> Tensor:
+    if isinstance(array, Tensor):
+        return array
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
+        found = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+        raise ValueError(
+            f"{name} must be a torch tensor or a numeric numpy array, got {found}; convert with torch.as_tensor"
+        )
+    # torch takes neither read-only memory nor negative strides
+    return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+
+
+def _gold_of_columns(labels: Tensor, num_labels: int) -> Tensor:
+    gold = labels.long()
+    outside = (gold != IGNORE) & ((gold < 0) | (gold >= num_labels))
+    if outside.any():
+        document, place = outside.nonzero()[0].tolist()
+        raise ValueError(
+            f"gold labels must be columns 0..{num_labels - 1}, or -100 for padding, got "
+            f"{gold[document, place]} in document {document}; check the label set or the padding"
+        )
+    ordered = gold.sort(dim=1).values
+    repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != IGNORE)
+    if repeated.any():
+        document, place = repeated.nonzero()[0].tolist()
+        raise ValueError(
+            f"each gold label of a document must be given once, got {ordered[document, place]} "
+            f"twice in document {document}; remove it, or pass multi-hot labels as bool"
+        )
+    return gold if gold.shape[1] else gold.new_full((len(gold), 1), IGNORE)
+
+
+def _gold_of_multi_hot(labels: Tensor, num_labels: int) -> Tensor:
+    if labels.shape[1] != num_labels:
+        raise ValueError(
+            f"multi-hot labels must have {num_labels} columns, got {_described(labels)}; "
+            "score the same label set, or pass gold columns as integers"
+        )
+    soft = (labels != 0) & (labels != 1)
+    if soft.any():
+        raise ValueError(
+            f"multi-hot labels must be 0 or 1, got {labels[soft][0].item():g}; "
+            "round soft labels, and give gold columns as integers"
+        )
+    document, column = labels.nonzero(as_tuple=True)
+    counts = document.bincount(minlength=len(labels))
+    place = torch.arange(len(document), device=labels.device)
+    place = place - (counts.cumsum(dim=0) - counts)[document]
+    gold = column.new_full((len(labels), max([1, *counts.tolist()])), IGNORE)
+    gold[document, place] = column
+    return gold
+
+
+def _described(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
