@@ -25,8 +25,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from datasets import Dataset
+from tqdm.auto import tqdm
 from transformers import EarlyStoppingCallback, HfArgumentParser, Trainer, TrainingArguments, set_seed
+from transformers.trainer_callback import ProgressCallback
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
 from hf_gile.data import demo_file, load_records, zero_shot_split
@@ -73,6 +76,9 @@ class Recipe:
     )  # fmt: skip
     per_document: bool = field(default=False, metadata={"help": "Sample for each document, as the paper."})
     patience: int = field(default=2, metadata={"help": "Epochs without a better validation before training stops."})
+    test_curve: bool = field(
+        default=False, metadata={"help": "Evaluate the test part after every epoch too; nothing is chosen by it."}
+    )
     units: list[str] = field(
         default_factory=lambda: ["linear", "gile"], metadata={"help": "Output layers to train: linear, gile."}
     )
@@ -89,7 +95,7 @@ def main() -> None:
         per_device_train_batch_size=64,  # "batch size of 64"
         per_device_eval_batch_size=256,
         learning_rate=5e-3,  # "optimization with ADAM until convergence"; the paper does not give the rate
-        num_train_epochs=8,
+        num_train_epochs=14,
         lr_scheduler_type="linear",
         max_grad_norm=0.0,
         eval_strategy="epoch",
@@ -98,6 +104,7 @@ def main() -> None:
         load_best_model_at_end=True,
         batch_eval_metrics=True,  # metrics are summed batch by batch: no (documents, labels) matrix
         logging_strategy="epoch",
+        dataloader_pin_memory=torch.cuda.is_available(),
         report_to="none",
     )
     recipe, args = parser.parse_args_into_dataclasses()
@@ -161,24 +168,27 @@ def main() -> None:
                 for part in ("train", "validation", "test")
             }
         args.output_dir = str(folder / unit)
-        args.metric_for_best_model = "seen_average_precision" if unit == "gile" else "average_precision"
+        prefix = "seen_" if unit == "gile" else ""
+        args.metric_for_best_model = f"eval_validation_{prefix}average_precision"
         args.greater_is_better = True
         trainer = Trainer(
             model,
             args,
             data_collator=GileDataCollator(processor, sampler),
             train_dataset=parts["train"],
-            eval_dataset=parts["validation"],
+            eval_dataset={part: parts[part] for part in ("validation", "test") if part != "test" or recipe.test_curve},
             processing_class=processor,
             compute_metrics=LabelMetrics(len(label_set), seen=label_set.seen if unit == "gile" else None),
             callbacks=[EarlyStoppingCallback(recipe.patience)],
         )
+        trainer.remove_callback(ProgressCallback)
+        trainer.add_callback(Clock(prefix))
         say(f"\n{unit}: {sum(p.numel() for p in model.parameters() if p.requires_grad):,} parameters")
         start = time.perf_counter()
         trainer.train()
         results[unit] = {
             "seconds": time.perf_counter() - start,
-            "history": [entry for entry in trainer.state.log_history if "eval_loss" in entry],
+            "history": [entry for entry in trainer.state.log_history if "seconds" in entry],
             "test": trainer.evaluate(parts["test"], metric_key_prefix="test"),
         }
 
@@ -190,6 +200,32 @@ def main() -> None:
         print(table(results))
         if "gile" in results:
             score_in_a_clean_process(folder / "gile" / "model", split, recipe.candidate_labels)
+
+
+class Clock(ProgressCallback):
+    """A progress bar, and one line an epoch; all the figures go to results.json."""
+
+    def __init__(self, prefix: str) -> None:
+        super().__init__()
+        self.prefix = prefix
+        self.start = time.perf_counter()
+
+    def on_log(self, *_: Any, **__: Any) -> None:
+        """Says nothing: `on_evaluate` has the line."""
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, float], **kwargs: Any) -> None:
+        """Writes the line of an epoch, and the time into the history."""
+        super().on_evaluate(args, state, control, **kwargs)
+        if state.epoch and state.log_history and "seconds" not in state.log_history[-1]:
+            state.log_history[-1]["seconds"] = seconds = time.perf_counter() - self.start
+            name = f"eval_validation_{self.prefix}average_precision"
+            if name in metrics and state.is_world_process_zero:
+                left = seconds * (args.num_train_epochs / state.epoch - 1)
+                losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
+                tqdm.write(
+                    f"  epoch {state.epoch:4.0f} of {args.num_train_epochs:.0f}  loss {losses[-1]:7.2f}  "
+                    f"validation AvgPr {100 * metrics[name]:6.2f}  {seconds:5.0f} s, at most {left:.0f} s left"
+                )
 
 
 def read_split(recipe: Recipe, say: Callable[..., None]) -> dict[str, Any]:

@@ -22,8 +22,8 @@ from transformers.utils.hub import cached_file
 from .configuration_gile import GileConfig
 from .labels_gile import LABELS_FILE, LabelSet
 from .losses_gile import binary_cross_entropy, cross_entropy, multi_hot
-from .output_layers_gile import JointInputLabelEmbedding, LinearOutput, MeanLabelEncoder
-from .text_encoders_gile import TEXT_ENCODERS, AttentionPooling
+from .output_layers_gile import ClassificationUnit, JointInputLabelEmbedding, LinearOutput, MeanLabelEncoder
+from .text_encoders_gile import TEXT_ENCODERS
 
 
 @dataclass
@@ -54,8 +54,13 @@ class GilePreTrainedModel(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
+        # Only modules that hold parameters come here: transformers takes the others of custom code for initialised.
         # The functions of transformers.initialization skip what a checkpoint has filled already.
-        if isinstance(module, nn.Linear):
+        if isinstance(module, ClassificationUnit):
+            prior = self.config.label_prior
+            init.normal_(module.weight, std=module.in_features**-0.5)
+            init.constant_(module.bias, math.log(prior / (1 - prior)))
+        elif isinstance(module, nn.Linear):
             init.kaiming_normal_(module.weight, nonlinearity="relu")
             if module.bias is not None:
                 init.zeros_(module.bias)
@@ -63,13 +68,6 @@ class GilePreTrainedModel(PreTrainedModel):
             init.normal_(module.weight, std=self.config.embedding_std)
             if module.padding_idx is not None:
                 init.zeros_(module.weight[module.padding_idx])
-        elif isinstance(module, AttentionPooling):
-            init.normal_(module.context.weight, std=0.1)
-        elif isinstance(module, JointInputLabelEmbedding | LinearOutput):
-            # The classifier's own turn as nn.Linear came before this one.
-            init.normal_(module.classifier.weight, std=module.classifier.in_features**-0.5)
-            prior = self.config.label_prior
-            init.constant_(module.classifier.bias, math.log(prior / (1 - prior)))
         elif isinstance(module, GileForSequenceClassification):
             init.zeros_(module.label_input_ids)
 

@@ -32,6 +32,10 @@ class MeanLabelEncoder(nn.Module):
         )
 
 
+class ClassificationUnit(nn.Linear):
+    """The last weights w and b before the logit; a class of its own because b starts at the label prior."""
+
+
 class JointInputLabelEmbedding(nn.Module):
     """Scores any label of a document in a joint input-label space.
 
@@ -52,7 +56,7 @@ class JointInputLabelEmbedding(nn.Module):
         super().__init__()
         self.label_projection = nn.Linear(config.embedding_size, config.joint_size)
         self.input_projection = nn.Linear(config.hidden_size, config.joint_size)
-        self.classifier = nn.Linear(config.joint_size, 1)
+        self.classifier = ClassificationUnit(config.joint_size, 1)
         self.activation = ACT2FN[config.joint_act]
 
     def encode_labels(self, label_embeds: Tensor) -> Tensor:
@@ -116,7 +120,7 @@ class LinearOutput(nn.Module):
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.classifier = ClassificationUnit(config.hidden_size, config.num_labels)
 
     def label_codes(self, columns: Tensor | None = None) -> Tensor:
         """The rows of W with b as a last column: a label's code is learned, not made of its words.
@@ -154,4 +158,4 @@ class LinearOutput(nn.Module):
         return functional.linear(text_codes, label_codes)
 
 
-__all__ = ["JointInputLabelEmbedding", "LinearOutput", "MeanLabelEncoder"]
+__all__ = ["ClassificationUnit", "JointInputLabelEmbedding", "LinearOutput", "MeanLabelEncoder"]

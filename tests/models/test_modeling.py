@@ -240,6 +240,22 @@ class TestKeptLabelCodes:
         assert model.gile.output_layer.label_projection.weight.grad.abs().sum() > 0
 
 
+@pytest.mark.parametrize("output_layer", ["gile", "linear"])
+def test_fresh_weights_start_as_configured(output_layer):
+    sizes = {"embedding_size": 101, "hidden_size": 103, "joint_size": 307}
+    options = {"output_layer": output_layer, "num_labels": 97, "label_prior": 0.02, "embedding_std": 0.5}
+    model = GileForSequenceClassification(GileConfig(vocab_size=1009, **sizes, **options))
+    classifier = model.gile.output_layer.classifier
+    torch.testing.assert_close(classifier.bias.sigmoid(), torch.full_like(classifier.bias, 0.02))
+    assert classifier.weight.std().item() == pytest.approx(classifier.in_features**-0.5, rel=0.1)
+    words = model.gile.word_embeddings.weight
+    assert words[1:].std().item() == pytest.approx(0.5, rel=0.05)
+    assert words[0].eq(0).all()
+    dense = model.gile.text_encoder.word_encoder.dense
+    assert dense.weight.std().item() == pytest.approx((2 / 101) ** 0.5, rel=0.05)
+    assert dense.bias.eq(0).all()
+
+
 def test_half_precision_models_score_and_train(make_model):
     model, processor = make_model()
     model = model.to(torch.bfloat16).train()

@@ -1,0 +1,133 @@
+"""Time and memory of the paper's formula as printed and of its factorised form, at the size of MeSH.
+
+    python benchmarks/literal_and_fast.py
+
+The literal form (Eq. 10-12) holds a (documents, labels, joint size) tensor; the fast form is one matrix product. Both
+are run forward and backward in turns in one process, so that what else the machine does hits both alike. Memory is
+the growth of the process's high-water mark, each measured in a process of its own.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from machine import write_results
+from torch import Tensor
+
+from hf_gile import GileConfig
+from hf_gile.models.output_layers_gile import JointInputLabelEmbedding
+
+LABELS, JOINT, SIZE = 26_104, 500, 100
+
+
+def make(documents: int) -> tuple[JointInputLabelEmbedding, Tensor, Tensor]:
+    torch.manual_seed(0)
+    layer = JointInputLabelEmbedding(GileConfig(embedding_size=SIZE, hidden_size=SIZE, joint_size=JOINT))
+    return layer, torch.randn(documents, SIZE), torch.randn(LABELS, SIZE)
+
+
+def literal(layer: JointInputLabelEmbedding, texts: Tensor, labels: Tensor) -> Tensor:
+    return layer.literal_scores(texts, labels)
+
+
+def fast(layer: JointInputLabelEmbedding, texts: Tensor, labels: Tensor) -> Tensor:
+    return layer.score(layer.encode_texts(texts), layer.encode_labels(labels))
+
+
+def fast_kept(layer: JointInputLabelEmbedding, texts: Tensor, codes: Tensor) -> Tensor:
+    return layer.score(layer.encode_texts(texts), codes)
+
+
+FORMS = {"literal": literal, "fast": fast}
+
+
+def seconds(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def memory(form: str, documents: int, backward: bool) -> float:
+    """MiB that one run adds to what the process had before, in a process of its own."""
+    command = [sys.executable, __file__, "--form", form, "--documents", str(documents)]
+    output = subprocess.run(command + ["--backward"] * backward, capture_output=True, text=True, check=True).stdout
+    return float(output)
+
+
+def high_water_mark() -> float:
+    """MiB; not getrusage, whose mark a process inherits from the one that started it."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
+
+
+def measure_memory(form: str, documents: int, backward: bool) -> None:
+    layer, texts, labels = make(documents)
+    FORMS[form](layer, texts[:1], labels[:1]).sum().backward()  # what the libraries take once
+    before = high_water_mark()
+    if backward:
+        FORMS[form](layer, texts, labels).sum().backward()
+    else:
+        with torch.no_grad():
+            FORMS[form](layer, texts, labels)
+    print(high_water_mark() - before)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--documents", type=int, default=16)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--form", choices=FORMS, help=argparse.SUPPRESS)
+    parser.add_argument("--backward", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.form:
+        measure_memory(options.form, options.documents, options.backward)
+        return
+    layer, texts, labels = make(options.documents)
+    with torch.no_grad():
+        codes = layer.encode_labels(labels)
+        truth = literal(*(part.double() for part in (layer, texts, labels)))
+        layer.float()
+        errors = {name: (form(layer, texts, labels) - truth).abs().max().item() for name, form in FORMS.items()}
+    runs: dict[str, list[float]] = {}
+    for _ in range(options.repeats):
+        for name, form in FORMS.items():
+            with torch.no_grad():
+                runs.setdefault(f"{name} forward", []).append(seconds(lambda: form(layer, texts, labels)))  # noqa: B023
+            runs.setdefault(f"{name} forward + backward", []).append(
+                seconds(lambda: form(layer, texts, labels).sum().backward())  # noqa: B023
+            )
+        with torch.no_grad():
+            runs.setdefault("fast forward, label codes kept", []).append(
+                seconds(lambda: fast_kept(layer, texts, codes))
+            )
+    figures = {
+        name: {"median_s": statistics.median(times), "min_s": min(times), "max_s": max(times)}
+        for name, times in runs.items()
+    }
+    for name in FORMS:
+        for backward in (False, True):
+            run = f"{name} forward + backward" if backward else f"{name} forward"
+            figures[run]["memory_mib"] = memory(name, options.documents, backward)
+    print(f"{options.documents} documents, {LABELS:,} labels, joint size {JOINT}, {torch.get_num_threads()} threads")
+    for name, figure in figures.items():
+        mib = f"{figure['memory_mib']:10.0f} MiB" if "memory_mib" in figure else ""
+        print(f"  {name:32} {1000 * figure['median_s']:9.1f} ms{mib}")
+    print(f"  largest error against float64: literal {errors['literal']:.1e}, fast {errors['fast']:.1e}")
+    ratios = {
+        f"literal / fast, {way}, {what}": figures[f"literal {way}"][what] / max(figures[f"fast {way}"][what], 1e-9)
+        for way in ("forward", "forward + backward")
+        for what in ("median_s", "memory_mib")
+    }
+    for name, ratio in ratios.items():
+        print(f"  {name:48} {ratio:8.1f}")
+    setting = {"documents": options.documents, "labels": LABELS, "joint_size": JOINT, "repeats": options.repeats}
+    write_results("literal_and_fast", {"setting": setting, "runs": figures, "ratios": ratios, "errors": errors})
+
+
+if __name__ == "__main__":
+    main()

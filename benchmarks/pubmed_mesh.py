@@ -1,0 +1,97 @@
+"""Linear unit and GILE on the same word-attention encoder, trained until validation stops improving.
+
+    python benchmarks/pubmed_mesh.py --data ../shared/data/pubmed_mesh
+
+The folder holds train, validation and test.jsonl.gz in BioASQ's keys and unseen_labels.json, the ids that were taken
+out of every training and validation document. One run of recipes/train_bioasq.py trains both; the epoch is chosen on
+validation, which has no unseen labels. Writes results/pubmed_mesh.json and docs/pubmed_mesh.png: the curves against
+epochs and against time. Arguments after `--` go to the recipe.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+from machine import write_results
+
+ROOT = Path(__file__).parents[1]
+METRICS = {"average_precision": "AvgPr", "ranking_loss": "RL", "one_error": "OneErr"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "pubmed_mesh")
+    parser.add_argument("recipe", nargs="*", help="arguments for recipes/train_bioasq.py, after --")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = ["--output_dir", folder, "--unseen_file", str(options.data / "unseen_labels.json"), "--test_curve"]
+        for part in ("train", "validation", "test"):
+            arguments += [f"--{part}_files", str(options.data / f"{part}.jsonl.gz")]
+        arguments += options.recipe
+        subprocess.run([sys.executable, str(ROOT / "recipes" / "train_bioasq.py"), *arguments], check=True)
+        results = json.loads((Path(folder) / "results.json").read_text())
+    curves = {unit: curve(unit, result["history"]) for unit, result in results.items()}
+    test = {unit: figures(unit, result["test"], "test_") for unit, result in results.items()}
+    plot(curves, ROOT / "docs" / "pubmed_mesh.png")
+    write_results(
+        "pubmed_mesh",
+        {
+            "command": " ".join(
+                ["python benchmarks/pubmed_mesh.py", *(["--", *options.recipe] if options.recipe else [])]
+            ),
+            "percent": True,
+            "minutes": {unit: round(result["seconds"] / 60, 1) for unit, result in results.items()},
+            "test": test,
+            "curves": curves,
+        },
+    )
+
+
+def figures(unit: str, metrics: dict[str, float], prefix: str) -> dict[str, float]:
+    """The paper's three metrics of one evaluation in percent, `seen` and `unseen`."""
+    groups = {"seen": "seen_", "unseen": "unseen_"} if unit == "gile" else {"seen": ""}
+    return {
+        f"{short} {group}": round(100 * metrics[f"{prefix}{infix}{name}"], 2)
+        for group, infix in groups.items()
+        for name, short in METRICS.items()
+        if metrics[f"{prefix}{infix}documents"]
+    }
+
+
+def curve(unit: str, history: list[dict[str, float]]) -> list[dict[str, Any]]:
+    """One entry an epoch: validation and test figures, and the seconds of training and evaluation so far."""
+    epochs: dict[float, dict[str, Any]] = {}
+    for entry in history:
+        epoch = epochs.setdefault(entry["epoch"], {"epoch": entry["epoch"], "seconds": round(entry["seconds"], 1)})
+        for part in ("validation", "test"):
+            if f"eval_{part}_documents" in entry:
+                epoch[part] = figures(unit, entry, f"eval_{part}_")
+    return list(epochs.values())
+
+
+def plot(curves: dict[str, list[dict[str, Any]]], path: Path) -> None:
+    """AvgPr of the test part against epochs and against minutes, seen and unseen labels."""
+    figure, axes = plt.subplots(2, 2, figsize=(9, 6), sharey="row", layout="constrained")
+    for row, group in enumerate(("seen", "unseen")):
+        for column, (name, scale) in enumerate({"epoch": 1, "seconds": 60}.items()):
+            axis = axes[row][column]
+            for unit, epochs in curves.items():
+                key = f"AvgPr {group}"
+                points = [(epoch[name] / scale, epoch["test"][key]) for epoch in epochs if key in epoch["test"]]
+                if points:
+                    axis.plot(*zip(*points, strict=True), marker="o", markersize=3, label=unit)
+            axis.grid(alpha=0.3)
+            axis.set_xlabel("epochs" if name == "epoch" else "minutes, evaluation included")
+            if axis.lines:
+                axis.legend()
+        axes[row][0].set_ylabel(f"AvgPr, {group} labels (%)")
+    figure.savefig(path, dpi=120)
+
+
+if __name__ == "__main__":
+    main()
