@@ -1,0 +1,104 @@
+"""The recipe as a user runs it, on a few made-up records."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RECIPE = Path(__file__).parents[2] / "recipes" / "train_bioasq.py"
+WORDS = {
+    "D1": ("Heart Failure", "heart failing cardiac output ventricle"),
+    "D2": ("Milk, Human", "milk breast human feeding"),
+    "D3": ("Iron", "iron anemia ferritin deficiency"),
+    "D4": ("Kidney", "kidney renal nephron urine"),
+    "D5": ("Human Heart", "human heart ventricle cardiac"),
+}
+
+
+def write_records(path, number, labels, seed):
+    random_words = random.Random(seed)
+    with path.open("w") as file:
+        for place in range(number):
+            gold = sorted(random_words.sample(labels, k=random_words.choice([1, 2])))
+            words = [word for label in gold for word in WORDS[label][1].split()]
+            random_words.shuffle(words)
+            record = {
+                "pmid": str(1000 * seed + place),
+                "title": " ".join(words[:3]),
+                "abstractText": " ".join(words * 3),
+                "year": 1980,
+                "meshUI": gold,
+                "meshMajor": [WORDS[label][0] for label in gold],
+            }
+            file.write(json.dumps(record) + "\n")
+
+
+@pytest.fixture
+def arguments(tmp_path):
+    write_records(tmp_path / "train.jsonl", 60, ["D1", "D2", "D3", "D4"], seed=1)
+    write_records(tmp_path / "dev.jsonl", 20, ["D1", "D2", "D3", "D4"], seed=2)
+    write_records(tmp_path / "test.jsonl", 30, list(WORDS), seed=3)
+    files = {"train": "train", "validation": "dev", "test": "test"}
+    options = [word for part, name in files.items() for word in (f"--{part}_files", str(tmp_path / f"{name}.jsonl"))]
+    sizes = ["--embedding_size", "37", "--joint_size", "41", "--min_count", "1", "--num_negatives", "2"]
+    steps = ["--num_train_epochs", "8", "--per_device_train_batch_size", "5", "--word_dropout", "0.1", "--use_cpu"]
+    return [*options, *sizes, *steps, "--output_dir", str(tmp_path / "out")]
+
+
+def run(arguments, tmp_path, launcher=(sys.executable,)):
+    environment = os.environ | {
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": str(tmp_path / "home"),
+        "HF_DATASETS_CACHE": str(tmp_path / "cache"),
+        "OMP_NUM_THREADS": "1",
+    }
+    return subprocess.run(
+        [*launcher, str(RECIPE), *arguments], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("text_encoder_type", ["wan", "han"])
+def test_recipe_trains_evaluates_saves_and_scores_typed_labels(tmp_path, arguments, text_encoder_type):
+    typed = ["Ferritin", "Cardiac Output"]
+    arguments += ["--text_encoder_type", text_encoder_type, "--candidate_labels", *typed, "--test_curve"]
+    result = run(arguments, tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "4 labels seen in training, 1 never" in result.stdout
+    assert "unseen labels" in result.stdout
+    last = result.stdout[result.stdout.index("loaded in a process without hf_gile") :]
+    assert all(name in last for name in (*typed, "Human Heart"))
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["linear"]["test"]["test_average_precision"] > 0.9
+    assert results["gile"]["test"]["test_seen_average_precision"] > 0.9
+    assert results["gile"]["test"]["test_unseen_documents"] > 0
+    assert len(results["gile"]["history"]) % 2 == 0  # validation and test
+    folder = {path.name for path in (tmp_path / "out" / "gile" / "model").iterdir()}
+    assert {
+        "model.safetensors",
+        "labels.jsonl",
+        "processor_config.json",
+        "tokenizer.json",
+        "modeling_gile.py",
+    } <= folder
+
+
+@pytest.mark.slow
+def test_recipe_trains_on_two_processes(tmp_path, arguments):
+    launcher = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2")
+    result = run([*arguments, "--units", "gile"], tmp_path, launcher)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("unseen labels") == 1
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["gile"]["test"]["test_documents"] == 30
+    assert results["gile"]["test"]["test_seen_average_precision"] > 0.9
+
+
+def test_unseen_labels_that_were_trained_on_are_refused(tmp_path, arguments):
+    (tmp_path / "unseen.json").write_text('["D1"]')
+    result = run([*arguments, "--unseen_file", str(tmp_path / "unseen.json")], tmp_path)
+    assert result.returncode != 0
+    assert "1 labels are in the training documents" in result.stderr
