@@ -68,13 +68,23 @@ class Recipe:
     min_count: int = field(
         default=3, metadata={"help": "'rare word replacements (UNK)'; the paper does not say how rare."}
     )
-    word_dropout: float = field(default=0.3, metadata={"help": "Not in the paper, which has 500 times the documents."})
+    embedding_std: float | None = field(
+        default=None,
+        metadata={"help": "Of fresh word vectors; by default each unit's better one, gile 0.3, linear 0.1."},
+    )
+    label_prior: float | None = field(
+        default=None, metadata={"help": "Probability of a label before training; by default that of the data."}
+    )
+    word_dropout: float = field(default=0.5, metadata={"help": "Not in the paper, which has 500 times the documents."})
     num_negatives: int = field(
         default=1500,
         metadata={"help": "Labels sampled a step, for the whole batch, weighted to the full set; 0 takes all labels. "
                   "The paper: '0.3% negative label sampling', for each document, unweighted."},
     )  # fmt: skip
     per_document: bool = field(default=False, metadata={"help": "Sample for each document, as the paper."})
+    unweighted: bool = field(
+        default=False, metadata={"help": "Do not weight the sample to the full set, as the paper."}
+    )
     patience: int = field(default=2, metadata={"help": "Epochs without a better validation before training stops."})
     test_curve: bool = field(
         default=False, metadata={"help": "Evaluate the test part after every epoch too; nothing is chosen by it."}
@@ -83,7 +93,7 @@ class Recipe:
         default_factory=lambda: ["linear", "gile"], metadata={"help": "Output layers to train: linear, gile."}
     )
     candidate_labels: list[str] = field(
-        default_factory=lambda: ["Milk, Human", "Lactation", "Breast Feeding", "Heart Failure", "Rats"],
+        default_factory=lambda: ["Uterus", "Hormones", "Embryo, Mammalian", "Heart Failure", "Dental Caries"],
         metadata={"help": "Labels to score one test abstract with at the end; any words will do."},
     )
 
@@ -138,13 +148,14 @@ def main() -> None:
             hidden_size=recipe.embedding_size,
             attention_size=recipe.embedding_size,
             hidden_act=recipe.hidden_act,
+            joint_act=recipe.hidden_act,
             output_layer=unit,
             joint_size=recipe.joint_size,
             max_words=recipe.max_words,
             max_label_words=recipe.max_label_words,
-            embedding_std=0.3 if unit == "gile" else 0.1,  # each unit's better one on validation
+            embedding_std=recipe.embedding_std or {"gile": 0.3, "linear": 0.1}[unit],
             word_dropout=recipe.word_dropout,
-            label_prior=sum(seen.values()) / len(split["train"]) / len(seen),
+            label_prior=recipe.label_prior or sum(seen.values()) / len(split["train"]) / len(seen),
             num_labels=len(label_set),
             problem_type="multi_label_classification",
         )
@@ -158,6 +169,7 @@ def main() -> None:
             num_negatives=recipe.num_negatives or None,
             columns=range(len(seen)),
             per_document=recipe.per_document,
+            weighted=not recipe.unweighted,
             seed=args.seed,
         )
         with args.main_process_first(desc="words and columns"):
@@ -194,6 +206,7 @@ def main() -> None:
 
         # 5. A folder as the Hub has it: weights, code, words, labels.
         trainer.save_model(str(folder / unit / "model"))
+        (folder / unit / "model" / "training_args.bin").unlink(missing_ok=True)  # a pickle: nothing to hand to others
 
     if args.process_index == 0:
         (folder / "results.json").write_text(json.dumps(results, indent=1))

@@ -131,8 +131,10 @@ class LinearOutput(nn.Module):
         Returns:
             `(C, H + 1)` label codes.
         """
-        codes = torch.cat([self.classifier.weight, self.classifier.bias[:, None]], dim=-1)
-        return codes if columns is None else codes[columns]
+        weight, bias = self.classifier.weight, self.classifier.bias[:, None]
+        if columns is not None:
+            weight, bias = weight[columns], bias[columns]
+        return torch.cat([weight, bias], dim=-1)
 
     def encode_texts(self, text_embeds: Tensor) -> Tensor:
         """The document vector with a one behind it, which picks up b.

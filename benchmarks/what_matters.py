@@ -1,0 +1,79 @@
+"""What GILE needs to end above a linear unit: one setting changed at a time.
+
+    python benchmarks/what_matters.py --records ../shared/data/pubmed_mesh/train.jsonl.gz --jobs 2
+
+Runs recipes/train_bioasq.py on one file of records, which the recipe splits itself: a tenth of the labels (by a hash
+of their ids, those of 5 to 500 documents) is held out of training, and a tenth of the documents is for the test. So
+nothing here has seen the test documents and unseen labels of benchmarks/pubmed_mesh.py. Writes results/what_matters.json.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from machine import write_results
+from pubmed_mesh import ROOT, figures
+
+SETTINGS = {
+    "linear": ("linear", []),
+    "linear, word vectors as large as for gile": ("linear", ["--embedding_std", "0.3"]),
+    "linear, no word dropout": ("linear", ["--word_dropout", "0"]),
+    "gile": ("gile", []),
+    "gile, no word dropout": ("gile", ["--word_dropout", "0"]),
+    "gile, learning rate 1e-3": ("gile", ["--learning_rate", "1e-3"]),
+    "gile, bias starts at 0": ("gile", ["--label_prior", "0.5"]),
+    "gile, word vectors start at 0.02": ("gile", ["--embedding_std", "0.02"]),
+    "gile, joint size 100": ("gile", ["--joint_size", "100"]),
+    "gile, tanh": ("gile", ["--hidden_act", "tanh"]),
+    "gile, sample as the paper: 0.3 %, per document, unweighted": (
+        "gile",
+        ["--num_negatives", "36", "--per_document", "--unweighted"],
+    ),
+}
+
+
+def run(name: str, records: Path, more: list[str]) -> dict[str, Any]:
+    """Trains one setting and returns its figures."""
+    unit, changed = SETTINGS[name]
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = ["--train_files", str(records), "--units", unit, "--output_dir", folder, *more, *changed]
+        command = [sys.executable, str(ROOT / "recipes" / "train_bioasq.py"), *arguments]
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if result.returncode:
+            raise RuntimeError(f"{name}: {result.stderr[-2000:]}")
+        outcome = json.loads((Path(folder) / "results.json").read_text())[unit]
+    prefix = "seen_" if unit == "gile" else ""
+    best = max(outcome["history"], key=lambda entry: entry[f"eval_validation_{prefix}average_precision"])
+    return {
+        "changed": changed,
+        "best_epoch": best["epoch"],
+        "minutes": round(outcome["seconds"] / 60, 1),
+        **figures(unit, outcome["test"], "test_"),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=Path, default=ROOT.parent / "shared/data/pubmed_mesh/train.jsonl.gz")
+    parser.add_argument("--jobs", type=int, default=1, help="runs side by side, each on one thread")
+    parser.add_argument("--only", nargs="*", default=list(SETTINGS), choices=list(SETTINGS))
+    parser.add_argument("recipe", nargs="*", help="arguments for every run of recipes/train_bioasq.py, after --")
+    options = parser.parse_args()
+    results: dict[str, Any] = {}
+    with ThreadPoolExecutor(options.jobs) as pool:
+        runs = {name: pool.submit(run, name, options.records, options.recipe) for name in options.only}
+        for name, future in runs.items():
+            results[name] = future.result()
+            print(f"{name:60} {results[name]}", flush=True)
+            write_results("what_matters", {"recipe": options.recipe, "percent": True, "settings": results})
+
+
+if __name__ == "__main__":
+    main()
