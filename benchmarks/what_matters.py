@@ -4,7 +4,9 @@
 
 Runs recipes/train_bioasq.py on one file of records, which the recipe splits itself: a tenth of the labels (by a hash
 of their ids, those of 5 to 500 documents) is held out of training, and a tenth of the documents is for the test. So
-nothing here has seen the test documents and unseen labels of benchmarks/pubmed_mesh.py. Writes results/what_matters.json.
+nothing here has seen the test documents and unseen labels of benchmarks/pubmed_mesh.py.
+
+Writes results/what_matters.json.
 """
 
 import argparse
