@@ -4,7 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+IntArray = NDArray[np.int64]
 
 
 class LabelSampler:
@@ -57,6 +60,8 @@ class LabelSampler:
             if self.columns[0] < 0 or self.columns[-1] >= num_labels:
                 wrong = self.columns[0] if self.columns[0] < 0 else self.columns[-1]
                 raise ValueError(f"columns holds {wrong}, but there are {num_labels} labels (0 to {num_labels - 1})")
+        self._sampled_from = np.zeros(num_labels, dtype=bool)
+        self._sampled_from[self.columns] = True
         self.num_labels = num_labels
         self.num_negatives = num_negatives
         self.per_document = per_document
@@ -76,27 +81,41 @@ class LabelSampler:
         """
         golds = [np.unique(np.asarray(columns, dtype=np.int64)) for columns in gold]
         positives = np.unique(np.concatenate(golds))
-        others = np.setdiff1d(self.columns, positives, assume_unique=True)
-        if self.num_negatives is None or (not self.per_document and self.num_negatives >= len(others)):
-            columns = np.union1d(positives, others)
-            return torch.from_numpy(columns), None
+        if self.num_negatives is None:
+            return torch.from_numpy(np.union1d(positives, self.columns)), None
         rng = np.random.default_rng([self.seed, batch_key])
         if not self.per_document:
-            sampled = rng.choice(others, self.num_negatives, replace=False)
+            sampled, weight = self._draw(rng, positives)
             columns = np.union1d(positives, sampled)
-            if not self.weighted:
+            if not self.weighted or weight == 1.0:
                 return torch.from_numpy(columns), None
-            weights = np.full(len(columns), len(others) / self.num_negatives, dtype=np.float32)
+            weights = np.full(len(columns), weight, dtype=np.float32)
             weights[np.searchsorted(columns, positives)] = 1.0
             return torch.from_numpy(columns), torch.from_numpy(weights)
-        draws = []
-        for own in golds:
-            negatives = np.setdiff1d(self.columns, own, assume_unique=True)
-            size = min(self.num_negatives, len(negatives))
-            draws.append((rng.choice(negatives, size, replace=False), len(negatives) / max(size, 1)))
+        draws = [self._draw(rng, own) for own in golds]
         columns = np.unique(np.concatenate([positives, *(sampled for sampled, _ in draws)]))
         weights = np.zeros((len(golds), len(columns)), dtype=np.float32)
         for row, (own, (sampled, weight)) in enumerate(zip(golds, draws, strict=True)):
             weights[row, np.searchsorted(columns, sampled)] = weight if self.weighted else 1.0
             weights[row, np.searchsorted(columns, own)] = 1.0
         return torch.from_numpy(columns), torch.from_numpy(weights)
+
+    def _draw(self, rng: np.random.Generator, gold: IntArray) -> tuple[IntArray, float]:
+        """Columns that are not gold, and how many each one stands for."""
+        assert self.num_negatives is not None
+        others = len(self.columns) - np.count_nonzero(self._sampled_from[gold])
+        size = min(self.num_negatives, others)
+        weight = others / max(size, 1)
+        if 4 * (size + len(gold)) > len(self.columns):
+            left = self._sampled_from.copy()
+            left[gold] = False
+            return rng.choice(np.flatnonzero(left), size, replace=False), weight
+        # Few out of many: drawing one by one and leaving out what was drawn before is as uniform, and does not walk
+        # through all columns for each document.
+        drawn = np.empty(0, dtype=np.int64)
+        while len(drawn) < size:
+            drawn = np.concatenate([drawn, self.columns[rng.integers(len(self.columns), size=2 * size)]])
+            first = np.sort(np.unique(drawn, return_index=True)[1])
+            drawn = drawn[first]
+            drawn = drawn[~np.isin(drawn, gold)]
+        return drawn[:size], weight
