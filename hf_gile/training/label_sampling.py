@@ -103,7 +103,7 @@ class LabelSampler:
     def _draw(self, rng: np.random.Generator, gold: IntArray) -> tuple[IntArray, float]:
         """Columns that are not gold, and how many each one stands for."""
         assert self.num_negatives is not None
-        others = len(self.columns) - np.count_nonzero(self._sampled_from[gold])
+        others = len(self.columns) - int(self._sampled_from[gold].sum())
         size = min(self.num_negatives, others)
         weight = others / max(size, 1)
         if 4 * (size + len(gold)) > len(self.columns):
