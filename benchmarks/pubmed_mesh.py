@@ -4,15 +4,17 @@
 
 The folder holds train, validation and test.jsonl.gz in BioASQ's keys and unseen_labels.json, the ids that were taken
 out of every training and validation document. One run of recipes/train_bioasq.py trains both; the epoch is chosen on
-validation, which has no unseen labels. Writes results/pubmed_mesh.json and docs/pubmed_mesh.png: the curves against
-epochs and against time. Arguments after `--` go to the recipe.
+validation, which has no unseen labels. Writes results/pubmed_mesh.json, and docs/pubmed_mesh.png with the curves of the
+first seed against epochs and against time. Arguments after `--` go to the recipe.
 """
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,30 +28,56 @@ METRICS = {"average_precision": "AvgPr", "ranking_loss": "RL", "one_error": "One
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "pubmed_mesh")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--name", default="pubmed_mesh", help="name of the file in results/")
     parser.add_argument("recipe", nargs="*", help="arguments for recipes/train_bioasq.py, after --")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = ["--output_dir", folder, "--unseen_file", str(options.data / "unseen_labels.json"), "--test_curve"]
-        for part in ("train", "validation", "test"):
-            arguments += [f"--{part}_files", str(options.data / f"{part}.jsonl.gz")]
-        arguments += options.recipe
-        subprocess.run([sys.executable, str(ROOT / "recipes" / "train_bioasq.py"), *arguments], check=True)
-        results = json.loads((Path(folder) / "results.json").read_text())
-    curves = {unit: curve(unit, result["history"]) for unit, result in results.items()}
-    test = {unit: figures(unit, result["test"], "test_") for unit, result in results.items()}
+    runs = {seed: train(options.data, seed, options.recipe) for seed in options.seeds}
+    first = runs[options.seeds[0]]
+    curves = {unit: curve(unit, result["history"]) for unit, result in first.items()}
+    test = {
+        unit: {str(seed): figures(unit, results[unit]["test"], "test_") for seed, results in runs.items()}
+        for unit in first
+    }
+    means = {
+        unit: {name: spread(by_seed.values(), name) for name in by_seed[str(options.seeds[0])]}
+        for unit, by_seed in test.items()
+    }
+    for unit, mean in means.items():
+        print(f"{unit:8}", {name: f"{value['mean']} +- {value['std']}" for name, value in mean.items()})
     plot(curves, ROOT / "docs" / "pubmed_mesh.png")
     write_results(
-        "pubmed_mesh",
+        options.name,
         {
-            "command": " ".join(
-                ["python benchmarks/pubmed_mesh.py", *(["--", *options.recipe] if options.recipe else [])]
-            ),
+            "command": " ".join(["python benchmarks/pubmed_mesh.py", *sys.argv[1:]]),
             "percent": True,
-            "minutes": {unit: round(result["seconds"] / 60, 1) for unit, result in results.items()},
+            "minutes": {unit: round(result["seconds"] / 60, 1) for unit, result in first.items()},
+            "test_mean": means,
             "test": test,
-            "curves": curves,
+            "curves_of_first_seed": curves,
         },
     )
+
+
+def train(data: Path, seed: int, more: list[str]) -> dict[str, Any]:
+    """One run of the recipe: what it wrote to results.json."""
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = ["--output_dir", folder, "--seed", str(seed), "--test_curve"]
+        arguments += ["--unseen_file", str(data / "unseen_labels.json")]
+        for part in ("train", "validation", "test"):
+            arguments += [f"--{part}_files", str(data / f"{part}.jsonl.gz")]
+        command = [sys.executable, str(ROOT / "recipes" / "train_bioasq.py"), *arguments, *more]
+        subprocess.run(command, check=True)
+        return json.loads((Path(folder) / "results.json").read_text())
+
+
+def spread(by_seed: Iterable[dict[str, float]], name: str) -> dict[str, float]:
+    """Mean and standard deviation over the seeds."""
+    values = [figure[name] for figure in by_seed]
+    return {
+        "mean": round(statistics.mean(values), 2),
+        "std": round(statistics.stdev(values), 2) if len(values) > 1 else 0.0,
+    }
 
 
 def figures(unit: str, metrics: dict[str, float], prefix: str) -> dict[str, float]:

@@ -12,7 +12,8 @@ One record, whatever file it came from (MEDLINE XML, BioASQ JSON or JSON lines, 
      "year": 1979, "meshUI": ["D001859", ...], "meshMajor": ["Bone Neoplasms", ...]}
 
 The settings are those of GILE, section 4.1.1, where the paper gives them; every flag of
-`transformers.TrainingArguments` works as well.
+`transformers.TrainingArguments` works as well; `--resume_from_checkpoint true` goes on where each unit's last
+checkpoint is.
 """
 
 import json
@@ -21,7 +22,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,12 @@ from datasets import Dataset
 from tqdm.auto import tqdm
 from transformers import EarlyStoppingCallback, HfArgumentParser, Trainer, TrainingArguments, set_seed
 from transformers.trainer_callback import ProgressCallback
+from transformers.trainer_utils import get_last_checkpoint
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
 from hf_gile.data import demo_file, load_records, zero_shot_split
 from hf_gile.metrics import LabelMetrics
-from hf_gile.training import GileDataCollator, LabelSampler, encode_dataset
+from hf_gile.training import EpochCallback, GileDataCollator, LabelSampler, encode_dataset
 
 
 @dataclass
@@ -191,13 +193,18 @@ def main() -> None:
             eval_dataset={part: parts[part] for part in ("validation", "test") if part != "test" or recipe.test_curve},
             processing_class=processor,
             compute_metrics=LabelMetrics(len(label_set), seen=label_set.seen if unit == "gile" else None),
-            callbacks=[EarlyStoppingCallback(recipe.patience)],
+            callbacks=[EarlyStoppingCallback(recipe.patience), EpochCallback(sampler)],
         )
         trainer.remove_callback(ProgressCallback)
         trainer.add_callback(Clock(prefix))
         say(f"\n{unit}: {sum(p.numel() for p in model.parameters() if p.requires_grad):,} parameters")
         start = time.perf_counter()
-        trainer.train()
+        resume = (
+            get_last_checkpoint(args.output_dir)
+            if args.resume_from_checkpoint and Path(args.output_dir).is_dir()
+            else None
+        )
+        trainer.train(resume_from_checkpoint=resume)
         results[unit] = {
             "seconds": time.perf_counter() - start,
             "history": [entry for entry in trainer.state.log_history if "seconds" in entry],
@@ -287,7 +294,7 @@ def make_label_set(recipe: Recipe, split: dict[str, Any]) -> LabelSet:
         pairs = (pair for row in rows for pair in zip(row["meshUI"], row["meshMajor"], strict=True))
         known = {label_id: Label(label_id, name) for label_id, name in pairs}
     seen = LabelSet(known[label] for label in sorted(split["seen"])).with_counts(split["seen"])
-    return seen.add(*(known[label] for label in split["unseen"] if label in known))
+    return seen.add(*(replace(known[label], seen=False, count=0) for label in split["unseen"] if label in known))
 
 
 def document_text(row: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """The configuration of a GILE model: the paper's hyper-parameter table as validated fields."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
@@ -69,7 +69,6 @@ class GileConfig(PreTrainedConfig):
     """
 
     model_type = "gile"
-    attribute_map: ClassVar[dict[str, str]] = {"word_embedding_size": "embedding_size"}
 
     vocab_size: int = 30_000
     pad_token_id: int = 0

@@ -25,7 +25,8 @@ class Label:
         language: Language code of name and description, where it matters.
         seen: Whether the model was trained on documents with this label.
         count: Number of training documents with this label.
-        threshold: Probability from which the label is assigned, where it has its own.
+        threshold: Probability from which the label should count as assigned, where it has its own; kept for those
+            who read the scores, the model and the pipeline do not apply it.
 
     Example:
         >>> Label("D006333", "Heart Failure", "cardiac failure; the heart cannot pump enough blood").text
@@ -148,10 +149,13 @@ class LabelSet(Sequence[Label]):
     def id2label(self) -> dict[int, str]:
         """Unique names by column, as a Transformers config keeps them; a shared name gets its id behind it."""
         counts = Counter(self.names)
-        return {
-            column: label.name if counts[label.name] == 1 else f"{label.name} ({label.id})"
-            for column, label in enumerate(self)
-        }
+        names: dict[str, None] = {}
+        for label in self:
+            name = label.name
+            while (counts[label.name] > 1 and name == label.name) or name in names:
+                name = f"{name} ({label.id})"
+            names[name] = None
+        return dict(enumerate(names))
 
     def column(self, label_id: str) -> int:
         """The column of a label.
@@ -213,7 +217,7 @@ class LabelSet(Sequence[Label]):
     def __eq__(self, other: object) -> bool:
         # By content, not by class: the same class exists twice once it has travelled to the Hub and back.
         other_labels = getattr(other, "_labels", None)
-        return other_labels is not None and list(map(asdict, self._labels)) == list(map(asdict, other_labels))
+        return other_labels is not None and list(map(vars, self._labels)) == list(map(vars, other_labels))
 
     def __hash__(self) -> int:
         return hash(tuple(self._columns))

@@ -23,7 +23,7 @@ def multi_hot(labels: Tensor, num_labels: int, columns: Tensor | None = None) ->
         `(B, C)` floats, one where the label is gold.
 
     Raises:
-        ValueError: A gold column is out of range, or is not among `columns`.
+        ValueError: A gold column is out of range, is given twice, or is not among `columns`.
 
     Example:
         >>> multi_hot(torch.tensor([[2, -100], [0, 1]]), num_labels=3)
@@ -44,9 +44,15 @@ def multi_hot(labels: Tensor, num_labels: int, columns: Tensor | None = None) ->
             wrong = labels[gold & (columns[places] != labels)][0].item()
             raise ValueError(
                 f"labels holds column {wrong}, which is not in sampled_columns: a sample keeps all gold labels "
-                "(hf_gile.training.LabelSampler does), in ascending order"
+                "(hf_gile.training.LabelSampler does), in ascending order; with an IterableDataset set "
+                "TrainingArguments(accelerator_config={'dispatch_batches': False}), or the sample is cut to the batch"
             )
         labels = places
+    ordered = labels.masked_fill(~gold, -1).sort(dim=1).values
+    if bool(((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any()):
+        raise ValueError(
+            "labels names a gold column twice for one document; give each once, and zeros and ones as floats"
+        )
     # Padding goes to a column of its own, which is cut off again.
     target = torch.zeros(len(labels), size + 1, device=labels.device)
     return target.scatter_(1, labels.masked_fill(~gold, size), 1.0)[:, :size]

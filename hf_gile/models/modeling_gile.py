@@ -6,7 +6,6 @@ L labels, C columns scored in a training step, T words of a label, P gold labels
 
 import math
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -69,7 +68,7 @@ class GilePreTrainedModel(PreTrainedModel):
             if module.padding_idx is not None:
                 init.zeros_(module.weight[module.padding_idx])
         elif isinstance(module, GileForSequenceClassification):
-            init.zeros_(module.label_input_ids)
+            init.constant_(module.label_input_ids, self.config.pad_token_id)
 
 
 class GileModel(GilePreTrainedModel):
@@ -97,7 +96,7 @@ class GileModel(GilePreTrainedModel):
         self.text_encoder = TEXT_ENCODERS[config.text_encoder_type](config)
         self.output_layer: Any  # either has encode_texts and score
         if config.output_layer == "gile":
-            self.label_encoder = MeanLabelEncoder()
+            self.label_encoder = MeanLabelEncoder(config)
             self.output_layer = JointInputLabelEmbedding(config)
         else:
             self.output_layer = LinearOutput(config)
@@ -222,9 +221,20 @@ class GileModel(GilePreTrainedModel):
         return self.output_layer.score(text_codes, label_codes)
 
     def label_state(self) -> tuple[Any, ...]:
-        """Equal before and after exactly as long as kept label codes are still those of this model."""
+        """A fingerprint of what label codes are made of: while it stays equal, kept codes are still right.
+
+        It holds addresses and versions of the weights, the numbers of a sample of them (a fused optimizer, and writing
+        into `.data`, leave the version as it is), how often `train` was called, and the autocast type.
+        """
         projection = self.output_layer.label_projection
-        return _state(self.word_embeddings.weight, projection.weight, projection.bias)
+        kind = self.word_embeddings.weight.device.type
+        autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+        return (self._mode_changes, autocast, *_state(self.word_embeddings.weight, projection.weight, projection.bias))
+
+    def train(self, mode: bool = True) -> "GileModel":
+        """Switches between training and evaluation; what was kept of the labels is stale from here on."""
+        self._mode_changes = getattr(self, "_mode_changes", 0) + 1
+        return super().train(mode)
 
     @can_return_tuple
     def forward(
@@ -324,7 +334,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self._kept_label_codes: tuple[Any, Tensor] | None = None
         self.post_init()
 
-    def set_labels(self, label_set: LabelSet, processor: Callable[..., Any]) -> None:
+    def set_labels(self, label_set: LabelSet, processor: Any) -> None:
         """Stores a label set; columns of the logits and `config.id2label` follow its order.
 
         Args:
@@ -332,9 +342,12 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 the unit has.
             processor: The `GileProcessor` that makes words of label texts.
 
+        Labels that are the same words to the processor get the same score, among them all those of unknown words only.
+
         Raises:
-            ValueError: The label set does not fit a linear unit.
+            ValueError: The label set does not fit a linear unit, or the processor does not fit the model.
         """
+        processor.check_fits(self.config)
         if self.config.output_layer == "linear":
             if len(label_set) != self.config.num_labels:
                 raise ValueError(
@@ -372,13 +385,13 @@ class GileForSequenceClassification(GilePreTrainedModel):
             inputs_embeds: `(B, W, D)` or `(B, S, W, D)` word vectors, instead of `input_ids`.
             labels: `(B, P)` integers, the gold columns of each document padded with -100; or `(B,)` integers, one
                 gold column each; or `(B, L)` floats, zeros and ones.
-            sampled_columns: `(C,)` ascending columns to train on in this step; all of them by default.
-            column_weights: `(C,)` or `(B, C)` weights of these columns in the loss.
+            sampled_columns: `(C,)` or `(1, C)` ascending columns to train on in this step; all of them by default.
+            column_weights: `(C,)`, `(1, C)` or `(B, C)` weights of these columns in the loss.
             output_attentions: Whether to return the attention weights, as in `GileModelOutput`.
 
         Returns:
             `loss` if there are labels: sigmoid (Eq. 15) for `problem_type="multi_label_classification"`, softmax for
-            `"single_label_classification"`; a `problem_type` of None means the latter for `(B,)` labels, else the
+            `"single_label_classification"`; where it is None, the first labels decide: `(B,)` the latter, else the
             former. `logits` `(B, L)`, or `(B, C)` for sampled columns.
 
         Raises:
@@ -386,6 +399,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
         """
         if not self.training:
             sampled_columns = column_weights = None
+        elif sampled_columns is not None:
+            sampled_columns = sampled_columns.flatten()
         text_embeds, attentions = self.gile.encode_texts(input_ids, attention_mask, inputs_embeds)
         text_codes = self.gile.output_layer.encode_texts(text_embeds)
         logits = self.gile.score(text_codes, self.get_stored_label_features(sampled_columns))
@@ -414,6 +429,11 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 "no label set is stored in this model: call model.set_labels(label_set, processor) first, "
                 "or score other labels with model.gile(..., label_input_ids=...)"
             )
+        if bool((self.label_input_ids == self.config.pad_token_id).all()):
+            raise ValueError(
+                "the stored labels have no words: this checkpoint was saved without them (by GileModel, for example); "
+                "call model.set_labels(label_set, processor)"
+            )
         if self.training or torch.is_grad_enabled() or columns is not None:
             words = self.label_input_ids if columns is None else self.label_input_ids[columns]
             return self.gile.get_label_features(label_input_ids=words)
@@ -422,15 +442,12 @@ class GileForSequenceClassification(GilePreTrainedModel):
             self._kept_label_codes = (state, self.gile.get_label_features(label_input_ids=self.label_input_ids))
         return self._kept_label_codes[1]
 
-    def train(self, mode: bool = True) -> "GileForSequenceClassification":
-        """Switches between training and evaluation, and forgets the kept label codes."""
-        self._kept_label_codes = None
-        return super().train(mode)
-
     def _loss(self, logits: Tensor, labels: Tensor, columns: Tensor | None, column_weights: Tensor | None) -> Tensor:
         integer = not labels.is_floating_point() and labels.dtype != torch.bool
+        if self.config.problem_type is None:  # written down, so that pipelines answer as the model was trained
+            single = integer and labels.dim() == 1
+            self.config.problem_type = "single_label_classification" if single else "multi_label_classification"
         single = self.config.problem_type == "single_label_classification"
-        single = single or (self.config.problem_type is None and integer and labels.dim() == 1)
         if len(labels) != len(logits) or labels.dim() > 2 or (labels.dim() == 1 and not integer):
             raise ValueError(
                 f"labels must have shape ({len(logits)}, P) as gold columns padded with -100, ({len(logits)},) as one "
@@ -453,13 +470,40 @@ class GileForSequenceClassification(GilePreTrainedModel):
             )
         return (cross_entropy if single else binary_cross_entropy)(logits, targets, column_weights)
 
-    def save_pretrained(self, save_directory: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
+    def save_pretrained(
+        self,
+        save_directory: str | os.PathLike[str],
+        is_main_process: bool = True,
+        state_dict: dict[str, Any] | None = None,
+        push_to_hub: bool = False,
+        **kwargs: Any,
+    ) -> None:
         """Saves the model with its code and its labels; see `PreTrainedModel.save_pretrained`."""
-        # Written before the push to the Hub that super() may do.
-        if self.label_set is not None and kwargs.get("is_main_process", True):
-            Path(save_directory).mkdir(parents=True, exist_ok=True)
-            self.label_set.save(Path(save_directory) / LABELS_FILE)
-        super().save_pretrained(save_directory, *args, **kwargs)
+        for_hub = ("repo_id", "commit_message", "commit_description", "private", "create_pr", "revision", "tags")
+        hub = {name: kwargs.pop(name) for name in for_hub if name in kwargs}
+        super().save_pretrained(save_directory, is_main_process, state_dict, **kwargs)
+        file = Path(save_directory) / LABELS_FILE
+        if is_main_process:
+            file.unlink(missing_ok=True)  # of another model, saved here before
+            if self.label_set is not None:
+                self.label_set.save(file)
+        if push_to_hub:
+            # Not by super(), which would push before the labels are there.
+            repo_id = hub.pop("repo_id", Path(save_directory).name)
+            self.push_to_hub(repo_id, token=kwargs.get("token"), **hub)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        words = state_dict.get(f"{prefix}label_input_ids")
+        if (
+            self.label_set is not None
+            and words is not None
+            and not torch.equal(words.cpu(), self.label_input_ids.cpu())
+        ):
+            raise ValueError(
+                "this checkpoint stores other labels than set_labels gave this model, or in another order: "
+                "train on with the label set of the checkpoint (its labels.jsonl), or load it with from_pretrained"
+            )
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
@@ -490,12 +534,14 @@ class GileForSequenceClassification(GilePreTrainedModel):
 
 
 def _state(*tensors: Tensor) -> tuple[Any, ...]:
-    # A tensor's version changes with every write into it: an optimizer step, a checkpoint loaded. Tensors made under
-    # inference_mode have none, and cannot be trained either.
-    return tuple(
-        (tensor.data_ptr(), tensor.device, tensor.dtype, tensor.shape, 0 if tensor.is_inference() else tensor._version)
-        for tensor in tensors
-    )
+    states = []
+    for tensor in tensors:
+        version = 0 if tensor.is_inference() else tensor._version
+        sample = tensor.detach().flatten()[:: max(1, tensor.numel() // 65_536)].float()
+        # Falling factors, for a plain sum would not see rows change places.
+        total = (sample @ torch.linspace(1, 2, len(sample), device=sample.device)).item()
+        states.append((tensor.data_ptr(), tensor.device, tensor.dtype, tensor.shape, version, total))
+    return tuple(states)
 
 
 def _code_that_travels() -> None:

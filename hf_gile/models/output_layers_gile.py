@@ -14,7 +14,16 @@ from transformers.activations import ACT2FN
 
 
 class MeanLabelEncoder(nn.Module):
-    """The label encoder of section 2.2: a label vector e is the mean of the label's word vectors; no parameters."""
+    """The label encoder of section 2.2: a label vector e is the mean of the label's word vectors; no parameters.
+
+    Args:
+        config: A `GileConfig`.
+    """
+
+    def __init__(self, config: PreTrainedConfig) -> None:
+        super().__init__()
+        # Not the table's own padding_idx, which a table of given word vectors may lack.
+        self.pad_token_id = config.pad_token_id
 
     def forward(self, label_input_ids: Tensor, word_embeddings: nn.Embedding) -> Tensor:
         """Encodes labels.
@@ -28,7 +37,7 @@ class MeanLabelEncoder(nn.Module):
         """
         # embedding_bag never builds the (L, T, D) word vectors of all labels.
         return functional.embedding_bag(
-            label_input_ids, word_embeddings.weight, mode="mean", padding_idx=word_embeddings.padding_idx
+            label_input_ids, word_embeddings.weight, mode="mean", padding_idx=self.pad_token_id
         )
 
 

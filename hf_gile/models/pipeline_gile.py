@@ -1,7 +1,7 @@
 """The label-scoring pipeline: `pipeline("zero-shot-classification", model=..., trust_remote_code=True)`."""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,8 @@ class _Request:
 class LabelScoringPipeline(Pipeline):
     """Scores texts against labels given by their words, called and answering as the built-in zero-shot pipeline does.
 
-    Each set of candidate labels is encoded once and remembered; a text then costs one pass of the text encoder and an
+    Each set of candidate labels is encoded once and remembered (a `LabelSet` also spares making one of thousands of
+    names at every call); a text then costs one pass of the text encoder and an
     inner product for each label, whatever their number.
 
     Example::
@@ -50,6 +51,7 @@ class LabelScoringPipeline(Pipeline):
                 "the label-scoring pipeline needs the processor saved with the model; save it beside the model with "
                 "processor.save_pretrained(folder), or pass processor=GileProcessor(...)"
             )
+        self.processor.check_fits(self.model.config)
 
     def __call__(self, inputs: Any, candidate_labels: Any = None, **kwargs: Any) -> Any:
         """Scores texts.
@@ -57,9 +59,9 @@ class LabelScoringPipeline(Pipeline):
         Args:
             inputs: A text, a list of texts, or a generator or dataset of texts (answered as a stream). An empty text
                 is scored as a document without words.
-            candidate_labels: A list of label names, names with descriptions `{name: description}`, a `LabelSet`, or
-                one text of names separated by commas; or a list of such, one for each text. By default the label set
-                stored with the model.
+            candidate_labels: A list of label names or `Label`s, names with descriptions `{name: description}`, a
+                `LabelSet`, or one text of names separated by commas; or a list of such, one for each text. By default
+                the label set stored with the model.
             kwargs: `multi_label` (each label on its own, by a sigmoid; else one label, by a softmax over the
                 candidates; by default as the model was trained), `top_k` (that many best labels; by default all),
                 `threshold` (only labels with at least this probability), `batch_size`.
@@ -71,22 +73,26 @@ class LabelScoringPipeline(Pipeline):
             ValueError: No texts, no labels, duplicate or empty labels, as many label lists as there are not texts, or
                 a model that cannot score other labels than its own.
         """
-        if isinstance(inputs, list | tuple) and not inputs:
+        if isinstance(inputs, Sequence) and not isinstance(inputs, str):
+            inputs = list(inputs)
+        elif hasattr(inputs, "tolist"):  # numpy and pandas
+            inputs = inputs.tolist()
+        if isinstance(inputs, list) and not inputs:
             raise ValueError("no texts to score: pass at least one")
         if _one_set_for_each_text(candidate_labels):
             texts = [inputs] if isinstance(inputs, str) else inputs
-            if not isinstance(texts, list | tuple) or len(texts) != len(candidate_labels):
+            if not isinstance(texts, list):
+                raise ValueError(f"label lists for each text go with a list of texts, got {type(texts).__name__}")
+            if len(texts) != len(candidate_labels):
                 raise ValueError(
                     f"candidate_labels holds {len(candidate_labels)} label lists, one for each text, but there are "
-                    f"{len(texts) if hasattr(texts, '__len__') else 'an unknown number of'} texts"
+                    f"{len(texts)} texts"
                 )
             requests = [
                 _Request(text, _as_label_set(labels)) for text, labels in zip(texts, candidate_labels, strict=True)
             ]
             answers = super().__call__(requests, **kwargs)
             return answers[0] if isinstance(inputs, str) else answers
-        if isinstance(inputs, tuple):
-            inputs = list(inputs)
         return super().__call__(inputs, candidate_labels=candidate_labels, **kwargs)
 
     def _sanitize_parameters(
@@ -102,10 +108,10 @@ class LabelScoringPipeline(Pipeline):
                 f"the label-scoring pipeline has no option {sorted(unknown)[0]!r}; "
                 "it has candidate_labels, multi_label, top_k, threshold and batch_size"
             )
-        if top_k is not None and top_k < 1:
-            raise ValueError(f"top_k must be at least 1, got {top_k}")
-        if threshold is not None and not 0 <= threshold <= 1:
-            raise ValueError(f"threshold is a probability between 0 and 1, got {threshold}")
+        if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
+            raise ValueError(f"top_k must be a whole number, at least 1, got {top_k!r}")
+        if threshold is not None and (not isinstance(threshold, int | float) or not 0 <= threshold <= 1):
+            raise ValueError(f"threshold is a probability between 0 and 1, got {threshold!r}")
         preprocess = {} if candidate_labels is None else {"labels": _as_label_set(candidate_labels)}
         options = {"multi_label": multi_label, "top_k": top_k, "threshold": threshold}
         return preprocess, {}, {name: value for name, value in options.items() if value is not None}
@@ -176,6 +182,10 @@ def _as_label_set(labels: Any) -> LabelSet:
         labels = [name.strip() for name in labels.split(",") if name.strip()]
     if not isinstance(labels, Mapping | Iterable):
         raise ValueError(f"candidate_labels must be names, names with descriptions or a LabelSet, got {labels!r}")
+    if not isinstance(labels, Mapping):
+        labels = list(labels)
+        if labels and all(hasattr(label, "text") for label in labels):
+            return LabelSet(labels)
     return LabelSet.from_names(labels)
 
 

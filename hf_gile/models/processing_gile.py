@@ -159,6 +159,8 @@ class GileProcessor(ProcessorMixin):
         self.max_sentences = max_sentences
         self.max_sentence_words = max_sentence_words
         self.max_label_words = max_label_words
+        if text_encoder_type == "wan":  # so that truncation=True means the same to whoever uses the tokenizer alone
+            tokenizer.model_max_length = max_words
         super().__init__(tokenizer, **kwargs)
 
     @classmethod
@@ -168,19 +170,34 @@ class GileProcessor(ProcessorMixin):
         Raises:
             ValueError: The tokenizer has other words than the model has room for.
         """
+        limits = ("text_encoder_type", "max_words", "max_sentences", "max_sentence_words", "max_label_words")
+        processor = cls(tokenizer, **{name: getattr(config, name) for name in limits})
+        processor.check_fits(config)
+        return processor
+
+    def check_fits(self, config: Any) -> None:
+        """Makes sure that a model reads the words this processor writes.
+
+        Raises:
+            ValueError: The model has another number of words, another padding word or another shape of documents.
+        """
+        tokenizer = self.tokenizer
         if len(tokenizer) != config.vocab_size or tokenizer.pad_token_id != config.pad_token_id:
             raise ValueError(
                 f"the tokenizer has {len(tokenizer)} words with padding in row {tokenizer.pad_token_id}, the model "
-                f"{config.vocab_size} with padding in row {config.pad_token_id}; "
-                "make the config with vocab_size=len(tokenizer) and pad_token_id=tokenizer.pad_token_id"
+                f"{config.vocab_size} with padding in row {config.pad_token_id}: use the processor saved with the "
+                "model, or make a new config with vocab_size=len(tokenizer) and pad_token_id=tokenizer.pad_token_id"
             )
-        limits = ("text_encoder_type", "max_words", "max_sentences", "max_sentence_words", "max_label_words")
-        return cls(tokenizer, **{name: getattr(config, name) for name in limits})
+        if self.text_encoder_type != config.text_encoder_type:
+            raise ValueError(
+                f"the processor makes documents for {self.text_encoder_type!r}, the model reads those for "
+                f"{config.text_encoder_type!r}; use the processor saved with the model"
+            )
 
     def __call__(
         self,
-        text: str | Sequence[str] | Sequence[Sequence[str]] | None = None,
-        label_text: Sequence[str] | None = None,
+        text: str | Iterable[str] | Iterable[Sequence[str]] | None = None,
+        label_text: Iterable[str] | None = None,
         return_tensors: str | None = None,
         **kwargs: Any,
     ) -> BatchFeature:
@@ -209,13 +226,13 @@ class GileProcessor(ProcessorMixin):
             raise ValueError(f"return_tensors must be 'pt' or None, got {return_tensors!r}")
         data: dict[str, Any] = {}
         if text is not None:
-            documents = self._documents([text] if isinstance(text, str) else text)
+            documents = self._documents([text] if isinstance(text, str) else list(text))
             if return_tensors:
                 data.update(self.pad_documents(documents))
             else:
                 data["input_ids"] = documents
         if label_text is not None:
-            labels = self._labels(label_text)
+            labels = self._labels(label_text if isinstance(label_text, str) else list(label_text))
             data["label_input_ids"] = _pad(labels, self.tokenizer.pad_token_id) if return_tensors else labels
         return BatchFeature(data)
 
@@ -228,7 +245,12 @@ class GileProcessor(ProcessorMixin):
 
         Returns:
             `input_ids` and `attention_mask`, `(B, W)` or `(B, S, W)`.
+
+        Raises:
+            ValueError: No documents.
         """
+        if len(documents) == 0:
+            raise ValueError("documents is an empty list; a batch has at least one document")
         pad = self.tokenizer.pad_token_id
         if self.text_encoder_type == "wan":
             input_ids = _pad(documents, pad)
@@ -252,9 +274,8 @@ class GileProcessor(ProcessorMixin):
             sentences = split_sentences(text) if isinstance(text, str) else text
             if not isinstance(sentences, list | tuple) or not all(isinstance(one, str) for one in sentences):
                 raise ValueError(f"text[{place}] must be a text or a list of sentences, got {type(text).__name__}")
-            kept = sentences[: self.max_sentences]
-            words = self._words(kept, self.max_sentence_words) if kept else []
-            documents.append([sentence for sentence in words if sentence])
+            words = self._words(sentences, self.max_sentence_words) if sentences else []
+            documents.append([sentence for sentence in words if sentence][: self.max_sentences])
         return documents
 
     def _labels(self, texts: Sequence[str]) -> list[list[int]]:

@@ -76,8 +76,9 @@ class AttentionPooling(nn.Module):
         # The lowest finite number, not -inf: the softmax of a row of -inf is NaN.
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
         weights = scores.softmax(-1) * mask
-        # A weighted sum of rows without building (B, T, H).
-        return functional.embedding_bag(places, hidden, per_sample_weights=weights, mode="sum"), weights
+        # A weighted sum of rows without building (B, T, H). Autocast runs the softmax in float32, and not the rest.
+        document = functional.embedding_bag(places, hidden, per_sample_weights=weights.to(hidden.dtype), mode="sum")
+        return document, weights
 
 
 class WordAttentionEncoder(nn.Module):

@@ -2,6 +2,6 @@
 
 from .collator import GileDataCollator
 from .encoding import encode_dataset
-from .label_sampling import LabelSampler
+from .label_sampling import EpochCallback, LabelSampler
 
-__all__ = ["GileDataCollator", "LabelSampler", "encode_dataset"]
+__all__ = ["EpochCallback", "GileDataCollator", "LabelSampler", "encode_dataset"]

@@ -42,10 +42,11 @@ class GileDataCollator:
 
         Returns:
             `input_ids` and `attention_mask` as `GileProcessor.pad_documents` makes them, and with labels `labels`,
-            `(B, P)` padded with -100 or `(B,)`; with a label sampler `sampled_columns` `(C,)` and `column_weights`.
+            `(B, P)` padded with -100 or `(B,)`; with a label sampler `sampled_columns` `(1, C)`, and
+            `column_weights` `(1, C)` or `(B, C)`.
 
         Raises:
-            ValueError: An example without `input_ids`, or with a gold column the sampler does not know.
+            ValueError: An example without `input_ids`, or with labels that are no gold columns.
         """
         for place, feature in enumerate(features):
             if "input_ids" not in feature:
@@ -57,8 +58,15 @@ class GileDataCollator:
         batch = self.processor.pad_documents([feature["input_ids"] for feature in features])
         if "labels" not in features[0]:
             return batch
-        single = isinstance(features[0]["labels"], int | np.integer)
-        gold = [[feature["labels"]] if single else list(feature["labels"]) for feature in features]
+        gold = [np.asarray(feature["labels"]) for feature in features]
+        single = gold[0].ndim == 0
+        gold = [columns.reshape(-1).astype(np.int64 if columns.size == 0 else columns.dtype) for columns in gold]
+        for place, columns in enumerate(gold):
+            if columns.dtype.kind not in "iu" or len(np.unique(columns)) != len(columns):
+                raise ValueError(
+                    f"labels of example {place} must be gold columns, each once, got {columns[:8].tolist()}; "
+                    "of zeros and ones, np.flatnonzero makes columns"
+                )
         width = max(1, *(len(columns) for columns in gold))
         labels = torch.tensor([[*columns, *[-100] * (width - len(columns))] for columns in gold])
         if self.label_sampler is not None:
@@ -68,9 +76,11 @@ class GileDataCollator:
                 raise ValueError(f"gold column {wrong[0].item()}, but there are {limit} labels (0 to {limit - 1})")
         batch["labels"] = labels[:, 0] if single else labels
         if self.label_sampler is not None:
-            batch["sampled_columns"], weights = self.label_sampler(gold, _key(batch))
+            sampled, weights = self.label_sampler([columns.tolist() for columns in gold], _key(batch))
+            # (1, C): of a stream, accelerate cuts every tensor to as many rows as the batch has.
+            batch["sampled_columns"] = sampled[None]
             if weights is not None:
-                batch["column_weights"] = weights
+                batch["column_weights"] = weights.reshape(-1, len(sampled))
         return batch
 
 

@@ -20,12 +20,12 @@ def encode_dataset(
     """Turns texts into word ids and label ids into columns.
 
     Args:
-        dataset: A `datasets.Dataset` of documents.
+        dataset: A `datasets.Dataset` of documents, or an `IterableDataset` with known columns.
         processor: Makes word ids of texts.
         label_set: Gives each label id its column.
         text: The column of the texts, or a function that makes a text of a row.
         labels: The column of the label ids: a list, or one.
-        on_unknown_label: `"raise"`, or `"drop"` to leave out label ids that the label set does not have.
+        on_unknown_label: `"raise"`, or `"drop"` to leave out label ids of a list that the label set does not have.
 
     Returns:
         A dataset with the columns `input_ids` (no padding) and `labels` (columns of the label set).
@@ -35,6 +35,8 @@ def encode_dataset(
     """
     if on_unknown_label not in ("raise", "drop"):
         raise ValueError(f"on_unknown_label must be 'raise' or 'drop', got {on_unknown_label!r}")
+    if isinstance(dataset, dict):
+        raise ValueError(f"pass one split of the dataset, such as dataset[{next(iter(dataset))!r}], not all of them")
     for column in (labels, *([text] if isinstance(text, str) else [])):
         if column not in dataset.column_names:
             raise ValueError(f"the dataset has no column {column!r}, only {', '.join(dataset.column_names)}")
@@ -49,10 +51,13 @@ def encode_dataset(
             if isinstance(ids, str):
                 gold.append(label_set.column(ids))
                 continue
+            if not isinstance(ids, list | tuple):
+                raise ValueError(f"labels must be label ids, a text or a list of texts, got {ids!r}")
             ids = dict.fromkeys(ids)  # a label given twice counts once
             if on_unknown_label == "drop":
                 ids = [label_id for label_id in ids if label_id in label_set]
             gold.append(label_set.columns(ids))
         return {"input_ids": processor(texts)["input_ids"], "labels": gold}
 
-    return dataset.map(encode, batched=True, remove_columns=dataset.column_names, desc="words and columns")
+    options = {"desc": "words and columns"} if hasattr(dataset, "num_rows") else {}  # a stream has no progress bar
+    return dataset.map(encode, batched=True, remove_columns=dataset.column_names, **options)

@@ -1,11 +1,13 @@
 """Label sampling: which columns a training step scores (section 3.4 of GILE, Eq. 17)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 IntArray = NDArray[np.int64]
 
@@ -17,8 +19,9 @@ class LabelSampler:
     estimate of the loss over all `columns`: probabilities keep their meaning. Without weights it is Eq. 17 of the
     paper as printed, which sees fewer negatives than there are and so learns probabilities that are too high.
 
-    The draw is a function of the seed and of the batch alone, so a training that is resumed, or that loads its data
-    in other processes, draws the same.
+    The draw is a function of the seed, the epoch and the batch alone, so a training that is resumed, or that loads its
+    data in other processes, draws the same. `EpochCallback` tells the sampler the epoch; without it, a batch that comes
+    again draws what it drew before, which matters for batches of one document and data that is not shuffled.
 
     Args:
         num_labels: Number L of stored labels.
@@ -67,6 +70,12 @@ class LabelSampler:
         self.per_document = per_document
         self.weighted = weighted
         self.seed = seed
+        # Shared memory: workers of a DataLoader that outlive an epoch see the next one.
+        self._epoch = torch.zeros(1, dtype=torch.long).share_memory_()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the batches of another epoch draw anew."""
+        self._epoch[0] = epoch
 
     def __call__(self, gold: Sequence[Sequence[int]], batch_key: int = 0) -> tuple[Tensor, Tensor | None]:
         """Samples the columns of one step.
@@ -83,7 +92,7 @@ class LabelSampler:
         positives = np.unique(np.concatenate(golds))
         if self.num_negatives is None:
             return torch.from_numpy(np.union1d(positives, self.columns)), None
-        rng = np.random.default_rng([self.seed, batch_key])
+        rng = np.random.default_rng([self.seed, int(self._epoch), batch_key])
         if not self.per_document:
             sampled, weight = self._draw(rng, positives)
             columns = np.union1d(positives, sampled)
@@ -119,3 +128,20 @@ class LabelSampler:
             drawn = drawn[first]
             drawn = drawn[~np.isin(drawn, gold)]
         return drawn[:size], weight
+
+
+class EpochCallback(TrainerCallback):
+    """Tells a label sampler the epoch, so that a batch that comes again draws other labels.
+
+    Args:
+        label_sampler: The sampler of the collator.
+    """
+
+    def __init__(self, label_sampler: LabelSampler) -> None:
+        self.label_sampler = label_sampler
+
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Called before the batches of the epoch are made; in a resumed epoch too."""
+        self.label_sampler.set_epoch(int(state.epoch or 0))

@@ -39,6 +39,8 @@ def test_changes_make_a_new_set_and_keep_ids_and_columns():
 def test_labels_may_share_a_name_when_their_descriptions_differ():
     labels = LabelSet([Label("1", "Mercury", "a planet"), Label("2", "Mercury", "a metal"), Label("3", "Iron")])
     assert labels.id2label() == {0: "Mercury (1)", 1: "Mercury (2)", 2: "Iron"}
+    awkward = LabelSet([Label("1", "A", "x"), Label("2", "A", "y"), Label("3", "A (1)")])
+    assert len(set(awkward.id2label().values())) == 3
 
 
 @pytest.mark.parametrize(

@@ -180,10 +180,11 @@ class TestLoss:
         [
             (torch.tensor([[1], [5]]), r"labels holds column 5, but there are 5 labels \(0 to 4\)"),
             (torch.tensor([[1]]), r"labels must have shape \(2, P\)"),
+            (torch.tensor([[0, 1, 1], [0, 0, 1]]), "names a gold column twice.*zeros and ones as floats"),
             (torch.tensor([0.0, 1.0]), r"labels must have shape \(2, P\)"),
             (torch.zeros(2, 4), "labels of zeros and ones must have 5 columns, one for each stored label, got 4"),
         ],
-        ids=["out of range", "other batch", "floats of one dimension", "too few columns"],
+        ids=["out of range", "other batch", "integer zeros and ones", "floats of one dimension", "too few columns"],
     )
     def test_labels_that_do_not_fit_are_refused(self, make_model, labels, message):
         model, processor = make_model(problem_type="multi_label_classification")
@@ -210,11 +211,13 @@ class TestKeptLabelCodes:
         assert torch.equal(self.scores(model, processor), first)
 
     @pytest.mark.parametrize("name", ["word_embeddings.weight", "output_layer.label_projection.bias"])
-    def test_a_change_of_a_weight_is_seen(self, make_model, name):
+    @pytest.mark.parametrize("through_data", [False, True], ids=["in place", "through .data"])
+    def test_a_change_of_a_weight_is_seen(self, make_model, name, through_data):
         model, processor = make_model()
         first = self.scores(model, processor)
         with torch.no_grad():
-            model.gile.get_parameter(name).mul_(2.0)
+            parameter = model.gile.get_parameter(name)
+            (parameter.data if through_data else parameter).mul_(2.0)
         changed = self.scores(model, processor)
         assert not torch.allclose(changed, first)
         model.train().eval()
@@ -227,6 +230,23 @@ class TestKeptLabelCodes:
         model.load_state_dict(other, strict=False)
         assert not torch.allclose(self.scores(model, processor), first)
 
+    @pytest.mark.parametrize("assign", [False, True])
+    def test_loading_again_and_again_is_seen(self, make_model, assign):
+        model, processor = make_model()
+        for factor in (2.0, 0.5, 3.0, 0.7, 1.5):
+            state = {name: tensor * factor for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
+            model.load_state_dict(state, strict=False, assign=assign)
+            kept = self.scores(model, processor)
+            model._kept_label_codes = None
+            assert torch.equal(kept, self.scores(model, processor))
+
+    def test_scoring_under_autocast_and_without_it_in_turn_works(self, make_model):
+        model, processor = make_model()
+        first = self.scores(model, processor)
+        with torch.autocast("cpu", torch.bfloat16):
+            torch.testing.assert_close(self.scores(model, processor), first, rtol=0.05, atol=0.05)
+        assert torch.equal(self.scores(model, processor), first)
+
     def test_inference_mode_works(self, make_model):
         model, processor = make_model()
         with torch.inference_mode():
@@ -238,6 +258,24 @@ class TestKeptLabelCodes:
         self.scores(model, processor)
         model(**processor(TEXTS, return_tensors="pt")).logits.sum().backward()
         assert model.gile.output_layer.label_projection.weight.grad.abs().sum() > 0
+
+
+def test_padding_does_not_count_with_word_vectors_put_in_by_hand(make_model):
+    model, _ = make_model()
+    model.set_input_embeddings(torch.nn.Embedding.from_pretrained(torch.randn(model.config.vocab_size, 7)))
+    codes = model.gile.get_label_features(torch.tensor([[4, 2]]))
+    torch.testing.assert_close(model.gile.get_label_features(torch.tensor([[4, 2, 0, 0]])), codes)
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem_type"),
+    [(torch.tensor([1, 4]), "single_label_classification"), (torch.tensor([[1], [4]]), "multi_label_classification")],
+    ids=["one each", "any number"],
+)
+def test_the_first_labels_decide_the_problem_and_pipelines_follow(make_model, labels, problem_type):
+    model, processor = make_model()
+    model(**processor(TEXTS, return_tensors="pt"), labels=labels)
+    assert model.config.problem_type == problem_type
 
 
 @pytest.mark.parametrize("output_layer", ["gile", "linear"])

@@ -1,8 +1,10 @@
+import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from transformers import pipeline
 
-from hf_gile import LabelScoringPipeline, LabelSet
+from hf_gile import GileProcessor, Label, LabelScoringPipeline, LabelSet, build_tokenizer
 
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
 CANDIDATES = ["Iron", "Milk, Human", "Risk of Infection"]
@@ -61,6 +63,23 @@ def test_each_text_can_have_its_own_labels_in_one_batch(pipe):
         assert scores(answer) == pytest.approx(scores(pipe(text, labels)), rel=1e-5)
 
 
+def test_texts_and_labels_come_in_any_kind_of_list(pipe):
+    expected = pipe(TEXTS, CANDIDATES)
+    column = Dataset.from_dict({"text": TEXTS})["text"]
+    for texts in (tuple(TEXTS), np.array(TEXTS, dtype=object), column):
+        assert pipe(texts, [Label(name, name) for name in CANDIDATES]) == expected
+
+
+def test_processor_of_another_model_is_refused(parts, make_model):
+    model, processor = parts
+    other = GileProcessor(build_tokenizer(["other words"], min_count=1), processor.text_encoder_type)
+    with pytest.raises(ValueError, match="use the processor saved with the model"):
+        pipeline("label-scoring", model=model, processor=other)
+    han = "han" if processor.text_encoder_type == "wan" else "wan"
+    with pytest.raises(ValueError, match=f"the processor makes documents for '{han}'"):
+        pipeline("label-scoring", model=model, processor=GileProcessor(processor.tokenizer, han))
+
+
 def test_descriptions_are_read(pipe):
     bare, described = pipe(TEXTS[0], ["Milk"])["scores"], pipe(TEXTS[0], {"Milk": "breast milk; infant"})["scores"]
     assert bare != described
@@ -95,9 +114,13 @@ def test_labels_are_encoded_once_until_the_model_changes(pipe, parts, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(parts[0].gile, "get_label_features", None)
         assert pipe(TEXTS[0], CANDIDATES) == first
-    with torch.no_grad():
-        parts[0].gile.word_embeddings.weight.mul_(2.0)
-    assert pipe(TEXTS[0], CANDIDATES) != first
+    model = parts[0].train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)  # leaves versions as they are
+    model(**parts[1](TEXTS, return_tensors="pt"), labels=torch.tensor([[1], [2], [1], [0]])).loss.backward()
+    optimizer.step()
+    model.eval()
+    fresh = pipeline("label-scoring", model=model, processor=parts[1])
+    assert pipe(TEXTS[0], CANDIDATES) == fresh(TEXTS[0], CANDIDATES) != first
 
 
 def test_kept_label_sets_have_a_bound(pipe):
@@ -116,7 +139,9 @@ def test_kept_label_sets_have_a_bound(pipe):
         ({"candidate_labels": ["Iron", ""]}, "row 2: the id is empty"),
         ({"candidate_labels": 3}, "candidate_labels must be names"),
         ({"candidate_labels": [["Iron"], ["Blood"]]}, "2 label lists, one for each text, but there are 1 texts"),
-        ({"top_k": 0}, "top_k must be at least 1, got 0"),
+        ({"top_k": 0}, "top_k must be a whole number, at least 1, got 0"),
+        ({"top_k": "3"}, "top_k must be a whole number, at least 1, got '3'"),
+        ({"threshold": "0.5"}, "threshold is a probability between 0 and 1, got '0.5'"),
         ({"threshold": 2}, "threshold is a probability between 0 and 1, got 2"),
         ({"hypothesis_template": "This is {}"}, "has no option 'hypothesis_template'"),
         ({"inputs": [3]}, r"text\[0\] must be a text"),

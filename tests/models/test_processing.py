@@ -74,7 +74,7 @@ def test_documents_are_cut_and_padded_to_words(wan):
 def test_documents_are_cut_and_padded_to_sentences_of_words(han):
     batch = han(["Milk. The heart pumps less blood. Iron!", ["blood", "", "iron"]], return_tensors="pt")
     assert batch["input_ids"].shape == (2, 2, 3)
-    assert batch["attention_mask"].sum(-1).tolist() == [[1, 3], [1, 0]]
+    assert batch["attention_mask"].sum(-1).tolist() == [[1, 3], [1, 1]]  # sentences without words do not count
 
 
 @pytest.mark.parametrize("name", ["wan", "han"])
@@ -83,6 +83,17 @@ def test_empty_texts_are_documents_of_padding(name, request):
     batch = processor(["", "?!"], return_tensors="pt")
     assert batch["input_ids"].shape == ((2, 1) if name == "wan" else (2, 1, 1))
     assert batch["attention_mask"].sum() == 0
+
+
+def test_any_iterable_of_texts_will_do(wan):
+    texts = ["milk", "iron"]
+    assert wan(text=(text for text in texts))["input_ids"] == wan(texts)["input_ids"]
+    assert wan(label_text=(text for text in texts))["label_input_ids"] == [ids[:2] for ids in wan(texts)["input_ids"]]
+
+
+def test_the_tokenizer_alone_can_cut_like_the_processor(wan):
+    text = "breast milk lowers the risk of infection"
+    assert wan.tokenizer(text, truncation=True)["input_ids"] == wan([text])["input_ids"][0]
 
 
 def test_labels_are_cut_and_padded(wan):
@@ -127,7 +138,7 @@ def test_a_sentence_that_is_no_text_is_refused(han):
 
 
 def test_processor_must_fit_the_model(tokenizer):
-    with pytest.raises(ValueError, match="make the config with vocab_size=len"):
+    with pytest.raises(ValueError, match="make a new config with vocab_size=len"):
         GileProcessor.for_config(tokenizer, GileConfig(vocab_size=5))
 
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoProcessor
 
 import hf_gile
-from hf_gile import GileForSequenceClassification, LabelSet
+from hf_gile import GileConfig, GileForSequenceClassification, LabelSet
 
 MODELS = Path(hf_gile.__file__).parent / "models"
 TEXTS = ["Breast milk and iron. The heart.", ""]
@@ -127,6 +127,21 @@ def test_both_towers_can_be_saved_alone_and_get_labels_later(tmp_path, make_mode
     classifier.set_labels(label_set, processor)
     documents = processor(TEXTS, return_tensors="pt")
     assert torch.equal(classifier(**documents).logits, model(**documents).logits)
+
+
+def test_both_towers_saved_from_a_classifier_do_not_pretend_to_have_labels(tmp_path, make_model):
+    model, processor = make_model()
+    model.gile.save_pretrained(tmp_path)
+    classifier = GileForSequenceClassification.from_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="the stored labels have no words"):
+        classifier(**processor(TEXTS, return_tensors="pt"))
+
+
+def test_labels_of_a_model_saved_before_do_not_stay(tmp_path, make_model, tokenizer):
+    model, _ = make_model()
+    model.save_pretrained(tmp_path)
+    GileForSequenceClassification(GileConfig(vocab_size=len(tokenizer), num_labels=3)).save_pretrained(tmp_path)
+    assert AutoModelForSequenceClassification.from_pretrained(tmp_path).label_set is None
 
 
 def test_labels_of_another_model_beside_the_weights_are_refused(tmp_path, make_model):

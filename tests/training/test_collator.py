@@ -1,6 +1,6 @@
 import pytest
 import torch
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 
 from hf_gile import GileProcessor, LabelSet
 from hf_gile.training import GileDataCollator, LabelSampler, encode_dataset
@@ -49,8 +49,8 @@ def test_batches_are_padded_and_sampled(processor, label_set):
     batch = GileDataCollator(processor, sampler)(list(encoded))
     assert next(iter(batch)) == "input_ids"
     assert batch["labels"].tolist() == [[2, 1], [4, -100], [-100, -100]]
-    assert {1, 2, 4} < set(batch["sampled_columns"].tolist())
-    assert len(batch["sampled_columns"]) == len(batch["column_weights"]) == 4
+    assert {1, 2, 4} < set(batch["sampled_columns"][0].tolist())
+    assert batch["sampled_columns"].shape == batch["column_weights"].shape == (1, 4)
     for name, tensor in processor(ROWS["text"], return_tensors="pt").items():
         assert torch.equal(batch[name], tensor)
 
@@ -78,3 +78,30 @@ def test_bad_examples_are_named(processor):
         GileDataCollator(processor)([{"input_ids": [[3]], "text": ""}, {"text": ""}])
     with pytest.raises(ValueError, match="gold column 9, but there are 5 labels"):
         GileDataCollator(processor, LabelSampler(5))([{"input_ids": processor("milk")["input_ids"][0], "labels": [9]}])
+
+
+@pytest.mark.parametrize("labels", [[0.0, 1.0, 1.0], [0, 1, 1]], ids=["floats", "integers"])
+def test_zeros_and_ones_are_not_taken_for_columns(processor, labels):
+    with pytest.raises(ValueError, match=r"labels of example 0 must be gold columns, each once, got \[0"):
+        GileDataCollator(processor)([{"input_ids": processor("milk")["input_ids"][0], "labels": labels}])
+
+
+def test_labels_in_torch_format_are_fine(processor):
+    ids = processor("milk")["input_ids"][0]
+    single = GileDataCollator(processor)([{"input_ids": ids, "labels": torch.tensor(3)}])
+    several = GileDataCollator(processor)([{"input_ids": ids, "labels": torch.tensor([3, 1])}])
+    assert single["labels"].tolist() == [3]
+    assert several["labels"].tolist() == [[3, 1]]
+
+
+def test_streams_are_encoded_and_whole_dictionaries_of_splits_refused(processor, label_set):
+    rows = Dataset.from_dict(ROWS)
+    stream = encode_dataset(rows.to_iterable_dataset(), processor, label_set)
+    assert [row["labels"] for row in stream] == [[2, 1], [4], []]
+    with pytest.raises(ValueError, match=r"pass one split of the dataset, such as dataset\['train'\]"):
+        encode_dataset(DatasetDict(train=rows), processor, label_set)
+
+
+def test_label_ids_must_be_texts(processor, label_set):
+    with pytest.raises(ValueError, match="labels must be label ids, a text or a list of texts, got 5"):
+        encode_dataset(Dataset.from_dict({"text": ["milk"], "labels": [5]}), processor, label_set)

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 import torch
+from transformers import TrainerState
 
 from hf_gile.models.losses_gile import binary_cross_entropy, multi_hot
-from hf_gile.training import LabelSampler
+from hf_gile.training import EpochCallback, LabelSampler
 
 L = 101
 GOLD = [[7, 3], [7, 50, 99], []]
@@ -74,12 +75,24 @@ def test_draws_depend_on_seed_and_batch_alone():
     assert not torch.equal(draws[0], draws[3])
 
 
+def test_a_batch_that_comes_again_draws_other_columns_in_another_epoch():
+    sampler = LabelSampler(L, num_negatives=7)
+    draws = []
+    for epoch in (0, 1, 0):
+        EpochCallback(sampler).on_epoch_begin(None, TrainerState(epoch=epoch + 0.25), None)
+        draws.append(sampler([[3]], 5)[0])
+    assert torch.equal(draws[0], draws[2])
+    assert not torch.equal(draws[0], draws[1])
+
+
 def test_every_column_is_drawn_alike():
-    counts = np.zeros(20)
-    sampler = LabelSampler(20, num_negatives=5)
-    for key in range(4000):
-        counts[sampler([[]], key)[0].numpy()] += 1
-    assert abs(counts / 4000 - 0.25).max() < 0.03
+    # 5 of 20 takes the way for many of few, 5 of 60 the way for few of many.
+    for labels in (20, 60):
+        counts = np.zeros(labels)
+        sampler = LabelSampler(labels, num_negatives=5)
+        for key in range(4000):
+            counts[sampler([[]], key)[0].numpy()] += 1
+        assert abs(counts / 4000 - 5 / labels).max() < 0.03
 
 
 @pytest.mark.parametrize(

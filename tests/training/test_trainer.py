@@ -5,8 +5,9 @@ import torch
 from datasets import Dataset
 from transformers import Trainer, TrainingArguments
 
+from hf_gile import LabelSet
 from hf_gile.metrics import LabelMetrics
-from hf_gile.training import GileDataCollator, LabelSampler, encode_dataset
+from hf_gile.training import EpochCallback, GileDataCollator, LabelSampler, encode_dataset
 
 TOPICS = {"Iron": "iron diet", "Milk, Human": "breast milk", "Blood": "blood drawn", "Heart Failure": "failing heart"}
 
@@ -46,6 +47,7 @@ def make_trainer(tmp_path, make_model, label_set):
             train_dataset=dataset,
             eval_dataset=dataset,
             compute_metrics=LabelMetrics(len(label_set)),
+            callbacks=[EpochCallback(sampler)] if sampler else None,
         )
 
     return make
@@ -79,6 +81,21 @@ def test_resumed_training_ends_at_the_same_weights_bit_for_bit(make_trainer, tmp
     resumed = final_weights(make(folder="part"), resume_from_checkpoint=str(tmp_path / "part" / "checkpoint-4"))
     for name, tensor in whole.items():
         assert torch.equal(resumed[name], tensor), name
+
+
+def test_a_checkpoint_of_other_labels_is_not_resumed(make_trainer, tmp_path, label_set):
+    make_trainer(folder="part", max_steps=2, save_strategy="steps", save_steps=1).train()
+    other = make_trainer(folder="part", max_steps=2)
+    other.model.set_labels(LabelSet(reversed(label_set)), other.data_collator.processor)
+    with pytest.raises(ValueError, match="this checkpoint stores other labels than set_labels gave this model"):
+        other.train(resume_from_checkpoint=str(tmp_path / "part" / "checkpoint-1"))
+
+
+def test_a_stream_is_trained_on_with_sampled_labels(make_trainer):
+    trainer = make_trainer(max_steps=3, sampler=LabelSampler(5, num_negatives=1))
+    trainer.train_dataset = trainer.train_dataset.to_iterable_dataset()
+    trainer.train()
+    assert trainer.state.global_step == 3
 
 
 def test_gradients_are_averaged_over_accumulated_steps(make_trainer):
