@@ -135,7 +135,7 @@ def main() -> None:
     # 2. Words of documents and of seen labels; what an unseen label says must be learned from these.
     labels = make_label_set(recipe, split)
     texts = [document_text(row) for row in split["train"]]
-    tokenizer = build_tokenizer([*texts, *labels[: len(seen)].texts], min_count=recipe.min_count)
+    tokenizer = build_tokenizer(texts, label_texts=labels[: len(seen)].texts, min_count=recipe.min_count)
     say(f"{len(tokenizer):,} words; {labels}")
 
     results = {}

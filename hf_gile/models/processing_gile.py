@@ -35,6 +35,7 @@ def normalizer_and_splitter() -> tuple[normalizers.Normalizer, pre_tokenizers.Pr
 def build_tokenizer(
     texts: Iterable[str] | None = None,
     vocabulary: Sequence[str] | None = None,
+    label_texts: Iterable[str] = (),
     min_count: int = 2,
     max_vocabulary: int | None = None,
 ) -> PreTrainedTokenizerFast:
@@ -47,8 +48,10 @@ def build_tokenizer(
         texts: Texts to count words in; the most frequent word comes first.
         vocabulary: Words in the order of their word vectors, instead of texts; written as they come out of
             `normalizer_and_splitter`, since other words can never match.
-        min_count: Words counted fewer times are unknown (with `texts`).
-        max_vocabulary: Size of the vocabulary at most, padding and unknown word included (with `texts`).
+        label_texts: Texts of the labels to train on: their words are kept however rare (behind the others), for a word
+            of a label is read at every step, and often is all that tells the label from another.
+        min_count: Words of `texts` counted fewer times are unknown.
+        max_vocabulary: Number of words of `texts` kept at most, padding and unknown word included.
 
     Raises:
         ValueError: Not exactly one of `texts` and `vocabulary`, no word left, or a word that stands there twice.
@@ -65,6 +68,7 @@ def build_tokenizer(
         if isinstance(texts, str):
             raise ValueError("texts must be an iterable of texts, got one text")
         words = _count_words(texts, normalizer, splitter, min_count, max_vocabulary)
+        words = list(dict.fromkeys([*words, *_count_words(label_texts, normalizer, splitter, 1, None)]))
     elif vocabulary is not None:
         words = [word for word in vocabulary if word not in (PAD, UNK)]
     else:
@@ -139,7 +143,7 @@ class GileProcessor(ProcessorMixin):
         >>> processor = GileProcessor(build_tokenizer(["a cat sat", "a dog ran"], min_count=1))
         >>> batch = processor(["a dog sat", "cat"], label_text=["dog", "cat: a small animal"], return_tensors="pt")
         >>> {name: tuple(tensor.shape) for name, tensor in batch.items()}
-        {'input_ids': (2, 3), 'attention_mask': (2, 3), 'label_input_ids': (2, 4)}
+        {'input_ids': (2, 3), 'attention_mask': (2, 3), 'label_input_ids': (2, 2)}
     """
 
     def __init__(
@@ -206,7 +210,7 @@ class GileProcessor(ProcessorMixin):
         Args:
             text: Documents, each a text or (han) a list of sentences. One text stands for a list of one. An empty
                 text is a document without words, which has a defined score.
-            label_text: Texts of labels, such as `LabelSet.texts`.
+            label_text: Texts of labels, such as `LabelSet.texts`. Their unknown words are left out, if any is known.
             return_tensors: `"pt"` for padded tensors; by default lists without padding, for a dataset.
             kwargs: Nothing; other processors' options are refused.
 
@@ -286,13 +290,17 @@ class GileProcessor(ProcessorMixin):
         for place, text in enumerate(texts):
             if not isinstance(text, str) or not text.strip():
                 raise ValueError(f"label_text[{place}] must be a text that is not empty, got {text!r}")
-        labels = self._words(texts, self.max_label_words)
-        for place, words in enumerate(labels):
+        labels = []
+        unknown = self.tokenizer.unk_token_id
+        for place, words in enumerate(self._words(texts, None)):
             if not words:
                 raise ValueError(f"label_text[{place}] holds no word (letters or digits): {texts[place]!r}")
+            # An unknown word would pull the labels that have one together.
+            known = [word for word in words if word != unknown]
+            labels.append((known or words)[: self.max_label_words])
         return labels
 
-    def _words(self, texts: Sequence[str], limit: int) -> list[list[int]]:
+    def _words(self, texts: Sequence[str], limit: int | None) -> list[list[int]]:
         # Cut here, not by the tokenizer, which would keep the limit of its last call in what is saved.
         encoded = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)
         return [words[:limit] for words in encoded["input_ids"]]

@@ -29,6 +29,18 @@ def test_rare_words_become_unknown():
     assert tokenizer.tokenize("milk iron") == ["milk", "[UNK]"]
 
 
+def test_words_of_labels_are_kept_however_rare():
+    tokenizer = build_tokenizer(["milk milk iron", "milk blood"], label_texts=["Ferritin", "Milk, Human"], min_count=2)
+    assert tokenizer.convert_ids_to_tokens(range(len(tokenizer))) == ["[PAD]", "[UNK]", "milk", "ferritin", "human"]
+
+
+def test_unknown_words_of_a_label_are_left_out_if_another_is_known(wan, tokenizer):
+    unknown = tokenizer.unk_token_id
+    labels = wan(label_text=["Zebrafish Milk", "milk", "Zebrafish Quantum"])["label_input_ids"]
+    assert labels[0] == labels[1]
+    assert labels[2] == [unknown, unknown]
+
+
 def test_vocabulary_keeps_the_order_of_its_word_vectors():
     tokenizer = build_tokenizer(vocabulary=["blood", "milk", "iron"])
     assert tokenizer.convert_tokens_to_ids(["[PAD]", "[UNK]", "blood", "milk", "iron"]) == [0, 1, 2, 3, 4]
