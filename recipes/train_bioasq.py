@@ -199,12 +199,8 @@ def main() -> None:
         trainer.add_callback(Clock(prefix))
         say(f"\n{unit}: {sum(p.numel() for p in model.parameters() if p.requires_grad):,} parameters")
         start = time.perf_counter()
-        resume = (
-            get_last_checkpoint(args.output_dir)
-            if args.resume_from_checkpoint and Path(args.output_dir).is_dir()
-            else None
-        )
-        trainer.train(resume_from_checkpoint=resume)
+        resume = args.resume_from_checkpoint and Path(args.output_dir).is_dir()
+        trainer.train(resume_from_checkpoint=get_last_checkpoint(args.output_dir) if resume else None)
         results[unit] = {
             "seconds": time.perf_counter() - start,
             "history": [entry for entry in trainer.state.log_history if "seconds" in entry],

@@ -337,12 +337,12 @@ class GileForSequenceClassification(GilePreTrainedModel):
     def set_labels(self, label_set: LabelSet, processor: Any) -> None:
         """Stores a label set; columns of the logits and `config.id2label` follow its order.
 
+        Labels that are the same words to the processor get the same score, among them all those of unknown words only.
+
         Args:
             label_set: The labels. Any number of any labels with a joint embedding; with a linear unit as many as
                 the unit has.
             processor: The `GileProcessor` that makes words of label texts.
-
-        Labels that are the same words to the processor get the same score, among them all those of unknown words only.
 
         Raises:
             ValueError: The label set does not fit a linear unit, or the processor does not fit the model.
@@ -429,7 +429,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 "no label set is stored in this model: call model.set_labels(label_set, processor) first, "
                 "or score other labels with model.gile(..., label_input_ids=...)"
             )
-        if bool((self.label_input_ids == self.config.pad_token_id).all()):
+        if bool((self.label_input_ids[0] == self.config.pad_token_id).all()):  # a label has words, or was not loaded
             raise ValueError(
                 "the stored labels have no words: this checkpoint was saved without them (by GileModel, for example); "
                 "call model.set_labels(label_set, processor)"
