@@ -1,6 +1,6 @@
 """Linear unit and GILE on the same word-attention encoder, trained until validation stops improving.
 
-    python benchmarks/pubmed_mesh.py --data ../shared/data/pubmed_mesh
+    python benchmarks/pubmed_mesh.py --data FOLDER -- --num_train_epochs 20 --patience 4
 
 The folder holds train, validation and test.jsonl.gz in BioASQ's keys and unseen_labels.json, the ids that were taken
 out of every training and validation document. One run of recipes/train_bioasq.py trains both; the epoch is chosen on
@@ -27,7 +27,7 @@ METRICS = {"average_precision": "AvgPr", "ranking_loss": "RL", "one_error": "One
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "pubmed_mesh")
+    parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--name", default="pubmed_mesh", help="name of the file in results/")
     parser.add_argument("recipe", nargs="*", help="arguments for recipes/train_bioasq.py, after --")
@@ -49,7 +49,7 @@ def main() -> None:
     write_results(
         options.name,
         {
-            "command": " ".join(["python benchmarks/pubmed_mesh.py", *sys.argv[1:]]),
+            "recipe": options.recipe,
             "percent": True,
             "minutes": {unit: round(result["seconds"] / 60, 1) for unit, result in first.items()},
             "test_mean": means,

@@ -78,6 +78,9 @@ class Recipe:
         default=None, metadata={"help": "Probability of a label before training; by default that of the data."}
     )
     word_dropout: float = field(default=0.5, metadata={"help": "Not in the paper, which has 500 times the documents."})
+    forget_label_words: bool = field(
+        default=False, metadata={"help": "Rare words of labels are unknown as well, if min_count says so."}
+    )
     num_negatives: int = field(
         default=1500,
         metadata={"help": "Labels sampled a step, for the whole batch, weighted to the full set; 0 takes all labels. "
@@ -135,7 +138,8 @@ def main() -> None:
     # 2. Words of documents and of seen labels; what an unseen label says must be learned from these.
     labels = make_label_set(recipe, split)
     texts = [document_text(row) for row in split["train"]]
-    tokenizer = build_tokenizer(texts, label_texts=labels[: len(seen)].texts, min_count=recipe.min_count)
+    label_texts = [] if recipe.forget_label_words else labels[: len(seen)].texts
+    tokenizer = build_tokenizer(texts, label_texts=label_texts, min_count=recipe.min_count)
     say(f"{len(tokenizer):,} words; {labels}")
 
     results = {}

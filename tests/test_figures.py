@@ -1,0 +1,42 @@
+"""Figures in prose rot: those of README.md and docs/ are the ones the benchmarks wrote."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+COLUMNS = [f"{metric} {group}" for group in ("seen", "unseen") for metric in ("RL", "AvgPr", "OneErr")]
+
+
+def row(name, figures, last):
+    cells = [f"{figures[column]:.2f}" if column in figures else "-" for column in COLUMNS]
+    return f"| {' | '.join([name, *cells, last])} |"
+
+
+def readme_rows():
+    results = json.loads((RESULTS / "pubmed_mesh.json").read_text())
+    for unit, name in {"linear": "linear unit", "gile": "GILE"}.items():
+        means = {metric: value["mean"] for metric, value in results["test_mean"][unit].items()}
+        yield row(name, means, f"{results['minutes'][unit]:.1f}")
+
+
+def training_rows():
+    results = json.loads((RESULTS / "what_matters.json").read_text())
+    for name, figures in results["settings"].items():
+        yield row(name, figures, f"{figures['best_epoch']:.0f}")
+
+
+@pytest.mark.parametrize(("file", "rows"), [("README.md", readme_rows), ("docs/training.md", training_rows)])
+def test_tables_are_what_the_benchmarks_wrote(file, rows):
+    text = (ROOT / file).read_text()
+    missing = [line for line in rows() if line not in text]
+    assert not missing, "\n".join(["write these rows into " + file, *missing])
+
+
+def test_ratios_of_the_literal_form_are_what_the_benchmark_wrote():
+    results = json.loads((RESULTS / "literal_and_fast.json").read_text())
+    text = (ROOT / "docs" / "training.md").read_text()
+    for name, ratio in results["ratios"].items():
+        assert f"| {name} | {ratio:.1f} |" in text
