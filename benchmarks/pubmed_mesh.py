@@ -108,11 +108,11 @@ def plot(curves: dict[str, list[dict[str, Any]]], path: Path) -> None:
     for row, group in enumerate(("seen", "unseen")):
         for column, (name, scale) in enumerate({"epoch": 1, "seconds": 60}.items()):
             axis = axes[row][column]
-            for unit, epochs in curves.items():
+            for color, (unit, epochs) in enumerate(curves.items()):
                 key = f"AvgPr {group}"
                 points = [(epoch[name] / scale, epoch["test"][key]) for epoch in epochs if key in epoch["test"]]
                 if points:
-                    axis.plot(*zip(*points, strict=True), marker="o", markersize=3, label=unit)
+                    axis.plot(*zip(*points, strict=True), marker="o", markersize=3, label=unit, color=f"C{color}")
             axis.grid(alpha=0.3)
             axis.set_xlabel("epochs" if name == "epoch" else "minutes, evaluation included")
             if axis.lines:
