@@ -70,8 +70,8 @@ class LabelScoringPipeline(Pipeline):
             For each text `{"sequence": text, "labels": [names, best first], "scores": [probabilities]}`.
 
         Raises:
-            ValueError: No texts, no labels, duplicate or empty labels, as many label lists as there are not texts, or
-                a model that cannot score other labels than its own.
+            ValueError: No texts, no labels, duplicate or empty labels, another number of label lists than of texts,
+                or a model that cannot score other labels than its own.
         """
         if isinstance(inputs, Sequence) and not isinstance(inputs, str):
             inputs = list(inputs)

@@ -37,6 +37,10 @@ def encode_dataset(
         raise ValueError(f"on_unknown_label must be 'raise' or 'drop', got {on_unknown_label!r}")
     if isinstance(dataset, dict):
         raise ValueError(f"pass one split of the dataset, such as dataset[{next(iter(dataset))!r}], not all of them")
+    if dataset.column_names is None:
+        raise ValueError(
+            "the columns of this stream are not known: give it features, as in IterableDataset.cast(features)"
+        )
     for column in (labels, *([text] if isinstance(text, str) else [])):
         if column not in dataset.column_names:
             raise ValueError(f"the dataset has no column {column!r}, only {', '.join(dataset.column_names)}")
