@@ -87,9 +87,17 @@ class LabelSampler:
         Returns:
             `(C,)` ascending columns, and their weights: `(C,)`, or `(B, C)` with `per_document`, or None where every
             column stands for itself.
+
+        Raises:
+            ValueError: A gold column is out of range.
         """
         golds = [np.unique(np.asarray(columns, dtype=np.int64)) for columns in gold]
         positives = np.unique(np.concatenate(golds))
+        wrong = positives[(positives < 0) | (positives >= self.num_labels)]
+        if len(wrong):
+            raise ValueError(
+                f"gold column {wrong[0]}, but there are {self.num_labels} labels (0 to {self.num_labels - 1})"
+            )
         if self.num_negatives is None:
             return torch.from_numpy(np.union1d(positives, self.columns)), None
         rng = np.random.default_rng([self.seed, int(self._epoch), batch_key])

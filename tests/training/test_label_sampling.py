@@ -95,6 +95,12 @@ def test_every_column_is_drawn_alike():
         assert abs(counts / 4000 - 5 / labels).max() < 0.03
 
 
+@pytest.mark.parametrize("wrong", [-1, -100, L])
+def test_gold_columns_out_of_range_are_refused(wrong):
+    with pytest.raises(ValueError, match=f"gold column {wrong}, but there are 101 labels"):
+        LabelSampler(L, num_negatives=7)([[3], [5, wrong]])
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
