@@ -23,13 +23,13 @@ class GileConfig(PreTrainedConfig):
     | published flag | here |
     | --- | --- |
     | `wdim` | `embedding_size` |
-    | `sdim`, `wsdim` | `hidden_size`, `attention_size` |
-    | `enc` (dense) | `encoder_cell` |
+    | `sdim`, `ddim` | `hidden_size`, one size for both levels |
+    | `enc` (`attdense`) | `encoder_cell` |
     | `act` | `hidden_act` |
+    | `la` | `output_layer` |
     | `ladim` | `joint_size` |
     | `laact` | `joint_act` |
     | `swpad`, `spad` | `max_sentence_words`, `max_sentences` |
-    | `maxlabels`, `maxwords` | `max_label_words`, `max_words` |
 
     Args:
         vocab_size: Rows of the word embedding table, shared by documents and labels (section 2.2).
