@@ -137,7 +137,7 @@ def main() -> None:
 
     # 2. Words of documents and of seen labels; what an unseen label says must be learned from these.
     labels = make_label_set(recipe, split)
-    texts = [document_text(row) for row in split["train"]]
+    texts = (document_text(row) for row in split["train"])
     label_texts = [] if recipe.forget_label_words else labels[: len(seen)].texts
     tokenizer = build_tokenizer(texts, label_texts=label_texts, min_count=recipe.min_count)
     say(f"{len(tokenizer):,} words; {labels}")
