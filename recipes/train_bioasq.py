@@ -72,7 +72,7 @@ class Recipe:
     )
     embedding_std: float | None = field(
         default=None,
-        metadata={"help": "Of fresh word vectors; by default each unit's better one, gile 0.3, linear 0.1."},
+        metadata={"help": "Of fresh word vectors; by default gile 0.3, linear 0.1."},
     )
     label_prior: float | None = field(
         default=None, metadata={"help": "Probability of a label before training; by default that of the data."}

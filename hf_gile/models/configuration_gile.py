@@ -49,7 +49,7 @@ class GileConfig(PreTrainedConfig):
             labels a document has, divided by the number of labels; far from it, the first steps of training are spent
             on this one number and throw the others about.
         embedding_std: Standard deviation of fresh word vectors. Much smaller, and the codes of all labels start alike
-            and stay so for epochs; a linear unit prefers 0.1.
+            and stay so for epochs.
         word_dropout: Share of the distinct words of each document that a training step does not read; label texts
             are always read. The paper uses none.
         max_words: Words kept of a document (wan).
