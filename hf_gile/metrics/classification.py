@@ -23,7 +23,8 @@ class F1Metrics:
     mean over the documents: scikit-learn's `f1_score` with `zero_division=0` and the averages
     "micro", "macro" and "samples". A label that is never gold nor predicted thus counts as 0 in
     macro F1, and so does a document without both in example F1; no document is skipped. Values are
-    in 0..1.
+    in 0..1. A label whose score was minus infinity for every document was never a candidate, and is not among the
+    labels of macro F1.
 
     Half-precision scores are taken to float32 before the sigmoid. A threshold is compared in the
     precision of the probabilities, so `torch.sigmoid(scores) >= threshold` is what is counted.
@@ -62,6 +63,7 @@ class F1Metrics:
         self.hits = torch.zeros(self.num_labels, dtype=torch.long)
         self.predicted = torch.zeros(self.num_labels, dtype=torch.long)
         self.gold = torch.zeros(self.num_labels, dtype=torch.long)
+        self.candidates = torch.zeros(self.num_labels, dtype=torch.bool)
         self.example_sums = dict.fromkeys(self.groups, 0.0)
         self.documents = 0
 
@@ -84,6 +86,7 @@ class F1Metrics:
 
         self.hits += gold[hits].cpu().bincount(minlength=self.num_labels)
         self.predicted += predicted.sum(dim=0).cpu()
+        self.candidates |= (scores > -torch.inf).any(dim=0).cpu()
         self.gold += gold[is_gold].cpu().bincount(minlength=self.num_labels)
         for prefix, columns in self.groups.items():
             columns = columns.to(gold.device)
@@ -108,7 +111,7 @@ class F1Metrics:
         for prefix, columns in self.groups.items():
             hits, named = self.hits[columns], (self.predicted + self.gold)[columns]
             result[f"{prefix}micro_f1"] = _f1(hits.sum(), named.sum()).item()
-            result[f"{prefix}macro_f1"] = _f1(hits, named).mean().item()
+            result[f"{prefix}macro_f1"] = _f1(hits, named)[self.candidates[columns]].mean().item()
             result[f"{prefix}example_f1"] = self.example_sums[prefix] / self.documents
         return result
 
@@ -131,6 +134,7 @@ class F1Metrics:
         self.hits += other.hits
         self.predicted += other.predicted
         self.gold += other.gold
+        self.candidates |= other.candidates
         for prefix, value in other.example_sums.items():
             self.example_sums[prefix] += value
         self.documents += other.documents

@@ -27,7 +27,8 @@ def ranking_metrics(scores: Array, labels: Array, columns: Array | Sequence[bool
     A tie thus counts against the model, and the order of the labels never matters. The first two
     are `label_ranking_average_precision_score` and `label_ranking_loss` of scikit-learn, in 0..1
     (the tables of the GILE paper show percent); coverage is a number of labels, its
-    `coverage_error`. A document whose labels are all gold has average precision 1, losses 0.
+    `coverage_error`. A document whose labels are all gold has average precision 1, losses 0. A label with a
+    score of minus infinity is no candidate for the document, and is not among its L labels unless it is gold.
 
     Labels are ranked on the device of the scores; the results are on the CPU.
 
@@ -54,7 +55,8 @@ def ranking_metrics(scores: Array, labels: Array, columns: Array | Sequence[bool
     if columns is not None:
         scores, gold = _restrict(scores, gold, read_columns(columns, scores.shape[1]))
     at_gold = _at_gold(scores, gold)
-    return _measure(_rank(scores, at_gold), at_gold, gold != IGNORE, scores.shape[1])
+    rank, candidates = _rank(scores, at_gold)
+    return _measure(rank, at_gold, gold != IGNORE, candidates)
 
 
 class RankingMetrics:
@@ -113,10 +115,11 @@ class RankingMetrics:
         }
         # seen and unseen make up all labels: their ranks add up, which saves the longest sort
         if len(groups) > 1:
-            ranks[""] = ranks["seen_"] + ranks["unseen_"]
+            ranks[""] = tuple(one + other for one, other in zip(ranks["seen_"], ranks["unseen_"], strict=True))
         for prefix, columns in groups.items():
             is_gold = (gold != IGNORE) & columns[gold.clamp(min=0)]
-            result = _measure(ranks[prefix], at_gold, is_gold, int(columns.sum()))
+            rank, candidates = ranks[prefix]
+            result = _measure(rank, at_gold, is_gold, candidates)
             counted = result.pop("counted")
             for name, value in result.items():
                 self.sums[prefix][name] += value[counted].sum().item()
@@ -163,24 +166,28 @@ def _at_gold(scores: Tensor, gold: Tensor) -> Tensor:
     return widened(scores.gather(1, gold.clamp(min=0)))  # (B, P)
 
 
-def _rank(scores: Tensor, at_gold: Tensor) -> Tensor:
-    """Counts the scores of each document that are at least as high as those of its gold labels."""
+def _rank(scores: Tensor, at_gold: Tensor) -> tuple[Tensor, ...]:
+    """Counts the scores of each document that are at least as high as those of its gold labels, and its candidates."""
     ascending = _ascending(widened(scores).contiguous())
-    return scores.shape[1] - torch.searchsorted(ascending, at_gold)
+    nowhere = torch.full_like(ascending[:, :1], -torch.inf)
+    candidates = scores.shape[1] - torch.searchsorted(ascending, nowhere, right=True)[:, 0]
+    return scores.shape[1] - torch.searchsorted(ascending, at_gold), candidates
 
 
-def _measure(rank: Tensor, at_gold: Tensor, is_gold: Tensor, num_labels: int) -> dict[str, Tensor]:
+def _measure(rank: Tensor, at_gold: Tensor, is_gold: Tensor, candidates: Tensor) -> dict[str, Tensor]:
     gold_count = is_gold.sum(dim=1)
     # what is not gold sorts behind every gold score, so it is never among the scores below one
     gold_ascending = at_gold.masked_fill(~is_gold, torch.inf).sort(dim=1).values
     gold_rank = gold_count[:, None] - torch.searchsorted(gold_ascending, at_gold)
 
     # to the CPU before float64, which not every accelerator has
-    rank, gold_rank, is_gold, gold_count = (tensor.cpu() for tensor in (rank, gold_rank, is_gold, gold_count))
+    on_cpu = (tensor.cpu() for tensor in (rank, gold_rank, is_gold, gold_count, candidates))
+    rank, gold_rank, is_gold, gold_count, candidates = on_cpu
     wrong = rank - gold_rank
     precision = (gold_rank.double() / rank).masked_fill(~is_gold, 0)
-    pairs = (gold_count * (num_labels - gold_count)).clamp(min=1)
-    fewest_wrong = wrong.masked_fill(~is_gold, num_labels).amin(dim=1)
+    left_out = (is_gold & at_gold.isneginf().cpu()).sum(dim=1)  # gold, and so a candidate all the same
+    pairs = (gold_count * (candidates + left_out - gold_count)).clamp(min=1)
+    fewest_wrong = wrong.masked_fill(~is_gold, torch.iinfo(wrong.dtype).max).amin(dim=1)
     result = {
         "average_precision": precision.sum(dim=1) / gold_count,
         "ranking_loss": wrong.masked_fill(~is_gold, 0).sum(dim=1).double() / pairs,

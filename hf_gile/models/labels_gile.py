@@ -22,7 +22,7 @@ class Label:
         id: A URI or a code that never changes (a MeSH UI, a SKOS concept); results and thresholds are kept by it.
         name: What people call the label.
         description: What else is known of it (synonyms, a definition); the model reads it after the name.
-        language: Language code of name and description, where it matters.
+        language: Language of name and description; in a model of several languages, one of its languages.
         seen: Whether the model was trained on documents with this label.
         count: Number of training documents with this label.
         threshold: Probability from which the label should count as assigned, where it has its own; kept for those
@@ -73,7 +73,7 @@ class LabelSet(Sequence[Label]):
         if not self._labels:
             raise ValueError(f"{source}: no labels; at least one is needed")
         self._columns: dict[str, int] = {}
-        texts: dict[str, int] = {}
+        texts: dict[tuple[str, str | None], int] = {}
         for row, label in enumerate(self._labels):
             where = f"{source}, row {row + 1}"
             _check(label, where)
@@ -81,12 +81,13 @@ class LabelSet(Sequence[Label]):
                 raise ValueError(
                     f"{where}: id {label.id!r} stands in row {self._columns[label.id] + 1} already; ids must be unique"
                 )
-            if label.text in texts:
+            text = (label.text, label.language)
+            if text in texts:
                 raise ValueError(
-                    f"{where}: {label.text!r} stands in row {texts[label.text] + 1} already, as another label; "
+                    f"{where}: {label.text!r} stands in row {texts[text] + 1} already, as another label; "
                     "a model cannot tell them apart: give them different names or descriptions"
                 )
-            self._columns[label.id] = texts[label.text] = row
+            self._columns[label.id] = texts[text] = row
 
     @classmethod
     def from_names(cls, names: Iterable[str] | Mapping[str, str]) -> "LabelSet":
@@ -145,6 +146,25 @@ class LabelSet(Sequence[Label]):
     def seen(self) -> list[bool]:
         """Whether each label was trained on, in order."""
         return [label.seen for label in self]
+
+    @property
+    def language_labels(self) -> dict[str, int]:
+        """Number of labels of each language, in the order they stand in; empty if no label names a language.
+
+        Raises:
+            ValueError: Only some labels name a language, or the labels of a language do not stand together.
+        """
+        languages = [label.language for label in self]
+        sizes = Counter(language for language in languages if language is not None)
+        blocks = [
+            language for language, before in zip(languages, [None, *languages], strict=False) if language != before
+        ]
+        if sizes and (len(blocks) != len(sizes) or None in languages):
+            raise ValueError(
+                "labels of several languages stand one language after the other, and each names its language; "
+                f"here they stand as {', '.join(map(str, blocks[:6]))}{', ...' if len(blocks) > 6 else ''}"
+            )
+        return {language: sizes[language] for language in blocks if language is not None}
 
     def id2label(self) -> dict[int, str]:
         """Unique names by column, as a Transformers config keeps them; a shared name gets its id behind it."""

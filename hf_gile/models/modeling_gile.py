@@ -2,11 +2,16 @@
 
 One legend for every shape: B documents, S sentences, W words, D word-embedding size, H document size, J joint size,
 L labels, C columns scored in a training step, T words of a label, P gold labels of a document.
+
+In a model of several languages (`config.languages`, section 3.3 of the paper) a call names the language of its
+documents: `language="german"`, or one for each document, as names or as a `(B,)` tensor of places in the list. Labels
+may be of any language: words of all languages share one space.
 """
 
 import math
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,9 +25,19 @@ from transformers.utils.hub import cached_file
 
 from .configuration_gile import GileConfig
 from .labels_gile import LABELS_FILE, LabelSet
-from .losses_gile import binary_cross_entropy, cross_entropy, multi_hot
-from .output_layers_gile import ClassificationUnit, JointInputLabelEmbedding, LinearOutput, MeanLabelEncoder
+from .languages_gile import Languages, check_language, in_each_language, own_columns
+from .losses_gile import LOSSES, cross_entropy, multi_hot
+from .output_layers_gile import (
+    BiasUnit,
+    ClassificationUnit,
+    JointInputLabelEmbedding,
+    LinearOutput,
+    MeanLabelEncoder,
+    ZeroEmbedding,
+)
+from .published_gile import RecurrentWeight
 from .text_encoders_gile import TEXT_ENCODERS
+from .word_prediction_gile import WordPrediction
 
 
 @dataclass
@@ -34,7 +49,7 @@ class GileModelOutput(ModelOutput):
         text_embeds: `(B, H)` document vectors h.
         label_embeds: `(L, D)` label vectors e; none for a linear unit.
         attentions: With `output_attentions=True`, the word attention `(B, W)` of a WAN, or the word attention
-            `(B, S, W)` and sentence attention `(B, S)` of a HAN.
+            `(B, S, W)` and sentence attention `(B, S)` of a HAN; of averages, the weights of the average.
     """
 
     logits: Tensor | None = None
@@ -59,6 +74,22 @@ class GilePreTrainedModel(PreTrainedModel):
             prior = self.config.label_prior
             init.normal_(module.weight, std=module.in_features**-0.5)
             init.constant_(module.bias, math.log(prior / (1 - prior)))
+        elif isinstance(module, BiasUnit):
+            init.constant_(module.bias, math.log(self.config.label_prior / (1 - self.config.label_prior)))
+        elif isinstance(module, ZeroEmbedding):
+            init.zeros_(module.weight)
+        elif isinstance(module, RecurrentWeight):
+            init.orthogonal_(module.weight)
+        elif isinstance(module, nn.GRU):
+            for name, parameter in module.named_parameters():
+                if "bias" in name:
+                    init.zeros_(parameter)
+                    continue
+                start = nn.init.orthogonal_ if "_hh_" in name else nn.init.xavier_uniform_
+                gates = torch.empty(3, *parameter.chunk(3)[0].shape, device=parameter.device)
+                init.copy_(
+                    parameter, torch.cat([start(gate) for gate in gates])
+                )  # only a whole parameter says if loaded
         elif isinstance(module, nn.Linear):
             init.kaiming_normal_(module.weight, nonlinearity="relu")
             if module.bias is not None:
@@ -69,6 +100,15 @@ class GilePreTrainedModel(PreTrainedModel):
                 init.zeros_(module.weight[module.padding_idx])
         elif isinstance(module, GileForSequenceClassification):
             init.constant_(module.label_input_ids, self.config.pad_token_id)
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
+        """Loads a model; see `PreTrainedModel.from_pretrained`, which takes all weights for trainable."""
+        loaded = super().from_pretrained(*args, **kwargs)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        if model.config.freeze_word_vectors:
+            model.get_input_embeddings().requires_grad_(False)
+        return loaded
 
 
 class GileModel(GilePreTrainedModel):
@@ -93,42 +133,79 @@ class GileModel(GilePreTrainedModel):
     def __init__(self, config: GileConfig) -> None:
         super().__init__(config)
         self.word_embeddings = nn.Embedding(config.vocab_size, config.embedding_size, padding_idx=config.pad_token_id)
+        self.word_embeddings.weight.requires_grad_(not config.freeze_word_vectors)
         self.text_encoder = TEXT_ENCODERS[config.text_encoder_type](config)
         self.output_layer: Any  # either has encode_texts and score
-        if config.output_layer == "gile":
-            self.label_encoder = MeanLabelEncoder(config)
-            self.output_layer = JointInputLabelEmbedding(config)
-        else:
+        if config.output_layer == "linear":
             self.output_layer = LinearOutput(config)
+        else:
+            self.label_encoder = None if config.label_encoder_type == "text_encoder" else MeanLabelEncoder(config)
+            if config.label_encoder_type == "learned":
+                self.label_residual = ZeroEmbedding(config.num_labels, config.embedding_size)
+            self.output_layer = JointInputLabelEmbedding(config)
+        self.word_prediction = WordPrediction(config) if config.word_prediction > 0 else None
         self.post_init()
+
+    def set_word_vectors(self, vectors: Tensor | Any) -> None:
+        """Gives words their vectors, such as those of `hf_gile.data.load_word_vectors`.
+
+        With `config.freeze_word_vectors` they keep them in training.
+
+        Args:
+            vectors: `(vocab_size, D)` numbers, row by row those of the tokenizer's words. The row of the padding word
+                is not read.
+
+        Raises:
+            ValueError: Vectors of another shape, or numbers that are not finite.
+        """
+        given = torch.as_tensor(vectors)
+        weight = self.word_embeddings.weight
+        if given.shape != weight.shape:
+            raise ValueError(f"word vectors must have shape {tuple(weight.shape)}, got {tuple(given.shape)}")
+        if not bool(given.isfinite().all()):
+            raise ValueError(f"word vector {int((~given.isfinite()).any(1).nonzero()[0])} holds numbers not finite")
+        with torch.no_grad():
+            weight.copy_(given)
+            weight[self.config.pad_token_id] = 0
 
     def encode_texts(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
+        language: Languages = None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The text encoder: document vectors and attention.
 
         Args:
-            input_ids: `(B, W)` word ids (wan) or `(B, S, W)` (han).
+            input_ids: `(B, W)` word ids (nn, wan) or `(B, S, W)` (hnn, han).
             attention_mask: `(B, W)` or `(B, S, W)`, true or 1 where there is a word. By default every word that is not
                 the padding word; with `inputs_embeds`, every word.
             inputs_embeds: `(B, W, D)` or `(B, S, W, D)` word vectors, instead of `input_ids`.
+            language: The language of the documents, or of each.
 
         Returns:
             `(B, H)` document vectors, and the attention weights as in `GileModelOutput`. A document without words
-            gets the zero vector.
+            gets the zero vector (but not of a `han_published`, which masks nothing).
 
         Raises:
-            ValueError: Not exactly one of `input_ids` and `inputs_embeds`, or a wrong number of dimensions.
+            ValueError: Not exactly one of `input_ids` and `inputs_embeds`, a wrong number of dimensions, or a language
+                that the model does not know.
         """
-        if inputs_embeds is not None and input_ids is not None:
-            raise ValueError("pass either input_ids or inputs_embeds, got both")
-        if inputs_embeds is None:
-            if input_ids is None:
-                raise ValueError("pass either input_ids or inputs_embeds, got neither")
-            self._check_dims("input_ids", input_ids, "")
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
+        self._check_documents(input_ids, inputs_embeds)
+        document, *attentions = in_each_language(self.config, language, inputs, self._encode)
+        return document, tuple(attentions)
+
+    def _encode(
+        self,
+        language: str | None,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        inputs_embeds: Tensor | None,
+        is_label: bool = False,
+    ) -> tuple[Tensor, ...]:
+        if input_ids is not None:
             if input_ids.shape[-1] == 0:  # what a tokenizer makes of an empty text, in floats
                 input_ids = input_ids.new_full((*input_ids.shape[:-1], 1), self.config.pad_token_id, dtype=torch.long)
                 attention_mask = None
@@ -137,7 +214,7 @@ class GileModel(GilePreTrainedModel):
             if attention_mask is None:
                 attention_mask = input_ids != self.config.pad_token_id
         else:
-            self._check_dims("inputs_embeds", inputs_embeds, ", D")
+            assert inputs_embeds is not None
             word_vectors = inputs_embeds.flatten(0, -2)
             places = torch.arange(len(word_vectors), device=word_vectors.device).reshape(inputs_embeds.shape[:-1])
         if attention_mask is None:
@@ -148,20 +225,27 @@ class GileModel(GilePreTrainedModel):
                 f"got {tuple(attention_mask.shape)}"
             )
         mask = attention_mask.bool()
-        if self.training and self.config.word_dropout > 0:
+        if self.training and self.config.word_dropout > 0 and not is_label:
             kept = torch.rand(len(places), len(word_vectors), device=places.device) >= self.config.word_dropout
             mask = mask & kept.gather(1, places.flatten(1)).reshape(places.shape)
-        return self.text_encoder(word_vectors, places, mask)
+        document, attentions = self.text_encoder(word_vectors, places, mask, language)
+        return document, *attentions
 
-    def encode_labels(self, label_input_ids: Tensor, label_attention_mask: Tensor | None = None) -> Tensor:
-        """The label encoder: the mean of the word vectors of each label (section 2.2).
+    def encode_labels(
+        self,
+        label_input_ids: Tensor,
+        label_attention_mask: Tensor | None = None,
+        label_language: Languages = None,
+    ) -> Tensor:
+        """The label encoder: the mean of the word vectors of each label (section 2.2), or the text encoder itself.
 
         Args:
             label_input_ids: `(L, T)` word ids, padded with the padding word.
             label_attention_mask: `(L, T)`, true or 1 where there is a word; by default the words that are not padding.
+            label_language: The language of the labels, or of each; only read where the text encoder reads labels.
 
         Returns:
-            `(L, D)` label vectors e.
+            `(L, D)` label vectors e; `(L, H)` from the text encoder.
 
         Raises:
             ValueError: A wrong number of dimensions, or a model with a linear unit.
@@ -171,26 +255,40 @@ class GileModel(GilePreTrainedModel):
             raise ValueError(f"label_input_ids must have shape (L, T), got {tuple(label_input_ids.shape)}")
         if label_attention_mask is not None:
             label_input_ids = label_input_ids.masked_fill(~label_attention_mask.bool(), self.config.pad_token_id)
-        return self.label_encoder(label_input_ids, self.word_embeddings)
+        if self.label_encoder is not None:
+            return self.label_encoder(label_input_ids, self.word_embeddings)
+        if TEXT_ENCODERS[self.config.text_encoder_type].input_dims == "(B, S, W)":
+            label_input_ids = label_input_ids[:, None]  # one sentence
+        inputs = {"input_ids": label_input_ids, "attention_mask": None, "inputs_embeds": None}
+        encode = partial(self._encode, is_label=True)
+        return in_each_language(self.config, label_language, inputs, encode)[0]
 
     def get_text_features(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
+        language: Languages = None,
     ) -> Tensor:
         """Text codes, the documents' side of the score; arguments as in `encode_texts`.
 
         Returns:
             `(B, J)` text codes (`(B, H + 1)` with a linear unit).
         """
-        return self.output_layer.encode_texts(self.encode_texts(input_ids, attention_mask, inputs_embeds)[0])
+        text_embeds = self.encode_texts(input_ids, attention_mask, inputs_embeds, language)[0]
+
+        def project(language: str | None, text_embeds: Tensor) -> tuple[Tensor]:
+            return (self.output_layer.encode_texts(text_embeds, language),)
+
+        return in_each_language(self.config, language, {"text_embeds": text_embeds}, project)[0]
 
     def get_label_features(
         self,
         label_input_ids: Tensor | None = None,
         label_attention_mask: Tensor | None = None,
         label_embeds: Tensor | None = None,
+        language: str | None = None,
+        label_language: Languages = None,
     ) -> Tensor:
         """Label codes, the labels' side of the score: compute them once and keep them.
 
@@ -198,6 +296,9 @@ class GileModel(GilePreTrainedModel):
             label_input_ids: `(L, T)` word ids, as in `encode_labels`.
             label_attention_mask: `(L, T)`, as in `encode_labels`.
             label_embeds: `(L, D)` label vectors e, instead of words.
+            language: The language of the documents to score; only read without `config.share_joint_space`.
+            label_language: The language of the labels, or of each; only read where the text encoder reads labels, and
+                by default that of the documents.
 
         Returns:
             `(L, J)` label codes. A code depends on its own label only.
@@ -205,20 +306,29 @@ class GileModel(GilePreTrainedModel):
         Raises:
             ValueError: Not exactly one of `label_input_ids` and `label_embeds`, or a model with a linear unit.
         """
-        label_embeds = self._label_embeds(label_input_ids, label_attention_mask, label_embeds)
-        return self.output_layer.encode_labels(label_embeds)
+        if label_language is None:
+            label_language = language
+        label_embeds = self._label_embeds(label_input_ids, label_attention_mask, label_embeds, label_language)
+        if not self.config.share_joint_space:
+            language = check_language(self.config, language)
+        return self.output_layer.encode_labels(label_embeds, language)
 
-    def score(self, text_codes: Tensor, label_codes: Tensor) -> Tensor:
+    def score(self, text_codes: Tensor, label_codes: Tensor, language: Languages = None) -> Tensor:
         """The inner product that is the score.
 
         Args:
             text_codes: `(B, J)` from `get_text_features`.
             label_codes: `(L, J)` from `get_label_features`.
+            language: The language of the documents, or of each.
 
         Returns:
             `(B, L)` logits; their sigmoid is the probability that the label applies.
         """
-        return self.output_layer.score(text_codes, label_codes)
+
+        def score(language: str | None, text_codes: Tensor) -> tuple[Tensor]:
+            return (self.output_layer.score(text_codes, label_codes, language),)
+
+        return in_each_language(self.config, language, {"text_codes": text_codes}, score)[0]
 
     def label_state(self) -> tuple[Any, ...]:
         """A fingerprint of what label codes are made of: while it stays equal, kept codes are still right.
@@ -226,10 +336,15 @@ class GileModel(GilePreTrainedModel):
         It holds addresses and versions of the weights, the numbers of a sample of them (a fused optimizer, and writing
         into `.data`, leave the version as it is), how often `train` was called, and the autocast type.
         """
-        projection = self.output_layer.label_projection
+        parts: list[nn.Module | None] = [self.word_embeddings, self.output_layer.label_projection]
+        if self.config.label_encoder_type == "text_encoder":
+            parts.append(self.text_encoder)
+        elif self.config.label_encoder_type == "learned":
+            parts.append(self.label_residual)
+        weights = [parameter for part in parts if part is not None for parameter in part.parameters()]
         kind = self.word_embeddings.weight.device.type
         autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-        return (self._mode_changes, autocast, *_state(self.word_embeddings.weight, projection.weight, projection.bias))
+        return (self._mode_changes, autocast, *_state(*weights))
 
     def train(self, mode: bool = True) -> "GileModel":
         """Switches between training and evaluation; what was kept of the labels is stale from here on."""
@@ -245,6 +360,8 @@ class GileModel(GilePreTrainedModel):
         label_input_ids: Tensor | None = None,
         label_attention_mask: Tensor | None = None,
         label_embeds: Tensor | None = None,
+        language: Languages = None,
+        label_language: Languages = None,
         output_attentions: bool | None = None,
     ) -> GileModelOutput:
         """Scores every document with every label.
@@ -256,6 +373,8 @@ class GileModel(GilePreTrainedModel):
             label_input_ids: `(L, T)` word ids, as in `encode_labels`.
             label_attention_mask: `(L, T)`, as in `encode_labels`.
             label_embeds: `(L, D)` label vectors e, instead of `label_input_ids`.
+            language: The language of the documents, or of each; it can be left out if there is one.
+            label_language: The language of the labels, or of each, as in `get_label_features`.
             output_attentions: Whether to return the attention weights.
 
         Returns:
@@ -264,40 +383,58 @@ class GileModel(GilePreTrainedModel):
         Raises:
             ValueError: Arguments are missing, or of a wrong shape.
         """
-        text_embeds, attentions = self.encode_texts(input_ids, attention_mask, inputs_embeds)
-        if self.config.output_layer == "linear" and label_input_ids is None and label_embeds is None:
-            label_codes = self.output_layer.label_codes()
-        else:
-            label_embeds = self._label_embeds(label_input_ids, label_attention_mask, label_embeds)
-            label_codes = self.output_layer.encode_labels(label_embeds)
+        text_embeds, attentions = self.encode_texts(input_ids, attention_mask, inputs_embeds, language)
+        is_linear = self.config.output_layer == "linear" and label_input_ids is None and label_embeds is None
+        if not is_linear:
+            if label_language is None:
+                label_language = language if language is None or isinstance(language, str) else None
+            label_embeds = self._label_embeds(label_input_ids, label_attention_mask, label_embeds, label_language)
+
+        def score(language: str | None, text_embeds: Tensor) -> tuple[Tensor]:
+            layer = self.output_layer
+            codes = layer.label_codes(None, language) if is_linear else layer.encode_labels(label_embeds, language)
+            return (layer.score(layer.encode_texts(text_embeds, language), codes, language),)
+
         return GileModelOutput(
-            logits=self.score(self.output_layer.encode_texts(text_embeds), label_codes),
+            logits=in_each_language(self.config, language, {"text_embeds": text_embeds}, score)[0],
             text_embeds=text_embeds,
             label_embeds=label_embeds,
             attentions=attentions if output_attentions else None,
         )
 
     def _label_embeds(
-        self, label_input_ids: Tensor | None, label_attention_mask: Tensor | None, label_embeds: Tensor | None
+        self,
+        label_input_ids: Tensor | None,
+        label_attention_mask: Tensor | None,
+        label_embeds: Tensor | None,
+        label_language: Languages,
     ) -> Tensor:
         self._require_joint_embedding()
         if label_input_ids is not None:
             if label_embeds is not None:
                 raise ValueError("pass either label_input_ids or label_embeds, got both")
-            return self.encode_labels(label_input_ids, label_attention_mask)
+            return self.encode_labels(label_input_ids, label_attention_mask, label_language)
         if label_embeds is None:
             raise ValueError(
                 "pass either label_input_ids or label_embeds, got neither; "
                 "the processor saved with the model makes label_input_ids of label texts"
             )
-        if label_embeds.dim() != 2 or label_embeds.shape[1] != self.config.embedding_size:
+        if label_embeds.dim() != 2 or label_embeds.shape[1] != self.config.label_size:
             raise ValueError(
-                f"label_embeds must have shape (L, {self.config.embedding_size}), got {tuple(label_embeds.shape)}"
+                f"label_embeds must have shape (L, {self.config.label_size}), got {tuple(label_embeds.shape)}"
             )
         return label_embeds
 
-    def _check_dims(self, name: str, given: Tensor, behind: str) -> None:
-        shape = TEXT_ENCODERS[self.config.text_encoder_type].input_dims.replace(")", f"{behind})")
+    def _check_documents(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> None:
+        shape = TEXT_ENCODERS[self.config.text_encoder_type].input_dims
+        if input_ids is not None and inputs_embeds is None:
+            name, given = "input_ids", input_ids
+        elif inputs_embeds is not None and input_ids is None:
+            name, given, shape = "inputs_embeds", inputs_embeds, shape.replace(")", ", D)")
+        else:
+            raise ValueError(
+                f"pass either input_ids or inputs_embeds, got {'both' if input_ids is not None else 'neither'}"
+            )
         if given.dim() != shape.count(",") + 1:
             raise ValueError(
                 f"text_encoder_type {self.config.text_encoder_type!r} takes {name} of shape {shape}, "
@@ -334,7 +471,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self._kept_label_codes: tuple[Any, Tensor] | None = None
         self.post_init()
 
-    def set_labels(self, label_set: LabelSet, processor: Any) -> None:
+    def set_labels(self, label_set: LabelSet, processor: Any, label_input_ids: Tensor | None = None) -> None:
         """Stores a label set; columns of the logits and `config.id2label` follow its order.
 
         Labels that are the same words to the processor get the same score, among them all those of unknown words only.
@@ -343,21 +480,36 @@ class GileForSequenceClassification(GilePreTrainedModel):
             label_set: The labels. Any number of any labels with a joint embedding; with a linear unit as many as
                 the unit has.
             processor: The `GileProcessor` that makes words of label texts.
+            label_input_ids: `(L, T)` words of the labels, padded, where they are known already.
 
         Raises:
             ValueError: The label set does not fit a linear unit, or the processor does not fit the model.
         """
         processor.check_fits(self.config)
+        sizes = label_set.language_labels if self.config.languages else {}
         if self.config.output_layer == "linear":
-            if len(label_set) != self.config.num_labels:
+            if len(label_set) != self.config.num_labels or sizes != self.config.language_labels:
+                ours = f"{self.config.num_labels}{self.config.language_labels or ''}"
                 raise ValueError(
-                    f"the label set has {len(label_set)} labels, this linear unit has {self.config.num_labels}: "
-                    "a linear unit keeps the labels it was trained on; make the model with config.num_labels to fit"
+                    f"the label set has {len(label_set)}{sizes or ''} labels, this linear unit has {ours}: "
+                    "a linear unit keeps the labels it was trained on; make the model with config.num_labels to fit "
+                    "(and config.language_labels, if it has languages)"
                 )
         else:
-            words = processor(label_text=label_set.texts, return_tensors="pt")["label_input_ids"]
-            self.label_input_ids = words.to(self.label_input_ids.device)
-            self.config.label_length = words.shape[1]
+            if self.config.label_encoder_type == "learned" and len(label_set) != self.config.num_labels:
+                raise ValueError(
+                    f"the label set has {len(label_set)} labels, this model learned vectors of "
+                    f"{self.config.num_labels}; other labels are scored with model.gile(..., label_input_ids=...)"
+                )
+            if label_input_ids is None:
+                languages = [label.language for label in label_set] if sizes else None
+                words = processor(label_text=label_set.texts, label_language=languages, return_tensors="pt")
+                label_input_ids = words["label_input_ids"]
+            elif len(label_input_ids) != len(label_set):
+                raise ValueError(f"label_input_ids has {len(label_input_ids)} rows for {len(label_set)} labels")
+            self.label_input_ids = label_input_ids.long().to(self.label_input_ids.device)
+            self.config.label_length = self.label_input_ids.shape[1]
+            self.config.language_labels = sizes
         self.config.id2label = label_set.id2label()
         self.config.label2id = {name: column for column, name in self.config.id2label.items()}
         self.label_set = label_set
@@ -372,9 +524,14 @@ class GileForSequenceClassification(GilePreTrainedModel):
         labels: Tensor | None = None,
         sampled_columns: Tensor | None = None,
         column_weights: Tensor | None = None,
+        language: Languages = None,
+        candidate_language: str | None = None,
         output_attentions: bool | None = None,
     ) -> SequenceClassifierOutput:
         """Scores documents with the stored labels.
+
+        If these are of several languages, a document is scored with those of its own language; the others get
+        minus infinity, which is a probability of zero, and do not count in the loss.
 
         Label sampling is for training, like dropout: in evaluation mode `sampled_columns` is ignored and all labels
         are scored.
@@ -387,12 +544,16 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 gold column each; or `(B, L)` floats, zeros and ones.
             sampled_columns: `(C,)` or `(1, C)` ascending columns to train on in this step; all of them by default.
             column_weights: `(C,)`, `(1, C)` or `(B, C)` weights of these columns in the loss.
+            language: The language of the documents, or of each; it can be left out if there is one.
+            candidate_language: The language of the labels to score, where it is not that of the documents:
+                cross-lingual prediction.
             output_attentions: Whether to return the attention weights, as in `GileModelOutput`.
 
         Returns:
-            `loss` if there are labels: sigmoid (Eq. 15) for `problem_type="multi_label_classification"`, softmax for
-            `"single_label_classification"`; where it is None, the first labels decide: `(B,)` the latter, else the
-            former. `logits` `(B, L)`, or `(B, C)` for sampled columns.
+            `loss` if there are labels: that of `config.training_loss`; of cross entropies, sigmoid (Eq. 15) for
+            `problem_type="multi_label_classification"`, softmax for `"single_label_classification"`; where it is None,
+            the first labels decide: `(B,)` the latter, else the former. `logits` `(B, L)`, or `(B, C)` for sampled
+            columns.
 
         Raises:
             ValueError: No label set is stored, labels do not fit it, or inputs are of a wrong shape.
@@ -401,20 +562,80 @@ class GileForSequenceClassification(GilePreTrainedModel):
             sampled_columns = column_weights = None
         elif sampled_columns is not None:
             sampled_columns = sampled_columns.flatten()
-        text_embeds, attentions = self.gile.encode_texts(input_ids, attention_mask, inputs_embeds)
-        text_codes = self.gile.output_layer.encode_texts(text_embeds)
-        logits = self.gile.score(text_codes, self.get_stored_label_features(sampled_columns))
-        return SequenceClassifierOutput(
-            loss=None if labels is None else self._loss(logits, labels, sampled_columns, column_weights),
-            logits=logits,
-            attentions=attentions if output_attentions else None,
-        )
+        text_embeds, attentions = self.gile.encode_texts(input_ids, attention_mask, inputs_embeds, language)
+        codes: dict[str | None, Tensor] = {}
+        one_space = self.config.share_joint_space or self.config.output_layer == "linear"
 
-    def get_stored_label_features(self, columns: Tensor | None = None) -> Tensor:
+        def score(language: str | None, text_embeds: Tensor) -> tuple[Tensor]:
+            space = None if one_space else language
+            if space not in codes:
+                codes[space] = self.get_stored_label_features(sampled_columns, space)
+            text_codes = self.gile.output_layer.encode_texts(text_embeds, language)
+            logits = self.gile.output_layer.score(text_codes, codes[space], language)
+            return (self.mask_other_languages(logits, candidate_language or language, sampled_columns),)
+
+        logits = in_each_language(self.config, language, {"text_embeds": text_embeds}, score)[0]
+        loss = None
+        if labels is not None:
+            loss = self._loss(logits, labels, sampled_columns, column_weights)
+            if self.training and self.gile.word_prediction is not None:
+                loss = loss + self.config.word_prediction * self._word_prediction(
+                    text_embeds, input_ids, sampled_columns
+                )
+        return SequenceClassifierOutput(loss=loss, logits=logits, attentions=attentions if output_attentions else None)
+
+    def mask_other_languages(self, logits: Tensor, language: str | None, columns: Tensor | None = None) -> Tensor:
+        """Gives the stored labels of other languages minus infinity, a probability of zero.
+
+        Args:
+            logits: `(B, L)` scores of all stored labels, or `(B, C)` of some.
+            language: The language whose labels are candidates; it can be left out if there is one.
+            columns: `(C,)` columns scored.
+
+        Returns:
+            The logits, as they are if the stored labels name no languages.
+        """
+        if not self.config.language_labels:
+            return logits
+        own = own_columns(self.config, check_language(self.config, language))
+        if columns is None:
+            columns = torch.arange(self.config.num_labels, device=logits.device)
+        return logits.masked_fill((columns < own.start) | (columns >= own.stop), -torch.inf)
+
+    def _word_prediction(self, text_embeds: Tensor, input_ids: Tensor | None, columns: Tensor | None) -> Tensor:
+        if input_ids is None:
+            raise ValueError("config.word_prediction needs input_ids: inputs_embeds have no words to predict")
+        words = self.label_input_ids if columns is None else self.label_input_ids[columns]
+        predict: Any = self.gile.word_prediction
+        return predict(text_embeds, input_ids) + predict(self._stored_label_embeds(columns), words)
+
+    def infer_label_vectors(self, columns: Tensor) -> None:
+        """Infers the vectors of stored labels from their words, for labels never trained on (AiTextML, `inf`).
+
+        Without it they have the mean of their word vectors (`avg`).
+
+        Args:
+            columns: `(C,)` columns of these labels.
+
+        Raises:
+            ValueError: The model was not trained with `config.word_prediction` and learned label vectors.
+        """
+        if self.gile.word_prediction is None or self.config.label_encoder_type != "learned":
+            raise ValueError(
+                "inferring label vectors needs a model trained with config.word_prediction above zero and "
+                "label_encoder_type='learned'"
+            )
+        words = self.label_input_ids[columns]
+        with torch.no_grad():
+            means = self.gile.encode_labels(words)
+            self.gile.label_residual.weight[columns] = self.gile.word_prediction.infer(means, words) - means
+
+    def get_stored_label_features(self, columns: Tensor | None = None, language: str | None = None) -> Tensor:
         """Label codes of the stored label set. In evaluation without gradients they are computed once and kept.
 
         Args:
             columns: `(C,)` columns wanted; all of them by default.
+            language: The language of the documents to score; only read without `config.share_joint_space`.
 
         Returns:
             `(C, J)` label codes.
@@ -423,7 +644,10 @@ class GileForSequenceClassification(GilePreTrainedModel):
             ValueError: No label set is stored.
         """
         if self.config.output_layer == "linear":
-            return self.gile.output_layer.label_codes(columns)
+            if not self.config.languages:
+                return self.gile.output_layer.label_codes(columns)
+            units = [self.gile.output_layer.label_codes(None, one) for one in self.config.language_labels]
+            return torch.cat(units) if columns is None else torch.cat(units)[columns]
         if self.label_input_ids.shape[1] == 0:
             raise ValueError(
                 "no label set is stored in this model: call model.set_labels(label_set, processor) first, "
@@ -435,12 +659,28 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 "call model.set_labels(label_set, processor)"
             )
         if self.training or torch.is_grad_enabled() or columns is not None:
-            words = self.label_input_ids if columns is None else self.label_input_ids[columns]
-            return self.gile.get_label_features(label_input_ids=words)
-        state = (*self.gile.label_state(), *_state(self.label_input_ids))
+            return self._stored_label_codes(columns, language)
+        state = (language, *self.gile.label_state(), *_state(self.label_input_ids))
         if self._kept_label_codes is None or self._kept_label_codes[0] != state:
-            self._kept_label_codes = (state, self.gile.get_label_features(label_input_ids=self.label_input_ids))
+            self._kept_label_codes = (state, self._stored_label_codes(None, language))
         return self._kept_label_codes[1]
+
+    def _stored_label_codes(self, columns: Tensor | None, language: str | None) -> Tensor:
+        return self.gile.get_label_features(label_embeds=self._stored_label_embeds(columns), language=language)
+
+    def _stored_label_embeds(self, columns: Tensor | None) -> Tensor:
+        words = self.label_input_ids if columns is None else self.label_input_ids[columns]
+        language = None
+        if self.config.language_labels and self.config.label_encoder_type == "text_encoder":
+            sizes = self.config.language_labels
+            places = torch.tensor([self.config.languages.index(one) for one in sizes])
+            language = places.repeat_interleave(torch.tensor(list(sizes.values())))
+            language = language if columns is None else language[columns.cpu()]
+        label_embeds = self.gile.encode_labels(words, label_language=language)
+        if self.config.label_encoder_type != "learned":
+            return label_embeds
+        residual = self.gile.label_residual.weight
+        return label_embeds + (residual if columns is None else residual[columns])
 
     def _loss(self, logits: Tensor, labels: Tensor, columns: Tensor | None, column_weights: Tensor | None) -> Tensor:
         integer = not labels.is_floating_point() and labels.dtype != torch.bool
@@ -468,7 +708,19 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 "problem_type 'single_label_classification' takes exactly one gold label for each document; "
                 "use 'multi_label_classification' for any number"
             )
-        return (cross_entropy if single else binary_cross_entropy)(logits, targets, column_weights)
+        if self.config.language_labels:
+            foreign = (targets > 0) & logits.isneginf()
+            if bool(foreign.any()):
+                row, column = foreign.nonzero()[0].tolist()
+                column = column if columns is None else int(columns[column])
+                raise ValueError(
+                    f"labels of document {row} of the batch hold column {column} ({self.config.id2label[column]!r}), "
+                    "which is a label of another language than the document"
+                )
+            # The lowest number: a loss and a gradient of zero, where minus infinity would make NaN.
+            logits = logits.masked_fill(logits.isneginf(), torch.finfo(logits.dtype).min)
+        softmax = single and self.config.training_loss == "cross_entropy"
+        return (cross_entropy if softmax else LOSSES[self.config.training_loss])(logits, targets, column_weights)
 
     def save_pretrained(
         self,

@@ -1,7 +1,7 @@
-"""From document and label vectors to scores: the joint embedding of the paper, and the linear unit it replaces.
+"""From document and label vectors to scores: the joint embedding of the paper and what it is compared with.
 
-Both give a document a code and a label a code whose inner product, plus a constant, is the score. Label codes can
-therefore be computed once and kept.
+That is its ablations, the bilinear units and the linear unit. All give a document a code and a label a code whose
+inner product, plus a constant, is the score. Label codes can therefore be computed once and kept.
 
 Shapes: B documents, L labels, D word-embedding size, H document size, J joint size.
 """
@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
+
+from .languages_gile import of_language, per_language
 
 
 class MeanLabelEncoder(nn.Module):
@@ -41,21 +43,50 @@ class MeanLabelEncoder(nn.Module):
         )
 
 
+class ZeroEmbedding(nn.Embedding):
+    """A table of vectors; a class of its own because it starts at zero."""
+
+
 class ClassificationUnit(nn.Linear):
     """The last weights w and b before the logit; a class of its own because b starts at the label prior."""
+
+
+class BiasUnit(nn.Module):
+    """The b of a bilinear unit, which has no w: without it, every label would start at a probability of a half."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(1))
+
+
+PROJECTIONS = {
+    # which sides are projected: labels, documents
+    "gile": (True, True),
+    "only_label": (True, False),
+    "only_input": (False, True),
+    "bilinear": (False, True),
+    "bilinear_yh15": (True, True),
+}
 
 
 class JointInputLabelEmbedding(nn.Module):
     """Scores any label of a document in a joint input-label space.
 
-        score(h, e) = w . (act(U e + b_u) * act(V h + b_v)) + b          GILE, section 3, Eq. 7-14
+    | `config.output_layer` | score(h, e) | |
+    | --- | --- | --- |
+    | `"gile"` | w . (act(U e + b_u) * act(V h + b_v)) + b | section 3, Eq. 7-14 |
+    | `"only_label"` | w . (act(U e + b_u) * h) + b | Eq. 6a |
+    | `"only_input"` | w . (e * act(V h + b_v)) + b | Eq. 6b |
+    | `"bilinear"` | e . V h + b | Eq. 5, [N16] of Table 2 |
+    | `"bilinear_yh15"` | act(U e) . V h + b | [YH15] of Table 2 |
 
     No parameter depends on the number of labels, so labels unseen in training are scored the same way. Computed as
     one matrix product, `(act(V h + b_v) * w) @ act(U e + b_u).T + b`; `literal_scores` is the formula as printed, and
     tests hold the two together.
 
     U and b_u are `label_projection`, V and b_v are `input_projection`, w and b are `classifier`. The paper writes
-    e U where nn.Linear computes U e, with U transposed.
+    e U where nn.Linear computes U e, with U transposed. Of several languages each has a w and a b of its own, and a
+    U, V, b_u and b_v of its own unless `config.share_joint_space` (section 3.3).
 
     Args:
         config: A `GileConfig`.
@@ -63,105 +94,142 @@ class JointInputLabelEmbedding(nn.Module):
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
-        self.label_projection = nn.Linear(config.embedding_size, config.joint_size)
-        self.input_projection = nn.Linear(config.hidden_size, config.joint_size)
-        self.classifier = ClassificationUnit(config.joint_size, 1)
+        labels, documents = PROJECTIONS[config.output_layer]
+        bilinear = config.output_layer.startswith("bilinear")
+        # What is not projected sets the size of the space.
+        size = config.joint_size if labels and documents else config.label_size if documents else config.document_size
+        self.label_projection = self.input_projection = None
+        if labels:
+            self.label_projection = per_language(
+                config, config.share_joint_space, lambda: nn.Linear(config.label_size, size, bias=not bilinear)
+            )
+        if documents:
+            self.input_projection = per_language(
+                config, config.share_joint_space, lambda: nn.Linear(config.document_size, size, bias=not bilinear)
+            )
+        self.classifier = per_language(config, False, BiasUnit if bilinear else lambda: ClassificationUnit(size, 1))
         self.activation = ACT2FN[config.joint_act]
+        self.input_activation = ACT2FN["linear" if bilinear else config.joint_act]
 
-    def encode_labels(self, label_embeds: Tensor) -> Tensor:
+    def encode_labels(self, label_embeds: Tensor, language: str | None = None) -> Tensor:
         """The labels' side of the score, Eq. 7.
 
         Args:
             label_embeds: `(L, D)` label vectors e.
+            language: The language of the documents to score.
 
         Returns:
             `(L, J)` label codes, act(U e + b_u).
         """
-        return self.activation(self.label_projection(label_embeds))
+        if self.label_projection is None:
+            return label_embeds
+        return self.activation(of_language(self.label_projection, language)(label_embeds))
 
-    def encode_texts(self, text_embeds: Tensor) -> Tensor:
+    def encode_texts(self, text_embeds: Tensor, language: str | None = None) -> Tensor:
         """The documents' side of the score, Eq. 8, with the weights w of Eq. 11 already applied.
 
         Args:
             text_embeds: `(B, H)` document vectors h.
+            language: The language of the documents.
 
         Returns:
             `(B, J)` text codes, w * act(V h + b_v).
         """
-        return self.activation(self.input_projection(text_embeds)) * self.classifier.weight[0]
+        if self.input_projection is not None:
+            text_embeds = self.input_activation(of_language(self.input_projection, language)(text_embeds))
+        unit = of_language(self.classifier, language)
+        return text_embeds if isinstance(unit, BiasUnit) else text_embeds * unit.weight[0]
 
-    def score(self, text_codes: Tensor, label_codes: Tensor) -> Tensor:
+    def score(self, text_codes: Tensor, label_codes: Tensor, language: str | None = None) -> Tensor:
         """The score of every document with every label, Eq. 12.
 
         Args:
             text_codes: `(B, J)` from `encode_texts`.
             label_codes: `(L, J)` from `encode_labels`.
+            language: The language of the documents.
 
         Returns:
             `(B, L)` logits.
         """
-        return functional.linear(text_codes, label_codes) + self.classifier.bias
+        return functional.linear(text_codes, label_codes) + of_language(self.classifier, language).bias
 
-    def literal_scores(self, text_embeds: Tensor, label_embeds: Tensor) -> Tensor:
+    def literal_scores(self, text_embeds: Tensor, label_embeds: Tensor, language: str | None = None) -> Tensor:
         """The paper's formula, step by step: for tests and for readers; it holds (B, L, J).
 
         Args:
             text_embeds: `(B, H)` document vectors h.
             label_embeds: `(L, D)` label vectors e.
+            language: The language of the documents.
 
         Returns:
             `(B, L)` logits.
         """
-        labels = self.activation(self.label_projection(label_embeds))  # e', Eq. 7
-        texts = self.activation(self.input_projection(text_embeds))  # h', Eq. 8
+        labels, texts = label_embeds, text_embeds
+        if self.label_projection is not None:
+            labels = self.activation(of_language(self.label_projection, language)(label_embeds))  # e', Eq. 7
+        if self.input_projection is not None:
+            texts = self.input_activation(of_language(self.input_projection, language)(text_embeds))  # h', Eq. 8
         joint = texts[:, None, :] * labels[None, :, :]  # g_joint (B, L, J), Eq. 10
-        return self.classifier(joint).squeeze(-1)  # p_val, Eq. 11-12
+        unit = of_language(self.classifier, language)
+        return joint.sum(-1) + unit.bias if isinstance(unit, BiasUnit) else unit(joint).squeeze(-1)  # Eq. 11-12
 
 
 class LinearOutput(nn.Module):
     """The typical linear unit: `W h + b`, one row of W and one number of b for each label (Eq. 3).
 
-    It has no use for what a label says, so it scores the labels it was trained on and no others.
+    It has no use for what a label says, so it scores the labels it was trained on and no others. Of several languages
+    each has a unit of its own, for the labels of its own.
 
     Args:
-        config: A `GileConfig`; `config.num_labels` gives L.
+        config: A `GileConfig`; `config.num_labels` gives L, `config.language_labels` that of each language.
     """
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
-        self.classifier = ClassificationUnit(config.hidden_size, config.num_labels)
+        self.classifier: nn.Module
+        if config.languages:
+            sizes = config.language_labels
+            self.classifier = nn.ModuleDict(
+                {language: ClassificationUnit(config.document_size, sizes[language]) for language in config.languages}
+            )
+        else:
+            self.classifier = ClassificationUnit(config.document_size, config.num_labels)
 
-    def label_codes(self, columns: Tensor | None = None) -> Tensor:
+    def label_codes(self, columns: Tensor | None = None, language: str | None = None) -> Tensor:
         """The rows of W with b as a last column: a label's code is learned, not made of its words.
 
         Args:
             columns: `(C,)` labels wanted; all of them by default.
+            language: The language whose labels are wanted; columns count in these.
 
         Returns:
             `(C, H + 1)` label codes.
         """
-        weight, bias = self.classifier.weight, self.classifier.bias[:, None]
+        unit = of_language(self.classifier, language)
+        weight, bias = unit.weight, unit.bias[:, None]
         if columns is not None:
             weight, bias = weight[columns], bias[columns]
         return torch.cat([weight, bias], dim=-1)
 
-    def encode_texts(self, text_embeds: Tensor) -> Tensor:
+    def encode_texts(self, text_embeds: Tensor, language: str | None = None) -> Tensor:
         """The document vector with a one behind it, which picks up b.
 
         Args:
             text_embeds: `(B, H)` document vectors h.
+            language: Not used: the languages differ in their labels.
 
         Returns:
             `(B, H + 1)` text codes.
         """
         return functional.pad(text_embeds, (0, 1), value=1.0)
 
-    def score(self, text_codes: Tensor, label_codes: Tensor) -> Tensor:
+    def score(self, text_codes: Tensor, label_codes: Tensor, language: str | None = None) -> Tensor:
         """The score of every document with every label.
 
         Args:
             text_codes: `(B, H + 1)` from `encode_texts`.
             label_codes: `(L, H + 1)` from `label_codes`.
+            language: Not used: the languages differ in their labels.
 
         Returns:
             `(B, L)` logits.
@@ -169,4 +237,11 @@ class LinearOutput(nn.Module):
         return functional.linear(text_codes, label_codes)
 
 
-__all__ = ["ClassificationUnit", "JointInputLabelEmbedding", "LinearOutput", "MeanLabelEncoder"]
+__all__ = [
+    "BiasUnit",
+    "ClassificationUnit",
+    "JointInputLabelEmbedding",
+    "LinearOutput",
+    "MeanLabelEncoder",
+    "ZeroEmbedding",
+]

@@ -64,7 +64,8 @@ class LabelScoringPipeline(Pipeline):
                 the label set stored with the model.
             kwargs: `multi_label` (each label on its own, by a sigmoid; else one label, by a softmax over the
                 candidates; by default as the model was trained), `top_k` (that many best labels; by default all),
-                `threshold` (only labels with at least this probability), `batch_size`.
+                `threshold` (only labels with at least this probability), `language` (of the texts, in a model of
+                several languages), `label_language` (of the labels, if it is another), `batch_size`.
 
         Returns:
             For each text `{"sequence": text, "labels": [names, best first], "scores": [probabilities]}`.
@@ -101,36 +102,48 @@ class LabelScoringPipeline(Pipeline):
         multi_label: bool | None = None,
         top_k: int | None = None,
         threshold: float | None = None,
+        language: str | None = None,
+        label_language: str | None = None,
         **unknown: Any,
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         if unknown:
             raise ValueError(
                 f"the label-scoring pipeline has no option {sorted(unknown)[0]!r}; "
-                "it has candidate_labels, multi_label, top_k, threshold and batch_size"
+                "it has candidate_labels, multi_label, top_k, threshold, language, label_language and batch_size"
             )
         if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
             raise ValueError(f"top_k must be a whole number, at least 1, got {top_k!r}")
         if threshold is not None and (not isinstance(threshold, int | float) or not 0 <= threshold <= 1):
             raise ValueError(f"threshold is a probability between 0 and 1, got {threshold!r}")
         preprocess = {} if candidate_labels is None else {"labels": _as_label_set(candidate_labels)}
+        languages = {"language": language, "label_language": label_language}
         options = {"multi_label": multi_label, "top_k": top_k, "threshold": threshold}
-        return preprocess, {}, {name: value for name, value in options.items() if value is not None}
+        forward, postprocess = (
+            {name: value for name, value in given.items() if value is not None} for given in (languages, options)
+        )
+        return preprocess, forward, postprocess
 
     def preprocess(self, inputs: Any, labels: LabelSet | None = None) -> dict[str, Any]:
         """Wraps a text: words are made of whole batches, in `_forward`."""
         return {"request": inputs if hasattr(inputs, "labels") else _Request(inputs, labels)}
 
-    def _forward(self, model_inputs: dict[str, Any]) -> dict[str, Any]:
+    def _forward(
+        self, model_inputs: dict[str, Any], language: str | None = None, label_language: str | None = None
+    ) -> dict[str, Any]:
         batched = isinstance(model_inputs["request"], list)
         requests: list[_Request] = model_inputs["request"] if batched else [model_inputs["request"]]
-        words = self.processor(text=[request.text for request in requests], return_tensors="pt")
-        text_codes = self.model.gile.get_text_features(**words.to(self.device))
+        words = self.processor(text=[request.text for request in requests], language=language, return_tensors="pt")
+        text_codes = self.model.gile.get_text_features(**words.to(self.device), language=language)
         by_labels: dict[int, list[int]] = {}
         for place, request in enumerate(requests):
             by_labels.setdefault(id(request.labels), []).append(place)
         logits: list[Any] = [None] * len(requests)
         for places in by_labels.values():
-            scores = self.model.gile.score(text_codes[places], self._label_codes(requests[places[0]].labels))
+            labels = requests[places[0]].labels
+            codes = self._label_codes(labels, language, label_language or language)
+            scores = self.model.gile.score(text_codes[places], codes, language)
+            if labels is None:
+                scores = self.model.mask_other_languages(scores, label_language or language)
             for place, row in zip(places, scores, strict=True):
                 logits[place] = row
         answer = {"request": requests, "logits": logits}
@@ -149,6 +162,7 @@ class LabelScoringPipeline(Pipeline):
             multi_label = self.model.config.problem_type != "single_label_classification"
         scores = logits.sigmoid() if multi_label else logits.softmax(-1)
         order = torch.argsort(logits, descending=True, stable=True)[:top_k]
+        order = order[logits[order] > -torch.inf]  # not the stored labels of other languages
         if threshold is not None:
             order = order[scores[order] >= threshold]
         names = self.model.config.id2label if request.labels is None else request.labels.names
@@ -158,17 +172,21 @@ class LabelScoringPipeline(Pipeline):
             "scores": scores[order].tolist(),
         }
 
-    def _label_codes(self, labels: LabelSet | None) -> Tensor:
+    def _label_codes(self, labels: LabelSet | None, language: str | None, label_language: str | None) -> Tensor:
         if labels is None:
-            return self.model.get_stored_label_features()
+            return self.model.get_stored_label_features(language=language)
         gile = self.model.gile
-        texts = tuple(labels.texts)
         if self.model.config.output_layer == "linear":
             return gile.get_label_features()  # refuses, and says why
-        key = (texts, gile.label_state())
+        # A label that names its own language is read in that.
+        languages = tuple(label.language or label_language for label in labels) if gile.config.languages else None
+        texts = tuple(labels.texts)
+        key = (texts, language, languages, gile.label_state())
         if key not in self._kept:
-            words = self.processor(label_text=texts, return_tensors="pt")["label_input_ids"]
-            self._kept[key] = gile.get_label_features(label_input_ids=words.to(self.device))
+            if languages is not None and None in languages:
+                languages = None  # said by the processor, if it must be said
+            words = self.processor(label_text=texts, label_language=languages, return_tensors="pt").to(self.device)
+            self._kept[key] = gile.get_label_features(**words, language=language, label_language=languages)
             while len(self._kept) > KEPT_LABEL_SETS:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)

@@ -4,7 +4,7 @@ Shapes: B documents, S sentences, W words, L labels, T words of a label.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,8 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 from torch import Tensor
 from transformers import BatchFeature, PreTrainedTokenizerFast
 from transformers.processing_utils import ProcessorMixin
+
+from .text_encoders_gile import TEXT_ENCODERS
 
 PAD, UNK, NUM = "[PAD]", "[UNK]", "NUM"
 
@@ -33,9 +35,9 @@ def normalizer_and_splitter() -> tuple[normalizers.Normalizer, pre_tokenizers.Pr
 
 
 def build_tokenizer(
-    texts: Iterable[str] | None = None,
-    vocabulary: Sequence[str] | None = None,
-    label_texts: Iterable[str] = (),
+    texts: Iterable[str] | Mapping[str, Iterable[str]] | None = None,
+    vocabulary: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
+    label_texts: Iterable[str] | Mapping[str, Iterable[str]] = (),
     min_count: int = 2,
     max_vocabulary: int | None = None,
 ) -> PreTrainedTokenizerFast:
@@ -44,6 +46,10 @@ def build_tokenizer(
     The result is a plain fast tokenizer that `AutoTokenizer` loads without trusting any code. Row 0 is the padding
     word, row 1 stands for every unknown word.
 
+    For a model of several languages, texts, vocabulary and texts of labels come by language. Each language then has its
+    own words, which stand in the vocabulary with its name in front, `"german:gift"`: a word of two languages is two
+    words. `GileProcessor` knows; the tokenizer alone does not find them.
+
     Args:
         texts: Texts to count words in; the most frequent word comes first.
         vocabulary: Words in the order of their word vectors, instead of texts; written as they come out of
@@ -51,7 +57,7 @@ def build_tokenizer(
         label_texts: Texts of the labels to train on: their words are kept however rare (behind the others), for a word
             of a label is read at every step, and often is all that tells the label from another.
         min_count: Words of `texts` counted fewer times are unknown.
-        max_vocabulary: Number of words of `texts` kept at most, padding and unknown word included.
+        max_vocabulary: Number of words of `texts` kept at most, padding and unknown word included; of each language.
 
     Raises:
         ValueError: Not exactly one of `texts` and `vocabulary`, no word left, or a word that stands there twice.
@@ -62,17 +68,25 @@ def build_tokenizer(
         ['cat', 'on', 'NUM', '[UNK]', '[UNK]', 'interleukin', '2']
     """
     normalizer, splitter = normalizer_and_splitter()
-    if texts is not None:
-        if vocabulary is not None:
-            raise ValueError("pass either texts or vocabulary, got both")
-        if isinstance(texts, str):
-            raise ValueError("texts must be an iterable of texts, got one text")
-        words = _count_words(texts, normalizer, splitter, min_count, max_vocabulary)
-        words = list(dict.fromkeys([*words, *_count_words(label_texts, normalizer, splitter, 1, None)]))
-    elif vocabulary is not None:
-        words = [word for word in vocabulary if word not in (PAD, UNK)]
+    if (texts is None) == (vocabulary is None):
+        raise ValueError(f"pass either texts or vocabulary, got {'neither' if texts is None else 'both'}")
+    if isinstance(texts, str):
+        raise ValueError("texts must be an iterable of texts, got one text")
+
+    def words_of(given: Any, label_texts: Any) -> list[str]:
+        if texts is None:
+            return [word for word in given if word not in (PAD, UNK)]
+        counted = _count_words(given, normalizer, splitter, min_count, max_vocabulary)
+        return list(dict.fromkeys([*counted, *_count_words(label_texts, normalizer, splitter, 1, None)]))
+
+    given = vocabulary if texts is None else texts
+    if isinstance(given, Mapping):
+        labels = label_texts if isinstance(label_texts, Mapping) else {}
+        words = [
+            f"{language}:{word}" for language, own in given.items() for word in words_of(own, labels.get(language, ()))
+        ]
     else:
-        raise ValueError("pass either texts or vocabulary, got neither")
+        words = words_of(given, label_texts)
     if not words:
         raise ValueError(
             "the vocabulary is empty: the texts hold no word often enough"
@@ -133,11 +147,13 @@ class GileProcessor(ProcessorMixin):
 
     Args:
         tokenizer: The word-level tokenizer, from `build_tokenizer`.
-        text_encoder_type: `"wan"` for documents of words, `"han"` for documents of sentences of words.
-        max_words: Words kept of a document (wan).
-        max_sentences: Sentences kept of a document (han).
-        max_sentence_words: Words kept of a sentence (han).
+        text_encoder_type: As in `GileConfig`: `"nn"` and `"wan"` read documents of words, the others documents of
+            sentences of words.
+        max_words: Words kept of a document (nn, wan).
+        max_sentences: Sentences kept of a document (hnn, han).
+        max_sentence_words: Words kept of a sentence (hnn, han).
         max_label_words: Words kept of a label.
+        languages: The languages of the model.
 
     Example:
         >>> processor = GileProcessor(build_tokenizer(["a cat sat", "a dog ran"], min_count=1))
@@ -154,16 +170,20 @@ class GileProcessor(ProcessorMixin):
         max_sentences: int = 30,
         max_sentence_words: int = 30,
         max_label_words: int = 50,
+        languages: Sequence[str] = (),
         **kwargs: Any,
     ) -> None:
-        if text_encoder_type not in ("wan", "han"):
-            raise ValueError(f"text_encoder_type must be 'wan' or 'han', got {text_encoder_type!r}")
+        if text_encoder_type not in TEXT_ENCODERS:
+            raise ValueError(f"text_encoder_type must be one of {', '.join(TEXT_ENCODERS)}, got {text_encoder_type!r}")
         self.text_encoder_type = text_encoder_type
         self.max_words = max_words
         self.max_sentences = max_sentences
         self.max_sentence_words = max_sentence_words
         self.max_label_words = max_label_words
-        if text_encoder_type == "wan":  # so that truncation=True means the same to whoever uses the tokenizer alone
+        self.languages = list(languages)
+        self._reads_sentences = TEXT_ENCODERS[text_encoder_type].input_dims == "(B, S, W)"
+        self._tokenizers: dict[str | None, Tokenizer | None] = {}
+        if not self._reads_sentences:  # so that truncation=True means the same to whoever uses the tokenizer alone
             tokenizer.model_max_length = max_words
         super().__init__(tokenizer, **kwargs)
 
@@ -174,8 +194,15 @@ class GileProcessor(ProcessorMixin):
         Raises:
             ValueError: The tokenizer has other words than the model has room for.
         """
-        limits = ("text_encoder_type", "max_words", "max_sentences", "max_sentence_words", "max_label_words")
-        processor = cls(tokenizer, **{name: getattr(config, name) for name in limits})
+        names = (
+            "text_encoder_type",
+            "max_words",
+            "max_sentences",
+            "max_sentence_words",
+            "max_label_words",
+            "languages",
+        )
+        processor = cls(tokenizer, **{name: getattr(config, name) for name in names})
         processor.check_fits(config)
         return processor
 
@@ -197,11 +224,18 @@ class GileProcessor(ProcessorMixin):
                 f"the processor makes documents for {self.text_encoder_type!r}, the model reads those for "
                 f"{config.text_encoder_type!r}; use the processor saved with the model"
             )
+        if self.languages != config.languages:
+            raise ValueError(
+                f"the processor makes words of {self.languages}, the model reads {config.languages}; use the processor "
+                "saved with the model"
+            )
 
     def __call__(
         self,
         text: str | Iterable[str] | Iterable[Sequence[str]] | None = None,
         label_text: Iterable[str] | None = None,
+        language: str | Sequence[str] | None = None,
+        label_language: str | Sequence[str] | None = None,
         return_tensors: str | None = None,
         **kwargs: Any,
     ) -> BatchFeature:
@@ -211,6 +245,8 @@ class GileProcessor(ProcessorMixin):
             text: Documents, each a text or (han) a list of sentences. One text stands for a list of one. An empty
                 text is a document without words, which has a defined score.
             label_text: Texts of labels, such as `LabelSet.texts`. Their unknown words are left out, if any is known.
+            language: The language of the documents, or of each, if the model has several.
+            label_language: The language of the labels, or of each; by default that of the documents.
             return_tensors: `"pt"` for padded tensors; by default lists without padding, for a dataset.
             kwargs: Nothing; other processors' options are refused.
 
@@ -230,13 +266,15 @@ class GileProcessor(ProcessorMixin):
             raise ValueError(f"return_tensors must be 'pt' or None, got {return_tensors!r}")
         data: dict[str, Any] = {}
         if text is not None:
-            documents = self._documents([text] if isinstance(text, str) else list(text))
+            documents = self._documents([text] if isinstance(text, str) else list(text), language)
             if return_tensors:
                 data.update(self.pad_documents(documents))
             else:
                 data["input_ids"] = documents
         if label_text is not None:
-            labels = self._labels(label_text if isinstance(label_text, str) else list(label_text))
+            if label_language is None and isinstance(language, str):
+                label_language = language
+            labels = self._labels(label_text if isinstance(label_text, str) else list(label_text), label_language)
             data["label_input_ids"] = _pad(labels, self.tokenizer.pad_token_id) if return_tensors else labels
         return BatchFeature(data)
 
@@ -244,7 +282,7 @@ class GileProcessor(ProcessorMixin):
         """Pads documents of word ids to the longest of a batch.
 
         Args:
-            documents: For each document a list of ids (wan) or a list of sentences of ids (han), as `__call__` makes
+            documents: For each document a list of ids, or a list of sentences of ids (hnn, han), as `__call__` makes
                 them without `return_tensors`.
 
         Returns:
@@ -256,7 +294,7 @@ class GileProcessor(ProcessorMixin):
         if len(documents) == 0:
             raise ValueError("documents is an empty list; a batch has at least one document")
         pad = self.tokenizer.pad_token_id
-        if self.text_encoder_type == "wan":
+        if not self._reads_sentences:
             input_ids = _pad(documents, pad)
         else:
             sentences = max(1, *(len(document) for document in documents))
@@ -265,24 +303,26 @@ class GileProcessor(ProcessorMixin):
             input_ids = input_ids.reshape(len(documents), sentences, input_ids.shape[-1])
         return {"input_ids": input_ids, "attention_mask": (input_ids != pad).long()}
 
-    def _documents(self, texts: Sequence[Any]) -> list[Any]:
+    def _documents(self, texts: Sequence[Any], language: str | Sequence[str] | None) -> list[Any]:
         if len(texts) == 0:
             raise ValueError("text is an empty list; pass at least one document")
-        if self.text_encoder_type == "wan":
+        languages = self._languages(language, len(texts), "language")
+        if not self._reads_sentences:
             for place, text in enumerate(texts):
                 if not isinstance(text, str):
                     raise ValueError(f"text[{place}] must be a text, got {type(text).__name__}")
-            return self._words(texts, self.max_words)
+            return [words[: self.max_words] for words in self._words(texts, languages)]
         documents = []
         for place, text in enumerate(texts):
             sentences = split_sentences(text) if isinstance(text, str) else text
             if not isinstance(sentences, list | tuple) or not all(isinstance(one, str) for one in sentences):
                 raise ValueError(f"text[{place}] must be a text or a list of sentences, got {type(text).__name__}")
-            words = self._words(sentences, self.max_sentence_words) if sentences else []
-            documents.append([sentence for sentence in words if sentence][: self.max_sentences])
+            words = self._words(sentences, [languages[place]] * len(sentences)) if sentences else []
+            cut = [sentence[: self.max_sentence_words] for sentence in words if sentence]
+            documents.append(cut[: self.max_sentences])
         return documents
 
-    def _labels(self, texts: Sequence[str]) -> list[list[int]]:
+    def _labels(self, texts: Sequence[str], language: str | Sequence[str] | None) -> list[list[int]]:
         if isinstance(texts, str):
             raise ValueError("label_text must be a list of label texts, got one text")
         if len(texts) == 0:
@@ -292,7 +332,8 @@ class GileProcessor(ProcessorMixin):
                 raise ValueError(f"label_text[{place}] must be a text that is not empty, got {text!r}")
         labels = []
         unknown = self.tokenizer.unk_token_id
-        for place, words in enumerate(self._words(texts, None)):
+        languages = self._languages(language, len(texts), "label_language")
+        for place, words in enumerate(self._words(texts, languages)):
             if not words:
                 raise ValueError(f"label_text[{place}] holds no word (letters or digits): {texts[place]!r}")
             # An unknown word would pull the labels that have one together.
@@ -300,10 +341,55 @@ class GileProcessor(ProcessorMixin):
             labels.append((known or words)[: self.max_label_words])
         return labels
 
-    def _words(self, texts: Sequence[str], limit: int | None) -> list[list[int]]:
-        # Cut here, not by the tokenizer, which would keep the limit of its last call in what is saved.
-        encoded = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)
-        return [words[:limit] for words in encoded["input_ids"]]
+    def _languages(self, language: str | Sequence[str] | None, size: int, name: str) -> Sequence[str | None]:
+        if not self.languages and language is None:
+            return [None] * size
+        if language is None and len(self.languages) == 1:
+            language = self.languages[0]
+        known = ", ".join(self.languages) or "none"
+        if language is None:
+            raise ValueError(f"this processor makes words of several languages: name one of {known} ({name}=...)")
+        languages = [language] * size if isinstance(language, str) else list(language)
+        if len(languages) != size:
+            raise ValueError(f"{name} must be one language, or one for each of {size} texts, got {len(languages)}")
+        unknown = [one for one in languages if one not in self.languages]
+        if unknown:
+            raise ValueError(f"{name} must be one of the languages of the model ({known}), got {unknown[0]!r}")
+        return languages
+
+    def _words(self, texts: Sequence[str], languages: Sequence[str | None]) -> list[list[int]]:
+        words: list[list[int]] = [[]] * len(texts)
+        for language in dict.fromkeys(languages):
+            places = [place for place, other in enumerate(languages) if other == language]
+            given = [texts[place] for place in places]
+            own = self._own_tokenizer(language)
+            # Limits are for the caller to apply: the tokenizer would keep that of its last call in what is saved.
+            if own is None:
+                rows = self.tokenizer(given, add_special_tokens=False, verbose=False)["input_ids"]
+            else:
+                rows = [encoding.ids for encoding in own.encode_batch_fast(given, add_special_tokens=False)]
+            for place, row in zip(places, rows, strict=True):
+                words[place] = row
+        return words
+
+    def _own_tokenizer(self, language: str | None) -> Tokenizer | None:
+        """The words of one language, without its name in front; none if the vocabulary is the same for all."""
+        if language is not None and language not in self._tokenizers:
+            shared, name = self.tokenizer.backend_tokenizer, f"{language}:"
+            vocabulary = shared.get_vocab()
+            own = {word.removeprefix(name): row for word, row in vocabulary.items() if word.startswith(name)}
+            if not own and any(word.startswith(f"{other}:") for other in self.languages for word in vocabulary):
+                raise ValueError(f"the tokenizer has no word of {language}: none starts with {name!r}")
+            for word in (self.tokenizer.pad_token, self.tokenizer.unk_token):
+                own[word] = vocabulary[word]
+            tokenizer = Tokenizer(models.WordLevel(own, unk_token=self.tokenizer.unk_token))
+            tokenizer.normalizer, tokenizer.pre_tokenizer = shared.normalizer, shared.pre_tokenizer
+            self._tokenizers[language] = tokenizer if len(own) > 2 else None
+        return self._tokenizers.get(language)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Made when needed: a copy, or the fingerprint of a dataset made with this processor, does not depend on it.
+        return {**self.__dict__, "_tokenizers": {}}
 
 
 def _pad(rows: Sequence[Sequence[int]], pad: int) -> Tensor:

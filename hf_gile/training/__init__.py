@@ -3,5 +3,16 @@
 from .collator import GileDataCollator
 from .encoding import encode_dataset
 from .label_sampling import EpochCallback, LabelSampler
+from .multilingual import MultilingualDataset
+from .thresholds import ThresholdTuner, paper_threshold, tune_threshold
 
-__all__ = ["EpochCallback", "GileDataCollator", "LabelSampler", "encode_dataset"]
+__all__ = [
+    "EpochCallback",
+    "GileDataCollator",
+    "LabelSampler",
+    "MultilingualDataset",
+    "ThresholdTuner",
+    "encode_dataset",
+    "paper_threshold",
+    "tune_threshold",
+]

@@ -33,21 +33,24 @@ class GileDataCollator:
         self.processor = processor
         self.label_sampler = label_sampler
 
-    def __call__(self, features: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+    def __call__(self, features: Sequence[Any]) -> dict[str, Tensor]:
         """Makes a batch.
 
         Args:
             features: B examples with `input_ids`, as the processor makes them without padding, and optionally
-                `labels`: a list of gold columns, or one gold column.
+                `labels`: a list of gold columns, or one gold column; and `language`, a language of the processor. Or
+                rows of such examples, as a `MultilingualDataset` has them.
 
         Returns:
             `input_ids` and `attention_mask` as `GileProcessor.pad_documents` makes them, and with labels `labels`,
             `(B, P)` padded with -100 or `(B,)`; with a label sampler `sampled_columns` `(1, C)`, and
-            `column_weights` `(1, C)` or `(B, C)`.
+            `column_weights` `(1, C)` or `(B, C)`; with languages `language` `(B,)`, places in the processor's list.
 
         Raises:
             ValueError: An example without `input_ids`, or with labels that are no gold columns.
         """
+        if features and isinstance(features[0], list):
+            features = [feature for row in features for feature in row]
         for place, feature in enumerate(features):
             if "input_ids" not in feature:
                 raise ValueError(
@@ -56,6 +59,15 @@ class GileDataCollator:
                 )
         # input_ids come first: the Trainer takes the batch size from the first tensor.
         batch = self.processor.pad_documents([feature["input_ids"] for feature in features])
+        if "language" in features[0]:
+            known = self.processor.languages
+            for place, feature in enumerate(features):
+                if feature.get("language") not in known:
+                    raise ValueError(
+                        f"language of example {place} must be one of {', '.join(known) or '(the processor has none)'}, "
+                        f"got {feature.get('language')!r}"
+                    )
+            batch["language"] = torch.tensor([known.index(feature["language"]) for feature in features])
         if "labels" not in features[0]:
             return batch
         gold = [np.asarray(feature["labels"]) for feature in features]

@@ -16,6 +16,7 @@ def encode_dataset(
     text: str | Callable[[dict[str, Any]], str] = "text",
     labels: str = "labels",
     on_unknown_label: str = "raise",
+    language: str | None = None,
 ) -> "Dataset":
     """Turns texts into word ids and label ids into columns.
 
@@ -26,9 +27,11 @@ def encode_dataset(
         text: The column of the texts, or a function that makes a text of a row.
         labels: The column of the label ids: a list, or one.
         on_unknown_label: `"raise"`, or `"drop"` to leave out label ids of a list that the label set does not have.
+        language: The language of the documents, in a model of several.
 
     Returns:
-        A dataset with the columns `input_ids` (no padding) and `labels` (columns of the label set).
+        A dataset with the columns `input_ids` (no padding), `labels` (columns of the label set) and, if there is one,
+        `language`.
 
     Raises:
         ValueError: A column does not exist, or a label id is not in the label set.
@@ -61,7 +64,8 @@ def encode_dataset(
             if on_unknown_label == "drop":
                 ids = [label_id for label_id in ids if label_id in label_set]
             gold.append(label_set.columns(ids))
-        return {"input_ids": processor(texts)["input_ids"], "labels": gold}
+        encoded = {"input_ids": processor(texts, language=language)["input_ids"], "labels": gold}
+        return encoded if language is None else {**encoded, "language": [language] * len(texts)}
 
     options = {"desc": "words and columns"} if hasattr(dataset, "num_rows") else {}  # a stream has no progress bar
     return dataset.map(encode, batched=True, remove_columns=dataset.column_names, **options)

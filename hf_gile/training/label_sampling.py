@@ -139,17 +139,18 @@ class LabelSampler:
 
 
 class EpochCallback(TrainerCallback):
-    """Tells a label sampler the epoch, so that a batch that comes again draws other labels.
+    """Tells those who draw by epoch which one it is: a `LabelSampler`, a `MultilingualDataset`.
 
     Args:
-        label_sampler: The sampler of the collator.
+        drawers: What has a `set_epoch` method.
     """
 
-    def __init__(self, label_sampler: LabelSampler) -> None:
-        self.label_sampler = label_sampler
+    def __init__(self, *drawers: Any) -> None:
+        self.drawers = drawers
 
     def on_epoch_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Called before the batches of the epoch are made; in a resumed epoch too."""
-        self.label_sampler.set_epoch(int(state.epoch or 0))
+        for drawer in self.drawers:
+            drawer.set_epoch(int(state.epoch or 0))

@@ -145,3 +145,15 @@ def test_scores_and_threshold_are_left_as_they_are(dtype):
     metrics.update(scores, gold)
     assert torch.equal(scores, before)
     assert metrics.compute() == streamed(scores, gold, torch.full((17,), 0.3, dtype=dtype))
+
+
+def test_macro_f1_leaves_out_labels_that_were_never_a_candidate():
+    scores = torch.tensor([[2.0, -1.0, -torch.inf], [-1.0, 3.0, -torch.inf]])
+    gold = torch.tensor([[0], [1]])
+    metrics = F1Metrics(num_labels=3)
+    metrics.update(scores, gold)
+    assert metrics.compute()["macro_f1"] == 1.0
+    other = F1Metrics(num_labels=3)
+    other.update(scores[:, [0, 2, 1]], torch.tensor([[0], [2]]))
+    metrics.merge(other)
+    assert metrics.compute()["macro_f1"] == 1.0

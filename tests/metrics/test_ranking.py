@@ -103,8 +103,21 @@ def test_infinite_scores_are_ordered_like_very_large_ones():
     for seed in range(13):
         _, gold = batch(seed)
         scores = np.random.default_rng(seed).choice(FEW, gold.shape)
-        finite = np.nan_to_num(scores, posinf=9, neginf=-9)
+        # Minus infinity says that a label is no candidate, unless it is gold after all.
+        scores[np.isneginf(scores) & ~gold.astype(bool)] = -9
+        finite = np.nan_to_num(scores, posinf=9, neginf=-9.5)
         assert streamed(scores, gold) == pytest.approx(streamed(finite, gold), abs=1e-12)
+
+
+def test_labels_of_minus_infinity_are_left_out():
+    rng = np.random.default_rng(0)
+    scores, gold = rng.normal(size=(7, 11)), np.zeros((7, 11), dtype=bool)
+    gold[np.arange(7), rng.integers(5, size=7)] = True
+    scores[:, 5:] = -np.inf
+    left_out = ranking_metrics(scores, gold)
+    restricted = ranking_metrics(scores[:, :5], gold[:, :5])
+    for name, values in restricted.items():
+        torch.testing.assert_close(left_out[name], values)
 
 
 def test_double_scores_that_differ_below_single_precision_are_no_tie():

@@ -18,7 +18,7 @@ from hf_gile import GileConfig
         ({"format_version": 2}, "format_version 2, this code reads up to 1: upgrade hf-gile"),
         ({"joint_size": "500"}, "joint_size"),
         ({"text_encoder_type": "lstm"}, "text_encoder_type"),
-        ({"output_layer": "bilinear"}, "output_layer"),
+        ({"output_layer": "cubic"}, "output_layer"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from hf_gile.models.losses_gile import binary_cross_entropy, cross_entropy, multi_hot
+from hf_gile.models.losses_gile import LOSSES, binary_cross_entropy, cross_entropy, multi_hot
 
 B, L = 3, 17
 
@@ -64,3 +64,58 @@ def test_softmax_weights_stand_for_repeated_columns(logits):
     torch.testing.assert_close(
         cross_entropy(logits[:, :3], targets, torch.tensor([1.0, 1.0, 3.0])), cross_entropy(repeated, padded)
     )
+
+
+def ranking_loss_by_hand(logits, targets, weights, kind):
+    """Both ranking losses, one pair of labels at a time."""
+    total = 0.0
+    for row in range(len(logits)):
+        others = [column for column in range(logits.shape[1]) if not targets[row, column]]
+        for gold in range(logits.shape[1]):
+            if not targets[row, gold]:
+                continue
+            margins = [max(0.0, 1 - logits[row, gold].item() + logits[row, other].item()) for other in others]
+            counts = [weights[other].item() for other in others]
+            weighted = sum(margin * count for margin, count in zip(margins, counts, strict=True))
+            if kind == "hinge":
+                total += weighted / sum(counts)
+            else:
+                rank = sum(count for margin, count in zip(margins, counts, strict=True) if margin > 0)
+                harmonic = sum(1 / place for place in range(1, round(rank) + 1))
+                total += harmonic * weighted / max(rank, 1)
+    return total / len(logits)
+
+
+@pytest.mark.parametrize("kind", ["warp", "hinge"])
+def test_ranking_losses_are_those_written_by_hand(logits, kind):
+    targets = multi_hot(LABELS, L)
+    for weights in (torch.ones(L, dtype=torch.double), torch.randint(1, 4, (L,)).double()):
+        expected = ranking_loss_by_hand(logits, targets, weights, kind)
+        given = None if bool((weights == 1).all()) else weights
+        assert LOSSES[kind](logits, targets, given).item() == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["warp", "hinge"])
+def test_ranking_losses_are_zero_when_gold_labels_lead_by_one(kind):
+    targets = multi_hot(LABELS, L)
+    assert LOSSES[kind](targets * 1.0, targets) == 0
+    assert LOSSES[kind](targets * 0.9, targets) > 0
+
+
+@pytest.mark.parametrize("kind", ["warp", "hinge"])
+def test_ranking_losses_pass_over_labels_that_are_no_candidates(logits, kind):
+    targets = multi_hot(LABELS, L)
+    masked = logits.masked_fill(torch.arange(L) == 7, torch.finfo(logits.dtype).min).requires_grad_()
+    loss = LOSSES[kind](masked, targets)
+    kept = [column for column in range(L) if column != 7]
+    torch.testing.assert_close(loss, LOSSES[kind](logits[:, kept], targets[:, kept]))
+    loss.backward()
+    assert masked.grad.isfinite().all()
+    assert not masked.grad[:, 7].any()
+
+
+@pytest.mark.parametrize("kind", ["warp", "hinge"])
+def test_ranking_losses_gradients_are_right_and_half_precision_is_widened(logits, kind):
+    targets = multi_hot(LABELS, L)
+    assert torch.autograd.gradcheck(lambda given: LOSSES[kind](given, targets), logits.requires_grad_())
+    assert LOSSES[kind](logits.detach().bfloat16(), targets).dtype == torch.float32

@@ -1,0 +1,135 @@
+"""Several languages in one model: which part of it is whose (section 3.3 of GILE).
+
+A part of the network is either shared, one module for all, or there is one for each language. Everything else asks
+`of_language` for the part to use and need not know which it is.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedConfig
+
+
+def per_language(config: PreTrainedConfig, shared: bool, make: Callable[[], nn.Module]) -> nn.Module:
+    """Makes a part of the network.
+
+    Args:
+        config: A `GileConfig`; `config.languages` names the languages.
+        shared: Whether all languages use the same module.
+        make: Makes one module.
+
+    Returns:
+        One module if it is shared or the model has no languages, otherwise an `nn.ModuleDict` with one for each.
+    """
+    if shared or not config.languages:
+        return make()
+    return nn.ModuleDict({language: make() for language in config.languages})
+
+
+def of_language(part: nn.Module, language: str | None) -> Any:
+    """The module that serves a language: its own, or the one that all share.
+
+    Args:
+        part: What `per_language` made.
+        language: A language of the model; None in a model without languages.
+    """
+    return part[str(language)] if isinstance(part, nn.ModuleDict) else part
+
+
+def check_language(config: PreTrainedConfig, language: str | None) -> str | None:
+    """The language to use.
+
+    Args:
+        config: A `GileConfig`.
+        language: What the caller named. It can be left out if there is no more than one.
+
+    Returns:
+        A language of the model, or None in a model without languages.
+
+    Raises:
+        ValueError: The model does not know the language, or has several and none was named.
+    """
+    known = config.languages
+    if not known:
+        if language is not None:
+            raise ValueError(f"this model has no languages (config.languages is empty), but language={language!r}")
+        return None
+    if language is None:
+        if len(known) > 1:
+            raise ValueError(f"this model speaks {', '.join(known)}: name the language of the documents (language=...)")
+        return known[0]
+    if language not in known:
+        raise ValueError(f"language must be one of {', '.join(known)}, got {language!r}")
+    return language
+
+
+Languages = str | Sequence[str] | Tensor | None
+"""The language of a batch: one name, a name for each row, or `(B,)` places in `config.languages`."""
+
+
+def in_each_language(
+    config: PreTrainedConfig,
+    language: Languages,
+    inputs: dict[str, Tensor | None],
+    run: Callable[..., tuple[Tensor, ...]],
+) -> tuple[Tensor, ...]:
+    """Runs the rows of each language on their own, and puts the results in the order of the rows.
+
+    Args:
+        config: A `GileConfig`.
+        language: The language of all rows, or that of each.
+        inputs: Named tensors of B rows each; None stays None.
+        run: Called as `run(language, **inputs)` with the rows of one language; returns tensors with as many rows.
+
+    Returns:
+        What `run` returned, for all rows.
+
+    Raises:
+        ValueError: An unknown language, or not one for each row.
+    """
+    if language is None or isinstance(language, str):
+        return run(check_language(config, language), **inputs)
+    size = next(len(tensor) for tensor in inputs.values() if tensor is not None)
+    if not isinstance(language, Tensor):
+        places = [config.languages.index(check_language(config, one)) for one in language]
+        language = torch.tensor(places, dtype=torch.long)
+    if language.shape != (size,):
+        raise ValueError(f"language must name the language of each of the {size} rows, got {tuple(language.shape)}")
+    language = language.cpu()  # which modules run is decided there
+    if bool(((language < 0) | (language >= len(config.languages))).any()):
+        raise ValueError(
+            f"language must hold places in {config.languages}, got {sorted(set(language.tolist()))}"
+            + ("" if config.languages else ": this model has no languages")
+        )
+    groups, results = [], []
+    for place in language.unique().tolist():
+        rows = (language == place).nonzero().squeeze(1)
+        groups.append(rows)
+        own = {name: None if tensor is None else tensor[rows.to(tensor.device)] for name, tensor in inputs.items()}
+        results.append(run(config.languages[place], **own))
+    if len(groups) == 1:
+        return results[0]
+    order = torch.cat(groups).argsort()
+    return tuple(torch.cat(parts)[order.to(parts[0].device)] for parts in zip(*results, strict=True))
+
+
+def own_columns(config: PreTrainedConfig, language: str | None) -> slice:
+    """The columns of a language's labels among the stored ones, which stand one language after the other.
+
+    Args:
+        config: A `GileConfig`; without `language_labels`, all labels are everybody's.
+        language: A language of the model.
+    """
+    if language is None or not config.language_labels:
+        return slice(0, config.num_labels)
+    start = 0
+    for other, size in config.language_labels.items():
+        if other == language:
+            return slice(start, start + size)
+        start += size
+    raise ValueError(f"no labels are stored in {language!r}, only in {', '.join(config.language_labels)}")
+
+
+__all__ = ["Languages", "check_language", "in_each_language", "of_language", "own_columns", "per_language"]

@@ -1,0 +1,216 @@
+"""The hierarchical attention network as the published Keras checkpoints of idiap/gile and idiap/mhan compute it.
+
+Their graph is not that of the paper, and a checkpoint gives its published scores only in its own graph. All that is
+particular to it is in this file; the clean encoders are elsewhere.
+
+1. Nothing is masked. A document is always `max_sentences` sentences of `max_sentence_words` words; where it has none
+   stands a zero vector, which goes through encoders and attention like any word.
+2. The attention is softmax(act(u . act(W h + c) + b)): a bias on the score, and the activation around it.
+3. GRUs have hard sigmoid gates, and the reset gate acts before the recurrent product.
+4. The GRU over words runs on through the whole document and does not start afresh at a sentence.
+5. The backward GRU's states stand in the order in which they were made: beside the forward state of the first word
+   stands the backward state of the last.
+
+Shapes: B documents, S sentences, W words, N distinct words of the batch, R sequences of T items, D word-embedding size,
+H document size.
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedConfig
+from transformers.activations import ACT2FN
+
+from .languages_gile import of_language, per_language
+
+
+class RecurrentWeight(nn.Linear):
+    """Weights from state to state; a class of its own because they start orthogonal: states run on for 900 words."""
+
+
+class PublishedGru(nn.Module):
+    """A GRU of Keras 1 and 2, in one direction (quirk 3).
+
+        z, r = clip(0.2 (W x + U s + b) + 0.5, 0, 1)        update and reset gate
+        s' = z s + (1 - z) act(W_h x + U_h (r s) + b_h)     the next state
+
+    `inputs` holds W and b of z, r and the candidate, in this order; `gates` U of z and r; `candidate` U_h.
+
+    Args:
+        input_size: Size of an input vector.
+        hidden_size: Size of a state.
+        activation: Activation of the candidate, a key of `transformers.activations.ACT2FN`.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, activation: str) -> None:
+        super().__init__()
+        self.inputs = nn.Linear(input_size, 3 * hidden_size)
+        self.gates = RecurrentWeight(hidden_size, 2 * hidden_size, bias=False)
+        self.candidate = RecurrentWeight(hidden_size, hidden_size, bias=False)
+        self.activation = ACT2FN[activation]
+
+    def forward(self, vectors: Tensor, places: Tensor) -> Tensor:
+        """Reads sequences.
+
+        Args:
+            vectors: `(N, D)` vectors.
+            places: `(R, T)` rows of `vectors` that stand in each place.
+
+        Returns:
+            `(R, T, H)` states, one after each vector.
+        """
+        # Each vector is projected once, wherever it stands; only the recurrence goes step by step.
+        inputs = self.inputs(vectors)[places.T]  # (T, R, 3 H)
+        size = self.candidate.in_features
+        state = inputs.new_zeros(len(places), size)
+        states = []
+        for step in inputs:
+            gates = (0.2 * (step[:, : 2 * size] + self.gates(state)) + 0.5).clamp(0, 1)
+            update, reset = gates.chunk(2, dim=-1)
+            candidate = self.activation(step[:, 2 * size :] + self.candidate(reset * state))
+            state = torch.lerp(candidate, state, update)
+            states.append(state)
+        return torch.stack(states, dim=1)
+
+
+class PublishedDenseEncoder(nn.Module):
+    """`act(W x + c)` at every position.
+
+    Args:
+        config: A `GileConfig`.
+        input_size: Size of an input vector.
+    """
+
+    def __init__(self, config: PreTrainedConfig, input_size: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(input_size, config.hidden_size)
+        self.activation = ACT2FN[config.hidden_act]
+
+    def forward(self, vectors: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Encodes every vector once; arguments and results as those of `PublishedRecurrentEncoder`."""
+        return self.activation(self.dense(vectors)), places
+
+
+class PublishedRecurrentEncoder(nn.Module):
+    """One GRU, or one in each direction (quirk 5).
+
+    Args:
+        config: A `GileConfig`.
+        input_size: Size of an input vector.
+    """
+
+    def __init__(self, config: PreTrainedConfig, input_size: int) -> None:
+        super().__init__()
+        directions = 2 if config.encoder_cell == "bigru" else 1
+        self.directions = nn.ModuleList(
+            PublishedGru(input_size, config.hidden_size, config.recurrent_act) for _ in range(directions)
+        )
+
+    def forward(self, vectors: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Encodes sequences.
+
+        Args:
+            vectors: `(N, D)` vectors.
+            places: `(R, T)` rows of `vectors` that stand in each place.
+
+        Returns:
+            `(M, H)` hidden states, and `(R, T)` rows of these.
+        """
+        orders = (places, places.flip(1))  # the states of the second are not put back in order: quirk 5
+        hidden = torch.cat([gru(vectors, order) for gru, order in zip(self.directions, orders, strict=False)], dim=-1)
+        return hidden.flatten(0, 1), torch.arange(places.numel(), device=places.device).reshape(places.shape)
+
+
+class PublishedAttention(nn.Module):
+    """Attention of quirk 2. `projection` is W and c, `context` is u and b.
+
+    Args:
+        config: A `GileConfig`.
+    """
+
+    def __init__(self, config: PreTrainedConfig) -> None:
+        super().__init__()
+        self.projection = nn.Linear(config.document_size, config.attention_size)
+        self.context = nn.Linear(config.attention_size, 1)
+        self.activation = ACT2FN[config.hidden_act]
+
+    def forward(self, hidden: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Averages hidden states by attention.
+
+        Args:
+            hidden: `(M, H)` hidden states.
+            places: `(R, T)` rows of `hidden` that stand in each place.
+
+        Returns:
+            `(R, H)` weighted averages and `(R, T)` weights.
+        """
+        scores = self.activation(self.context(self.activation(self.projection(hidden)))).squeeze(-1)
+        weights = scores[places].softmax(-1)
+        # A weighted sum of rows without building (R, T, H). Autocast runs the softmax in float32, and not the rest.
+        pooled = functional.embedding_bag(places, hidden, per_sample_weights=weights.to(hidden.dtype), mode="sum")
+        return pooled, weights
+
+
+class PublishedHierarchicalEncoder(nn.Module):
+    """The words of each sentence, then the sentences, as published (see the top of this file).
+
+    Languages share parts of it as `config.sharing` says: the encoders g_w and g_s, the attention a_w and a_s.
+
+    Args:
+        config: A `GileConfig`.
+    """
+
+    input_dims: ClassVar[str] = "(B, S, W)"
+
+    def __init__(self, config: PreTrainedConfig) -> None:
+        super().__init__()
+        encoder = PublishedDenseEncoder if config.encoder_cell == "dense" else PublishedRecurrentEncoder
+        share_encoders, share_attention = (config.sharing in (part, "both") for part in ("encoders", "attention"))
+        self.size = (config.max_sentences, config.max_sentence_words)
+        self.word_encoder = per_language(config, share_encoders, lambda: encoder(config, config.embedding_size))
+        self.word_attention = per_language(config, share_attention, lambda: PublishedAttention(config))
+        self.sentence_encoder = per_language(config, share_encoders, lambda: encoder(config, config.document_size))
+        self.sentence_attention = per_language(config, share_attention, lambda: PublishedAttention(config))
+
+    def forward(
+        self, word_vectors: Tensor, places: Tensor, mask: Tensor, language: str | None = None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Encodes documents.
+
+        Args:
+            word_vectors: `(N, D)` vectors of the distinct words.
+            places: `(B, S, W)` rows of `word_vectors`, the words of each sentence.
+            mask: `(B, S, W)` booleans, true where there is a word; a zero vector is read where there is none.
+            language: The language of all documents, in a model that has languages.
+
+        Returns:
+            `(B, H)` document vectors, and in a tuple the `(B, S, W)` word attention and the `(B, S)` sentence
+            attention. As nothing is masked, some of their weight falls on padding, and some of it behind S and W.
+
+        Raises:
+            ValueError: More sentences or words than the model reads.
+        """
+        documents, *given = places.shape
+        more = [most - size for most, size in zip(self.size, given, strict=True)]
+        if min(more) < 0:
+            raise ValueError(
+                f"this model reads {self.size[0]} sentences of {self.size[1]} words (max_sentences and "
+                f"max_sentence_words), got documents of {given[0]} sentences of {given[1]} words: cut them"
+            )
+        # One more vector, of zeros, for every place without a word, up to the size that the graph has (quirk 1).
+        places = places.masked_fill(~mask, len(word_vectors))
+        places = functional.pad(places, (0, more[1], 0, more[0]), value=len(word_vectors))
+        vectors = functional.pad(word_vectors, (0, 0, 0, 1))
+
+        words, places = of_language(self.word_encoder, language)(vectors, places.flatten(1))
+        sentences, word_weights = of_language(self.word_attention, language)(words, places.reshape(-1, self.size[1]))
+        places = torch.arange(len(sentences), device=places.device).reshape(documents, -1)
+        hidden, places = of_language(self.sentence_encoder, language)(sentences, places)
+        document, sentence_weights = of_language(self.sentence_attention, language)(hidden, places)
+        word_weights = word_weights.reshape(documents, *self.size)[:, : given[0], : given[1]]
+        return document, (word_weights, sentence_weights[:, : given[0]])
+
+
+__all__ = ["PublishedGru", "PublishedHierarchicalEncoder", "RecurrentWeight"]

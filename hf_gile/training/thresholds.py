@@ -1,0 +1,225 @@
+"""Decision thresholds (section 4.2.1 of GILE): the paper's fixed ones, and the best one for validation data.
+
+Shapes: `N` documents, `L` labels scored, `P` gold labels per document, padded.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..metrics.batch import Array, read_batch, require_documents, widened
+from ..models.losses_gile import IGNORE
+
+if TYPE_CHECKING:
+    from transformers import EvalPrediction
+
+IntArray = NDArray[np.int64]
+
+LEAST = 2.0**-126
+"""No threshold is below this probability, that of a logit of -87: it is the least normal number of float32."""
+DROPPED_BITS = 39
+"""Last bits of a float64 that its bin does not depend on, which leaves 13 after the leading one."""
+FIRST = int(np.float64(LEAST).view(np.int64))
+BINS = ((int(np.float64(1).view(np.int64)) - FIRST) >> DROPPED_BITS) + 1
+
+
+def paper_threshold(num_labels: int, low_resource: bool = False) -> float:
+    """The fixed threshold of the paper.
+
+    Args:
+        num_labels: Number of labels of the set.
+        low_resource: Whether only a part of the training documents is used, as in the paper's Table 7.
+
+    Returns:
+        A probability: 0.4 for fewer than 400 labels, 0.2 from 400 on; 0.3 for any number in low-resource training.
+
+    Raises:
+        ValueError: If there are no labels.
+
+    Example:
+        >>> paper_threshold(7), paper_threshold(850), paper_threshold(850, low_resource=True)
+        (0.4, 0.2, 0.3)
+    """
+    if num_labels < 1:
+        raise ValueError(f"num_labels must be at least 1, got {num_labels}; give the number of labels scored")
+    if low_resource:
+        return 0.3
+    return 0.4 if num_labels < 400 else 0.2
+
+
+def tune_threshold(scores: Array, labels: Array) -> float:
+    """The threshold with the best micro-F1, over every distinct score.
+
+    Args:
+        scores: `(N, L)` logits; those of labels that are no candidates at -inf or the dtype's minimum.
+        labels: `(N, P)` integer columns padded with -100, or `(N, L)` multi-hot.
+
+    Returns:
+        A probability, for `sigmoid(score) >= threshold`, as `LabelMetrics` and the pipeline use it. Of equally good
+        ones the highest.
+
+    Raises:
+        ValueError: If scores and labels do not fit together, or no threshold finds any gold label.
+
+    Example:
+        >>> import torch
+        >>> tune_threshold(torch.tensor([[1.0, -1.0, 0.0]]), torch.tensor([[0, 2]]))
+        0.5
+    """
+    scores, gold = read_batch(scores, labels)
+    tuner = ThresholdTuner(scores.shape[1], max_cells=max(1, scores.numel()))
+    tuner.update(scores, gold)
+    return tuner.compute()["threshold"]
+
+
+class ThresholdTuner:
+    """The threshold with the best micro-F1 over any number of batches, in bounded memory.
+
+    Up to `max_cells` probabilities are kept, and every one of them is tried. When more come, they are only counted, in
+    a million bins (16 MB), each 2^-13 or 0.012 % wide of the probability where it begins, and thresholds are tried
+    where a bin begins. Then:
+
+    - `tuned_micro_f1` is still the exact micro-F1 of `threshold`, as `LabelMetrics` would compute it;
+    - no other beginning of a bin is better. A threshold within a bin can be, by what the cells of that one bin add.
+
+    The result does not depend on how the documents are divided into batches, nor on their order.
+
+    A label that is no candidate, its logit at -inf or the minimum of its dtype, has probability 0 and is never
+    predicted; if it is gold after all it counts as missed, as in `LabelMetrics`.
+
+    It serves `transformers.Trainer` with `batch_eval_metrics=True`, alone or beside `LabelMetrics`:
+
+        metrics, tuner = LabelMetrics(num_labels), ThresholdTuner(num_labels)
+
+        def compute_metrics(batch, compute_result=True):
+            return {**metrics(batch, compute_result), **tuner(batch, compute_result)}
+
+    Args:
+        num_labels: Number of labels L of every batch.
+        max_cells: Number of probabilities (documents times labels) that are kept, 8 bytes each.
+        chunk_size: Number of documents worked on at once.
+
+    Raises:
+        ValueError: If a number is below one.
+
+    Example:
+        >>> import torch
+        >>> tuner = ThresholdTuner(num_labels=3)
+        >>> tuner.update(torch.tensor([[1.0, -1.0, 0.0]]), torch.tensor([[0, 2]]))
+        >>> tuner.update(torch.tensor([[-3.0, -1.0, 0.5]]), torch.tensor([[1, -100]]))
+        >>> tuner.compute()
+        {'threshold': 0.2689, 'tuned_micro_f1': 0.75, 'threshold_resolution': 0.0}
+    """
+
+    def __init__(self, num_labels: int, max_cells: int = 1 << 22, chunk_size: int = 64) -> None:
+        for name, value in {"num_labels": num_labels, "max_cells": max_cells, "chunk_size": chunk_size}.items():
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        self.num_labels = num_labels
+        self.max_cells = max_cells
+        self.chunk_size = chunk_size
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets every batch."""
+        self.kept: list[tuple[IntArray, IntArray]] = []  # bits of all probabilities, and of the gold ones
+        self.counts: IntArray | None = None  # cells of each bin, all and gold, in place of what was kept
+        self.cells = self.gold = self.documents = 0
+
+    def update(self, scores: Array, labels: Array) -> None:
+        """Adds a batch, or a whole data set.
+
+        Args:
+            scores: `(N, L)` logits; those of labels that are no candidates at -inf or the dtype's minimum.
+            labels: `(N, P)` integer columns padded with -100, or `(N, L)` multi-hot.
+
+        Raises:
+            ValueError: If scores and labels do not fit together; nothing is added then.
+        """
+        scores, gold = read_batch(scores, labels, self.num_labels)
+        for start in range(0, len(scores), self.chunk_size):
+            columns = gold[start : start + self.chunk_size]
+            probabilities = widened(scores[start : start + self.chunk_size]).sigmoid()
+            at_gold = probabilities.gather(1, columns.clamp(min=0))[columns != IGNORE]
+            self._add(_bits(probabilities), _bits(at_gold))
+        self.gold += int((gold != IGNORE).sum())
+        self.documents += len(gold)
+
+    def compute(self) -> dict[str, float]:
+        """Returns the best threshold so far.
+
+        Returns:
+            `threshold`, of equally good ones the highest; `tuned_micro_f1` at it; `threshold_resolution`, 0.0 where
+            every distinct probability was tried, see above.
+
+        Raises:
+            ValueError: If no document came yet, or no threshold finds any gold label.
+        """
+        require_documents(self.documents)
+        if self.counts is None:
+            # From one gold label's probability down to just above the next, a threshold only adds mistakes.
+            bits, gold_cells = np.unique(np.concatenate([gold for _, gold in self.kept]), return_counts=True)
+            cells = np.zeros(len(bits), np.int64)
+            for every, _ in self.kept:
+                cells += np.bincount(np.searchsorted(bits, every, side="right"), minlength=len(bits) + 1)[1:]
+        else:
+            cells, gold_cells = self.counts
+            bits = (np.arange(BINS) << DROPPED_BITS) + FIRST
+        hits = gold_cells[::-1].cumsum()
+        if not hits.any():
+            raise ValueError(
+                f"a threshold needs a gold label with a probability above zero, got none among {self.gold} gold labels "
+                f"of {self.documents} documents; check the labels of the validation data"
+            )
+        micro_f1 = 2 * hits / (cells[::-1].cumsum() + self.gold)
+        best = int(micro_f1.argmax())  # the first of the best
+        return {
+            "threshold": float(bits[-1 - best].view(np.float64)),
+            "tuned_micro_f1": float(micro_f1[best]),
+            "threshold_resolution": 0.0 if self.counts is None else 2.0 ** (DROPPED_BITS - 52),
+        }
+
+    def __call__(self, eval_prediction: "EvalPrediction", compute_result: bool = True) -> dict[str, float]:
+        """Adds what a Trainer has predicted, and ends the evaluation if asked to.
+
+        Args:
+            eval_prediction: `(N, L)` logits as `predictions`, or a tuple that starts with them, and `label_ids`,
+                `(N, P)` or `(N, L)`.
+            compute_result: Whether this is the last batch.
+
+        Returns:
+            What `compute` returns after the last batch, and the batches are forgotten; nothing before.
+
+        Raises:
+            ValueError: As `update` and `compute`; the evaluation is forgotten then.
+        """
+        scores: Any = eval_prediction.predictions
+        try:
+            self.update(scores[0] if isinstance(scores, tuple) else scores, eval_prediction.label_ids)
+            result = self.compute() if compute_result else {}
+        except ValueError:
+            self.reset()
+            raise
+        if compute_result:
+            self.reset()
+        return result
+
+    def _add(self, every: IntArray, gold: IntArray) -> None:
+        self.cells += len(every)
+        self.kept.append((every, gold))
+        if self.counts is None and self.cells <= self.max_cells:
+            return
+        if self.counts is None:
+            self.counts = np.zeros((2, BINS), np.int64)
+        for kept in self.kept:
+            for counts, bits in zip(self.counts, kept, strict=True):
+                counts += np.bincount((bits - FIRST) >> DROPPED_BITS, minlength=BINS)
+        self.kept.clear()
+
+
+def _bits(probabilities: Tensor) -> IntArray:
+    """The bits of positive numbers, read as integers, are in the order of the numbers."""
+    wide = probabilities.cpu().double().numpy()  # to the CPU first: not every accelerator has float64
+    return wide[wide >= LEAST].view(np.int64)

@@ -1,0 +1,215 @@
+"""Every model of the paper's tables: built from a config, trained, saved, loaded; one score whatever the batch."""
+
+import itertools
+
+import pytest
+import torch
+
+from hf_gile import GileConfig, GileForSequenceClassification, GileModel
+from hf_gile.models.published_gile import PublishedHierarchicalEncoder
+
+V, L, D, H, J = 23, 5, 7, 11, 13
+ENCODERS = ["nn", "wan", "hnn", "han"]
+CELLS = ["dense", "gru", "bigru"]
+LAYERS = ["gile", "only_label", "only_input", "bilinear", "bilinear_yh15", "linear"]
+
+
+def make(**fields):
+    torch.manual_seed(0)
+    sizes = {"embedding_size": D, "hidden_size": H, "attention_size": 5, "joint_size": J}
+    config = GileConfig(vocab_size=V, num_labels=L, **(sizes | fields))
+    model = GileForSequenceClassification(config)
+    model.label_input_ids = torch.randint(2, V, (L, 3))
+    config.label_length = 3
+    with torch.no_grad():  # biases start at zero; random ones leave no term of a formula untested
+        for name, parameter in model.named_parameters():
+            if "bias" in name:
+                parameter.normal_()
+    return model
+
+
+def documents(encoder, size=3):
+    torch.manual_seed(1)
+    shape = (size, 8) if encoder in ("nn", "wan") else (size, 4, 6)
+    return torch.randint(2, V, shape)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_every_model_trains_and_comes_back(tmp_path, encoder, cell, layer):
+    model = make(text_encoder_type=encoder, encoder_cell=cell, output_layer=layer)
+    words, labels = documents(encoder), torch.tensor([[0, 1], [2, -100], [3, 4]])
+    loss = model(input_ids=words, labels=labels).loss
+    loss.backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        assert parameter.grad.any(), name
+    model.eval().save_pretrained(tmp_path)
+    loaded = GileForSequenceClassification.from_pretrained(tmp_path)
+    with torch.no_grad():
+        assert torch.equal(loaded(input_ids=words).logits, model(input_ids=words).logits)
+
+
+@pytest.mark.parametrize("pooling", ["attention", "mean", "sum"])
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_batch_mates_and_padding_never_change_a_document(encoder, cell, pooling):
+    model = make(text_encoder_type=encoder, encoder_cell=cell, pooling=pooling).double().eval()
+    words = documents(encoder)
+    words[0, ..., -3:] = 0
+    if words.dim() == 3:
+        words[0, 1] = 0  # an empty sentence between others
+    padded = torch.nn.functional.pad(words, (0, 2) if words.dim() == 2 else (0, 2, 0, 3))
+    together, attentions = model.gile.encode_texts(padded)
+    for row in range(len(words)):
+        alone, weights = model.gile.encode_texts(words[row : row + 1])
+        torch.testing.assert_close(together[row : row + 1], alone)
+        torch.testing.assert_close(attentions[0][row][..., : words.shape[-1]][: words.shape[1]], weights[0][0])
+    for weights in attentions:
+        sums = weights.sum(-1)
+        if pooling != "sum" or encoder in ("nn", "hnn"):
+            assert (((sums - 1).abs() < 1e-9) | (sums == 0)).all()
+    assert (attentions[0][padded == 0] == 0).all()
+
+
+@pytest.mark.parametrize("cell", ["gru", "bigru"])
+def test_packed_states_are_those_of_a_gru_alone(cell):
+    model = make(text_encoder_type="wan", encoder_cell=cell, pooling="sum").double().eval()
+    words = torch.tensor([[3, 4, 5, 0, 0], [6, 0, 7, 8, 0], [0, 0, 0, 0, 0], [9, 9, 9, 9, 9]])
+    gru = model.gile.text_encoder.word_encoder.gru
+    for row, encoded in zip(words, model.gile.encode_texts(words)[0], strict=True):
+        there = model.gile.word_embeddings(row[row > 0])
+        expected = gru(there)[0].sum(0) if len(there) else torch.zeros_like(encoded)
+        torch.testing.assert_close(encoded, expected)
+
+
+def test_a_batch_of_empty_documents_leaves_gradients_on_a_gru():
+    model = make(text_encoder_type="han", encoder_cell="bigru")
+    loss = model(input_ids=torch.zeros(2, 1, 1, dtype=torch.long), labels=torch.tensor([[0], [1]])).loss
+    loss.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.gile.text_encoder.parameters())
+
+
+@pytest.mark.parametrize("encoder", ["wan", "han"])
+def test_labels_can_be_read_by_the_text_encoder(encoder):
+    model = make(text_encoder_type=encoder, label_encoder_type="text_encoder", word_dropout=0.9)
+    words = torch.tensor([[3, 4, 0], [5, 0, 0]])
+    expected = model.eval().gile.encode_texts(words if encoder == "wan" else words[:, None])[0]
+    torch.testing.assert_close(model.gile.encode_labels(words), expected)
+    torch.testing.assert_close(model.train().gile.encode_labels(words), expected)  # word dropout is for documents
+    assert model.gile.output_layer.label_projection.in_features == H
+
+
+def test_kept_label_codes_follow_the_text_encoder_that_reads_labels():
+    model = make(label_encoder_type="text_encoder").eval()
+    words = documents("wan")
+    with torch.no_grad():
+        before = model(input_ids=words).logits
+        model.gile.text_encoder.word_encoder.dense.weight.mul_(1.5)
+        after = model(input_ids=words).logits
+        model._kept_label_codes = None
+        assert torch.equal(model(input_ids=words).logits, after)
+    assert not torch.equal(before, after)
+
+
+def test_learned_label_vectors_start_at_the_mean_and_only_trained_ones_leave_it():
+    model = make(output_layer="bilinear", label_encoder_type="learned")
+    mean = model.gile.encode_labels(model.label_input_ids)
+    torch.testing.assert_close(model._stored_label_embeds(None), mean)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    model(
+        input_ids=documents("wan"), labels=torch.tensor([[0], [1], [0]]), sampled_columns=torch.tensor([0, 1, 2])
+    ).loss.backward()
+    optimizer.step()
+    moved = model.gile.label_residual.weight.abs().sum(1) > 0
+    assert moved.tolist() == [True, True, True, False, False]
+
+
+@pytest.mark.parametrize("layer", LAYERS[:-1])
+def test_bilinear_units_and_ablations_are_their_formulas(layer):
+    model = make(output_layer=layer, joint_act="tanh").double().eval()
+    unit = model.gile.output_layer
+    h, e = torch.randn(2, H, dtype=torch.double), torch.randn(L, D, dtype=torch.double)
+    labels, texts = e, h
+    if layer in ("gile", "only_label"):
+        labels = torch.tanh(e @ unit.label_projection.weight.T + unit.label_projection.bias)
+    if layer in ("gile", "only_input"):
+        texts = torch.tanh(h @ unit.input_projection.weight.T + unit.input_projection.bias)
+    if layer == "bilinear":
+        texts = h @ unit.input_projection.weight.T
+    if layer == "bilinear_yh15":
+        labels, texts = torch.tanh(e @ unit.label_projection.weight.T), h @ unit.input_projection.weight.T
+    weight = 1 if layer.startswith("bilinear") else unit.classifier.weight[0]
+    expected = (texts * weight) @ labels.T + unit.classifier.bias
+    torch.testing.assert_close(unit.score(unit.encode_texts(h), unit.encode_labels(e)), expected)
+    torch.testing.assert_close(unit.literal_scores(h, e), expected)
+
+
+def test_equation_19_gives_about_as_many_parameters_as_a_linear_unit():
+    for k in (327, 1058, 26_104):
+        joint = GileConfig.joint_size_for(100, 40, k)
+        ours = GileModel(GileConfig(vocab_size=3, embedding_size=40, joint_size=joint)).output_layer
+        linear = GileModel(
+            GileConfig(vocab_size=3, embedding_size=40, output_layer="linear", num_labels=k)
+        ).output_layer
+        sizes = [sum(p.numel() for p in part.parameters()) for part in (ours, linear)]
+        assert sizes[0] == pytest.approx(sizes[1], rel=0.03)
+
+
+def test_sizes_of_document_and_label_vectors():
+    for encoder, cell in itertools.product(ENCODERS, CELLS):
+        model = make(text_encoder_type=encoder, encoder_cell=cell)
+        assert model.gile.encode_texts(documents(encoder))[0].shape[1] == model.config.document_size
+    assert make(text_encoder_type="nn").config.document_size == D
+    assert make(encoder_cell="bigru").config.document_size == 2 * H
+
+
+def test_a_missing_weight_of_a_gru_is_made_anew_and_the_others_are_kept(tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    model = make(encoder_cell="gru")
+    model.save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    kept = weights["gile.text_encoder.word_encoder.gru.weight_hh_l0"].clone()
+    missing = weights.pop("gile.text_encoder.word_encoder.gru.weight_ih_l0")
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    gru = GileForSequenceClassification.from_pretrained(tmp_path).gile.text_encoder.word_encoder.gru
+    assert torch.equal(gru.weight_hh_l0, kept)
+    assert gru.weight_ih_l0.isfinite().all()
+    assert gru.weight_ih_l0.abs().max() < 10 * missing.abs().max()
+    assert gru.weight_ih_l0.any()
+
+
+def test_word_vectors_are_set_and_stay_frozen(tmp_path):
+    model = make(freeze_word_vectors=True)
+    vectors = torch.randn(V, D)
+    model.gile.set_word_vectors(vectors.numpy())
+    assert torch.equal(model.gile.word_embeddings.weight[1:], vectors[1:])
+    assert not model.gile.word_embeddings.weight[0].any()
+    model(input_ids=documents("wan"), labels=torch.tensor([[0], [1], [2]])).loss.backward()
+    assert model.gile.word_embeddings.weight.grad is None
+    model.save_pretrained(tmp_path)
+    loaded = GileForSequenceClassification.from_pretrained(tmp_path)
+    assert not loaded.gile.word_embeddings.weight.requires_grad
+    assert torch.equal(loaded.gile.word_embeddings.weight, model.gile.word_embeddings.weight)
+
+
+@pytest.mark.parametrize(
+    ("vectors", "message"),
+    [
+        (torch.zeros(V, D + 1), r"word vectors must have shape \(23, 7\), got \(23, 8\)"),
+        (torch.full((V, D), torch.nan), "word vector 0 holds numbers not finite"),
+    ],
+    ids=["shape", "nan"],
+)
+def test_word_vectors_that_do_not_fit_are_refused(vectors, message):
+    with pytest.raises(ValueError, match=message):
+        make().gile.set_word_vectors(vectors)
+
+
+def test_the_published_graph_is_a_text_encoder_like_the_others():
+    model = make(text_encoder_type="han_published", max_sentences=4, max_sentence_words=6)
+    assert isinstance(model.gile.text_encoder, PublishedHierarchicalEncoder)
+    assert model(input_ids=documents("han")).logits.shape == (3, L)

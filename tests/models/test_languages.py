@@ -1,0 +1,248 @@
+"""Several languages in one model: who shares what, and who is scored with which labels."""
+
+import itertools
+
+import pytest
+import torch
+from huggingface_hub.errors import StrictDataclassError
+
+from hf_gile import (
+    GileConfig,
+    GileForSequenceClassification,
+    GileModel,
+    GileProcessor,
+    Label,
+    LabelSet,
+    build_tokenizer,
+)
+from hf_gile.models.losses_gile import binary_cross_entropy, multi_hot
+
+LANGUAGES = ["english", "german"]
+SHARINGS = ["none", "encoders", "attention", "both"]
+TEXTS = {"english": ["the gift of milk", "red iron"], "german": ["das gift der schlange", "rotes eisen und milch"]}
+LABELS = LabelSet(
+    Label(f"{language}:{name}", name, language=language)
+    for language, names in {"english": ["gift", "milk", "iron"], "german": ["gift", "eisen"]}.items()
+    for name in names
+)
+
+
+@pytest.fixture
+def make():
+    def make(**fields):
+        torch.manual_seed(0)
+        texts = {language: [*given, *TEXTS[language]] for language, given in TEXTS.items()}
+        tokenizer = build_tokenizer(texts)
+        sizes = {"embedding_size": 7, "hidden_size": 11, "attention_size": 5, "joint_size": 13}
+        config = GileConfig(
+            vocab_size=len(tokenizer),
+            languages=LANGUAGES,
+            language_labels={"english": 3, "german": 2},
+            num_labels=5,
+            **(sizes | fields),
+        )
+        processor = GileProcessor.for_config(tokenizer, config)
+        model = GileForSequenceClassification(config)
+        model.set_labels(LABELS, processor)
+        return model.eval(), processor
+
+    return make
+
+
+def of(processor, language):
+    return {**processor(TEXTS[language], language=language, return_tensors="pt"), "language": language}
+
+
+def mixed(processor):
+    texts = [TEXTS["english"][0], TEXTS["german"][0], TEXTS["english"][1], TEXTS["german"][1]]
+    languages = ["english", "german", "english", "german"]
+    return processor(texts, language=languages, return_tensors="pt"), languages
+
+
+def test_a_word_of_two_languages_is_two_words(make):
+    _, processor = make()
+    one, other = (processor(["gift"], language=language)["input_ids"][0] for language in LANGUAGES)
+    assert one != other
+    assert processor(["gift schlange"], language="english")["input_ids"][0] == [*one, 1]
+
+
+def test_the_processor_comes_back_with_its_languages(make, tmp_path):
+    _, processor = make()
+    expected = processor(TEXTS["german"], language="german")["input_ids"]
+    processor.save_pretrained(tmp_path)
+    assert GileProcessor.from_pretrained(tmp_path)(TEXTS["german"], language="german")["input_ids"] == expected
+
+
+@pytest.mark.parametrize("cell", ["dense", "bigru"])
+@pytest.mark.parametrize("sharing", SHARINGS)
+def test_sharing_says_which_parts_are_one_module(make, sharing, cell):
+    model, _ = make(text_encoder_type="han", sharing=sharing, encoder_cell=cell)
+    encoder = model.gile.text_encoder
+    for name, kind in itertools.product(("word", "sentence"), ("encoder", "attention")):
+        own = isinstance(getattr(encoder, f"{name}_{kind}"), torch.nn.ModuleDict)
+        assert own is (sharing not in ("both", {"encoder": "encoders", "attention": "attention"}[kind]))
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_unit_is_always_the_languages_own_and_the_joint_space_if_it_says_so(make, shared):
+    model, _ = make(share_joint_space=shared)
+    layer = model.gile.output_layer
+    assert isinstance(layer.classifier, torch.nn.ModuleDict)
+    assert isinstance(layer.label_projection, torch.nn.ModuleDict) is not shared
+    assert isinstance(layer.input_projection, torch.nn.ModuleDict) is not shared
+
+
+@pytest.mark.parametrize("layer", ["gile", "bilinear", "linear"])
+@pytest.mark.parametrize("sharing", SHARINGS)
+def test_a_batch_of_both_languages_scores_as_each_alone(make, sharing, layer):
+    model, processor = make(text_encoder_type="han", sharing=sharing, output_layer=layer, share_joint_space=False)
+    words, languages = mixed(processor)
+    logits = model(**words, language=languages).logits
+    places = torch.tensor([LANGUAGES.index(language) for language in languages])
+    assert torch.equal(model(**words, language=places).logits, logits)
+    torch.testing.assert_close(logits[0::2], model(**of(processor, "english")).logits)
+    torch.testing.assert_close(logits[1::2], model(**of(processor, "german")).logits)
+
+
+@pytest.mark.parametrize("layer", ["gile", "linear"])
+def test_a_document_is_scored_with_the_labels_of_its_language(make, layer):
+    model, processor = make(output_layer=layer)
+    assert model(**of(processor, "english")).logits.isneginf().tolist() == [[False] * 3 + [True] * 2] * 2
+    assert model(**of(processor, "german")).logits.isneginf().tolist() == [[True] * 3 + [False] * 2] * 2
+
+
+def test_cross_lingual_prediction_scores_with_the_labels_of_another(make):
+    model, processor = make()
+    german = of(processor, "german")
+    logits = model(**german, candidate_language="english").logits
+    names = LABELS[:3].texts
+    labels = processor(label_text=names, label_language="english", return_tensors="pt")["label_input_ids"]
+    expected = model.gile(**german, label_input_ids=labels).logits
+    torch.testing.assert_close(logits[:, :3], expected)
+    assert logits[:, 3:].isneginf().all()
+
+
+def test_labels_without_a_language_are_for_all(make):
+    model, processor = make()
+    words = processor(label_text=["gift", "milk"], label_language="english", return_tensors="pt")["label_input_ids"]
+    model.set_labels(LabelSet([Label("1", "gift"), Label("2", "milk")]), processor, words)
+    assert model.config.language_labels == {}
+    assert model(**of(processor, "german")).logits.isfinite().all()
+
+
+@pytest.mark.parametrize("layer", ["gile", "linear"])
+def test_loss_is_that_of_each_document_over_the_labels_of_its_language(make, layer):
+    model, processor = make(output_layer=layer)
+    words, languages = mixed(processor)
+    gold = torch.tensor([[0, 2], [3, -100], [1, -100], [4, 3]])
+    loss = model(**words, language=languages, labels=gold).loss
+    logits = model(**words, language=languages).logits
+    english = binary_cross_entropy(logits[0::2, :3], multi_hot(gold, 5)[0::2, :3])
+    german = binary_cross_entropy(logits[1::2, 3:], multi_hot(gold, 5)[1::2, 3:])
+    torch.testing.assert_close(loss, (english + german) / 2)
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "warp", "hinge"])
+def test_labels_of_the_other_language_get_no_gradient(make, loss):
+    model, processor = make(output_layer="linear", training_loss=loss)
+    model.train()
+    model(**of(processor, "german"), labels=torch.tensor([[3], [4]])).loss.backward()
+    units = model.gile.output_layer.classifier
+    assert units["german"].weight.grad.any()
+    assert units["german"].weight.grad.isfinite().all()
+    assert units["english"].weight.grad is None or not units["english"].weight.grad.any()
+
+
+def test_a_gold_label_of_the_other_language_is_refused_by_name(make):
+    model, processor = make()
+    with pytest.raises(ValueError, match=r"document 1 of the batch hold column 0 \('gift \(english:gift\)'\)"):
+        model(**of(processor, "german"), labels=torch.tensor([[3], [0]]))
+
+
+@pytest.mark.parametrize(
+    ("language", "message"),
+    [
+        (None, "this model speaks english, german: name the language"),
+        ("french", "language must be one of english, german, got 'french'"),
+        (["english"], r"language of each of the 2 rows, got \(1,\)"),
+        (torch.tensor([0, 2]), r"language must hold places in \['english', 'german'\], got \[0, 2\]"),
+    ],
+    ids=["none", "unknown", "too few", "out of range"],
+)
+def test_a_language_must_be_named_and_known(make, language, message):
+    model, processor = make()
+    words = processor(TEXTS["english"], language="english", return_tensors="pt")
+    with pytest.raises(ValueError, match=message):
+        model(**words, language=language)
+    if not isinstance(language, torch.Tensor):
+        with pytest.raises(ValueError, match="language"):
+            processor(TEXTS["english"], language=language)
+
+
+def test_a_model_without_languages_refuses_one(make_model):
+    model, processor = make_model()
+    with pytest.raises(ValueError, match="this model has no languages"):
+        model(**processor(["milk"], return_tensors="pt"), language="english")
+    with pytest.raises(ValueError, match="languages of the model"):
+        processor(["milk"], language="english")
+
+
+def test_labels_must_stand_one_language_after_the_other(make):
+    model, processor = make()
+    labels = [Label("1", "gift", language="english"), Label("2", "gift", language="german")]
+    with pytest.raises(ValueError, match="stand as english, german, english"):
+        model.set_labels(LabelSet([*labels, Label("3", "milk", language="english")]), processor)
+    with pytest.raises(ValueError, match="stand as english, german, None"):
+        model.set_labels(LabelSet([*labels, Label("3", "milk")]), processor)
+
+
+@pytest.mark.parametrize("sharing", ["none", "both"])
+def test_labels_read_by_the_text_encoder_are_read_in_their_language(make, sharing):
+    model, _ = make(label_encoder_type="text_encoder", sharing=sharing)
+    stored = model.get_stored_label_features()
+    words = model.label_input_ids
+    for language, columns in {"english": slice(0, 3), "german": slice(3, 5)}.items():
+        expected = model.gile.get_label_features(words[columns], label_language=language)
+        torch.testing.assert_close(stored[columns], expected)
+
+
+def test_a_linear_unit_of_the_base_model_gives_the_labels_of_the_language(make):
+    model, processor = make(output_layer="linear")
+    assert model.gile(**of(processor, "german")).logits.shape == (2, 2)
+    assert model.gile(**of(processor, "english")).logits.shape == (2, 3)
+
+
+def test_a_linear_unit_of_several_languages_needs_their_numbers_of_labels():
+    with pytest.raises(StrictDataclassError, match="needs the number of labels of each"):
+        GileModel(GileConfig(output_layer="linear", languages=LANGUAGES, num_labels=5))
+
+
+def test_saved_with_its_languages_it_scores_the_same(make, tmp_path):
+    model, processor = make(sharing="none", share_joint_space=False)
+    model.save_pretrained(tmp_path)
+    loaded = GileForSequenceClassification.from_pretrained(tmp_path).eval()
+    words, languages = mixed(processor)
+    assert torch.equal(loaded(**words, language=languages).logits, model(**words, language=languages).logits)
+    assert loaded.label_set == LABELS
+
+
+def test_the_pipeline_takes_a_language(make):
+    from transformers import pipeline
+
+    model, processor = make(share_joint_space=False)
+    pipe = pipeline("label-scoring", model=model, processor=processor)
+    answer = pipe(TEXTS["german"], language="german")
+    assert sorted(answer[0]["labels"]) == ["eisen", "gift (german:gift)"]
+    logits = model(**of(processor, "german")).logits
+    assert dict(zip(answer[1]["labels"], answer[1]["scores"], strict=True))["eisen"] == pytest.approx(
+        logits[1, 4].sigmoid().item()
+    )
+    crossed = pipe(TEXTS["german"], candidate_labels=["milk", "iron"], language="german", label_language="english")
+    expected = model(**of(processor, "german"), candidate_language="english").logits[0].sigmoid()
+    assert dict(zip(crossed[0]["labels"], crossed[0]["scores"], strict=True)) == pytest.approx(
+        {"milk": expected[1].item(), "iron": expected[2].item()}
+    )
+    stored = pipe(TEXTS["german"], language="german", label_language="english", top_k=5)
+    assert len(stored[0]["labels"]) == 3
+    with pytest.raises(ValueError, match="name"):
+        pipe(TEXTS["german"])

@@ -1,0 +1,112 @@
+"""One document of each language at every step."""
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import Trainer, TrainingArguments
+
+from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
+from hf_gile.metrics import LabelMetrics
+from hf_gile.training import EpochCallback, GileDataCollator, LabelSampler, MultilingualDataset, encode_dataset
+
+WORDS = {"english": ["milk", "iron", "heart"], "german": ["milch", "eisen", "herz"]}
+LABELS = LabelSet(
+    Label(f"{language}:{word}", word, language=language) for language, words in WORDS.items() for word in words
+)
+
+
+def numbered(size):
+    return [{"input_ids": [place]} for place in range(size)]
+
+
+def test_every_row_has_one_document_of_each_language_and_small_datasets_come_again():
+    rows = MultilingualDataset({"english": numbered(7), "german": numbered(3)})
+    assert len(rows) == 7
+    assert [[one["language"] for one in rows[row]] for row in range(7)] == [["english", "german"]] * 7
+    assert sorted(rows[row][0]["input_ids"][0] for row in range(7)) == list(range(7))
+    german = [rows[row][1]["input_ids"][0] for row in range(7)]
+    assert sorted(german[:3]) == sorted(german[3:6]) == [0, 1, 2]
+
+
+def test_rows_are_a_function_of_seed_and_epoch():
+    def drawn(seed, epoch):
+        rows = MultilingualDataset({"english": numbered(50)}, rounds=20, seed=seed)
+        rows.set_epoch(epoch)
+        return [rows[row][0]["input_ids"][0] for row in range(20)]
+
+    assert drawn(0, 3) == drawn(0, 3)
+    assert len({tuple(drawn(*each)) for each in ((0, 3), (0, 4), (1, 3))}) == 3
+    assert len(set(drawn(0, 3))) == 20
+
+
+@pytest.mark.parametrize(
+    ("datasets", "rounds", "message"),
+    [
+        ({}, None, "datasets is empty"),
+        ({"english": []}, None, "the dataset of english is empty"),
+        ({"english": numbered(2)}, 0, "rounds must be at least 1, got 0"),
+    ],
+    ids=["none", "empty", "rounds"],
+)
+def test_nothing_to_draw_from_is_refused(datasets, rounds, message):
+    with pytest.raises(ValueError, match=message):
+        MultilingualDataset(datasets, rounds)
+
+
+@pytest.mark.parametrize("unit", ["gile", "linear"])
+def test_the_stock_trainer_learns_two_languages_at_once(tmp_path, unit):
+    torch.manual_seed(0)
+    tokenizer = build_tokenizer(vocabulary=WORDS)
+    config = GileConfig(
+        vocab_size=len(tokenizer),
+        embedding_size=17,
+        hidden_size=19,
+        attention_size=11,
+        joint_size=23,
+        output_layer=unit,
+        languages=list(WORDS),
+        language_labels=LABELS.language_labels,
+        num_labels=len(LABELS),
+        problem_type="multi_label_classification",
+    )
+    processor = GileProcessor.for_config(tokenizer, config)
+    model = GileForSequenceClassification(config)
+    model.set_labels(LABELS, processor)
+    parts = {}
+    for language, words in WORDS.items():
+        ids = [f"{language}:{words[place % 3]}" for place in range(12)]
+        rows = Dataset.from_dict({"text": [one.partition(":")[2] for one in ids], "labels": [[one] for one in ids]})
+        parts[language] = encode_dataset(rows, processor, LABELS, language=language)
+    train, sampler = MultilingualDataset(parts), LabelSampler(len(LABELS), num_negatives=3)
+    trainer = Trainer(
+        model,
+        TrainingArguments(
+            str(tmp_path),
+            num_train_epochs=25,
+            learning_rate=2e-2,
+            per_device_train_batch_size=4,
+            batch_eval_metrics=True,
+            report_to="none",
+            disable_tqdm=True,
+            use_cpu=True,
+            save_strategy="no",
+        ),
+        data_collator=GileDataCollator(processor, sampler),
+        train_dataset=train,
+        eval_dataset=parts,
+        compute_metrics=LabelMetrics(len(LABELS)),
+        callbacks=[EpochCallback(train, sampler)],
+    )
+    trainer.train()
+    metrics = trainer.evaluate()
+    for language in WORDS:
+        assert metrics[f"eval_{language}_one_error"] == 0
+        assert metrics[f"eval_{language}_ranking_loss"] == 0
+
+
+def test_a_language_the_processor_does_not_know_is_named(make_model):
+    _, processor = make_model()
+    with pytest.raises(
+        ValueError, match=r"one of \(the processor has none\), got 'french'"
+    ):
+        GileDataCollator(processor)([{"input_ids": [2], "language": "french"}])

@@ -1,0 +1,232 @@
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import f1_score
+from torch import nn
+from transformers import EvalPrediction, Trainer, TrainingArguments
+
+from hf_gile.metrics import LabelMetrics
+from hf_gile.training import ThresholdTuner, paper_threshold, tune_threshold
+
+FEW = np.array([-3.0, -0.5, -0.0, 0.0, 0.5, 4.0], dtype=np.float32)
+
+
+def batch(seed, documents=23, num_labels=17, gold_share=0.3, ties=True):
+    random = np.random.default_rng(seed)
+    shape = (documents, num_labels)
+    scores = random.choice(FEW, shape) if ties else 3 * random.standard_normal(shape, dtype=np.float32)
+    return scores, random.random(shape) < gold_share
+
+
+def sparse(gold):
+    columns = np.full((len(gold), max(1, int(gold.sum(axis=1).max()))), -100)
+    for row, chosen in zip(columns, gold, strict=True):
+        row[: chosen.sum()] = chosen.nonzero()[0]
+    return columns
+
+
+def brute_force(scores, gold):
+    """Every distinct probability, the highest first."""
+    probabilities = torch.tensor(scores).sigmoid().numpy()
+    tried = [
+        (f1_score(gold, probabilities >= threshold, average="micro", zero_division=0), threshold)
+        for threshold in np.unique(probabilities)
+    ]
+    return max(tried)
+
+
+def tuned(scores, labels, batch_size=None, **options):
+    tuner = ThresholdTuner(scores.shape[1], **options)
+    for start in range(0, len(scores), batch_size or len(scores)):
+        chunk = slice(start, start + (batch_size or len(scores)))
+        tuner.update(scores[chunk], labels[chunk])
+    return tuner.compute()
+
+
+@pytest.mark.parametrize("ties", [True, False])
+@pytest.mark.parametrize("gold_share", [0.03, 0.3, 0.95, 1.0])
+def test_the_threshold_is_the_best_of_all_distinct_scores(gold_share, ties):
+    for seed in range(3):
+        scores, gold = batch(seed, documents=11, gold_share=gold_share, ties=ties)
+        micro_f1, threshold = brute_force(scores, gold)
+        for labels in (gold, sparse(gold)):
+            result = tuned(scores, labels, batch_size=7, chunk_size=3)
+            assert result["tuned_micro_f1"] == pytest.approx(micro_f1, abs=1e-12)
+            assert result["threshold"] == tune_threshold(scores, labels) == threshold
+            assert result["threshold_resolution"] == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_label_metrics_find_no_better_threshold_nearby(dtype):
+    scores, gold = batch(seed=1, ties=False)
+    scores = torch.tensor(scores, dtype=dtype)
+
+    def micro_f1(threshold):
+        metrics = LabelMetrics(17, threshold=threshold)
+        metrics.update(scores, gold)
+        return metrics.compute()["micro_f1"]
+
+    best = tune_threshold(scores, gold)
+    assert micro_f1(best) == tuned(scores, gold)["tuned_micro_f1"]
+    wide = scores if dtype == torch.float64 else scores.float()
+    others = [*wide.sigmoid().unique().tolist(), *np.linspace(0.0, 1.0, 37)]
+    assert micro_f1(best) == max(micro_f1(other) for other in others)
+    assert micro_f1(best + 1e-6) < micro_f1(best)  # it is the probability of a gold label
+    assert max(micro_f1(other) for other in others if other > best) < micro_f1(best)  # and of equal ones the highest
+
+
+@pytest.mark.parametrize("max_cells", [1, 200, 1 << 22])
+def test_any_division_into_batches_and_any_order_gives_the_same(max_cells):
+    scores, gold = batch(seed=2, ties=False)
+    whole = tuned(scores, gold, max_cells=max_cells)
+    assert (whole["threshold_resolution"] > 0) == (max_cells < scores.size)
+    for seed in range(5):
+        order = np.random.default_rng(seed).permutation(len(scores))
+        options = {"batch_size": 2 * seed + 1, "chunk_size": seed + 1, "max_cells": max_cells}
+        assert tuned(scores[order], gold[order], **options) == whole
+
+
+def test_no_beginning_of_a_bin_is_better():
+    for seed in range(7):
+        scores, gold = batch(seed, documents=307, ties=False, gold_share=0.1)
+        scores[gold] += 2
+        result, exact = tuned(scores, gold, max_cells=1), tuned(scores, gold)
+
+        def micro_f1(threshold, scores=scores, gold=gold):
+            metrics = LabelMetrics(17, threshold=threshold)
+            metrics.update(scores, gold)
+            return metrics.compute()["micro_f1"]
+
+        width = result["threshold_resolution"]
+        assert result["tuned_micro_f1"] == micro_f1(result["threshold"])
+        mantissa, exponent = np.frexp(exact["threshold"])
+        begins = np.ldexp(np.floor(mantissa * 2 / width) * width / 2, exponent)  # the bin of the best threshold
+        assert begins <= exact["threshold"] < begins * (1 + width)
+        assert micro_f1(begins) <= result["tuned_micro_f1"] <= exact["tuned_micro_f1"]
+
+
+def test_bins_reach_from_the_least_probability_to_one():
+    scores = np.array([[np.inf, 30.0, -86.0, -87.3, -120.0]])
+    gold = np.ones((1, 5), bool)
+    exact = tuned(scores, gold)
+    assert exact["threshold"] == torch.tensor(-87.3, dtype=torch.float64).sigmoid().item()
+    assert exact["tuned_micro_f1"] == 2 * 4 / (4 + 5)
+    binned = tuned(scores, gold, max_cells=1)
+    assert binned["threshold"] == pytest.approx(exact["threshold"], rel=binned["threshold_resolution"])
+    assert binned["tuned_micro_f1"] == exact["tuned_micro_f1"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_labels_that_are_no_candidates_are_never_predicted(dtype):
+    scores, gold = batch(seed=3)
+    candidates = np.random.default_rng(3).random(gold.shape) < 0.5
+    gold &= candidates
+    for lowest in (-torch.inf, torch.finfo(dtype).min):
+        masked = torch.tensor(scores, dtype=dtype).masked_fill(torch.tensor(~candidates), lowest)
+        micro_f1, threshold = brute_force(scores[candidates][None], gold[candidates][None])
+        assert tune_threshold(masked, gold) == pytest.approx(float(threshold), rel=1e-6)
+        assert tuned(masked, gold, max_cells=1)["tuned_micro_f1"] == pytest.approx(micro_f1, abs=1e-12)
+
+
+def test_a_gold_label_that_is_no_candidate_counts_as_missed():
+    scores, gold = torch.tensor([[1.0, -torch.inf, 0.0]]), torch.tensor([[0, 1]])
+    metrics = LabelMetrics(3, threshold=tune_threshold(scores, gold))
+    metrics.update(scores, gold)
+    assert metrics.compute()["micro_f1"] == tuned(scores, gold)["tuned_micro_f1"] == 2 / 3
+
+
+@pytest.mark.parametrize("max_cells", [1, 1 << 22])
+@pytest.mark.parametrize(
+    ("scores", "gold"),
+    [
+        (torch.zeros(3, 5), torch.full((3, 1), -100)),
+        (torch.full((3, 5), -torch.inf), torch.tensor([[1], [2], [3]])),
+        (torch.tensor([[1.0, -torch.inf]]), torch.tensor([[1]])),
+    ],
+)
+def test_without_a_gold_label_to_be_found_there_is_no_threshold(scores, gold, max_cells):
+    with pytest.raises(ValueError, match="needs a gold label with a probability above zero, got none among"):
+        tuned(scores, gold, max_cells=max_cells)
+
+
+def test_documents_and_labels_are_required():
+    with pytest.raises(ValueError, match="at least one document"):
+        ThresholdTuner(3).compute()
+    with pytest.raises(ValueError, match="at least one document"):
+        tune_threshold(torch.zeros(0, 3), torch.zeros(0, 1, dtype=torch.long))
+    for name in ("num_labels", "max_cells", "chunk_size"):
+        with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
+            ThresholdTuner(**{"num_labels": 3, name: 0})
+
+
+def test_undefined_scores_are_refused_and_add_nothing():
+    scores, gold = batch(seed=4)
+    tuner = ThresholdTuner(17)
+    tuner.update(scores, gold)
+    before = tuner.compute()
+    undefined = scores.copy()
+    undefined[3, 5] = np.nan
+    with pytest.raises(ValueError, match="scores must be numbers, got NaN in 1 of 23"):
+        tuner.update(undefined, gold)
+    with pytest.raises(ValueError, match="one column for each of the 17 labels"):
+        tuner.update(scores[:, :5], gold[:, :5])
+    assert tuner.compute() == before
+
+
+def test_a_failed_evaluation_leaves_nothing_to_the_next():
+    scores, gold = batch(seed=5)
+    tuner = ThresholdTuner(17)
+    assert tuner(EvalPrediction(-scores, gold), compute_result=False) == {}
+    with pytest.raises(ValueError, match="labels must be a torch tensor"):
+        tuner(EvalPrediction(scores, (gold, gold)))
+    assert tuner(EvalPrediction((scores, scores), gold)) == tuned(scores, gold)
+    assert tuner.documents == 0
+
+
+class TinyModel(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(7, 13)
+
+    def forward(self, features, labels=None):
+        logits = self.linear(features)
+        return {"loss": logits.square().mean(), "logits": logits}
+
+
+@pytest.mark.parametrize("batch_eval_metrics", [True, False])
+def test_it_serves_a_trainer_beside_label_metrics(tmp_path, batch_eval_metrics):
+    torch.manual_seed(0)
+    model, features = TinyModel(), torch.randn(23, 7)
+    labels = torch.randint(13, (23, 1))
+    metrics, tuner = LabelMetrics(13), ThresholdTuner(13)
+
+    def compute_metrics(batch, compute_result=True):
+        return {**metrics(batch, compute_result), **tuner(batch, compute_result)}
+
+    trainer = Trainer(
+        model,
+        TrainingArguments(
+            output_dir=str(tmp_path),
+            per_device_eval_batch_size=5,
+            batch_eval_metrics=batch_eval_metrics,
+            remove_unused_columns=False,
+            use_cpu=True,
+            report_to="none",
+            disable_tqdm=True,
+        ),
+        eval_dataset=[{"features": x, "labels": y} for x, y in zip(features, labels, strict=True)],
+        compute_metrics=compute_metrics,
+    )
+    with torch.no_grad():
+        scores = model(features)["logits"]
+    for _ in range(2):
+        result = trainer.evaluate()
+        assert result["eval_threshold"] == tune_threshold(scores, labels)
+        assert result["eval_micro_f1"] < result["eval_tuned_micro_f1"]
+
+
+def test_the_fixed_thresholds_of_the_paper():
+    assert [paper_threshold(number) for number in (1, 399, 400, 26000)] == [0.4, 0.4, 0.2, 0.2]
+    assert [paper_threshold(number, low_resource=True) for number in (399, 400)] == [0.3, 0.3]
+    with pytest.raises(ValueError, match="num_labels must be at least 1, got 0"):
+        paper_threshold(0)
