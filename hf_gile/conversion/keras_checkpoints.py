@@ -1,0 +1,264 @@
+"""The published Keras checkpoints of idiap/gile and idiap/mhan, as a table of names.
+
+A checkpoint is a file of weights with `args.json`, the flags of its run, beside it. Keras names a layer by its kind and
+by how many of that kind were made before it: `time_distributed_5` (Keras 2) or `timedistributed_5` (Keras 1). Such a
+name does not say what the layer is for, but the order does. By their numbers, the layers of each kind are these:
+
+| part | kind of Keras layer | module of `GileModel` |
+| --- | --- | --- |
+| encoders, of words, then of sentences | timedistributed | `text_encoder.*_encoder.{language}.dense` |
+| - of attgru | gru | `text_encoder.*_encoder.{language}.directions.0` |
+| - of attbigru | gru forward, gru backward | `text_encoder.*_encoder.{language}.directions.0`, `.1` |
+| attention, to sentences, then to words | timedistributed, W and c | `text_encoder.*_attention.{language}.projection` |
+| | timedistributed, u and b | `text_encoder.*_attention.{language}.context` |
+| joint space, V and b_v, not if `onlylabel` | dense | `output_layer.input_projection.{language}` |
+| joint space, U and b_u, not if `onlyinput` | dense | `output_layer.label_projection.{language}` |
+| unit, w and b | timedistributed, dense without `la` | `output_layer.classifier.{language}` |
+
+The parts that all languages share come first, and have no `{language}`. Then come the others of the first language,
+then those of the second, and so on.
+
+| Keras 2 | Keras 1 | in the module |
+| --- | --- | --- |
+| kernel, bias | W, b | `weight` (transposed), `bias` |
+| kernel, bias of a gru | W_z, W_r, W_h, b_z, b_r, b_h | `inputs.weight` (transposed), `inputs.bias` |
+| recurrent_kernel | U_z, U_r, U_h | `gates.weight` (z and r, transposed), `candidate.weight` (h, transposed) |
+"""
+
+import json
+import os
+import re
+import string
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from huggingface_hub.errors import StrictDataclassError
+
+from ..models import GileConfig, GileModel
+from ..models.published_gile import PublishedGru
+
+ACTIVATIONS = ("tanh", "relu", "sigmoid", "linear")  # that mean the same in Keras and in transformers
+CHOICES: dict[str, dict[Any, str]] = {
+    # Flags, their values, and ours for them. Where a flag is missing its first value holds.
+    "enc": {"attdense": "dense", "attgru": "gru", "attbigru": "bigru"},
+    "share": {None: "none", "none": "none", "enc": "encoders", "att": "attention", "both": "both"},
+    "act": {"relu": "relu"} | {name: name for name in ACTIVATIONS},
+    "laact": {"relu": "relu"} | {name: name for name in ACTIVATIONS},
+    "gruact": {name: name for name in ACTIVATIONS},
+}
+KERAS_2_NAMES = {"W": "kernel", "U": "recurrent_kernel", "b": "bias"}
+
+
+class KerasLayer(NamedTuple):
+    """A layer with weights.
+
+    Args:
+        number: How many of its kind were made up to it.
+        name: Its name in the file.
+        arrays: Its weights by their names in Keras 2.
+    """
+
+    number: int
+    name: str
+    arrays: dict[str, np.ndarray]
+
+
+def from_keras(weights_path: str | os.PathLike[str], args_path: str | os.PathLike[str]) -> GileModel:
+    """Converts a published Keras checkpoint (idiap/gile, idiap/mhan) into a model that gives the same scores.
+
+    A checkpoint holds no words: the model takes `inputs_embeds` and `label_embeds`, and its table of words has two rows
+    of zeros, for padding and for unknown words. The published label vectors are the mean of at most 100 word vectors.
+
+    Args:
+        weights_path: The checkpoint, an HDF5 file by Keras 1 or 2.
+        args_path: `args.json` of the same run.
+
+    Returns:
+        The model, in float32 and in evaluation mode.
+
+    Raises:
+        ImportError: h5py is not installed.
+        ValueError: A file is not what it should be, or the two do not belong together; the message says where.
+
+    Example:
+        >>> model = from_keras("weights.h5", "args.json")  # doctest: +SKIP
+        >>> model(inputs_embeds=words, attention_mask=mask, label_embeds=labels, language="german")  # doctest: +SKIP
+    """
+    settings = _read_args(args_path)
+    layers = _read_layers(weights_path)
+    found: dict[str, KerasLayer] = {}
+    for kind, name in _parts(settings):
+        if not layers.get(kind):
+            raise ValueError(f"{weights_path}: no {kind} layer is left for {name}; does {args_path} belong to it?")
+        found[name] = layers[kind].pop(0)
+    for left in layers.values():
+        if left:
+            raise ValueError(f"{weights_path}: layer {left[0].name} is left over; does {args_path} belong to it?")
+
+    # What only the weights tell: the number of labels, and the joint size where the run worked it out from that.
+    widths = {name: layer.arrays["bias"].size for name, layer in found.items() if "bias" in layer.arrays}
+    if settings["output_layer"] == "linear":
+        sizes = {language: widths.get(f"output_layer.classifier.{language}", 0) for language in settings["languages"]}
+        settings |= {"language_labels": sizes, "num_labels": sum(sizes.values())}
+    else:
+        projections = [width for name, width in widths.items() if "_projection" in name]
+        settings.setdefault("joint_size", max(projections, default=1))
+    try:
+        model = GileModel(GileConfig(**settings))
+    except StrictDataclassError as error:
+        raise ValueError(f"{args_path}: {error.__cause__ or error}") from error
+
+    with torch.no_grad():
+        model.word_embeddings.weight.zero_()
+        for name, layer in found.items():
+            module = model.get_submodule(name)
+            expected = _expected_shapes(module)
+            shapes = {array: values.shape for array, values in layer.arrays.items()}
+            if shapes != expected:
+                raise ValueError(f"{weights_path}: layer {layer.name}, {name}, should have {expected}, got {shapes}")
+            _fill(module, {array: torch.from_numpy(values) for array, values in layer.arrays.items()})
+    return model.eval()
+
+
+def _read_args(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The fields of a `GileConfig`, as far as the flags of the run tell them."""
+    try:
+        args = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:  # no JSON, or no text
+        raise ValueError(f"{path}: should be a JSON object of flags, but {error}") from error
+    if not isinstance(args, dict):
+        raise ValueError(f"{path}: should be a JSON object of flags, got {type(args).__name__}")
+
+    def check(flag: str, is_right: bool, expected: str) -> None:
+        if not is_right:
+            raise ValueError(f"{path}: {flag} should be {expected}, got {args.get(flag)!r}")
+
+    for flag, choices in CHOICES.items():
+        value = args.setdefault(flag, next(iter(choices)))
+        check(flag, isinstance(value, str | None) and value in choices, f"one of {', '.join(map(str, choices))}")
+    for flag in ("wdim", "sdim", "ddim", "spad", "swpad"):
+        check(flag, type(args.get(flag)) is int, "a number")
+    check("ddim", args["ddim"] == args["sdim"], f"{args['sdim']} like sdim")
+    check("ladim", type(args.get("ladim")) in (int, type(None)), "a number, or null")
+    languages = args.get("languages")
+    are_names = isinstance(languages, list) and languages and all(isinstance(name, str) for name in languages)
+    check("languages", bool(are_names), "a list of names")
+    check("onlyinput", not (args.get("onlyinput") and args.get("onlylabel")), "false where onlylabel is true")
+
+    joint = "only_label" if args.get("onlylabel") else "only_input" if args.get("onlyinput") else "gile"
+    settings = {
+        "text_encoder_type": "han_published",
+        "label_encoder_type": "mean",
+        "vocab_size": 2,
+        "embedding_size": args["wdim"],
+        "encoder_cell": CHOICES["enc"][args["enc"]],
+        "hidden_size": args["sdim"],
+        "attention_size": args["sdim"] * (2 if args["enc"] == "attbigru" else 1),
+        "hidden_act": args["act"],
+        "recurrent_act": args["gruact"],
+        "output_layer": joint if args.get("la") else "linear",
+        "joint_act": args["laact"],
+        "languages": languages,
+        "sharing": CHOICES["share"][args["share"]],
+        "share_joint_space": bool(args.get("lashare")),
+        "max_sentences": args["spad"],
+        "max_sentence_words": args["swpad"],
+        "max_label_words": 100,
+    }
+    return settings if args.get("ladim") is None else settings | {"joint_size": args["ladim"]}
+
+
+def _read_layers(path: str | os.PathLike[str]) -> dict[str, list[KerasLayer]]:
+    """The layers with weights: those of each kind in the order in which they were made."""
+    try:
+        import h5py
+    except ImportError as error:
+        raise ImportError("reading Keras checkpoints needs h5py: pip install 'hf-gile[convert]'") from error
+    found: dict[str, dict[str, np.ndarray]] = {}
+    try:
+        with h5py.File(path) as file:
+            for layer, group in file.items():
+                names = [name.decode() if isinstance(name, bytes) else name for name in group.attrs["weight_names"]]
+                found[str(layer)] = {name: np.asarray(group[name]) for name in names}
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # of a broken file, h5py raises nearly anything
+        raise ValueError(f"{path}: should be a whole HDF5 file of Keras weights, but {error}") from error
+    layers: dict[str, list[KerasLayer]] = {}
+    for layer, arrays in found.items():
+        if arrays:
+            kind = layer.rstrip(string.digits)
+            merged = _as_keras_2(arrays, f"{path}: layer {layer}")
+            number = int(layer[len(kind) :] or 0)
+            layers.setdefault(kind.replace("_", ""), []).append(KerasLayer(number, layer, merged))
+    return {kind: sorted(own, key=lambda layer: layer.number) for kind, own in layers.items()}
+
+
+def _as_keras_2(arrays: dict[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
+    """Arrays by their names in Keras 2, which has one array where Keras 1 has one for each gate of a GRU."""
+    gates: dict[str, dict[str, np.ndarray]] = {}
+    for name, values in arrays.items():
+        if values.dtype.kind != "f" or not np.isfinite(values).all():
+            raise ValueError(f"{where}: {name} should hold finite numbers")
+        short = re.sub(r".*/|[a-z]+_\d+_", "", name, count=1)  # without the layer's name: `layer/kernel`, `layer_W_z`
+        kind, _, gate = short.partition("_")
+        whole, gate = (KERAS_2_NAMES[kind], gate) if kind in KERAS_2_NAMES else (short, "")
+        gates.setdefault(whole, {})[gate] = values.astype("float32")
+    merged = {}
+    for whole, parts in gates.items():
+        shapes = {gate: values.shape for gate, values in parts.items()}
+        if set(parts) not in ({""}, set("zrh")) or len(set(shapes.values())) > 1:
+            raise ValueError(f"{where}: {whole} should be one array, or equal ones for z, r and h, got {shapes}")
+        merged[whole] = parts[""] if "" in parts else np.concatenate([parts[gate] for gate in "zrh"], axis=-1)
+    return merged
+
+
+def _parts(settings: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The table at the top: kinds of layers and our modules, those of one kind in the order in which they were made."""
+    directions = {"dense": 0, "gru": 1, "bigru": 2}[settings["encoder_cell"]]
+    encoder = [("gru", f".directions.{i}") for i in range(directions)] or [("timedistributed", ".dense")]
+    levels = ("word", "sentence")
+    encoders = [(kind, f"text_encoder.{level}_encoder", leaf) for level in levels for kind, leaf in encoder]
+    attention = [
+        ("timedistributed", f"text_encoder.{level}_attention", leaf)
+        for level in reversed(levels)
+        for leaf in (".projection", ".context")
+    ]
+    sides = {"gile": ("input", "label"), "only_label": ("label",), "only_input": ("input",), "linear": ()}
+    joint = [("dense", f"output_layer.{side}_projection", "") for side in sides[settings["output_layer"]]]
+    unit = [("dense" if settings["output_layer"] == "linear" else "timedistributed", "output_layer.classifier", "")]
+    blocks = (
+        (encoders, settings["sharing"] in ("encoders", "both")),
+        (attention, settings["sharing"] in ("attention", "both")),
+        (joint, settings["share_joint_space"]),
+        (unit, False),
+    )
+    for owner in ("", *(f".{language}" for language in settings["languages"])):
+        for block, shared in blocks:
+            if shared == (owner == ""):
+                yield from ((kind, f"{module}{owner}{leaf}") for kind, module, leaf in block)
+
+
+def _expected_shapes(module: Any) -> dict[str, tuple[int, ...]]:
+    """The shapes that a module's arrays have in Keras 2."""
+    if isinstance(module, PublishedGru):
+        size, gates = module.candidate.in_features, module.inputs.out_features
+        return {"kernel": (module.inputs.in_features, gates), "recurrent_kernel": (size, gates), "bias": (gates,)}
+    return {"kernel": (module.in_features, module.out_features), "bias": (module.out_features,)}
+
+
+def _fill(module: Any, arrays: dict[str, torch.Tensor]) -> None:
+    """Copies arrays of Keras 2 into a module."""
+    inputs = module
+    if isinstance(module, PublishedGru):
+        inputs, (update, reset, candidate) = module.inputs, arrays["recurrent_kernel"].T.chunk(3)
+        module.gates.weight.copy_(torch.cat([update, reset]))
+        module.candidate.weight.copy_(candidate)
+    inputs.weight.copy_(arrays["kernel"].T)
+    inputs.bias.copy_(arrays["bias"])
+
+
+__all__ = ["from_keras"]

@@ -1,0 +1,457 @@
+"""The published checkpoints, and others like them that these tests write, against forward passes in plain numpy."""
+
+import json
+import os
+import subprocess
+import sys
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from hf_gile.conversion import from_keras
+
+h5py = pytest.importorskip("h5py", reason="reading Keras checkpoints needs h5py")
+
+PUBLISHED = [
+    "gile/bi-gen__multi__en-ar__gile-mhan-enc__arabic__epoch_79",
+    "gile/bi-gen__multi__en-de__gile-mhan-att__english__epoch_262",
+    "gile/bi-gen__multi__en-pt__gile-mhan-both__portuguese__epoch_64",
+    "gile/enc-gen__gile-han-bigru__english__epoch_70",
+    "gile/enc-gen__gile-han-dense__german__epoch_170",
+    "gile/enc-gen__gile-han-gru__russian__epoch_84",
+    "mhan/bi-gen__en-de__mhan-att__english__epoch_208",
+    "mhan/enc-gen__en-ar__mhan-att__attbigru__arabic__epoch_19",
+]
+S, W, D, H, J, L = 3, 4, 3, 5, 7, 6  # of the checkpoints written here; L labels of a joint head
+LANGUAGES = ["english", "german", "pt"]
+HEADS = {
+    "joint, shared": {"la": True, "lashare": True},
+    "joint, unshared": {"la": True, "lashare": False},
+    "only label": {"la": True, "lashare": True, "onlylabel": True},
+    "only input": {"la": True, "lashare": None, "onlyinput": True},
+    "linear": {},
+}
+
+
+def relu(x):
+    return np.maximum(x, 0)
+
+
+class Layer:
+    """A Keras layer, `x W + b`."""
+
+    def __init__(self, draw, inputs, outputs):
+        self.kernel, self.bias = draw(inputs, outputs), draw(outputs)
+
+    def arrays(self, version, name):
+        if version == 1:
+            return {f"{name}_W": self.kernel, f"{name}_b": self.bias}
+        return {"kernel": self.kernel, "bias": self.bias}
+
+    def __call__(self, x):
+        return x @ self.kernel + self.bias
+
+
+class Gru:
+    """A Keras GRU, gate by gate; its candidate has a sigmoid, to be told from the other activations."""
+
+    def __init__(self, draw, inputs, outputs):
+        self.inputs = {gate: Layer(draw, inputs, outputs) for gate in "zrh"}
+        self.recurrent = {gate: draw(outputs, outputs) for gate in "zrh"}
+
+    def arrays(self, version, name):
+        kernels, biases = ([getattr(self.inputs[gate], what) for gate in "zrh"] for what in ("kernel", "bias"))
+        if version == 2:
+            recurrent = np.concatenate([self.recurrent[gate] for gate in "zrh"], axis=1)
+            return {"kernel": np.hstack(kernels), "recurrent_kernel": recurrent, "bias": np.hstack(biases)}
+        arrays = {}
+        for gate, kernel, bias in zip("zrh", kernels, biases, strict=True):
+            arrays |= {f"{name}_W_{gate}": kernel, f"{name}_U_{gate}": self.recurrent[gate], f"{name}_b_{gate}": bias}
+        return arrays
+
+    def __call__(self, sequence):
+        state, states = np.zeros(H), []
+        for x in sequence:
+            update, reset = (
+                np.clip(0.2 * (self.inputs[gate](x) + state @ self.recurrent[gate]) + 0.5, 0, 1) for gate in "zr"
+            )
+            candidate = 1 / (1 + np.exp(-self.inputs["h"](x) - (reset * state) @ self.recurrent["h"]))
+            state = update * state + (1 - update) * candidate
+            states.append(state)
+        return np.array(states)
+
+
+class Checkpoint:
+    """A checkpoint with random weights, its layers made in the order and named in the way of the published ones."""
+
+    def __init__(self, version=2, enc="attdense", share="none", languages=1, head="joint, unshared"):
+        self.args = {
+            "enc": enc, "share": share, "languages": LANGUAGES[:languages], "sdim": H, "ddim": H, "wdim": D,
+            "spad": S, "swpad": W, "act": "tanh", "gruact": "sigmoid", "laact": "relu", "ladim": None, **HEADS[head],
+        }  # fmt: skip
+        self.version, self.layers, self.counts = version, {}, {}
+        self.rng = np.random.default_rng(0)
+        self.size = 2 * H if enc == "attbigru" else H
+        self.joint_size = {"only label": self.size, "only input": D}.get(head, J)
+        self.encoders = self.make_encoders() if share in ("enc", "both") else None
+        self.attention = self.make_attention() if share in ("att", "both") else None
+        self.joint = self.make_joint() if self.args.get("lashare") else None
+        self.parts = {}
+        for language in self.args["languages"]:
+            parts = [self.encoders or self.make_encoders(), self.attention or self.make_attention()]
+            if head == "linear":
+                self.parts[language] = [*parts, None, self.make("dense", self.size, L + len(language))]
+            else:
+                joint = self.joint or self.make_joint()
+                self.parts[language] = [*parts, joint, self.make("time_distributed", self.joint_size, 1)]
+
+    def draw(self, *shape):
+        return self.rng.normal(size=shape).astype("float32").astype("float64")  # numbers that a file can hold
+
+    def count(self, kind):
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        return f"{kind}_{self.counts[kind]}"
+
+    def make(self, kind, inputs, outputs):
+        layer = (Gru if kind == "gru" else Layer)(self.draw, inputs, outputs)
+        name = self.count(kind)
+        wrapped = self.count("dense") if kind == "time_distributed" else name
+        if self.version == 1:
+            self.layers[name.replace("time_", "time")] = layer.arrays(1, wrapped)
+        else:
+            self.layers[name] = {f"{name}/{array}": values for array, values in layer.arrays(2, name).items()}
+        return layer
+
+    def make_encoders(self):
+        kind = "time_distributed" if self.args["enc"] == "attdense" else "gru"
+        return [[self.make(kind, inputs, H) for _ in range(self.size // H)] for inputs in (D, self.size)]
+
+    def make_attention(self):
+        sentence = self.make("time_distributed", self.size, self.size), self.make("time_distributed", self.size, 1)
+        word = self.make("time_distributed", self.size, self.size), self.make("time_distributed", self.size, 1)
+        return word, sentence
+
+    def make_joint(self):
+        text = None if self.args.get("onlylabel") else self.make("dense", self.size, self.joint_size)
+        label = None if self.args.get("onlyinput") else self.make("dense", D, self.joint_size)
+        return text, label
+
+    def save(self, folder):
+        with h5py.File(folder / "weights.h5", "w") as file:
+            for name in ("input_1", "lambda_1", "english_watt"):  # layers without weights
+                file.create_group(name).attrs["weight_names"] = np.array([])
+            for name, arrays in self.layers.items():
+                group = file.create_group(name)
+                group.attrs["weight_names"] = [array.encode() for array in arrays]
+                for array, values in arrays.items():
+                    group[array] = values.astype("float32")
+        (folder / "args.json").write_text(json.dumps(self.args))
+        return folder / "weights.h5", folder / "args.json"
+
+    def encode(self, encoder, sequence):
+        if self.args["enc"] == "attdense":
+            return np.tanh(encoder[0](sequence))
+        return np.hstack([encoder[0](sequence), *(gru(sequence[::-1]) for gru in encoder[1:])])
+
+    def attend(self, attention, hidden):
+        projection, context = attention
+        scores = np.exp(np.tanh(context(np.tanh(projection(hidden)))))
+        weights = scores / scores.sum()
+        return (weights * hidden).sum(0), weights[:, 0]
+
+    def forward(self, document, labels, language):
+        """Logits, document vector, word and sentence attention of a document (S, W, D), zero where it has no word."""
+        (words, sentences), (word_attention, sentence_attention), joint, unit = self.parts[language]
+        hidden = self.encode(words, document.reshape(S * W, D)).reshape(S, W, -1)
+        vectors, word_weights = zip(*(self.attend(word_attention, sentence) for sentence in hidden), strict=True)
+        vector, sentence_weights = self.attend(sentence_attention, self.encode(sentences, np.array(vectors)))
+        if joint is None:
+            logits = unit(vector)
+        else:
+            text = vector if joint[0] is None else relu(joint[0](vector))
+            codes = labels if joint[1] is None else relu(joint[1](labels))
+            logits = unit(text * codes)[:, 0]
+        return logits, vector, np.array(word_weights), sentence_weights
+
+
+@pytest.fixture(params=["float64", "float32"])
+def dtype(request):
+    return getattr(torch, request.param)
+
+
+def scores(model, words, mask, labels, language, **options):
+    if model.config.output_layer != "linear":
+        options["label_embeds"] = labels
+    with torch.no_grad():
+        return model(inputs_embeds=words, attention_mask=mask, language=language, output_attentions=True, **options)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_checkpoint_gives_its_published_numbers(shared_data, name, dtype):
+    folder = shared_data / "published_checkpoints" / name
+    golden = np.load(folder / "golden.npz")
+    model = from_keras(folder / "weights.h5", folder / "args.json")
+    assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
+    assert not model.training
+    model.to(dtype)
+    words, labels = (torch.tensor(golden[key]).to(dtype) for key in ("word_vectors", "label_vectors"))
+    mask = torch.arange(words.shape[2]) < torch.tensor(golden["lengths"])[..., None]
+    assert {key.partition(".")[0] for key in golden if "." in key} == set(model.config.languages)
+    for language in model.config.languages:
+        out = scores(model, words, mask, labels, language)
+        # Rounding the words of the bigru's documents to float32, and nothing else, moves its document vectors by 1e-4.
+        loose = 1e-12 if dtype == torch.float64 else 1e-3
+        for key, tensor, tolerance in (
+            ("logits", out.logits, min(loose, 1e-4)),
+            ("document", out.text_embeds, loose),
+            ("word_attention", out.attentions[0], loose),
+            ("sentence_attention", out.attentions[1], loose),
+        ):
+            expected = golden[f"{language}.{key}"]
+            assert tensor.shape == expected.shape
+            assert np.abs(tensor.numpy() - expected).max() <= tolerance * np.abs(expected).max(), (language, key)
+
+
+@pytest.fixture
+def texts():
+    """Two documents (2, S, W, D) of words that are zero where there are none, where these are, and label vectors."""
+    rng = np.random.default_rng(1)
+    mask = np.arange(W) < np.array([[4, 2, 0], [1, 3, 4]])[..., None]
+    words = rng.normal(size=(2, S, W, D)) * mask[..., None]
+    return [torch.tensor(array) for array in (words, mask, rng.normal(size=(L, D)))]
+
+
+@pytest.mark.parametrize("share", ["none", "enc", "att", "both"])
+@pytest.mark.parametrize("enc", ["attdense", "attgru", "attbigru"])
+@pytest.mark.parametrize("version", [1, 2])
+def test_every_kind_of_checkpoint_is_converted(tmp_path, texts, version, enc, share):
+    words, _, labels = (tensor.numpy() for tensor in texts)
+    for languages, head in product((1, 2, 3), HEADS):
+        checkpoint = Checkpoint(version, enc, share, languages, head)
+        model = from_keras(*checkpoint.save(tmp_path)).double()
+        for language in LANGUAGES[:languages]:
+            out = scores(model, *texts, language)
+            expected = zip(*(checkpoint.forward(document, labels, language) for document in words), strict=True)
+            for tensor, arrays in zip((out.logits, out.text_embeds, *out.attentions), expected, strict=True):
+                assert tensor.shape == np.shape(arrays)
+                np.testing.assert_allclose(tensor, arrays, rtol=1e-9, atol=1e-12, err_msg=f"{languages}, {head}")
+
+
+@pytest.mark.parametrize("enc", ["attdense", "attgru", "attbigru"])
+def test_neither_batch_mates_nor_trailing_padding_change_scores(tmp_path, texts, enc):
+    model = from_keras(*Checkpoint(enc=enc).save(tmp_path)).double()
+    words, mask, labels = texts
+    together = scores(model, words, mask, labels, "english").logits
+    # The first document has two sentences, of four and two words.
+    alone = scores(model, words[:1, :2], mask[:1, :2], labels, "english").logits
+    torch.testing.assert_close(alone, together[:1], rtol=1e-12, atol=1e-12)
+    # What stands where there is no word is not read.
+    noise = torch.where(mask[..., None], words, 9.0)
+    torch.testing.assert_close(scores(model, noise, mask, labels, "english").logits, together, rtol=0, atol=0)
+
+
+def test_documents_that_are_too_long_are_refused(tmp_path, texts):
+    model = from_keras(*Checkpoint().save(tmp_path)).double()
+    words, mask, labels = texts
+    with pytest.raises(ValueError, match=r"reads 3 sentences of 4 words .*got documents of 6 sentences of 4 words"):
+        scores(model, words.repeat(1, 2, 1, 1), mask.repeat(1, 2, 1), labels, "english")
+    with pytest.raises(ValueError, match=r"got documents of 3 sentences of 8 words"):
+        scores(model, words.repeat(1, 1, 2, 1), mask.repeat(1, 1, 2), labels, "english")
+
+
+CLEAN_ROOM = """
+import sys
+sys.modules["hf_gile"] = None
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel
+
+inputs = load_file(sys.argv[2])
+for kind in ("joint", "linear"):
+    model = AutoModel.from_pretrained(f"{sys.argv[1]}/{kind}", trust_remote_code=True).eval()
+    if kind == "linear":
+        inputs.pop("label_embeds")
+    with torch.no_grad():
+        save_file({"logits": model(**inputs, language="german").logits}, f"{sys.argv[1]}/{kind}.safetensors")
+"""
+
+
+def test_converted_models_give_the_same_logits_where_hf_gile_is_not(tmp_path, texts):
+    words, mask, labels = texts
+    inputs = {"inputs_embeds": words.float(), "attention_mask": mask, "label_embeds": labels.float()}
+    save_file(inputs, tmp_path / "inputs.safetensors")
+    expected = {}
+    for kind, checkpoint in {
+        "joint": Checkpoint(2, "attbigru", "att", 2, "joint, shared"),
+        "linear": Checkpoint(1, "attgru", "enc", 3, "linear"),
+    }.items():
+        model = from_keras(*checkpoint.save(tmp_path))
+        model.save_pretrained(tmp_path / kind)
+        expected[kind] = scores(model, *inputs.values(), "german").logits
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment |= {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home")}
+    command = [sys.executable, "-W", "error", "-c", CLEAN_ROOM, str(tmp_path), str(tmp_path / "inputs.safetensors")]
+    result = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    for kind, logits in expected.items():
+        assert torch.equal(load_file(tmp_path / f"{kind}.safetensors")["logits"], logits)
+
+
+@pytest.mark.parametrize("enc", ["attdense", "attbigru"])
+def test_a_converted_model_can_be_trained_on(tmp_path, texts, enc):
+    model = from_keras(*Checkpoint(enc=enc, share="both", languages=2, head="joint, shared").save(tmp_path)).train()
+    words, mask, labels = texts
+    targets = torch.tensor([[1.0, 0, 0, 1, 0, 0], [0, 1, 0, 0, 1, 1]])
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
+    losses = []
+    for _ in range(50):
+        loss = torch.zeros(())
+        for language in ("english", "german"):
+            out = model(
+                inputs_embeds=words.float(), attention_mask=mask, label_embeds=labels.float(), language=language
+            )
+            loss = loss + torch.nn.functional.binary_cross_entropy_with_logits(out.logits, targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.5 * losses[0]
+    for name, parameter in model.named_parameters():
+        assert name == "word_embeddings.weight" or parameter.grad.abs().max() > 0, name
+
+
+def test_a_user_adds_words(tmp_path, texts):
+    model = from_keras(*Checkpoint().save(tmp_path)).double()
+    words, mask, labels = texts
+    assert model.word_embeddings.weight.eq(0).all()
+    vectors = torch.cat([torch.zeros(2, D), words[mask], labels])
+    model.resize_token_embeddings(len(vectors), mean_resizing=False)
+    model.set_word_vectors(vectors)
+    ids = torch.zeros(mask.shape, dtype=torch.long)
+    ids[mask] = torch.arange(2, 2 + int(mask.sum()))
+    label_ids = torch.arange(len(vectors) - L, len(vectors))[:, None]
+    with torch.no_grad():
+        by_words = model(input_ids=ids, label_input_ids=label_ids).logits
+    torch.testing.assert_close(by_words, scores(model, words, mask, labels, None).logits)
+
+
+def edit(layer, array, change):
+    def apply(checkpoint):
+        checkpoint.layers[layer][array] = change(checkpoint.layers[layer][array])
+
+    return apply
+
+
+def remove(*keys):
+    def apply(checkpoint):
+        inside = checkpoint.layers
+        for key in keys[:-1]:
+            inside = inside[key]
+        del inside[keys[-1]]
+
+    return apply
+
+
+def flags(**changes):
+    return lambda checkpoint: checkpoint.args.update(changes)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (remove("gru_2"), r"weights.h5: no gru layer is left for text_encoder.sentence_encoder.english.directions.0"),
+        (remove("dense_5"), r"no dense layer is left for output_layer.label_projection.english; does .*args.json"),
+        (
+            lambda checkpoint: checkpoint.make("time_distributed", 2, 3),
+            r"weights.h5: layer time_distributed_6 is left over; does .*args.json belong to it",
+        ),
+        (
+            lambda checkpoint: checkpoint.layers.update(embedding_1={"embedding_1/table": np.zeros(3)}),
+            r"layer embedding_1 is left over",
+        ),
+        (
+            edit("time_distributed_4", "time_distributed_4/kernel", lambda kernel: kernel.T),
+            r"layer time_distributed_4, text_encoder.word_attention.english.context, should have "
+            r"{'kernel': \(5, 1\), 'bias': \(1,\)}, got {'kernel': \(1, 5\), 'bias': \(1,\)}",
+        ),
+        (
+            edit("gru_1", "gru_1/recurrent_kernel", lambda kernel: kernel[:, :-1]),
+            r"layer gru_1, .*'recurrent_kernel': \(5, 15\).* got .*'recurrent_kernel': \(5, 14\)",
+        ),
+        (remove("gru_1", "gru_1/bias"), r"layer gru_1, .* should have .*'bias': \(15,\)}, got"),
+        (
+            edit("dense_5", "dense_5/bias", lambda bias: bias * np.nan),
+            r"layer dense_5: dense_5/bias should hold finite numbers",
+        ),
+        (flags(enc="attdense"), r"no timedistributed layer is left for .*; does .*args.json belong to it"),
+        (flags(la=False), r"layer dense_6 is left over"),
+        (flags(wdim=D + 1), r"layer gru_1, .* should have {'kernel': \(4, 15\)"),
+        (flags(ladim=J + 1), r"layer dense_5, output_layer.input_projection.english, should have {'kernel': \(5, 8\)"),
+        (flags(languages=LANGUAGES[:2]), r"no .* layer is left for text_encoder.*german"),
+        (flags(languages=["pt-br"]), r"args.json: .*'pt-br'"),
+        (flags(languages="english"), r"args.json: languages should be a list of names, got 'english'"),
+        (flags(sdim=H + 1), r"args.json: ddim should be 6 like sdim, got 5"),
+        (flags(swpad="30"), r"args.json: swpad should be a number, got '30'"),
+        (flags(spad=-1), r"args.json: .*max_sentences must be positive, got -1"),
+        (flags(ladim=[7]), r"args.json: ladim should be a number, or null, got \[7\]"),
+        (flags(enc="attlstm"), r"args.json: enc should be one of attdense, attgru, attbigru, got 'attlstm'"),
+        (flags(act=["relu"]), r"args.json: act should be one of relu, .*, got \['relu'\]"),
+        (flags(onlyinput=True, onlylabel=True), r"args.json: onlyinput should be false where onlylabel is true"),
+    ],
+)
+def test_files_that_do_not_fit_are_refused(tmp_path, change, message):
+    checkpoint = Checkpoint(enc="attgru")
+    change(checkpoint)
+    with pytest.raises(ValueError, match=message):
+        from_keras(*checkpoint.save(tmp_path))
+
+
+def test_gates_of_keras_1_must_be_three_alike(tmp_path):
+    checkpoint = Checkpoint(1, "attgru")
+    del checkpoint.layers["gru_2"]["gru_2_U_r"]
+    with pytest.raises(ValueError, match="layer gru_2: recurrent_kernel should be one array, or equal ones for z, r"):
+        from_keras(*checkpoint.save(tmp_path))
+    checkpoint = Checkpoint(1, "attgru")
+    for gate, columns in {"z": H - 1, "r": H + 1}.items():
+        edit("gru_1", f"gru_1_W_{gate}", lambda kernel, columns=columns: np.ones((D, columns)))(checkpoint)
+    with pytest.raises(ValueError, match=r"layer gru_1: kernel should be .*'z': \(3, 4\), 'r': \(3, 6\)"):
+        from_keras(*checkpoint.save(tmp_path))
+
+
+def test_files_that_are_broken_are_refused(tmp_path):
+    weights, args = Checkpoint().save(tmp_path)
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"weights.h5: should be a whole HDF5 file of Keras weights, but .*truncated"):
+        from_keras(weights, args)
+    weights.write_bytes(b"not a checkpoint")
+    with pytest.raises(ValueError, match=r"weights.h5: should be a whole HDF5 file of Keras weights"):
+        from_keras(weights, args)
+    with h5py.File(weights, "w") as file:  # a whole model by model.save
+        file.create_group("model_weights/dense_1")
+    with pytest.raises(ValueError, match=r"weights.h5: should be a whole HDF5 file of Keras weights.*weight_names"):
+        from_keras(weights, args)
+    weights.write_bytes(whole)
+    for text in ("{", "[1]"):
+        args.write_text(text)
+        with pytest.raises(ValueError, match=r"args.json: should be a JSON object of flags"):
+            from_keras(weights, args)
+    args.unlink()
+    with pytest.raises(FileNotFoundError, match=r"args.json"):
+        from_keras(weights, args)
+
+
+def test_missing_weights_are_a_missing_file(tmp_path):
+    _, args = Checkpoint().save(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"absent.h5"):
+        from_keras(tmp_path / "absent.h5", args)
+
+
+def test_without_h5py_the_error_says_how_to_get_it(tmp_path, monkeypatch):
+    files = Checkpoint().save(tmp_path)
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[convert\]'"):
+        from_keras(*files)
