@@ -1,0 +1,306 @@
+"""Which words and sentences a model attended to: as records, as JSON, and as a page to look at.
+
+A record is what the published visualisation (https://github.com/idiap/mhan) reads, one for each document:
+
+    {"text": [["breast", "milk"], ["infants", "were", "fed"]],
+     "watts": [[0.3, 0.7], [0.8, 0.1, 0.1]],
+     "satts": [0.6, 0.4],
+     "gold_tags": ["Milk, Human"],
+     "tags": [["Milk, Human", 0.93], ["Infant", 0.52]]}
+
+`text` has the words of each sentence, `watts` the weight of each word in its sentence, `satts` the weight of each
+sentence; a document that is not cut into sentences is one. `tags` are the labels predicted, with their probabilities,
+and `gold_tags` those the document has.
+
+Shapes: B documents, S sentences, W words, L labels.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, TypedDict
+
+import torch
+from torch import Tensor
+
+from .models import GileForSequenceClassification, GileProcessor
+from .models.processing_gile import split_sentences
+
+
+class AttentionRecord(TypedDict):
+    """A document, where the model attended and what it predicted, in the form shown above."""
+
+    text: list[list[str]]
+    watts: list[list[float]]
+    satts: list[float]
+    gold_tags: list[str]
+    tags: list[list[Any]]
+
+
+def attention_records(
+    words: Sequence[Sequence[Any]],
+    attentions: Sequence[Tensor],
+    predictions: Sequence[Iterable[tuple[str, float]]],
+    gold: Sequence[Iterable[str]] | None = None,
+) -> list[AttentionRecord]:
+    """Puts words and their weights together, without the padding.
+
+    Args:
+        words: The words of each document: a list of sentences of words (hnn, han), or a list of words (nn, wan).
+        attentions: As a model returns them with `output_attentions=True`: `(B, S, W)` weights of words and `(B, S)` of
+            sentences, or `(B, W)` weights of words alone.
+        predictions: Names and probabilities of the labels predicted for each document.
+        gold: Names of the labels that each document has, if they are known.
+
+    Returns:
+        A record for each document.
+
+    Raises:
+        ValueError: These are not of the same number of documents, or a document has more words than weights.
+
+    Example:
+        >>> weights = torch.tensor([[0.25, 0.75, 0.0]])
+        >>> attention_records([["breast", "milk"]], [weights], [[("Milk, Human", 0.93)]])[0]["watts"]
+        [[0.25, 0.75]]
+    """
+    word_weights, *rest = (weights.detach().float().cpu() for weights in attentions)
+    if not rest:
+        words, word_weights = [[document] if document else [] for document in words], word_weights[:, None]
+    sentence_weights = rest[0] if rest else torch.ones(len(word_weights), 1)
+    gold = [[] for _ in words] if gold is None else gold
+    if not len(words) == len(word_weights) == len(predictions) == len(gold):
+        raise ValueError(
+            f"expected one of each for a document, got words of {len(words)}, attention of {len(word_weights)}, "
+            f"predictions for {len(predictions)} and gold labels of {len(gold)}"
+        )
+    records: list[AttentionRecord] = []
+    for place, document in enumerate(words):
+        longest = max(map(len, document), default=0)
+        if len(document) > word_weights.shape[1] or longest > word_weights.shape[2]:
+            raise ValueError(
+                f"document {place} has {len(document)} sentences of up to {longest} words, but weights of "
+                f"{word_weights.shape[1]} sentences of {word_weights.shape[2]}: pass the words that the model read"
+            )
+        rows = zip(word_weights[place], document, strict=False)
+        records.append(
+            {
+                "text": [list(sentence) for sentence in document],
+                "watts": [weights[: len(sentence)].tolist() for weights, sentence in rows],
+                "satts": sentence_weights[place, : len(document)].tolist(),
+                "gold_tags": list(gold[place]),
+                "tags": [[name, probability] for name, probability in predictions[place]],
+            }
+        )
+    return records
+
+
+def explain(
+    model: GileForSequenceClassification,
+    processor: GileProcessor,
+    texts: str | Iterable[Any],
+    gold: Sequence[Iterable[str]] | None = None,
+    top_k: int = 5,
+    threshold: float | None = None,
+    language: str | None = None,
+) -> list[AttentionRecord]:
+    """Scores texts with the labels stored in a model, and keeps what it attended to.
+
+    The words are those of the text, as they are written there. The model is put in evaluation mode.
+
+    Args:
+        model: A model with a stored label set.
+        processor: Its processor.
+        texts: B documents, as the processor takes them; they are scored in one batch.
+        gold: Ids of the labels that each document has.
+        top_k: The most labels to show of a document, the most probable first.
+        threshold: Probability from which a label is shown; by default any.
+        language: The language of the texts, if the model has several.
+
+    Returns:
+        A record for each text.
+
+    Raises:
+        ValueError: The model has no label set, a gold label is not in it, or the texts are none.
+
+    Example:
+        records = explain(model, processor, ["Infants were fed with breast milk."], gold=[["D008895"]])
+        Path("attention.html").write_text(heat_map(records), encoding="utf-8")
+    """
+    if model.label_set is None:
+        raise ValueError("the model has no label set: call model.set_labels(label_set, processor)")
+    names = model.label_set.id2label()
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    options = {"language": language} if language else {}
+    documents = processor(texts, **options)["input_ids"]
+    inputs = {name: tensor.to(model.device) for name, tensor in processor.pad_documents(documents).items()}
+    with torch.no_grad():
+        output = model.eval()(**inputs, output_attentions=True, **options)
+    single = model.config.problem_type == "single_label_classification"
+    best = (output.logits.softmax(-1) if single else output.logits.sigmoid()).topk(min(top_k, len(names)))
+    predictions = [
+        # Labels of another language have a probability of zero.
+        [(names[column], score) for column, score in zip(*row, strict=True) if score > 0 and score >= (threshold or 0)]
+        for row in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
+    has_sentences = len(output.attentions) > 1
+    words = [_words(processor, *pair, has_sentences) for pair in zip(texts, documents, strict=True)]
+    if gold is not None:
+        gold = [[names[column] for column in model.label_set.columns(ids)] for ids in gold]
+    return attention_records(words, output.attentions, predictions, gold)
+
+
+def save_records(records: Sequence[AttentionRecord], path: str | os.PathLike[str]) -> None:
+    """Writes records as JSON.
+
+    Args:
+        records: From `attention_records` or `explain`.
+        path: A file; the published visualisation expects `MODEL_LANGUAGE.json`.
+    """
+    Path(path).write_text(json.dumps(records, ensure_ascii=False), encoding="utf-8")
+
+
+def _words(processor: GileProcessor, text: Any, document: list[Any], has_sentences: bool) -> list[Any]:
+    """The words of a text as they are written, cut as in the document of word ids made of it."""
+    sentences = [text] if not has_sentences else split_sentences(text) if isinstance(text, str) else list(text)
+    rows = document if has_sentences else [document]
+    tokenizer = processor.tokenizer
+    options = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}
+    offsets_of = tokenizer(sentences, **options)["offset_mapping"] if sentences else []
+    written = [
+        _written(sentence, offsets)
+        for sentence, offsets in zip(sentences, offsets_of, strict=True)
+        if offsets or not has_sentences
+    ]
+    words = [found[: len(ids)] for found, ids in zip(written, rows, strict=False)]
+    if [*map(len, words)] != [*map(len, rows)]:  # the processor cut the text into other words
+        words = [tokenizer.convert_ids_to_tokens(ids) for ids in rows]
+    return words if has_sentences else words[0]
+
+
+def _written(sentence: str, offsets: list[tuple[int, int]]) -> list[str]:
+    words, before = [], 0
+    for start, end in offsets:
+        # Of a number that was replaced by NUM the tokenizer only gives the last character.
+        rest = re.search(r"[+-]?\w\S*$", sentence[before:start])
+        words.append((rest[0] if rest else "") + sentence[start:end])
+        before = end
+    return words
+
+
+def heat_map(records: AttentionRecord | Sequence[AttentionRecord], title: str | None = None) -> str:
+    """Draws records as a page of HTML that needs nothing else.
+
+    A word is shaded by its weight in the document: its weight in the sentence times that of the sentence, in proportion
+    to the word that has most. A bar beside each sentence shows its weight likewise.
+
+    Args:
+        records: One or several, from `attention_records` or `explain`, or read from JSON.
+        title: Stands above them.
+
+    Returns:
+        The page; whatever a record says is text in it, never markup.
+
+    Example:
+        >>> record = {"text": [["<b>", "milk"]], "watts": [[0.2, 0.8]], "satts": [1.0], "gold_tags": [], "tags": []}
+        >>> '<span style="--a:0.25" title="20.0%">&lt;b&gt;</span>' in heat_map(record)
+        True
+    """
+    articles = [_article(record) for record in ([records] if isinstance(records, dict) else records)]
+    heading = [f"<h1 dir=auto>{escape(title)}</h1>"] if title else []
+    return _PAGE.format(title=escape(title or "Attention"), style=_STYLE, body="\n".join([*heading, *articles]))
+
+
+def _article(record: AttentionRecord) -> str:
+    gold = record["gold_tags"]
+    labels = []
+    for name, probability in record["tags"]:
+        share = float(probability)  # the published files have texts
+        kind = ' class="hit"' if name in gold else ""
+        labels.append(
+            f"<li{kind}><b></b><span dir=auto>{escape(name)}</span>"
+            f'<i style="--a:{share:.3f}"></i><small>{share:.1%}</small></li>'
+        )
+    predicted = {name for name, _ in record["tags"]}
+    missed = " · ".join(f"<span dir=auto>{escape(name)}</span>" for name in gold if name not in predicted)
+    weights = [
+        [sentence * word for word in words] for sentence, words in zip(record["satts"], record["watts"], strict=False)
+    ]
+    # "or 1": where nothing has any weight, nothing is shaded.
+    most = max((weight for sentence in weights for weight in sentence), default=0) or 1
+    longest = max(record["satts"], default=0) or 1
+    sentences = []
+    for words, shares, weight in zip(record["text"], weights, record["satts"], strict=False):
+        spans = (
+            f'<span style="--a:{share / most:.2f}" title="{share:.1%}">{escape(word)}</span>'
+            for word, share in zip(words, shares, strict=False)
+        )
+        sentence = f"<p dir=auto>{' '.join(spans)}</p>"
+        if len(weights) > 1:
+            bar = f'<i style="--a:{weight / longest:.3f}"></i><small>{weight:.0%}</small>'
+            sentence = f"<div><aside>{bar}</aside>{sentence}</div>"
+        sentences.append(sentence)
+    parts = ["<ul>", *labels, "</ul>"]
+    if missed:
+        parts.append(f"<p class=missed>Missed: {missed}</p>")
+    return "\n".join(["<article>", *parts, *(sentences or ["<p class=note>No words.</p>"]), "</article>"])
+
+
+_PAGE = """<!doctype html>
+<html lang="">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+{style}</style>
+</head>
+<body>
+{body}
+<footer>Shade: weight of a word in its document, in proportion to the heaviest. Bar: weight of a sentence.</footer>
+</body>
+</html>
+"""
+
+_STYLE = """:root {
+  color-scheme: light dark;
+  --paper: #fffefb; --ink: #222; --soft: #767168; --line: #e6e2d9; --bar: #a8a294;
+  --mark: 255 171 46; --hit: #14804a; --missed: #b3372b;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --paper: #17171a; --ink: #ebe8e2; --soft: #98948b; --line: #34343a; --bar: #6f6c66;
+    --mark: 186 92 0; --hit: #5fcf92; --missed: #ff8d7e;
+  }
+}
+body {
+  margin: 0 auto; padding: 3rem 1.5rem; max-width: 48rem; background: var(--paper); color: var(--ink);
+  font: 1.06rem/1.8 Charter, "Iowan Old Style", "Source Serif 4", Georgia, serif;
+}
+h1 { font-size: 1.6rem; font-weight: 600; line-height: 1.3; margin: 0 0 2.5rem; }
+article { border-top: 1px solid var(--line); padding: 1.8rem 0; }
+ul, small, footer, .missed, .note {
+  font-family: system-ui, -apple-system, "Segoe UI", sans-serif; font-size: .9rem; color: var(--soft);
+}
+small, footer { font-size: .75rem; font-variant-numeric: tabular-nums; }
+ul {
+  display: grid; grid-template-columns: 1rem fit-content(22rem) minmax(4rem, 12rem) auto; gap: .2rem .7rem;
+  justify-content: start; align-items: center; margin: 0 0 1.2rem; padding: 0; line-height: 1.5;
+}
+li { display: contents; }
+.hit b::before { content: "\\2713"; color: var(--hit); }
+.hit span { color: var(--ink); font-weight: 600; }
+.missed { margin-bottom: 1.4rem; }
+.missed span { color: var(--missed); }
+i { display: block; height: 4px; border-radius: 2px; background: var(--line); overflow: hidden; }
+i::after { content: ""; display: block; height: 100%; width: calc(100% * var(--a)); background: var(--bar); }
+.hit i::after { background: var(--hit); }
+div { display: grid; grid-template-columns: 3.2rem 1fr; column-gap: 1.3rem; }
+aside { padding-top: .75rem; text-align: right; line-height: 1; }
+p { margin: 0 0 .55rem; overflow-wrap: anywhere; }
+p span[style] { background: rgb(var(--mark) / var(--a)); border-radius: 3px; padding: .12em .14em; margin: 0 -.1em; }
+footer { border-top: 1px solid var(--line); padding-top: 1rem; }
+@media print { body { max-width: none; padding: 0; } * { print-color-adjust: exact; } }
+"""

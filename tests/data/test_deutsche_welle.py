@@ -1,0 +1,264 @@
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from hf_gile.data import LOW_RESOURCE_LEVELS, ReadReport, WordVectors, load_dw, load_word_vectors, low_resource
+
+WORDS = {
+    "english": ["science", "technology", "sports", "the", "ball", "moves", "internet"],
+    "german": ["der", "ball", "rollt", "sport", "internet"],
+}
+VECTORS = {
+    language: WordVectors(words, np.arange(3 * len(words), dtype=np.float32).reshape(-1, 3) + 1)
+    for language, words in WORDS.items()
+}
+CONTENTS = {
+    "english": {"X_ids": [[[3, 4], [5]], [[0, 1, 1]]], "Y_ids": [[1], [0, 2]], "label_ids": ["0_1", "2", "6"]},
+    "german": {"X_ids": [[[0, 1, 2]]], "Y_ids": [[0]], "label_ids": ["3", "4"]},
+}
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes all files; changes go into the file of one language and split."""
+
+    def write_files(language="english", split="train", **changes):
+        for part in ("train", "dev", "test"):
+            for one, content in CONTENTS.items():
+                changed = content | (changes if (one, part) == (language, split) else {})
+                path = tmp_path / part / f"{one}.json"
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(json.dumps(changed))
+        return tmp_path
+
+    return write_files
+
+
+def rows(dataset):
+    return [list(row.values()) for row in dataset]
+
+
+def test_documents_and_labels_of_each_language(write):
+    corpus = load_dw(write(), word_vectors=VECTORS)
+    assert corpus.languages == ["english", "german"]
+    for split in ("train", "dev", "test"):
+        assert rows(corpus.documents["english"][split]) == [[[[3, 4], [5]], [1]], [[[0, 1, 1]], [0, 2]]]
+    labels = corpus.label_sets["english"]
+    assert labels.ids == ["english:0_1", "english:2", "english:6"]
+    assert labels.names == ["science technology", "sports", "internet"]
+    assert {label.language for label in labels} == {"english"}
+    assert [(label.seen, label.count) for label in corpus.label_sets["german"]] == [(True, 1), (False, 0)]
+    assert corpus.label_words["english"] == [[0, 1], [2], [6]]
+
+
+def test_languages_and_splits_are_those_asked_for_in_that_order(write):
+    corpus = load_dw(write(), languages=["german", "english"], splits=["dev"], word_vectors=VECTORS)
+    assert corpus.languages == ["german", "english"]
+    assert list(corpus.documents["german"]) == ["dev"]
+    assert corpus.label_sets["german"].seen == [False, False]
+    assert list(corpus.joint().label_offsets.items()) == [("german", 0), ("english", 2)]
+
+
+def test_without_word_vectors_there_are_numbers_only(write):
+    corpus = load_dw(write())
+    assert corpus.label_sets == {}
+    assert corpus.label_words["german"] == [[3], [4]]
+    with pytest.raises(ValueError, match="pass word_vectors to load_dw"):
+        corpus.joint()
+
+
+def test_word_vectors_are_found_in_a_folder(write, tmp_path):
+    for language, table in VECTORS.items():
+        np.savez(tmp_path / f"{language}.npz", words=table.words, vectors=table.vectors)
+    assert load_dw(write(), word_vectors=tmp_path).label_sets["german"].names == ["sport", "internet"]
+
+
+def test_joint_numbers_say_the_same_words(write):
+    corpus = load_dw(write(), word_vectors=VECTORS)
+    joint = corpus.joint()
+    assert joint.words[:3] == ["[PAD]", "[UNK]", "english:science"]
+    assert joint.words[9] == "german:der"
+    assert len(set(joint.words)) == 2 + 7 + 5 == len(joint.vectors)
+    assert joint.word_offsets == {"english": 2, "german": 9}
+    for language, words in WORDS.items():
+        own, shared = corpus.documents[language]["train"], joint.documents[language]["train"]
+        assert shared["language"] == [language] * len(own)
+        for before, after in zip(own, shared, strict=True):
+            texts = [[f"{language}:{words[word]}" for word in sentence] for sentence in before["input_ids"]]
+            assert [[joint.words[word] for word in sentence] for sentence in after["input_ids"]] == texts
+            ids = [corpus.label_sets[language].ids[column] for column in before["labels"]]
+            assert [joint.label_set.ids[column] for column in after["labels"]] == ids
+
+
+def test_joint_vectors_are_those_of_each_language_behind_padding_and_mean(write):
+    joint = load_dw(write(), word_vectors=VECTORS).joint()
+    assert joint.vectors.dtype == np.float32
+    assert np.array_equal(joint.vectors[0], np.zeros(3))
+    assert np.allclose(joint.vectors[1], joint.vectors[2:].mean(0))
+    assert np.array_equal(joint.vectors[2:9], VECTORS["english"].vectors)
+    assert np.array_equal(joint.vectors[9:], VECTORS["german"].vectors)
+
+
+def test_joint_labels_stand_one_language_after_the_other(write):
+    joint = load_dw(write(), word_vectors=VECTORS).joint()
+    assert joint.label_set.ids == ["english:0_1", "english:2", "english:6", "german:3", "german:4"]
+    assert joint.label_set.names.count("internet") == 2  # the same word, of another language
+    assert joint.label_languages.tolist() == [0, 0, 0, 1, 1]
+    assert joint.label_offsets == {"english": 0, "german": 3}
+    assert joint.label_input_ids.tolist() == [[2, 3], [4, 0], [8, 0], [12, 0], [13, 0]]
+
+
+def test_the_words_of_a_single_language_have_no_tag(write):
+    joint = load_dw(write(), languages=["german"], word_vectors=VECTORS).joint()
+    assert joint.words == ["[PAD]", "[UNK]", *WORDS["german"]]
+    assert joint.documents["german"]["train"].column_names == ["input_ids", "labels"]
+
+
+def test_word_vectors_of_different_sizes_have_no_joint_form(write):
+    tables = VECTORS | {"german": WordVectors(WORDS["german"], np.zeros((5, 2), np.float32))}
+    with pytest.raises(ValueError, match=r"must have one size, got \{'english': 3, 'german': 2\}"):
+        load_dw(write(), word_vectors=tables).joint()
+
+
+def test_labels_as_the_published_script_writes_them(write):
+    corpus = load_dw(write(Y_ids=[[[2]], [[0, 1], [6]]]), word_vectors=VECTORS)
+    assert corpus.documents["english"]["train"]["labels"] == [[1], [0, 2]]
+
+
+def test_empty_sentences_and_repeated_labels_are_left_out(write):
+    documents = load_dw(write(X_ids=[[[], [3]], [[4], []]], Y_ids=[[2, 0, 2], []])).documents["english"]["train"]
+    assert rows(documents) == [[[[3]], [2, 0]], [[[4]], []]]
+
+
+def test_long_documents_are_cut_where_asked(write):
+    corpus = load_dw(write(), max_sentences=1, max_sentence_words=2)
+    assert corpus.documents["english"]["train"]["input_ids"] == [[[3, 4]], [[0, 1]]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"X_ids": [[[0]], [[1, 7]]]}, "document 2: word ids must be whole numbers from 0 to 6, got 7"),
+        ({"X_ids": [[[0]], [[-1]]]}, "document 2: word ids must be .* got -1"),
+        ({"X_ids": [[["the"]], [[0]]]}, "document 1: word ids must be .* got 'the'"),
+        ({"X_ids": [[[True]], [[0]]]}, "document 1: word ids must be .* got True"),
+        ({"X_ids": [[0, 1], [[0]]]}, "document 1: expected sentences of word ids"),
+        ({"X_ids": [[[0]], [[], []]]}, "document 2: no words"),
+        ({"X_ids": [[], [[0]]]}, "document 1: no words"),
+        ({"Y_ids": [[0], [1, 3]]}, "document 2: labels must be whole numbers from 0 to 2, got 3"),
+        ({"Y_ids": [[0], [[2, 2]]]}, "document 2: labels must be .* got '2_2'"),
+        ({"Y_ids": [[0], 1]}, "document 2: expected a list of labels, got 1"),
+    ],
+)
+def test_malformed_documents_are_refused_by_number_or_skipped(write, changes, message):
+    folder = write("english", "dev", **changes)
+    with pytest.raises(ValueError, match=rf"dev/english\.json: {message}"):
+        load_dw(folder, word_vectors=VECTORS)
+    report = ReadReport(on_error="skip")
+    corpus = load_dw(folder, word_vectors=VECTORS, report=report)
+    assert len(corpus.documents["english"]["dev"]) == 1
+    assert report.left_out == {"malformed document": 1}
+    assert (report.records, report.files) == (8, 6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"X_ids": [[[0]]]}, "1 X_ids, but 2 Y_ids"),
+        ({"X_ids": {}}, "expected an object with the lists X_ids, Y_ids, label_ids"),
+        ({"label_ids": ["0_1", "2"]}, "label_ids differ from those of .*train.english.json"),
+    ],
+)
+def test_malformed_files_are_refused(write, changes, message):
+    with pytest.raises(ValueError, match=rf"test/english\.json: {message}"):
+        load_dw(write("english", "test", **changes))
+
+
+@pytest.mark.parametrize(
+    ("label_ids", "message"),
+    [
+        (["0_x"], r"label_ids\[0\] must be word ids joined by \"_\", got '0_x'"),
+        (["0", "1_7"], r"label_ids\[1\] must be .* got '1_7': word ids must be whole numbers from 0 to 6, got 7"),
+        (["0", ""], r"label_ids\[1\] must be"),
+        (["0", 1], r"label_ids\[1\] must be"),
+        (["0", "1", "0"], r"label_ids\[2\] is '0', and so is label_ids\[0\]"),
+        ([], "label_ids is empty"),
+    ],
+)
+def test_malformed_labels_are_refused(write, label_ids, message):
+    with pytest.raises(ValueError, match=rf"train/english\.json: {message}"):
+        load_dw(write(label_ids=label_ids), splits=["train"], word_vectors=VECTORS)
+
+
+def test_missing_and_damaged_files_are_named(write, tmp_path):
+    with pytest.raises(FileNotFoundError, match="train"):
+        load_dw(tmp_path)
+    folder = write()
+    with pytest.raises(FileNotFoundError, match=r"train/french\.json"):
+        load_dw(folder, languages=["french"])
+    with pytest.raises(FileNotFoundError, match=r"no word vectors for 'english': expected one of .*english\.pkl\.gz"):
+        load_dw(folder, word_vectors=tmp_path)
+    with pytest.raises(ValueError, match="word_vectors has no 'english', only german"):
+        load_dw(folder, word_vectors={"german": VECTORS["german"]})
+    for damage in (b'{"X_ids": [[[0]', b"\xff\xfe"):
+        (folder / "dev" / "german.json").write_bytes(damage)
+        with pytest.raises(ValueError, match=r"dev/german\.json: not JSON"):
+            load_dw(folder)
+
+
+def test_low_resource_shares_lie_in_each_other(write):
+    words = [[[number % 7]] for number in range(1000)]
+    train = load_dw(write(X_ids=words, Y_ids=[[]] * 1000)).documents["english"]["train"]
+    train = train.add_column("number", range(1000))
+    levels = [percent for level in LOW_RESOURCE_LEVELS.values() for percent in level]
+    shares = [set(low_resource(train, percent, seed=7)["number"]) for percent in levels]
+    assert [len(share) for share in shares] == [1, 2, 3, 4, 5, 10, 20, 30, 40, 50, 100, 200, 300, 400, 500]
+    assert all(small < large for small, large in pairwise(shares))
+    assert set(low_resource(train, 10, seed=7)["number"]) == shares[10] != set(low_resource(train, 10)["number"])
+    assert low_resource(train, 100)["number"] == train["number"]
+    assert len(low_resource(train.select([0]), 0.1)) == 1
+    for percent in (0, -1, 101):
+        with pytest.raises(ValueError, match="percent must be above 0 and at most 100"):
+            low_resource(train, percent)
+    with pytest.raises(ValueError, match="empty dataset"):
+        low_resource(train.select([]), 10)
+
+
+NAMES = {
+    "arabic": "العلوم التكنولوجيا",
+    "english": "science technology",
+    "german": "wissenschaft technologie",
+    "persian": "علم فناوری",
+    "portuguese": "ciência tecnologia",
+    "russian": "наука технологии",
+    "spanish": "ciencia tecnología",
+    "ukrainian": "наука технології",
+}
+
+
+@pytest.fixture(scope="module")
+def published_words(shared_data):
+    folder = shared_data / "dw_format" / "word_vectors"
+    return {language: load_word_vectors(folder / f"{language}.pkl.gz") for language in NAMES}
+
+
+def test_general_labels_of_all_eight_languages(shared_data, published_words):
+    corpus = load_dw(shared_data / "dw_format" / "general", splits=["dev", "test"], word_vectors=published_words)
+    assert corpus.languages == list(NAMES)
+    assert all([*map(len, splits.values())] == [99, 204] for splits in corpus.documents.values())
+    for language, name in NAMES.items():
+        assert name in corpus.label_sets[language].names
+    joint = corpus.joint()
+    assert joint.vectors.shape == (213_782, 50)
+    assert len(joint.label_set) == len(joint.label_input_ids) == 56
+
+
+def test_specific_labels_of_two_languages(shared_data, published_words):
+    corpus = load_dw(shared_data / "dw_format" / "specific", splits=["test"], word_vectors=published_words)
+    assert {language: len(labels) for language, labels in corpus.label_sets.items()} == {"english": 850, "german": 650}
+    joint = corpus.joint()
+    document = joint.documents["german"]["test"][0]
+    assert joint.words[document["input_ids"][0][0]].startswith("german:")
+    assert {joint.label_set[column].language for column in document["labels"]} == {"german"}

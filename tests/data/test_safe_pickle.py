@@ -1,0 +1,207 @@
+import _codecs
+import codecs
+import functools
+import gzip
+import os
+import pickle
+import subprocess
+
+import numpy as np
+import pytest
+
+from hf_gile.data.safe_pickle import load_pickle
+
+
+class Call:
+    """Pickled as a call of any function, as an attacker would."""
+
+    def __init__(self, function, *arguments, state=None):
+        self.reduced = (function, arguments) if state is None else (function, arguments, state)
+
+    def __reduce__(self):
+        return self.reduced
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Writes bytes, or the pickle of an object, to a file and loads it."""
+
+    def load_object(content, protocol=2, name="vectors.pkl"):
+        data = content if isinstance(content, bytes) else pickle.dumps(content, protocol)
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        return load_pickle(path)
+
+    return load_object
+
+
+@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize(
+    "content",
+    [
+        (["the", "žižek", "كلمة"], [1, 2.5, None, True, 1 << 70]),
+        {"a": {"b": [b"bytes", b"", 1j]}, "c": ({1, 2}, frozenset("d"))},
+        [],
+    ],
+    ids=["words", "containers", "nothing"],
+)
+def test_plain_data_comes_back(load, content, protocol):
+    assert load(content, protocol) == content
+
+
+@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(6, dtype=np.float32).reshape(2, 3),
+        np.asfortranarray(np.arange(6).reshape(2, 3)),
+        np.arange(6, dtype=">i2").reshape(3, 2).T,
+        np.array(["the", "žižek"]),
+        np.array([b"the", b"a"]),
+        np.array(["the", None, (1, [2])], dtype=object),
+        np.zeros((0, 3), np.float64),
+        np.array(True),
+        np.float32(2.5),
+    ],
+    ids=lambda array: f"{array.dtype}{array.shape}",
+)
+def test_arrays_come_back(load, array, protocol):
+    got = load([array, array], protocol)[1]
+    assert np.array_equal(got, array)
+    assert got.dtype == array.dtype.newbyteorder("=")  # numpy turns them as it reads
+
+
+def test_arrays_written_by_numpy_1_are_read(load):
+    data = pickle.dumps(np.arange(3), 2).replace(b"numpy._core.", b"numpy.core.")
+    assert b"numpy.core.multiarray" in data
+    assert load(data).tolist() == [0, 1, 2]
+
+
+def test_pickles_of_python_2_are_read(load):
+    # (['\xc5\xbe', u'\xe9'], array([1.5], dtype=float32)), as cPickle of Python 2 with numpy 1 writes them
+    data = (
+        b"\x80\x02]q\x01(U\x02\xc5\xbeq\x02X\x02\x00\x00\x00\xc3\xa9q\x03ecnumpy.core.multiarray\n_reconstruct\nq\x04"
+        b"cnumpy\nndarray\nq\x05K\x00\x85U\x01b\x87Rq\x06(K\x01K\x01\x85cnumpy\ndtype\nq\x07U\x02f4K\x00K\x01\x87Rq\x08"
+        b"(K\x03U\x01<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89U\x04\x00\x00\xc0?tb\x86."
+    )
+    words, vector = load(data)
+    assert words == ["ž".encode(), "é"]  # bytes say what they are, instead of being taken for Latin-1
+    assert vector.tolist() == [1.5]
+    assert vector.dtype == np.float32
+
+
+def test_gzip_is_told_by_its_first_bytes(load, tmp_path):
+    assert load([1], name="vectors.pkl.gz") == [1]
+    (tmp_path / "vectors.pkl").write_bytes((tmp_path / "vectors.pkl.gz").read_bytes())
+    assert load_pickle(tmp_path / "vectors.pkl") == [1]
+
+
+ATTACKS = {
+    "os.system": lambda mark: Call(os.system, f"touch {mark}"),
+    "eval": lambda mark: Call(eval, f"open({mark!r}, 'w')"),
+    "exec": lambda mark: Call(exec, f"open({mark!r}, 'w')"),
+    "open": lambda mark: Call(open, mark, "w"),
+    "getattr": lambda mark: Call(getattr, mark, "upper"),
+    "__import__": lambda mark: Call(__import__, "os"),
+    "subprocess.Popen": lambda mark: Call(subprocess.Popen, ["touch", mark]),
+    "codecs.decode": lambda mark: Call(codecs.decode, b"ab", "hex"),
+    "functools.partial": lambda mark: Call(functools.partial, len),
+    "numpy.load": lambda mark: Call(np.load, mark),
+    "numpy.save": lambda mark: Call(np.save, mark, 1),
+    "numpy.memmap": lambda mark: Call(np.memmap, mark, "u1", "w+", 0, 8),
+    "numpy.genfromtxt": lambda mark: Call(np.genfromtxt, mark),
+    "numpy.array": lambda mark: Call(np.array, [1]),
+    "numpy.testing.measure": lambda mark: Call(np.testing.measure, f"open({mark!r}, 'w')"),
+}
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 5])
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_nothing_that_a_pickle_names_is_called(load, tmp_path, attack, protocol):
+    mark = tmp_path / "mark"
+    call = attack(str(mark))
+    for content in (call, (["the"], [call]), np.array([call], dtype=object)):
+        with pytest.raises(ValueError, match=r"vectors\.pkl: expected .*: the global [\w.]+ is forbidden"):
+            load(content, protocol)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"cos\nsystem\n(S'touch mark'\ntR.",
+        b"(S'touch mark'\nios\nsystem\n.",
+        b"(cos\nsystem\nS'touch mark'\no.",
+        b"\x80\x04\x8c\x05numpy\x8c\x10ndarray.__init__\x93.",
+        b"c_codecs\nlookup\n(S'hex'\ntR.",
+    ],
+    ids=["GLOBAL", "INST", "OBJ", "a dotted name", "another of _codecs"],
+)
+def test_every_way_to_name_a_function_is_closed(load, data):
+    with pytest.raises(ValueError, match=r"the global [\w.]+ is forbidden"):
+        load(data)
+
+
+FIELDS = Call(np.dtype, "f8", False, True, state=(3, "<", None, ("a",), {"a": (np.dtype("O"), 0)}, 8, 1, 0))
+OBJECTS = Call(np.dtype, "O8", False, True, state=(3, "|", None, None, None, -1, -1, 63))
+NUMBERS = Call(np.dtype, "f8", False, True, state=(3, "<", None, None, None, -1, -1, 0))
+
+
+def array(*state):
+    return Call(np.zeros(0).__reduce__()[0], np.ndarray, (0,), b"b", state=state)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (array(1, (1,), FIELDS, False, b"AAAAAAAA"), "dtype with fields"),
+        (array(1, (3,), OBJECTS, False, ["a"]), "another number of objects"),
+        (array(1, (1,), OBJECTS, False, b"AAAAAAAA"), "another number of objects"),
+        (array(1, (3,), NUMBERS, False, b"AAAAAAAA"), "buffer size"),
+        (array(1, (-1,), NUMBERS, False, b"AAAAAAAA"), "dimension"),
+        (array(1, (1,), "f8", False, b"AAAAAAAA"), "no dtype"),
+        (Call(np.dtype, "f8,O"), "dtype 'f8,O' is forbidden"),
+        (Call(np.dtype, "M8[s]"), r"dtype 'M8\[s\]' is forbidden"),
+        (Call(np.dtype, "f8", state=(3, "2", None, None, None, -1, -1, 0)), "dtype '2f8' is forbidden"),
+        (Call(np.ndarray, (8,), "O"), "not callable"),
+        (Call(_codecs.encode, "ab", "rot13"), "encoding 'rot13' is forbidden"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_arrays_that_numpy_would_not_survive_are_refused(load, content, message):
+    with pytest.raises(ValueError, match=message):
+        load([content])
+
+
+def test_a_pickle_cannot_change_how_the_next_is_read(load):
+    # The state (None, {name: value}) sets attributes, here of what stands in for a function.
+    for stand_in in (b"cnumpy\ndtype\n", b"c_codecs\nencode\n", b"c__builtin__\nset\n"):
+        load(stand_in + b"(N}V__setstate__\nc__builtin__\nset\nstb.")
+    assert load(np.arange(3)).tolist() == [0, 1, 2]
+    assert load({1, 2}) == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "empty file"),
+        (gzip.compress(b""), "empty file"),
+        (b"the 0.1 0.2\n", "expected a pickle"),
+        (b"\x80\x02", "expected a pickle"),
+        (b"\x80\x09N.", "unsupported pickle protocol"),
+        (b"Pthe\n.", "persistent"),
+        (gzip.compress(pickle.dumps([1]))[:-9], "damaged gzip file"),
+        (gzip.compress(pickle.dumps([1]))[:-8] + bytes(8), "damaged gzip file"),
+    ],
+    ids=["empty", "packed empty", "text", "a start", "a protocol of the future", "persistent", "cut", "wrong sum"],
+)
+def test_what_is_no_pickle_is_refused(load, data, message):
+    with pytest.raises(ValueError, match=rf"vectors\.pkl: {message}|vectors\.pkl: expected .*{message}"):
+        load(data)
+
+
+def test_a_pickle_that_is_cut_off_anywhere_is_refused(load):
+    data = pickle.dumps((["the", "a"], [np.arange(3.0), np.arange(3.0)]), 2)
+    for length in range(1, len(data)):
+        with pytest.raises(ValueError, match=r"vectors\.pkl: expected a pickle"):
+            load(data[:length])

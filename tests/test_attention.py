@@ -1,0 +1,242 @@
+import json
+from html.parser import HTMLParser
+
+import pytest
+import torch
+
+from hf_gile import (
+    GileConfig,
+    GileForSequenceClassification,
+    GileProcessor,
+    Label,
+    LabelSet,
+    build_tokenizer,
+)
+from hf_gile.attention import attention_records, explain, heat_map, save_records
+
+TEXTS = [
+    "Breast milk (12.5 g) is fed to INFANTS. The zebra pumps 30% less blood!",
+    "Iron.",
+    ["Blood was drawn.", "...", "Rats were fed"],
+]
+RECORD = {
+    "text": [["breast", "milk"], ["infants", "were", "fed"]],
+    "watts": [[0.25, 0.75], [0.5, 0.25, 0.25]],
+    "satts": [0.8, 0.2],
+    "gold_tags": ["Milk, Human", "Iron"],
+    "tags": [["Milk, Human", 0.93], ["Infant", 0.525]],
+}
+
+
+def one(value):
+    return pytest.approx(value, abs=1e-6)
+
+
+def test_records_hold_words_and_weights_without_padding():
+    words = torch.tensor([[[0.3, 0.7, 0.0], [0.5, 0.2, 0.3]], [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]])
+    sentences = torch.tensor([[0.6, 0.4], [1.0, 0.0]])
+    first, second = attention_records(
+        [[["breast", "milk"], ["infants", "were", "fed"]], [["iron"]]],
+        (words, sentences),
+        [[("Milk, Human", 0.9)], []],
+        gold=[["Infant"], []],
+    )
+    assert list(first) == ["text", "watts", "satts", "gold_tags", "tags"]
+    assert first["watts"] == [one([0.3, 0.7]), one([0.5, 0.2, 0.3])]
+    assert first["satts"] == one([0.6, 0.4])
+    assert (first["gold_tags"], first["tags"]) == (["Infant"], [["Milk, Human", 0.9]])
+    assert second == {"text": [["iron"]], "watts": [[1.0]], "satts": [1.0], "gold_tags": [], "tags": []}
+
+
+def test_a_document_of_words_is_one_sentence():
+    weights = torch.tensor([[0.25, 0.75], [0.0, 0.0]])
+    first, empty = attention_records([["breast", "milk"], []], (weights,), [[], []])
+    assert (first["text"], first["watts"], first["satts"]) == ([["breast", "milk"]], [[0.25, 0.75]], [1.0])
+    assert (empty["text"], empty["watts"], empty["satts"]) == ([], [], [])
+
+
+@pytest.mark.parametrize(
+    ("words", "predictions", "gold", "message"),
+    [
+        ([["a"]], [[], []], None, "words of 1, attention of 2, predictions for 2 and gold labels of 1"),
+        ([["a"], ["b"]], [[]], None, "predictions for 1"),
+        ([["a"], ["b"]], [[], []], [[]], "gold labels of 1"),
+        ([["a"], ["b", "c", "d"]], [[], []], None, "document 1 has 1 sentences of up to 3 words, but weights of 1 sen"),
+    ],
+)
+def test_records_of_different_documents_are_refused(words, predictions, gold, message):
+    with pytest.raises(ValueError, match=message):
+        attention_records(words, (torch.ones(2, 2) / 2,), predictions, gold)
+
+
+def test_words_are_shown_as_they_are_written(make_model):
+    first, second, third = explain(*make_model("han"), TEXTS)
+    assert first["text"] == [
+        ["Breast", "milk", "12.5", "g", "is", "fed", "to", "INFANTS"],
+        ["The", "zebra", "pumps", "30%", "less", "blood"],
+    ]
+    assert second["text"] == [["Iron"]]
+    assert third["text"] == [["Blood", "was", "drawn"], ["Rats", "were", "fed"]]
+
+
+def test_weights_sum_to_one_over_what_is_there(make_model):
+    for record in explain(*make_model("han"), TEXTS):
+        assert [len(words) for words in record["text"]] == [len(weights) for weights in record["watts"]]
+        assert [sum(weights) for weights in record["watts"]] == [one(1)] * len(record["text"])
+        assert sum(record["satts"]) == one(1)
+    for record in explain(*make_model("wan"), TEXTS[:2]):
+        assert sum(record["watts"][0]) == one(1)
+        assert record["satts"] == [1.0]
+
+
+def test_weights_are_those_of_the_model_in_their_places(make_model):
+    model, processor = make_model("han")
+    with torch.no_grad():
+        words, sentences = model(**processor(TEXTS, return_tensors="pt"), output_attentions=True).attentions
+    for place, record in enumerate(explain(model, processor, TEXTS)):
+        for row, weights in enumerate(record["watts"]):
+            assert weights == words[place, row, : len(weights)].tolist()
+            assert not words[place, row, len(weights) :].any()
+        assert record["satts"] == sentences[place, : len(record["text"])].tolist()
+        assert not sentences[place, len(record["text"]) :].any()
+
+
+def test_documents_are_cut_as_the_model_reads_them(make_model):
+    model, processor = make_model("han", max_sentences=1, max_sentence_words=3)
+    assert explain(model, processor, TEXTS[0])[0]["text"] == [["Breast", "milk", "12.5"]]
+    model, processor = make_model("wan", max_words=2)
+    assert explain(model, processor, TEXTS[0])[0]["text"] == [["Breast", "milk"]]
+
+
+@pytest.mark.parametrize("kind", ["wan", "han"])
+def test_a_document_without_words_has_a_record(make_model, kind):
+    record = explain(*make_model(kind), ["", "Iron."])[0]
+    assert (record["text"], record["watts"], record["satts"]) == ([], [], [])
+    assert len(record["tags"]) == 5
+
+
+@pytest.mark.parametrize("problem_type", ["multi_label_classification", "single_label_classification"])
+def test_predictions_are_the_most_probable_labels(make_model, problem_type):
+    model, processor = make_model("han", problem_type=problem_type)
+    with torch.no_grad():
+        logits = model(**processor(TEXTS, return_tensors="pt")).logits
+    scores = logits.softmax(-1) if problem_type.startswith("single") else logits.sigmoid()
+    records = explain(model, processor, TEXTS, gold=[["Iron", "Blood"], [], ["Infant"]], top_k=3)
+    for row, record in zip(scores, records, strict=True):
+        expected = sorted(zip(row.tolist(), model.label_set.names, strict=True), reverse=True)[:3]
+        assert [name for name, _ in record["tags"]] == [name for _, name in expected]
+        assert [score for _, score in record["tags"]] == one([score for score, _ in expected])
+    assert [record["gold_tags"] for record in records] == [["Iron", "Blood"], [], ["Infant"]]
+    threshold = scores[0].median().item()
+    assert all(score >= threshold for _, score in explain(model, processor, TEXTS, threshold=threshold)[0]["tags"])
+
+
+def test_a_language_shows_its_own_words_and_labels():
+    words = {"english": ["milk", "iron", "the"], "german": ["milch", "eisen", "iron"]}
+    labels = LabelSet(
+        Label(f"{language}:{name}", name, language=language) for language, names in words.items() for name in names[:2]
+    )
+    tokenizer = build_tokenizer(vocabulary=words)
+    config = GileConfig(
+        vocab_size=len(tokenizer), text_encoder_type="han", languages=list(words), num_labels=len(labels)
+    )
+    processor = GileProcessor.for_config(tokenizer, config)
+    model = GileForSequenceClassification(config)
+    model.set_labels(labels, processor)
+    record = explain(model, processor, ["Eisen in der Milch."], language="german")[0]
+    assert record["text"] == [["Eisen", "in", "der", "Milch"]]
+    assert {name for name, _ in record["tags"]} == {"milch", "eisen"}
+
+
+def test_what_cannot_be_explained_is_refused(make_model):
+    model, processor = make_model()
+    with pytest.raises(ValueError, match="no label has the id 'iron'"):
+        explain(model, processor, ["Iron."], gold=[["iron"]])
+    model.label_set = None
+    with pytest.raises(ValueError, match="the model has no label set"):
+        explain(model, processor, ["Iron."])
+
+
+def test_saved_records_come_back(make_model, tmp_path):
+    records = explain(*make_model("han"), TEXTS, gold=[["Iron"], [], []])
+    save_records(records, tmp_path / "han_english.json")
+    again = json.loads((tmp_path / "han_english.json").read_text(encoding="utf-8"))
+    assert again == records
+    assert heat_map(again) == heat_map(records)
+
+
+class Page(HTMLParser):
+    """The elements of a page with their attributes and text."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.elements, self.open = [], []
+        self.feed(page)
+        assert self.open == []  # every element is closed
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append([tag, dict(attrs), ""])
+        if tag != "meta":
+            self.open.append(self.elements[-1])
+
+    def handle_endtag(self, tag):
+        assert self.open.pop()[0] == tag
+
+    def handle_data(self, data):
+        if self.open:
+            self.open[-1][2] += data
+
+    def texts(self, tag, attribute=None):
+        return [text for name, attrs, text in self.elements if name == tag and (not attribute or attribute in attrs)]
+
+
+def test_the_strongest_word_has_the_full_colour():
+    page = Page(heat_map(RECORD))
+    shades = {text: attrs["style"] for tag, attrs, text in page.elements if tag == "span" and "style" in attrs}
+    assert shades == {
+        "breast": "--a:0.33",
+        "milk": "--a:1.00",
+        "infants": "--a:0.17",
+        "were": "--a:0.08",
+        "fed": "--a:0.08",
+    }
+    assert page.texts("small") == ["93.0%", "52.5%", "80%", "20%"]
+
+
+def test_labels_say_whether_they_are_right():
+    page = Page(heat_map(RECORD))
+    rows = [(attrs.get("class"), tag) for tag, attrs, _ in page.elements if tag == "li"]
+    assert rows == [("hit", "li"), (None, "li")]
+    assert page.texts("p", "class") == ["Missed: "]
+    assert page.texts("span", "dir") == ["Milk, Human", "Infant", "Iron"]
+    assert "Missed" not in heat_map(RECORD | {"gold_tags": []})
+
+
+def test_whatever_a_record_says_is_text():
+    attack = "<script>alert('{0}')</script>\"&"
+    record = {
+        "text": [[attack, "{style}"]],
+        "watts": [[0.5, 0.5]],
+        "satts": [1.0],
+        "gold_tags": [attack, attack + "!"],
+        "tags": [[attack, "0.5"]],
+    }
+    page = Page(heat_map([record, record], title=attack))
+    assert "script" not in {tag for tag, _, _ in page.elements}
+    assert page.texts("h1") == page.texts("title") == [attack]
+    assert page.texts("span") == [attack, attack + "!", attack, "{style}"] * 2
+
+
+def test_a_page_needs_nothing_else():
+    page = heat_map([RECORD])
+    for way_out in ("http", "src=", "href=", "url(", "@import", "<script", "<link"):
+        assert way_out not in page
+    assert page.startswith("<!doctype html>")
+
+
+def test_text_of_any_direction_and_none_is_drawn():
+    arabic = {"text": [["كلمة"], []], "watts": [[0.0], []], "satts": [0.0, 0.0], "gold_tags": [], "tags": []}
+    page = Page(heat_map([arabic, arabic | {"text": [], "watts": [], "satts": []}]))
+    assert "كلمة" in page.texts("span")
+    assert all(attrs.get("dir") == "auto" for tag, attrs, _ in page.elements if tag == "p" and "class" not in attrs)
+    assert "No words." in page.texts("p")
