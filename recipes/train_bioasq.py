@@ -27,11 +27,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from clock import Clock
 from datasets import Dataset
-from tqdm.auto import tqdm
 from transformers import EarlyStoppingCallback, HfArgumentParser, Trainer, TrainingArguments, set_seed
 from transformers.trainer_callback import ProgressCallback
 from transformers.trainer_utils import get_last_checkpoint
+from units import UNITS, unit_fields
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
 from hf_gile.data import demo_file, load_records, zero_shot_split
@@ -61,7 +62,8 @@ class Recipe:
         metadata={"help": "Label set (.jsonl, .csv) with names and descriptions; by default the records' names."},
     )
     on_error: str = field(default="raise", metadata={"help": "Malformed input: raise, or skip and count."})
-    text_encoder_type: str = field(default="wan", metadata={"help": "wan (the paper's) or han."})
+    text_encoder_type: str = field(default="wan", metadata={"help": "wan (the paper's), nn, hnn or han."})
+    encoder_cell: str = field(default="dense", metadata={"help": "'DENSE encoder'; or gru, bigru."})
     embedding_size: int = field(default=100, metadata={"help": "'100-dimensional word embeddings, encoder, attention'"})
     joint_size: int = field(default=500, metadata={"help": "'joint input-label embedding of 500'"})
     hidden_act: str = field(default="relu", metadata={"help": "'ReLU activation'"})
@@ -70,10 +72,7 @@ class Recipe:
     min_count: int = field(
         default=3, metadata={"help": "'rare word replacements (UNK)'; the paper does not say how rare."}
     )
-    embedding_std: float | None = field(
-        default=None,
-        metadata={"help": "Of fresh word vectors; by default gile 0.3, linear 0.1."},
-    )
+    embedding_std: float = field(default=0.3, metadata={"help": "Of fresh word vectors."})
     label_prior: float | None = field(
         default=None, metadata={"help": "Probability of a label before training; by default that of the data."}
     )
@@ -95,7 +94,7 @@ class Recipe:
         default=False, metadata={"help": "Evaluate the test part after every epoch too; nothing is chosen by it."}
     )
     units: list[str] = field(
-        default_factory=lambda: ["linear", "gile"], metadata={"help": "Output layers to train: linear, gile."}
+        default_factory=lambda: ["linear", "gile"], metadata={"help": f"Output layers to train: {', '.join(UNITS)}."}
     )
     candidate_labels: list[str] = field(
         default_factory=lambda: ["Uterus", "Hormones", "Embryo, Mammalian", "Heart Failure", "Dental Caries"],
@@ -146,25 +145,28 @@ def main() -> None:
     for unit in recipe.units:
         # 3. The same encoder under both output layers. A linear unit has no use for labels it is not trained on.
         set_seed(args.seed)
-        label_set = labels if unit == "gile" else labels[: len(seen)]
-        config = GileConfig(
+        is_linear = UNITS[unit]["output_layer"] == "linear"
+        label_set = labels[: len(seen)] if is_linear else labels
+        fields = unit_fields(
+            unit,
             vocab_size=len(tokenizer),
             text_encoder_type=recipe.text_encoder_type,
+            encoder_cell=recipe.encoder_cell,
             embedding_size=recipe.embedding_size,
             hidden_size=recipe.embedding_size,
             attention_size=recipe.embedding_size,
             hidden_act=recipe.hidden_act,
             joint_act=recipe.hidden_act,
-            output_layer=unit,
             joint_size=recipe.joint_size,
             max_words=recipe.max_words,
             max_label_words=recipe.max_label_words,
-            embedding_std=recipe.embedding_std or {"gile": 0.3, "linear": 0.1}[unit],
+            embedding_std=recipe.embedding_std,
             word_dropout=recipe.word_dropout,
             label_prior=recipe.label_prior or sum(seen.values()) / len(split["train"]) / len(seen),
             num_labels=len(label_set),
             problem_type="multi_label_classification",
         )
+        config = GileConfig(**fields)
         processor = GileProcessor.for_config(tokenizer, config)
         model = GileForSequenceClassification(config)
         model.set_labels(label_set, processor)
@@ -186,7 +188,7 @@ def main() -> None:
                 for part in ("train", "validation", "test")
             }
         args.output_dir = str(folder / unit)
-        prefix = "seen_" if unit == "gile" else ""
+        prefix = "" if is_linear else "seen_"
         args.metric_for_best_model = f"eval_validation_{prefix}average_precision"
         args.greater_is_better = True
         trainer = Trainer(
@@ -196,12 +198,13 @@ def main() -> None:
             train_dataset=parts["train"],
             eval_dataset={part: parts[part] for part in ("validation", "test") if part != "test" or recipe.test_curve},
             processing_class=processor,
-            compute_metrics=LabelMetrics(len(label_set), seen=label_set.seen if unit == "gile" else None),
+            compute_metrics=LabelMetrics(len(label_set), seen=None if is_linear else label_set.seen),
             callbacks=[EarlyStoppingCallback(recipe.patience), EpochCallback(sampler)],
         )
         trainer.remove_callback(ProgressCallback)
-        trainer.add_callback(Clock(prefix))
-        say(f"\n{unit}: {sum(p.numel() for p in model.parameters() if p.requires_grad):,} parameters")
+        trainer.add_callback(Clock(args.metric_for_best_model))
+        parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        say(f"\n{unit}: {parameters:,} parameters")
         start = time.perf_counter()
         resume = args.resume_from_checkpoint and Path(args.output_dir).is_dir()
         trainer.train(resume_from_checkpoint=get_last_checkpoint(args.output_dir) if resume else None)
@@ -209,9 +212,14 @@ def main() -> None:
         trainer.remove_callback(EarlyStoppingCallback)  # it would miss its metric in the test part
         results[unit] = {
             "seconds": seconds,
+            "parameters": parameters,
             "history": [entry for entry in trainer.state.log_history if "seconds" in entry],
             "test": trainer.evaluate(parts["test"], metric_key_prefix="test"),
         }
+        if config.word_prediction > 0 and unseen:  # AiTextML inf: the vector of an unseen label predicts its words
+            model.infer_label_vectors(torch.arange(len(seen), len(label_set), device=model.device))
+            inferred = trainer.evaluate(parts["test"], metric_key_prefix="test")
+            results[f"{unit}_inferred"] = {**results[unit], "test": inferred}
 
         # 5. A folder as the Hub has it: weights, code, words, labels.
         trainer.save_model(str(folder / unit / "model"))
@@ -222,32 +230,6 @@ def main() -> None:
         print(table(results))
         if "gile" in results:
             score_in_a_clean_process(folder / "gile" / "model", split, recipe.candidate_labels)
-
-
-class Clock(ProgressCallback):
-    """A progress bar, and one line an epoch; all the figures go to results.json."""
-
-    def __init__(self, prefix: str) -> None:
-        super().__init__()
-        self.prefix = prefix
-        self.start = time.perf_counter()
-
-    def on_log(self, *_: Any, **__: Any) -> None:
-        """Says nothing: `on_evaluate` has the line."""
-
-    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, float], **kwargs: Any) -> None:
-        """Writes the line of an epoch, and the time into the history."""
-        super().on_evaluate(args, state, control, **kwargs)
-        if state.epoch and state.log_history and "seconds" not in state.log_history[-1]:
-            state.log_history[-1]["seconds"] = seconds = time.perf_counter() - self.start
-            name = f"eval_validation_{self.prefix}average_precision"
-            if name in metrics and state.is_world_process_zero:
-                left = seconds * (args.num_train_epochs / state.epoch - 1)
-                losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
-                tqdm.write(
-                    f"  epoch {state.epoch:4.0f} of {args.num_train_epochs:.0f}  loss {losses[-1]:7.2f}  "
-                    f"validation AvgPr {100 * metrics[name]:6.2f}  {seconds:5.0f} s, at most {left:.0f} s left"
-                )
 
 
 def read_split(recipe: Recipe, say: Callable[..., None]) -> dict[str, Any]:
@@ -305,16 +287,16 @@ def document_text(row: dict[str, Any]) -> str:
 
 def table(results: dict[str, Any]) -> str:
     """The columns of the paper's Table 2, in percent."""
-    lines = ["", f"{'test':10}{'seen labels':^27}{'unseen labels':^27}{'':>8}"]
-    lines += [f"{'':10}" + f"{'RL':>9}{'AvgPr':>9}{'OneErr':>9}" * 2 + f"{'minutes':>10}"]
+    lines = ["", f"{'test':18}{'seen labels':^27}{'unseen labels':^27}{'':>8}"]
+    lines += [f"{'':18}" + f"{'RL':>9}{'AvgPr':>9}{'OneErr':>9}" * 2 + f"{'minutes':>10}"]
     for unit, result in results.items():
-        groups = ("seen_", "unseen_") if unit == "gile" else ("", None)
+        groups = ("seen_", "unseen_") if "test_seen_documents" in result["test"] else ("", None)
         cells = [
             "-" if group is None else f"{100 * result['test'][f'test_{group}{name}']:.2f}"
             for group in groups
             for name in ("ranking_loss", "average_precision", "one_error")
         ]
-        lines.append(f"{unit:10}" + "".join(f"{cell:>9}" for cell in cells) + f"{result['seconds'] / 60:>10.1f}")
+        lines.append(f"{unit:18}" + "".join(f"{cell:>9}" for cell in cells) + f"{result['seconds'] / 60:>10.1f}")
     return "\n".join([*lines, "RL and OneErr: lower is better. Chance is RL 50."])
 
 

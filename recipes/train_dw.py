@@ -1,0 +1,271 @@
+r"""Train GILE and what the paper compares it with on news in several languages, in the published Deutsche Welle format.
+
+    python recipes/train_dw.py --data dw_format/general --languages english                   # one language
+    accelerate launch recipes/train_dw.py --data dw_format/specific --languages english german --units linear gile
+    accelerate launch recipes/train_dw.py --data dw_format/general --sharing both             # all languages there are
+
+`DATA/{train,dev,test}/LANGUAGE.json` hold documents and labels as word ids, `DATA/../word_vectors/LANGUAGE.pkl.gz` the
+words and their vectors; hf_gile/data/deutsche_welle.py shows the format. Every label is scored with the documents of
+its own language; the epoch is chosen on the development documents of all languages.
+
+The settings are those of GILE, section 4.2.1, where the paper gives them; every flag of
+`transformers.TrainingArguments` works as well.
+"""
+
+import hashlib
+import json
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from clock import Clock
+from datasets import concatenate_datasets
+from transformers import EarlyStoppingCallback, HfArgumentParser, Trainer, TrainingArguments, set_seed
+from transformers.trainer_callback import ProgressCallback
+from units import UNITS, unit_fields
+
+from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
+from hf_gile.data import load_dw, low_resource
+from hf_gile.metrics import LabelMetrics
+from hf_gile.training import (
+    EpochCallback,
+    GileDataCollator,
+    LabelSampler,
+    MultilingualDataset,
+    ThresholdTuner,
+    paper_threshold,
+)
+
+
+@dataclass
+class Recipe:
+    """What to train on, and the model. In quotes: the paper's words, section 4.2.1."""
+
+    data: str = field(metadata={"help": "Folder with train, dev and test, each with LANGUAGE.json."})
+    word_vectors: str | None = field(default=None, metadata={"help": "By default word_vectors beside the data."})
+    languages: list[str] = field(default_factory=list, metadata={"help": "By default all there are."})
+    text_encoder_type: str = field(default="han", metadata={"help": "nn, hnn, wan or han."})
+    encoder_cell: str = field(default="dense", metadata={"help": "'Dense encoders in all scenarios'; or gru, bigru."})
+    sharing: str = field(default="attention", metadata={"help": "none, encoders, attention or both."})
+    units: list[str] = field(
+        default_factory=lambda: ["linear", "gile"], metadata={"help": f"Output layers: {', '.join(UNITS)}."}
+    )
+    hidden_size: int = field(default=100, metadata={"help": "'100-dimensional encoder and attention'"})
+    hidden_act: str = field(default="relu", metadata={"help": "'ReLU activation'"})
+    joint_size: int | None = field(default=None, metadata={"help": "By default that of Eq. 19, for equal capacity."})
+    epoch_size: int = field(default=25_000, metadata={"help": "'epoch size 25k'; 0: as many as the largest language."})
+    label_share: float = field(
+        default=1.0, metadata={"help": "'no negative sampling'; below 1, the share of labels sampled for each batch."}
+    )
+    percent: float = field(default=100.0, metadata={"help": "Of the training documents of the last language."})
+    max_sentences: int = field(default=30, metadata={"help": "'the documents at a length of 30 sentences'"})
+    max_sentence_words: int = field(default=30, metadata={"help": "'truncated at a length of 30 words'"})
+    train_word_vectors: bool = field(default=False, metadata={"help": "'kept fixed during training'"})
+    word_dropout: float = field(default=0.0, metadata={"help": "Not in the paper."})
+    held_out: float = field(
+        default=0.0,
+        metadata={"help": "Share of the labels, by a hash of their ids, that training never sees."},
+    )
+    patience: int = field(
+        default=5, metadata={"help": "'until convergence': epochs without better development figures."}
+    )
+    save_models: bool = field(default=True, metadata={"help": "Keep each model in OUTPUT_DIR/UNIT/model."})
+
+
+def main() -> None:
+    parser = HfArgumentParser((Recipe, TrainingArguments))
+    parser.set_defaults(
+        output_dir="runs/dw",
+        per_device_train_batch_size=16,  # "batch size 16"
+        per_device_eval_batch_size=256,
+        learning_rate=1e-3,  # "optimization with ADAM until convergence"; the paper does not give the rate
+        num_train_epochs=20,
+        max_grad_norm=0.0,
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        save_total_limit=1,
+        save_only_model=True,
+        load_best_model_at_end=True,
+        batch_eval_metrics=True,
+        logging_strategy="epoch",
+        dataloader_pin_memory=torch.cuda.is_available(),
+        report_to="none",
+    )
+    recipe, args = parser.parse_args_into_dataclasses()
+    say = print if args.process_index == 0 else (lambda *_: None)
+    folder = Path(args.output_dir)
+
+    # 1. Documents as word ids, one table of words and one of labels for all languages.
+    corpus = load_dw(
+        recipe.data,
+        recipe.languages or None,
+        word_vectors=recipe.word_vectors or Path(recipe.data).parent / "word_vectors",
+        max_sentences=recipe.max_sentences,
+        max_sentence_words=recipe.max_sentence_words,
+    ).joint()
+    languages = corpus.languages
+    labels, unseen = hold_out(corpus.label_set, recipe.held_out)
+    parts = {language: split_of(corpus.documents[language], language, unseen) for language in languages}
+    scarce = parts[languages[-1]]
+    scarce["train"] = low_resource(scarce["train"], recipe.percent, args.seed)
+    say({language: {part: len(rows) for part, rows in parts[language].items()} for language in languages})
+    say(f"{len(corpus.words):,} words; {labels}, {len(unseen)} of them never seen in training")
+    seen = [column for column in range(len(labels)) if column not in unseen]
+    gold = [len(row) for language in languages for row in parts[language]["train"]["labels"]]
+
+    results = {}
+    for unit in recipe.units:
+        # 2. The model of the paper's name: NN, HNN or HAN, MHAN of several languages, with or without GILE.
+        set_seed(args.seed)
+        flat = recipe.text_encoder_type in ("nn", "wan")
+        fields = unit_fields(
+            unit,
+            vocab_size=len(corpus.words),
+            text_encoder_type=recipe.text_encoder_type,
+            encoder_cell=recipe.encoder_cell,
+            embedding_size=corpus.vectors.shape[1],
+            hidden_size=recipe.hidden_size,
+            attention_size=recipe.hidden_size,
+            hidden_act=recipe.hidden_act,
+            joint_act=recipe.hidden_act,
+            languages=languages,
+            language_labels=labels.language_labels,
+            sharing=recipe.sharing,
+            freeze_word_vectors=not recipe.train_word_vectors,
+            word_dropout=recipe.word_dropout,
+            max_sentences=recipe.max_sentences,
+            max_sentence_words=recipe.max_sentence_words,
+            max_words=recipe.max_sentences * recipe.max_sentence_words,
+            max_label_words=100,
+            label_prior=sum(gold) / len(gold) / (len(seen) / len(languages)),
+            num_labels=len(labels),
+            problem_type="multi_label_classification",
+        )
+        config = GileConfig(**fields)
+        if "joint_size" not in UNITS[unit]:
+            equal = GileConfig.joint_size_for(config.document_size, config.label_size, len(labels))  # Eq. 19
+            config.joint_size = recipe.joint_size or equal
+        words = words_by_language(corpus.words, languages)
+        processor = GileProcessor.for_config(build_tokenizer(vocabulary=words), config)
+        model = GileForSequenceClassification(config)
+        model.gile.set_word_vectors(corpus.vectors)
+        model.set_labels(labels, processor, torch.from_numpy(corpus.label_input_ids))
+
+        # 3. One document of each language at every step, and all seen labels of its language.
+        train = MultilingualDataset(
+            {language: flatten(parts[language]["train"], flat) for language in languages},
+            rounds=recipe.epoch_size or None,
+            seed=args.seed,
+        )
+        share = None if recipe.label_share >= 1 else max(1, round(recipe.label_share * len(seen)))
+        sampler = LabelSampler(len(labels), num_negatives=share, columns=seen, seed=args.seed)
+        dev = concatenate_datasets([flatten(parts[language]["dev"], flat) for language in languages])
+        prefix = "seen_" if unseen else ""
+        mask = labels.seen if unseen else None
+        args.output_dir = str(folder / unit)
+        args.metric_for_best_model = f"eval_{prefix}average_precision"
+        args.greater_is_better = True
+        trainer = Trainer(
+            model,
+            args,
+            data_collator=GileDataCollator(processor, sampler),
+            train_dataset=train,
+            eval_dataset=dev,
+            processing_class=processor,
+            compute_metrics=LabelMetrics(len(labels), seen=mask),
+            callbacks=[EarlyStoppingCallback(recipe.patience), EpochCallback(sampler, train)],
+        )
+        trainer.remove_callback(ProgressCallback)
+        trainer.add_callback(Clock(args.metric_for_best_model))
+        parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        say(f"\n{unit}: {parameters:,} parameters besides the word vectors, joint size {config.joint_size}")
+        start = time.perf_counter()
+        trainer.train()
+        results[unit] = {
+            "seconds": time.perf_counter() - start,
+            "parameters": parameters,
+            "history": [entry for entry in trainer.state.log_history if "seconds" in entry],
+        }
+        trainer.remove_callback(EarlyStoppingCallback)  # it would miss its metric below
+
+        # 4. Each language on its own, at the paper's threshold and at the one that is best on development documents.
+        for language in languages:
+            fixed = paper_threshold(labels.language_labels[language], low_resource=recipe.percent < 100)
+            trainer.compute_metrics = ThresholdTuner(len(labels))
+            tuned = trainer.evaluate(flatten(parts[language]["dev"], flat))["eval_threshold"]
+            figures = {}
+            for name, threshold in {"tuned": tuned, "fixed": fixed}.items():
+                trainer.compute_metrics = LabelMetrics(len(labels), mask, threshold)
+                figures = trainer.evaluate(flatten(parts[language]["test"], flat), metric_key_prefix="test")
+                results[unit].setdefault(language, {})[f"{name}_f1"] = figures[f"test_{prefix}micro_f1"]
+            results[unit][language] |= {"tuned_threshold": tuned, "fixed_threshold": fixed, "test": figures}
+        if recipe.save_models:
+            trainer.save_model(str(folder / unit / "model"))
+            (folder / unit / "model" / "training_args.bin").unlink(missing_ok=True)  # a pickle: nothing to hand on
+
+    if args.process_index == 0:
+        (folder / "results.json").write_text(json.dumps(results, indent=1))
+        print(table(results, languages))
+
+
+def hold_out(labels: LabelSet, share: float) -> tuple[LabelSet, set[int]]:
+    """Marks a share of the labels as unseen, chosen by a hash of their ids, and gives their columns."""
+
+    def draw(label_id: str) -> float:
+        return int.from_bytes(hashlib.sha256(label_id.encode()).digest()[:8], "big") / 2**64
+
+    held_out = {column for column, label in enumerate(labels) if not label.seen or draw(label.id) < share}
+    marked = (
+        replace(label, seen=False, count=0) if column in held_out else label for column, label in enumerate(labels)
+    )
+    return LabelSet(marked), held_out
+
+
+def split_of(documents: dict[str, Any], language: str, unseen: set[int]) -> dict[str, Any]:
+    """The splits of a language; documents that are not for the test lose their unseen labels."""
+
+    def without(row: dict[str, Any]) -> dict[str, Any]:
+        return {"labels": [column for column in row["labels"] if column not in unseen]}
+
+    parts = {}
+    for part, rows in documents.items():
+        if unseen and part != "test":
+            rows = rows.map(without).filter(lambda row: len(row["labels"]) > 0)
+        parts[part] = rows if "language" in rows.column_names else rows.add_column("language", [language] * len(rows))
+    return parts
+
+
+def flatten(documents: Any, flat: bool) -> Any:
+    """Documents of words, for an encoder without sentences."""
+    if not flat:
+        return documents
+    return documents.map(lambda row: {"input_ids": [word for sentence in row["input_ids"] for word in sentence]})
+
+
+def words_by_language(words: list[str], languages: list[str]) -> Any:
+    """What `build_tokenizer` takes: the words behind padding and unknown word, of several languages by language."""
+    if len(languages) == 1:
+        return words[2:]
+    by_language: dict[str, list[str]] = {language: [] for language in languages}
+    for word in words[2:]:
+        language, _, name = word.partition(":")
+        by_language[language].append(name)
+    return by_language
+
+
+def table(results: dict[str, Any], languages: list[str]) -> str:
+    """Micro-F1 of each language, in percent, at the paper's threshold and at the tuned one."""
+    lines = ["", f"{'test, micro-F1':16}" + "".join(f"{language:>20}" for language in languages) + f"{'minutes':>10}"]
+    for unit, result in results.items():
+        cells = [
+            f"{100 * result[language]['fixed_f1']:.1f} / {100 * result[language]['tuned_f1']:.1f}"
+            for language in languages
+        ]
+        lines.append(f"{unit:16}" + "".join(f"{cell:>20}" for cell in cells) + f"{result['seconds'] / 60:>10.1f}")
+    return "\n".join([*lines, "at the paper's threshold / at the best one on development documents"])
+
+
+if __name__ == "__main__":
+    main()

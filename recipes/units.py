@@ -1,0 +1,54 @@
+"""The output layers and baselines of the paper's tables, as fields of `GileConfig`.
+
+The bilinear units and the ablations are named after the rows of Table 2 of GILE (Pappas & Henderson, TACL 2019).
+"""
+
+from typing import Any
+
+UNITS: dict[str, dict[str, Any]] = {
+    "linear": {"output_layer": "linear"},  # W h, Eq. 3
+    "gile": {"output_layer": "gile"},  # Eq. 14
+    "bilinear_n16": {"output_layer": "bilinear"},  # E W h, BIL [N16]
+    "bilinear_yh15": {"output_layer": "bilinear_yh15", "joint_size": "hidden_size"},  # s(E W) W h, BIL [YH15]
+    "constrained": {"output_layer": "gile", "joint_size": "hidden_size"},  # GILE, constrained d_j
+    "only_label": {"output_layer": "only_label"},  # Eq. 6a
+    "only_input": {"output_layer": "only_input"},  # Eq. 6b
+    # Two of "our preliminary experiments" (note 5), and future work (section 2.2).
+    "hinge": {"output_layer": "linear", "training_loss": "hinge"},
+    "label_encoder": {"output_layer": "gile", "label_encoder_type": "text_encoder"},
+    # [N16], as far as GILE describes them: see word_prediction_gile.py.
+    "wsabie": {
+        "text_encoder_type": "nn",
+        "output_layer": "bilinear",
+        "label_encoder_type": "learned",
+        "training_loss": "warp",
+    },
+    "aitextml": {
+        "text_encoder_type": "nn",
+        "output_layer": "bilinear",
+        "label_encoder_type": "learned",
+        "training_loss": "warp",
+        "word_prediction": 1.0,
+    },
+    # Not in the paper, which has ReLU throughout.
+    "linear_tanh": {"output_layer": "linear", "hidden_act": "tanh"},
+    "gile_tanh": {"output_layer": "gile", "hidden_act": "tanh", "joint_act": "tanh"},
+}
+
+
+def unit_fields(name: str, **fields: Any) -> dict[str, Any]:
+    """Fields of a `GileConfig` with the named unit.
+
+    Args:
+        name: One of `UNITS`.
+        fields: The other fields.
+
+    Raises:
+        ValueError: There is no such unit.
+    """
+    if name not in UNITS:
+        raise ValueError(f"unit must be one of {', '.join(UNITS)}, got {name!r}")
+    merged = {**fields, **UNITS[name]}
+    if isinstance(merged.get("joint_size"), str):  # bounded by another size
+        merged["joint_size"] = merged[merged["joint_size"]]
+    return merged
