@@ -1,33 +1,73 @@
 """The README is executed."""
 
 import re
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+BLOCKS = dict(
+    zip(
+        ["pipeline", "own data", "family", "published checkpoints", "attention", "without the pipeline"],
+        re.findall(r"```python\n(.*?)```", README, re.DOTALL),
+        strict=True,
+    )
+)
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=["pipeline", "own data", "without the pipeline"])
-def test_readme_code_runs(block, tmp_path, monkeypatch, make_model):
+def run(name, names):
+    block = BLOCKS[name].replace('TrainingArguments("runs/mine",', 'TrainingArguments("runs/mine", use_cpu=True,')
+    exec(compile(block, "README.md", "exec"), names)
+
+
+@pytest.mark.parametrize("name", ["pipeline", "own data", "family", "without the pipeline"])
+def test_readme_code_runs(name, tmp_path, monkeypatch, make_model):
     monkeypatch.chdir(tmp_path)
     model, processor = make_model(problem_type="multi_label_classification")
     model.save_pretrained("runs/bioasq/gile/model")
     processor.save_pretrained("runs/bioasq/gile/model")
-    block = block.replace('TrainingArguments("runs/mine",', 'TrainingArguments("runs/mine", use_cpu=True,')
-    exec(compile(block, "README.md", "exec"), {})
+    run(name, {})
+
+
+def test_readme_draws_a_heat_map_of_the_model_trained_on_own_data(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    run("own data", names)
+    run("attention", names)
+    page = Path("runs/attention.html").read_text()
+    assert "Breast Feeding" in page
+    assert "weight" in page
+
+
+def test_readme_converts_a_published_checkpoint(tmp_path, monkeypatch, shared_data):
+    pytest.importorskip("h5py")
+    monkeypatch.chdir(tmp_path)
+    (folder,) = (shared_data / "published_checkpoints" / "gile").glob("*en-de*")
+    for name in ("weights.h5", "args.json"):
+        shutil.copy(folder / name, tmp_path)
+    with np.load(folder / "golden.npz") as golden:
+        words, lengths, labels = (
+            torch.from_numpy(golden[name]) for name in ("word_vectors", "lengths", "label_vectors")
+        )
+    mask = torch.arange(words.shape[2]) < lengths[..., None]
+    run("published checkpoints", {"words": words, "mask": mask, "labels": labels})
+    assert (tmp_path / "gile-mhan" / "published_gile.py").is_file()
 
 
 def test_readme_names_files_and_names_that_exist():
+    import hf_gile.data
     import hf_gile.models
     import hf_gile.models.output_layers_gile as output_layers
     import hf_gile.models.text_encoders_gile as text_encoders
+    import hf_gile.training
 
     names = re.findall(r"`([A-Z]\w+)`", README.split("## Paper and code")[1].split("## Extras")[0])
-    known = {*dir(hf_gile.models), *dir(output_layers), *dir(text_encoders), "LabelMetrics", "LabelSampler"}
+    rooms = (hf_gile.data, hf_gile.models, hf_gile.training, output_layers, text_encoders)
     assert names
-    assert set(names) <= known
+    assert set(names) <= {name for room in rooms for name in dir(room)} | {"LabelMetrics"}
     root = Path(__file__).parents[1]
-    for path in re.findall(r"recipes/\w+\.py", README):
-        assert (root / path).is_file()
+    for path in re.findall(r"(?:recipes|docs|benchmarks)/\w+\.\w+", README):
+        assert (root / path).is_file(), path

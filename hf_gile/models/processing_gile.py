@@ -5,8 +5,10 @@ Shapes: B documents, S sentences, W words, L labels, T words of a label.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
+import numpy as np
 import torch
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 from torch import Tensor
@@ -393,12 +395,14 @@ class GileProcessor(ProcessorMixin):
 
 
 def _pad(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
-    # At least one column: a batch of empty texts is (B, 1) padding.
-    width = max(1, *(len(row) for row in rows))
-    padded = torch.full((len(rows), width), pad, dtype=torch.long)
-    for row, ids in enumerate(rows):
-        padded[row, : len(ids)] = torch.as_tensor(ids, dtype=torch.long)
-    return padded
+    # All rows at once: a batch of documents of sentences has thousands. At least one column: a batch of empty texts is
+    # (B, 1) padding.
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    padded = np.full((len(rows), max(1, lengths.max(initial=0))), pad, np.int64)
+    padded[np.arange(padded.shape[1]) < lengths[:, None]] = np.fromiter(
+        chain.from_iterable(rows), np.int64, lengths.sum()
+    )
+    return torch.from_numpy(padded)
 
 
 __all__ = ["NUM", "PAD", "UNK", "GileProcessor", "build_tokenizer", "normalizer_and_splitter", "split_sentences"]

@@ -52,11 +52,17 @@ class MultilingualDataset(Dataset[list[dict[str, Any]]]):
         return self.rounds
 
     def __getitem__(self, row: int) -> list[dict[str, Any]]:
-        places = (order[row] for order in self._orders())
-        return [
-            {**dataset[int(place)], "language": language}
-            for (language, dataset), place in zip(self.datasets.items(), places, strict=True)
-        ]
+        return self.__getitems__([row])[0]
+
+    def __getitems__(self, rows: list[int]) -> list[list[dict[str, Any]]]:
+        """The rows of a batch at once: a DataLoader asks for them so, and Arrow reads them several times as fast."""
+        by_language = []
+        for (language, dataset), order in zip(self.datasets.items(), self._orders(), strict=True):
+            places = [int(order[row]) for row in rows]
+            read = getattr(dataset, "__getitems__", None)
+            documents = read(places) if read else [dataset[place] for place in places]
+            by_language.append([{**document, "language": language} for document in documents])
+        return [list(row) for row in zip(*by_language, strict=True)]
 
     def _orders(self) -> list[Any]:
         epoch = int(self._epoch)

@@ -86,6 +86,20 @@ def test_recipe_trains_evaluates_saves_and_scores_typed_labels(tmp_path, argumen
     } <= folder
 
 
+def test_every_unit_of_the_papers_table_is_trained_by_the_same_recipe(tmp_path, arguments):
+    units = ["bilinear_n16", "bilinear_yh15", "constrained", "only_label", "only_input", "hinge", "label_encoder"]
+    ranking = ["wsabie", "aitextml"]
+    result = run([*arguments, "--embedding_size", "17", "--units", *units, *ranking], tmp_path)
+    assert result.returncode == 0, result.stderr[-3000:]
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert set(results) == {*units, *ranking, "aitextml_inferred"}
+    for unit, figures in results.items():
+        prefix = "" if unit == "hinge" else "seen_"
+        assert figures["test"][f"test_{prefix}average_precision"] > 0.7, unit
+    both = (results[name]["test"]["test_unseen_ranking_loss"] for name in ("aitextml", "aitextml_inferred"))
+    assert all(0 <= loss <= 1 for loss in both)
+
+
 @pytest.mark.slow
 def test_recipe_trains_on_two_processes(tmp_path, arguments):
     launcher = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2")

@@ -106,7 +106,5 @@ def test_the_stock_trainer_learns_two_languages_at_once(tmp_path, unit):
 
 def test_a_language_the_processor_does_not_know_is_named(make_model):
     _, processor = make_model()
-    with pytest.raises(
-        ValueError, match=r"one of \(the processor has none\), got 'french'"
-    ):
+    with pytest.raises(ValueError, match=r"one of \(the processor has none\), got 'french'"):
         GileDataCollator(processor)([{"input_ids": [2], "language": "french"}])

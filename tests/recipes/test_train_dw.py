@@ -1,0 +1,89 @@
+"""The news recipe as a user runs it, on a few made-up documents in two languages."""
+
+import gzip
+import json
+import os
+import pickle
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+WORDS = {
+    "english": ["milk", "breast", "iron", "anemia", "heart", "valve", "kidney", "urine", "the", "of", "and"],
+    "german": ["milch", "brust", "eisen", "blut", "herz", "klappe", "niere", "harn", "der", "und"],
+}
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Label j of a language is its word 2j; a document is about labels, and has their words 2j and 2j + 1."""
+    rng = random.Random(0)
+    vectors = np.random.default_rng(0).normal(size=(11, 13)).astype("float32")
+    for language, words in WORDS.items():
+        folder = tmp_path / "dw" / "word_vectors"
+        folder.mkdir(parents=True, exist_ok=True)
+        table = [vectors[place] for place in range(len(words))]  # aligned: the languages mean the same by place
+        (folder / f"{language}.pkl.gz").write_bytes(gzip.compress(pickle.dumps((words, table), protocol=2)))
+        for split, size in {"train": 60, "dev": 20, "test": 20}.items():
+            documents, gold = [], []
+            for _ in range(size):
+                labels = sorted(rng.sample(range(4), k=rng.choice([1, 2])))
+                sentences = [[2 * label, 2 * label + 1, len(words) - 1] for label in labels]
+                documents.append(sentences)
+                gold.append(labels)
+            place = tmp_path / "dw" / "general" / split
+            place.mkdir(parents=True, exist_ok=True)
+            content = {"X_ids": documents, "Y_ids": gold, "label_ids": [str(2 * label) for label in range(4)]}
+            (place / f"{language}.json").write_text(json.dumps(content))
+    return tmp_path / "dw" / "general"
+
+
+def run(data, *arguments):
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    output = data.parents[1] / "out"
+    options = ["--data", str(data), "--output_dir", str(output), "--use_cpu", "--hidden_size", "17"]
+    steps = ["--num_train_epochs", "12", "--learning_rate", "2e-2", "--epoch_size", "0", "--joint_size", "19"]
+    steps += ["--hidden_act", "tanh"]
+    command = [sys.executable, str(RECIPES / "train_dw.py"), *options, *steps, *arguments]
+    done = subprocess.run(command, env=environment, cwd=data, capture_output=True, text=True, check=False)
+    return done, output
+
+
+def test_two_languages_are_trained_together_and_reported_apart(data):
+    done, output = run(data, "--units", "linear", "gile")
+    assert done.returncode == 0, done.stderr[-3000:]
+    results = json.loads((output / "results.json").read_text())
+    for unit in ("linear", "gile"):
+        for language in WORDS:
+            figures = results[unit][language]
+            assert figures["tuned_f1"] > 0.9, (unit, language, figures)
+            assert figures["fixed_threshold"] == 0.4
+            assert figures["test"]["test_ranking_loss"] < 0.1
+    assert "english" in done.stdout
+    assert "german" in done.stdout
+    assert not (output / "gile" / "model" / "training_args.bin").exists()
+    config = json.loads((output / "gile" / "model" / "config.json").read_text())
+    assert config["languages"] == ["english", "german"]
+    assert config["language_labels"] == {"english": 4, "german": 4}
+    from hf_gile import GileForSequenceClassification, GileProcessor
+
+    folder = output / "gile" / "model"
+    model, processor = GileForSequenceClassification.from_pretrained(folder), GileProcessor.from_pretrained(folder)
+    inputs = processor([["niere harn"]], language="german", return_tensors="pt")
+    assert model.eval()(**inputs, language="german").logits.argmax() == 7
+
+
+def test_one_language_flat_documents_few_of_them_and_unseen_labels(data):
+    arguments = ["--languages", "german", "--text_encoder_type", "nn", "--percent", "50", "--held_out", "0.4"]
+    done, output = run(data, *arguments, "--units", "gile", "--label_share", "0.7", "--save_models", "false")
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads((output / "results.json").read_text())["gile"]["german"]
+    assert result["fixed_threshold"] == 0.3
+    assert result["test"]["test_unseen_documents"] > 0
+    assert not (output / "gile" / "model").exists()
+    assert "of them never seen in training" in done.stdout
