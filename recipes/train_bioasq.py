@@ -19,7 +19,6 @@ checkpoint is.
 import json
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -27,11 +26,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from clock import Clock
 from datasets import Dataset
-from transformers import EarlyStoppingCallback, HfArgumentParser, Trainer, TrainingArguments, set_seed
-from transformers.trainer_callback import ProgressCallback
-from transformers.trainer_utils import get_last_checkpoint
+from training import DEFAULTS, count_parameters, train
+from transformers import HfArgumentParser, Trainer, TrainingArguments, set_seed
 from units import UNITS, unit_fields
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
@@ -105,21 +102,11 @@ class Recipe:
 def main() -> None:
     parser = HfArgumentParser((Recipe, TrainingArguments))
     parser.set_defaults(
+        **DEFAULTS,
         output_dir="runs/bioasq",
         per_device_train_batch_size=64,  # "batch size of 64"
-        per_device_eval_batch_size=256,
         learning_rate=5e-3,  # "optimization with ADAM until convergence"; the paper does not give the rate
         num_train_epochs=14,
-        lr_scheduler_type="linear",
-        max_grad_norm=0.0,
-        eval_strategy="epoch",
-        save_strategy="epoch",
-        save_total_limit=1,
-        load_best_model_at_end=True,
-        batch_eval_metrics=True,  # metrics are summed batch by batch: no (documents, labels) matrix
-        logging_strategy="epoch",
-        dataloader_pin_memory=torch.cuda.is_available(),
-        report_to="none",
     )
     recipe, args = parser.parse_args_into_dataclasses()
     say = print if args.process_index == 0 else (lambda *_: None)
@@ -199,23 +186,11 @@ def main() -> None:
             eval_dataset={part: parts[part] for part in ("validation", "test") if part != "test" or recipe.test_curve},
             processing_class=processor,
             compute_metrics=LabelMetrics(len(label_set), seen=None if is_linear else label_set.seen),
-            callbacks=[EarlyStoppingCallback(recipe.patience), EpochCallback(sampler)],
+            callbacks=[EpochCallback(sampler)],
         )
-        trainer.remove_callback(ProgressCallback)
-        trainer.add_callback(Clock(args.metric_for_best_model))
-        parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        say(f"\n{unit}: {parameters:,} parameters")
-        start = time.perf_counter()
-        resume = args.resume_from_checkpoint and Path(args.output_dir).is_dir()
-        trainer.train(resume_from_checkpoint=get_last_checkpoint(args.output_dir) if resume else None)
-        seconds = time.perf_counter() - start
-        trainer.remove_callback(EarlyStoppingCallback)  # it would miss its metric in the test part
-        results[unit] = {
-            "seconds": seconds,
-            "parameters": parameters,
-            "history": [entry for entry in trainer.state.log_history if "seconds" in entry],
-            "test": trainer.evaluate(parts["test"], metric_key_prefix="test"),
-        }
+        say(f"\n{unit}: {count_parameters(model):,} parameters")
+        results[unit] = train(trainer, recipe.patience)
+        results[unit]["test"] = trainer.evaluate(parts["test"], metric_key_prefix="test")
         if config.word_prediction > 0 and unseen:  # AiTextML inf: the vector of an unseen label predicts its words
             model.infer_label_vectors(torch.arange(len(seen), len(label_set), device=model.device))
             inferred = trainer.evaluate(parts["test"], metric_key_prefix="test")

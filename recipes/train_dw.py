@@ -14,16 +14,14 @@ The settings are those of GILE, section 4.2.1, where the paper gives them; every
 
 import hashlib
 import json
-import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from clock import Clock
 from datasets import concatenate_datasets
-from transformers import EarlyStoppingCallback, HfArgumentParser, Trainer, TrainingArguments, set_seed
-from transformers.trainer_callback import ProgressCallback
+from training import DEFAULTS, count_parameters, train
+from transformers import HfArgumentParser, Trainer, TrainingArguments, set_seed
 from units import UNITS, unit_fields
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
@@ -77,21 +75,11 @@ class Recipe:
 def main() -> None:
     parser = HfArgumentParser((Recipe, TrainingArguments))
     parser.set_defaults(
+        **DEFAULTS,
         output_dir="runs/dw",
         per_device_train_batch_size=16,  # "batch size 16"
-        per_device_eval_batch_size=256,
         learning_rate=1e-3,  # "optimization with ADAM until convergence"; the paper does not give the rate
         num_train_epochs=20,
-        max_grad_norm=0.0,
-        eval_strategy="epoch",
-        save_strategy="epoch",
-        save_total_limit=1,
-        save_only_model=True,
-        load_best_model_at_end=True,
-        batch_eval_metrics=True,
-        logging_strategy="epoch",
-        dataloader_pin_memory=torch.cuda.is_available(),
-        report_to="none",
     )
     recipe, args = parser.parse_args_into_dataclasses()
     say = print if args.process_index == 0 else (lambda *_: None)
@@ -154,7 +142,7 @@ def main() -> None:
         model.set_labels(labels, processor, torch.from_numpy(corpus.label_input_ids))
 
         # 3. One document of each language at every step, and all seen labels of its language.
-        train = MultilingualDataset(
+        documents = MultilingualDataset(
             {language: flatten(parts[language]["train"], flat) for language in languages},
             rounds=recipe.epoch_size or None,
             seed=args.seed,
@@ -171,24 +159,14 @@ def main() -> None:
             model,
             args,
             data_collator=GileDataCollator(processor, sampler),
-            train_dataset=train,
+            train_dataset=documents,
             eval_dataset=dev,
             processing_class=processor,
             compute_metrics=LabelMetrics(len(labels), seen=mask),
-            callbacks=[EarlyStoppingCallback(recipe.patience), EpochCallback(sampler, train)],
+            callbacks=[EpochCallback(sampler, documents)],
         )
-        trainer.remove_callback(ProgressCallback)
-        trainer.add_callback(Clock(args.metric_for_best_model))
-        parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        say(f"\n{unit}: {parameters:,} parameters besides the word vectors, joint size {config.joint_size}")
-        start = time.perf_counter()
-        trainer.train()
-        results[unit] = {
-            "seconds": time.perf_counter() - start,
-            "parameters": parameters,
-            "history": [entry for entry in trainer.state.log_history if "seconds" in entry],
-        }
-        trainer.remove_callback(EarlyStoppingCallback)  # it would miss its metric below
+        say(f"\n{unit}: {count_parameters(model):,} parameters, joint size {config.joint_size}")
+        results[unit] = train(trainer, recipe.patience)
 
         # 4. Each language on its own, at the paper's threshold and at the one that is best on development documents.
         for language in languages:

@@ -30,9 +30,12 @@ UNITS: dict[str, dict[str, Any]] = {
         "training_loss": "warp",
         "word_prediction": 1.0,
     },
-    # Not in the paper, which has ReLU throughout.
+    # Not in the paper, which has ReLU throughout and no ranking loss for GILE.
     "linear_tanh": {"output_layer": "linear", "hidden_act": "tanh"},
     "gile_tanh": {"output_layer": "gile", "hidden_act": "tanh", "joint_act": "tanh"},
+    "gile_warp": {"output_layer": "gile", "training_loss": "warp"},
+    "gile_learned": {"output_layer": "gile", "label_encoder_type": "learned"},
+    "wsabie_cross_entropy": {"text_encoder_type": "nn", "output_layer": "bilinear", "label_encoder_type": "learned"},
 }
 
 

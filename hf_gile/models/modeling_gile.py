@@ -468,7 +468,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self.label_set: LabelSet | None = None
         self.label_input_ids: Tensor  # (L, T)
         self.register_buffer("label_input_ids", torch.zeros(config.num_labels, config.label_length, dtype=torch.long))
-        self._kept_label_codes: tuple[Any, Tensor] | None = None
+        self._kept_label_codes: dict[str | None, tuple[Any, Tensor]] = {}
         self.post_init()
 
     def set_labels(self, label_set: LabelSet, processor: Any, label_input_ids: Tensor | None = None) -> None:
@@ -513,7 +513,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self.config.id2label = label_set.id2label()
         self.config.label2id = {name: column for column, name in self.config.id2label.items()}
         self.label_set = label_set
-        self._kept_label_codes = None
+        self._kept_label_codes = {}
 
     @can_return_tuple
     def forward(
@@ -660,10 +660,11 @@ class GileForSequenceClassification(GilePreTrainedModel):
             )
         if self.training or torch.is_grad_enabled() or columns is not None:
             return self._stored_label_codes(columns, language)
-        state = (language, *self.gile.label_state(), *_state(self.label_input_ids))
-        if self._kept_label_codes is None or self._kept_label_codes[0] != state:
-            self._kept_label_codes = (state, self._stored_label_codes(None, language))
-        return self._kept_label_codes[1]
+        state = (*self.gile.label_state(), *_state(self.label_input_ids))
+        kept = self._kept_label_codes.get(language)
+        if kept is None or kept[0] != state:
+            kept = self._kept_label_codes[language] = (state, self._stored_label_codes(None, language))
+        return kept[1]
 
     def _stored_label_codes(self, columns: Tensor | None, language: str | None) -> Tensor:
         return self.gile.get_label_features(label_embeds=self._stored_label_embeds(columns), language=language)

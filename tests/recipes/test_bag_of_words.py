@@ -1,0 +1,134 @@
+import json
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+sys.path.insert(0, str(RECIPES))
+
+import bag_of_words  # noqa: E402
+from bag_of_words import fit  # noqa: E402
+
+VOCABULARY, LABELS = 23, 5
+
+
+def corpus(seed, documents=60):
+    """Label 0 says word 3, label 1 says word 5, label 2 is in all documents, labels 3 and 4 in none."""
+    random = np.random.default_rng(seed)
+    texts, labels = [], []
+    for place in range(documents):
+        gold = [column for column in (0, 1) if random.random() < 0.5] + [2]
+        words = random.integers(7, 20, size=11).tolist() + [{0: 3, 1: 5}[column] for column in gold if column < 2]
+        texts.append(words if place else [])
+        labels.append(gold if place else [2])
+    return texts, labels
+
+
+def trained(**options):
+    return fit(*corpus(seed=0), VOCABULARY, LABELS, **options)
+
+
+@pytest.mark.parametrize("weighting", bag_of_words.WEIGHTINGS)
+def test_labels_are_told_by_their_words(weighting):
+    documents, labels = corpus(seed=1)
+    scores = trained(weighting=weighting).scores(documents)
+    gold = np.array([[column in row for column in range(2)] for row in labels])
+    assert scores.dtype == np.float32
+    assert scores.shape == (60, LABELS)
+    assert np.array_equal(scores[1:, :2] > 0, gold[1:])
+
+
+def test_labels_of_no_and_of_all_documents_are_at_the_ends():
+    scores = trained().scores([[3, 5, 22], [], [3] * 50])
+    assert np.isfinite(scores).all()
+    assert (scores[:, 2] > scores[:, :2].max(axis=1)).all()
+    assert (scores[:, 3:] < scores[:, :2].min(axis=1, keepdims=True)).all()
+
+
+def test_logits_do_not_depend_on_the_order_of_words_or_documents():
+    model = trained()
+    documents, _ = corpus(seed=2)
+    scores = model.scores(documents)
+    assert np.allclose(model.scores([row[::-1] for row in documents[::-1]]), scores[::-1], atol=1e-4)
+
+
+@pytest.mark.parametrize(("weighting", "same"), [("presence", True), ("counts", False), ("tfidf", False)])
+def test_presence_alone_does_not_count(weighting, same):
+    scores = trained(weighting=weighting).scores([[3, 8], [3, 3, 3, 8]])
+    assert np.allclose(scores[0], scores[1]) == same
+
+
+def test_tfidf_is_as_scikit_learn_has_it():
+    documents = [[0, 0, 1], [1]]
+    model = fit(documents, [[0], []], vocab_size=2, num_labels=1)
+    row = np.array([(1 + math.log(2)) * (math.log(3 / 2) + 1), 1.0])
+    expected = row / np.linalg.norm(row) @ model.weights + model.bias
+    assert np.allclose(model.scores(documents[:1])[0], expected, atol=1e-5)
+
+
+def test_the_share_is_of_the_most_frequent_words():
+    documents = [[4, 4, 4, 2], [2, 2, 7], [9, 1]]
+    assert fit(documents, [[0], [0], []], 13, 1).words.tolist() == [1, 2, 4, 7, 9]
+    assert fit(documents, [[0], [0], []], 13, 1, share_of_words=0.4).words.tolist() == [2, 4]
+    model = fit(documents, [[0], [0], []], 13, 1, share_of_words=0.01)
+    assert model.words.tolist() == [2]  # of equally frequent ones the first
+    assert np.array_equal(model.scores([[4, 4, 1], []])[0], model.scores([[]])[0])
+
+
+def test_weights_and_biases_are_counted():
+    model = trained()
+    assert len(model.words) == 15  # 3, 5 and 7 to 19; no other word was in training
+    assert model.num_parameters == 15 * LABELS + LABELS
+
+
+def test_a_label_given_twice_counts_once():
+    documents, labels = corpus(seed=0)
+    again = fit(documents, [row * 2 for row in labels], VOCABULARY, LABELS)
+    assert np.array_equal(again.scores(documents), trained().scores(documents))
+
+
+def test_errors_say_what_is_wrong():
+    documents, labels = corpus(seed=0)
+    with pytest.raises(ValueError, match="got 60 documents and 59 lists"):
+        fit(documents, labels[1:], VOCABULARY, LABELS)
+    with pytest.raises(ValueError, match="word id 19 is out of range, there are 19"):
+        fit(documents, labels, 19, LABELS)
+    with pytest.raises(ValueError, match="word id -1 is out of range"):
+        trained().scores([[3, -1]])
+    with pytest.raises(ValueError, match="gold column 2 is out of range, there are 2"):
+        fit(documents, labels, VOCABULARY, 2)
+    with pytest.raises(ValueError, match="the training documents have no words"):
+        fit([[], []], [[0], []], VOCABULARY, LABELS)
+    for share in (0, 1.5):
+        with pytest.raises(ValueError, match="share_of_words must be above 0 and at most 1"):
+            fit(documents, labels, VOCABULARY, LABELS, share_of_words=share)
+
+
+def test_the_recipe_prints_a_line_for_each_vocabulary(tmp_path, monkeypatch, capsys):
+    for seed, split in enumerate(("train", "dev", "test")):
+        documents, labels = corpus(seed)
+        content = {"X_ids": [[row[:4], row[4:]] for row in documents[1:]], "Y_ids": labels[1:]}
+        (tmp_path / "general" / split).mkdir(parents=True)
+        content["label_ids"] = ["3", "5_8", "6", "7", "8"]
+        (tmp_path / "general" / split / "german.json").write_text(json.dumps(content))
+    (tmp_path / "word_vectors").mkdir()
+    words = np.array([f"word{place}" for place in range(VOCABULARY)])
+    np.savez(tmp_path / "word_vectors" / "german.npz", words=words, vectors=np.zeros((VOCABULARY, 3), np.float32))
+    options = ["--data", str(tmp_path / "general"), "--language", "german", "--share_of_words", "1", "0.4"]
+    options += ["--output_dir", str(tmp_path / "out")]
+    monkeypatch.setattr(sys, "argv", ["bag_of_words.py", *options])
+    bag_of_words.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("59 train, 59 dev, 59 test; LabelSet(5 labels: 'word3', 'word5 word8', 'word6', ...)")
+    assert lines[0].endswith("2 never seen in training")  # no document has them
+    first, second = (line.split() for line in lines[-2:])
+    assert (first[0], first[2], second[0], second[2]) == ("15", "80", "6", "35")
+    for figures in (first[5:10], first[10:]):
+        assert figures[:3] == ["0.00", "100.00", "0.00"]
+        assert min(map(float, figures[3:])) > 97
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert [result["parameters"] for result in results.values()] == [80, 35]
+    assert results["1 of the words, C 100"]["german"]["tuned_f1"] > 0.97
