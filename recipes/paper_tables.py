@@ -106,10 +106,13 @@ def news(options: argparse.Namespace) -> None:
             name: arguments for name, arguments in runs.items() if any(name.startswith(one) for one in options.only)
         }
     jobs = {
-        (name, seed): ["train_dw.py", *arguments, "--save_models", "false", "--seed", str(seed), *recipe]
+        (name, seed): ["train_dw.py", *recipe, *arguments, "--save_models", "false", "--seed", str(seed)]
         for seed in options.seeds
         for name, arguments in runs.items()
+        if "--language" not in arguments
     }
+    # What no seed changes.
+    jobs |= {(name, 0): ["bag_of_words.py", *own] for name, own in runs.items() if "--language" in own}
     rows: dict[str, dict[Any, dict[str, float]]] = {}
     for (name, seed), results in run_all(jobs, options.runs / "news", options.jobs):
         (result,) = results.values()
@@ -135,6 +138,9 @@ def news_runs(data: Path) -> dict[str, list[str]]:
                 runs[f"specific, one language/{language}, {encoder}, {unit}"] = [*some_unseen, *options]
     for unit in ("bilinear_yh15", "bilinear_n16", "constrained", "only_label", "only_input"):
         runs[f"specific, one language/english, han, {unit}"] = [*some_unseen, "--languages", "english", "--units", unit]
+    for share, words in (("1", "all words"), ("0.1", "a tenth of the words")):
+        options = ["--language", "english", "--share_of_words", share]
+        runs[f"specific, one language/english, logistic regression, {words}"] = [*some_unseen, *options]
     for sharing in ("encoders", "attention", "both"):
         for unit in ("linear", "gile"):
             options = ["--languages", "english", "german", "--sharing", sharing, "--units", unit]
