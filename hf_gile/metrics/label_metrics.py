@@ -4,17 +4,14 @@ Shapes: `N` documents, `L` labels scored, `P` gold labels per document, padded.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from .batch import Array, read_batch
 from .classification import F1Metrics
 from .ranking import RankingMetrics
-
-if TYPE_CHECKING:
-    from transformers import EvalPrediction
+from .trainer import TrainerMetric
 
 
-class LabelMetrics:
+class LabelMetrics(TrainerMetric):
     """Ranking metrics and F1 over any number of batches, in O(L) memory.
 
     With a mask of seen labels, every metric comes three times: over all labels under its own name,
@@ -115,34 +112,3 @@ class LabelMetrics:
         # F1 first: it refuses all that ranking would, and other thresholds as well
         self.f1.merge(other.f1)
         self.ranking.merge(other.ranking)
-
-    def __call__(self, eval_prediction: "EvalPrediction", compute_result: bool = True) -> dict[str, float]:
-        """Adds what a Trainer has predicted, and ends the evaluation if asked to.
-
-        Args:
-            eval_prediction: `(N, L)` logits as `predictions`, or a tuple that starts with them, and
-                `label_ids`, `(N, P)` or `(N, L)`: a batch with `batch_eval_metrics=True`, otherwise
-                the whole data set.
-            compute_result: Whether this is the last batch.
-
-        Returns:
-            All metrics after the last batch, and the batches are forgotten; nothing before.
-
-        Raises:
-            ValueError: If scores and labels do not fit together; the evaluation is forgotten then.
-        """
-        scores, labels = eval_prediction.predictions, eval_prediction.label_ids
-        try:
-            if isinstance(labels, tuple):
-                raise ValueError(
-                    f"label_ids must be one array of gold labels, got {len(labels)}; set "
-                    "TrainingArguments(label_names=['labels'])"
-                )
-            self.update(scores[0] if isinstance(scores, tuple) else scores, labels)
-            result = self.compute() if compute_result else {}
-        except ValueError:
-            self.reset()
-            raise
-        if compute_result:
-            self.reset()
-        return result

@@ -3,17 +3,13 @@
 Shapes: `N` documents, `L` labels scored, `P` gold labels per document, padded.
 """
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from ..metrics.batch import Array, read_batch, require_documents, widened
+from ..metrics.trainer import TrainerMetric
 from ..models.losses_gile import IGNORE
-
-if TYPE_CHECKING:
-    from transformers import EvalPrediction
 
 IntArray = NDArray[np.int64]
 
@@ -74,7 +70,7 @@ def tune_threshold(scores: Array, labels: Array) -> float:
     return tuner.compute()["threshold"]
 
 
-class ThresholdTuner:
+class ThresholdTuner(TrainerMetric):
     """The threshold with the best micro-F1 over any number of batches, in bounded memory.
 
     Up to `max_cells` probabilities are kept, and every one of them is tried. When more come, they are only counted, in
@@ -180,31 +176,6 @@ class ThresholdTuner:
             "tuned_micro_f1": float(micro_f1[best]),
             "threshold_resolution": 0.0 if self.counts is None else 2.0 ** (DROPPED_BITS - 52),
         }
-
-    def __call__(self, eval_prediction: "EvalPrediction", compute_result: bool = True) -> dict[str, float]:
-        """Adds what a Trainer has predicted, and ends the evaluation if asked to.
-
-        Args:
-            eval_prediction: `(N, L)` logits as `predictions`, or a tuple that starts with them, and `label_ids`,
-                `(N, P)` or `(N, L)`.
-            compute_result: Whether this is the last batch.
-
-        Returns:
-            What `compute` returns after the last batch, and the batches are forgotten; nothing before.
-
-        Raises:
-            ValueError: As `update` and `compute`; the evaluation is forgotten then.
-        """
-        scores: Any = eval_prediction.predictions
-        try:
-            self.update(scores[0] if isinstance(scores, tuple) else scores, eval_prediction.label_ids)
-            result = self.compute() if compute_result else {}
-        except ValueError:
-            self.reset()
-            raise
-        if compute_result:
-            self.reset()
-        return result
 
     def _add(self, every: IntArray, gold: IntArray) -> None:
         self.cells += len(every)
