@@ -200,8 +200,10 @@ def main() -> None:
         trainer.save_model(str(folder / unit / "model"))
         (folder / unit / "model" / "training_args.bin").unlink(missing_ok=True)  # a pickle: nothing to hand to others
 
+        if args.process_index == 0:
+            (folder / "results.json").write_text(json.dumps(results, indent=1))
+
     if args.process_index == 0:
-        (folder / "results.json").write_text(json.dumps(results, indent=1))
         print(table(results))
         if "gile" in results:
             score_in_a_clean_process(folder / "gile" / "model", split, recipe.candidate_labels)

@@ -107,7 +107,6 @@ def main() -> None:
     for unit in recipe.units:
         # 2. The model of the paper's name: NN, HNN or HAN, MHAN of several languages, with or without GILE.
         set_seed(args.seed)
-        flat = recipe.text_encoder_type in ("nn", "wan")
         fields = unit_fields(
             unit,
             vocab_size=len(corpus.words),
@@ -132,6 +131,7 @@ def main() -> None:
             problem_type="multi_label_classification",
         )
         config = GileConfig(**fields)
+        flat = config.text_encoder_type in ("nn", "wan")
         if "joint_size" not in UNITS[unit]:
             equal = GileConfig.joint_size_for(config.document_size, config.label_size, len(labels))  # Eq. 19
             config.joint_size = recipe.joint_size or equal
@@ -182,10 +182,10 @@ def main() -> None:
         if recipe.save_models:
             trainer.save_model(str(folder / unit / "model"))
             (folder / unit / "model" / "training_args.bin").unlink(missing_ok=True)  # a pickle: nothing to hand on
+        if args.process_index == 0:
+            (folder / "results.json").write_text(json.dumps(results, indent=1))
 
-    if args.process_index == 0:
-        (folder / "results.json").write_text(json.dumps(results, indent=1))
-        print(table(results, languages))
+    say(table(results, languages))
 
 
 def hold_out(labels: LabelSet, share: float) -> tuple[LabelSet, set[int]]:

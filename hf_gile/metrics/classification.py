@@ -101,7 +101,8 @@ class F1Metrics:
         """Returns the F1 values so far.
 
         Returns:
-            `micro_f1`, `macro_f1` and `example_f1` of each group.
+            `micro_f1`, `macro_f1` and `example_f1` of each group; `macro_f1` is NaN if no label of the group was ever
+            a candidate.
 
         Raises:
             ValueError: If no document came yet.

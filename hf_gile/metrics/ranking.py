@@ -183,10 +183,11 @@ def _measure(rank: Tensor, at_gold: Tensor, is_gold: Tensor, candidates: Tensor)
     # to the CPU before float64, which not every accelerator has
     on_cpu = (tensor.cpu() for tensor in (rank, gold_rank, is_gold, gold_count, candidates))
     rank, gold_rank, is_gold, gold_count, candidates = on_cpu
-    wrong = rank - gold_rank
-    precision = (gold_rank.double() / rank).masked_fill(~is_gold, 0)
     left_out = (is_gold & at_gold.isneginf().cpu()).sum(dim=1)  # gold, and so a candidate all the same
+    rank = torch.minimum(rank, (candidates + left_out)[:, None])  # what is no candidate is above nothing
+    wrong = rank - gold_rank
     pairs = (gold_count * (candidates + left_out - gold_count)).clamp(min=1)
+    precision = (gold_rank.double() / rank.clamp(min=1)).masked_fill(~is_gold, 0)
     fewest_wrong = wrong.masked_fill(~is_gold, torch.iinfo(wrong.dtype).max).amin(dim=1)
     result = {
         "average_precision": precision.sum(dim=1) / gold_count,

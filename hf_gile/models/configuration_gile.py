@@ -70,8 +70,8 @@ class GileConfig(PreTrainedConfig):
         sharing: Which parts of the text encoder the languages share: `"none"`, `"encoders"`, `"attention"` (the best in
             the paper's Table 3) or `"both"`.
         share_joint_space: Whether languages share U, V, b_u and b_v (section 3.3); w and b are always their own.
-        language_labels: Number of labels of each language, which a linear unit has one after the other; set by
-            `set_labels` for the others.
+        language_labels: Number of stored labels of each language, which stand one language after the other in the order
+            of `languages`; set by `set_labels`, except for a linear unit, which is made with it.
         label_prior: Probability of any label before training: the bias b starts at its logit. About the number of
             labels a document has, divided by the number of labels; far from it, the first steps of training are spent
             on this one number and throw the others about.
@@ -217,7 +217,7 @@ class GileConfig(PreTrainedConfig):
     def validate_languages(self) -> None:
         """Languages can be names of modules."""
         for place, language in enumerate(self.languages):
-            if not language.isidentifier() or hasattr(nn.ModuleDict, language):
+            if not language.isidentifier() or hasattr(nn.ModuleDict(), language):
                 raise ValueError(
                     f"languages[{place}] must be a name of letters, digits and underscores that does not start with a "
                     f"digit, such as 'english' or 'pt_br', got {language!r}"
@@ -242,8 +242,17 @@ class GileConfig(PreTrainedConfig):
                 "word_prediction needs document and label vectors of the size of word vectors, got "
                 f"{self.document_size}, {self.label_size} and {self.embedding_size}"
             )
-        if self.label_encoder_type == "learned" and self.languages:
-            raise ValueError("label_encoder_type 'learned' is for models without languages")
+        if self.word_prediction > 0 and self.output_layer == "linear":
+            raise ValueError("word_prediction needs an output layer with label vectors, not 'linear'")
+
+    def validate_published(self) -> None:
+        """Labels fit the sentences of the published graph, which reads no longer ones."""
+        is_read = self.text_encoder_type == "han_published" and self.label_encoder_type == "text_encoder"
+        if is_read and self.max_label_words > self.max_sentence_words:
+            raise ValueError(
+                f"max_label_words must be at most {self.max_sentence_words}, the max_sentence_words of han_published, "
+                f"if its text encoder reads labels, got {self.max_label_words}"
+            )
 
     def validate_problem(self) -> None:
         """The loss is a classification loss."""

@@ -116,7 +116,10 @@ def in_each_language(
 
 
 def own_columns(config: PreTrainedConfig, language: str | None) -> slice:
-    """The columns of a language's labels among the stored ones, which stand one language after the other.
+    """The columns of a language's labels among the stored ones.
+
+    They stand one language after the other in the order of `config.languages`, which is a list: a saved configuration
+    does not keep the order of a mapping.
 
     Args:
         config: A `GileConfig`; without `language_labels`, all labels are everybody's.
@@ -124,12 +127,11 @@ def own_columns(config: PreTrainedConfig, language: str | None) -> slice:
     """
     if language is None or not config.language_labels:
         return slice(0, config.num_labels)
-    start = 0
-    for other, size in config.language_labels.items():
-        if other == language:
-            return slice(start, start + size)
-        start += size
-    raise ValueError(f"no labels are stored in {language!r}, only in {', '.join(config.language_labels)}")
+    if language not in config.language_labels:
+        raise ValueError(f"no labels are stored in {language!r}, only in {', '.join(config.language_labels)}")
+    before = config.languages[: config.languages.index(language)]
+    start = sum(config.language_labels.get(other, 0) for other in before)
+    return slice(start, start + config.language_labels[language])
 
 
 __all__ = ["Languages", "check_language", "in_each_language", "of_language", "own_columns", "per_language"]

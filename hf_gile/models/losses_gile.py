@@ -62,7 +62,9 @@ def binary_cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor
     """The multi-label loss: summed over the labels, averaged over the documents.
 
     Eq. 15 divides by the number of labels as well. With many labels that leaves gradients of 1e-8, as small as the
-    epsilon of Adam, which then stops adapting; the sum has the same minimum and trains at any number of labels.
+    epsilon of Adam, which then stops adapting; the sum has the same minimum and trains at any number of labels. Of
+    several languages (Eq. 16) each document thus counts with all labels of its language, and where Eq. 16 sums over the
+    languages of a step, this averages over its documents.
 
     Args:
         logits: `(B, C)` scores.

@@ -101,6 +101,15 @@ class GilePreTrainedModel(PreTrainedModel):
         elif isinstance(module, GileForSequenceClassification):
             init.constant_(module.label_input_ids, self.config.pad_token_id)
 
+    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
+        """Gives the model another number of words; see `PreTrainedModel.resize_token_embeddings`."""
+        resized = super().resize_token_embeddings(*args, **kwargs)
+        model: Any = getattr(self, self.base_model_prefix, self)
+        predict = model.word_prediction
+        if predict is not None:
+            predict.resize(resized.num_embeddings)
+        return resized
+
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
         """Loads a model; see `PreTrainedModel.from_pretrained`, which takes all weights for trainable."""
@@ -127,6 +136,7 @@ class GileModel(GilePreTrainedModel):
         torch.Size([2, 3])
     """
 
+    _mode_changes = 0
     # The stored labels of a classifier's checkpoint: not needed here, and nothing to warn of.
     _keys_to_ignore_on_load_unexpected: ClassVar[list[str]] = ["label_input_ids"]
 
@@ -225,6 +235,8 @@ class GileModel(GilePreTrainedModel):
                 f"got {tuple(attention_mask.shape)}"
             )
         mask = attention_mask.bool()
+        if inputs_embeds is not None:  # a weight of zero would not rid a sum of NaN
+            word_vectors = word_vectors.masked_fill(~mask.reshape(-1, 1), 0)
         if self.training and self.config.word_dropout > 0 and not is_label:
             kept = torch.rand(len(places), len(word_vectors), device=places.device) >= self.config.word_dropout
             mask = mask & kept.gather(1, places.flatten(1)).reshape(places.shape)
@@ -259,6 +271,10 @@ class GileModel(GilePreTrainedModel):
             return self.label_encoder(label_input_ids, self.word_embeddings)
         if TEXT_ENCODERS[self.config.text_encoder_type].input_dims == "(B, S, W)":
             label_input_ids = label_input_ids[:, None]  # one sentence
+        if label_language is None and len(self.config.languages) > 1:
+            raise ValueError(
+                "the text encoder reads the labels: name their language, or that of each (label_language=...)"
+            )
         inputs = {"input_ids": label_input_ids, "attention_mask": None, "inputs_embeds": None}
         encode = partial(self._encode, is_label=True)
         return in_each_language(self.config, label_language, inputs, encode)[0]
@@ -348,7 +364,7 @@ class GileModel(GilePreTrainedModel):
 
     def train(self, mode: bool = True) -> "GileModel":
         """Switches between training and evaluation; what was kept of the labels is stale from here on."""
-        self._mode_changes = getattr(self, "_mode_changes", 0) + 1
+        self._mode_changes += 1
         return super().train(mode)
 
     @can_return_tuple
@@ -476,17 +492,27 @@ class GileForSequenceClassification(GilePreTrainedModel):
 
         Labels that are the same words to the processor get the same score, among them all those of unknown words only.
 
+        What the model has learned of single labels goes by their ids: `label_encoder_type="learned"` keeps the vectors
+        of the labels that stay.
+
         Args:
-            label_set: The labels. Any number of any labels with a joint embedding; with a linear unit as many as
-                the unit has.
+            label_set: The labels. Any number of any labels with a joint embedding; with a linear unit those it was
+                trained on. In a model of several languages the labels of each stand together, in the order of
+                `config.languages`.
             processor: The `GileProcessor` that makes words of label texts.
             label_input_ids: `(L, T)` words of the labels, padded, where they are known already.
 
         Raises:
-            ValueError: The label set does not fit a linear unit, or the processor does not fit the model.
+            ValueError: The label set does not fit a linear unit or the languages of the model, or the processor does
+                not fit the model.
         """
         processor.check_fits(self.config)
         sizes = label_set.language_labels if self.config.languages else {}
+        if list(sizes) != [language for language in self.config.languages if language in sizes]:
+            raise ValueError(
+                f"the labels stand in the order {', '.join(sizes)}; put those of one language after those of another "
+                f"in the order of this model, {', '.join(self.config.languages)}"
+            )
         if self.config.output_layer == "linear":
             if len(label_set) != self.config.num_labels or sizes != self.config.language_labels:
                 ours = f"{self.config.num_labels}{self.config.language_labels or ''}"
@@ -495,25 +521,45 @@ class GileForSequenceClassification(GilePreTrainedModel):
                     "a linear unit keeps the labels it was trained on; make the model with config.num_labels to fit "
                     "(and config.language_labels, if it has languages)"
                 )
-        else:
-            if self.config.label_encoder_type == "learned" and len(label_set) != self.config.num_labels:
+            if self.label_set is not None and label_set.ids != self.label_set.ids:
                 raise ValueError(
-                    f"the label set has {len(label_set)} labels, this model learned vectors of "
-                    f"{self.config.num_labels}; other labels are scored with model.gile(..., label_input_ids=...)"
+                    "a linear unit keeps the ids of the labels it was trained on, and their order; names may change"
                 )
+        else:
             if label_input_ids is None:
+                if len(self.config.languages) > 1 and not sizes:
+                    raise ValueError(
+                        "the labels name no language (Label(..., language=...)); if they serve all languages, pass "
+                        "label_input_ids=processor(label_text=..., label_language=...)['label_input_ids']"
+                    )
                 languages = [label.language for label in label_set] if sizes else None
                 words = processor(label_text=label_set.texts, label_language=languages, return_tensors="pt")
                 label_input_ids = words["label_input_ids"]
             elif len(label_input_ids) != len(label_set):
                 raise ValueError(f"label_input_ids has {len(label_input_ids)} rows for {len(label_set)} labels")
             self.label_input_ids = label_input_ids.long().to(self.label_input_ids.device)
+            if self.config.label_encoder_type == "learned":
+                self._keep_learned_vectors(label_set)
             self.config.label_length = self.label_input_ids.shape[1]
             self.config.language_labels = sizes
         self.config.id2label = label_set.id2label()
         self.config.label2id = {name: column for column, name in self.config.id2label.items()}
         self.label_set = label_set
         self._kept_label_codes = {}
+
+    def _keep_learned_vectors(self, label_set: LabelSet) -> None:
+        old = self.gile.label_residual.weight.data
+        if self.label_set is None and len(label_set) == len(old):
+            return  # there is no telling whose they are, but their number
+        new = old.new_zeros(len(label_set), old.shape[1])
+        before = {} if self.label_set is None else dict(zip(self.label_set.ids, old, strict=True))
+        for column, label_id in enumerate(label_set.ids):
+            if label_id in before:
+                new[column] = before[label_id]
+        if new.shape == old.shape:
+            old.copy_(new)  # the parameter stays the one that an optimizer knows
+        else:
+            self.gile.label_residual = ZeroEmbedding.from_pretrained(new, freeze=False)
 
     @can_return_tuple
     def forward(
@@ -646,7 +692,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if self.config.output_layer == "linear":
             if not self.config.languages:
                 return self.gile.output_layer.label_codes(columns)
-            units = [self.gile.output_layer.label_codes(None, one) for one in self.config.language_labels]
+            units = [self.gile.output_layer.label_codes(None, one) for one in self.config.languages]
             return torch.cat(units) if columns is None else torch.cat(units)[columns]
         if self.label_input_ids.shape[1] == 0:
             raise ValueError(
@@ -673,9 +719,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
         words = self.label_input_ids if columns is None else self.label_input_ids[columns]
         language = None
         if self.config.language_labels and self.config.label_encoder_type == "text_encoder":
-            sizes = self.config.language_labels
-            places = torch.tensor([self.config.languages.index(one) for one in sizes])
-            language = places.repeat_interleave(torch.tensor(list(sizes.values())))
+            sizes = torch.tensor([self.config.language_labels.get(one, 0) for one in self.config.languages])
+            language = torch.arange(len(sizes)).repeat_interleave(sizes)
             language = language if columns is None else language[columns.cpu()]
         label_embeds = self.gile.encode_labels(words, label_language=language)
         if self.config.label_encoder_type != "learned":
@@ -709,6 +754,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 "problem_type 'single_label_classification' takes exactly one gold label for each document; "
                 "use 'multi_label_classification' for any number"
             )
+        logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
         if self.config.language_labels:
             foreign = (targets > 0) & logits.isneginf()
             if bool(foreign.any()):

@@ -52,6 +52,7 @@ class LabelScoringPipeline(Pipeline):
                 "processor.save_pretrained(folder), or pass processor=GileProcessor(...)"
             )
         self.processor.check_fits(self.model.config)
+        self.model.eval()
 
     def __call__(self, inputs: Any, candidate_labels: Any = None, **kwargs: Any) -> Any:
         """Scores texts.
@@ -111,6 +112,9 @@ class LabelScoringPipeline(Pipeline):
                 f"the label-scoring pipeline has no option {sorted(unknown)[0]!r}; "
                 "it has candidate_labels, multi_label, top_k, threshold, language, label_language and batch_size"
             )
+        for name, given in {"language": language, "label_language": label_language}.items():
+            if given is not None and not isinstance(given, str):
+                raise ValueError(f"{name} must be the name of one language, got {given!r}; call once for each language")
         if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
             raise ValueError(f"top_k must be a whole number, at least 1, got {top_k!r}")
         if threshold is not None and (not isinstance(threshold, int | float) or not 0 <= threshold <= 1):

@@ -50,7 +50,7 @@ def build_tokenizer(
 
     For a model of several languages, texts, vocabulary and texts of labels come by language. Each language then has its
     own words, which stand in the vocabulary with its name in front, `"german:gift"`: a word of two languages is two
-    words. `GileProcessor` knows; the tokenizer alone does not find them.
+    words. `GileProcessor` knows; the tokenizer alone does not find them. (One language alone needs no names.)
 
     Args:
         texts: Texts to count words in; the most frequent word comes first.
@@ -82,11 +82,21 @@ def build_tokenizer(
         return list(dict.fromkeys([*counted, *_count_words(label_texts, normalizer, splitter, 1, None)]))
 
     given = vocabulary if texts is None else texts
+    by_language = isinstance(given, Mapping)
+    if label_texts and isinstance(label_texts, Mapping) != by_language:
+        raise ValueError("texts and label_texts must both be given by language, or neither")
     if isinstance(given, Mapping):
         labels = label_texts if isinstance(label_texts, Mapping) else {}
-        words = [
-            f"{language}:{word}" for language, own in given.items() for word in words_of(own, labels.get(language, ()))
-        ]
+        strange = [language for language in labels if language not in given]
+        if strange:
+            raise ValueError(f"label_texts has {strange[0]!r}, which is not among the languages of the texts")
+        for language, own in [*given.items(), *labels.items()]:
+            if isinstance(own, str):
+                raise ValueError(f"the texts of {language} must be an iterable of texts, got one text")
+        words = []
+        for language, own in given.items():
+            name = f"{language}:" if len(given) > 1 else ""
+            words += [name + word for word in words_of(own, labels.get(language, ()))]
     else:
         words = words_of(given, label_texts)
     if not words:

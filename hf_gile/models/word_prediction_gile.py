@@ -3,8 +3,9 @@
 GILE (section 4.1.1) says of AiTextML that it learns "joint representations of documents, labels, and words", ranks with
 the WARP loss, and gives an unseen label either the average of its word vectors or an inferred vector. What it leaves
 open is chosen here: words are predicted by negative sampling, as paragraph vectors are trained (Le & Mikolov, 2014,
-PV-DBOW), with the words of the batch as noise; a document has no vector of its own but that of the text encoder, so
-the model can read new documents; a stored label has the mean of its word vectors plus a learned residual.
+PV-DBOW), with all words of the vocabulary as noise, equally often; a document has no vector of its own but that of the
+text encoder, so the model can read new documents; a stored label has the mean of its word vectors plus a learned
+residual.
 """
 
 import torch
@@ -13,6 +14,11 @@ from torch.nn import functional
 from transformers import PreTrainedConfig
 
 from .output_layers_gile import ZeroEmbedding
+
+NUM_NOISE = 5
+"""What the noise counts, in words."""
+SHARED_NOISE = 64
+"""Noise words drawn at each step."""
 
 
 class WordPrediction(nn.Module):
@@ -27,33 +33,41 @@ class WordPrediction(nn.Module):
         self.pad_token_id = config.pad_token_id
         self.context = ZeroEmbedding(config.vocab_size, config.embedding_size)
 
-    def forward(self, vectors: Tensor, input_ids: Tensor, num_noise: int = 5) -> Tensor:
+    def forward(self, vectors: Tensor, input_ids: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """The loss of predicting the words of each text from its vector.
 
         Args:
             vectors: `(B, D)` document or label vectors.
             input_ids: `(B, ...)` words of each text, padded.
-            num_noise: Noise words for each word.
+            generator: Draws the noise, on the CPU.
 
         Returns:
-            The loss for a word, averaged over words and texts: a scalar.
+            For each text the mean loss of its words, and of its noise words `NUM_NOISE` times the mean loss of taking
+            one for its own, averaged over the texts: a scalar.
         """
         words = input_ids.flatten(1)
         there = words != self.pad_token_id
-        present = words[there]
-        if len(present) == 0:
-            return vectors.sum() * 0.0
-        draws = torch.randint(len(present), (len(words), num_noise), device=words.device)
+        # The same noise for all texts, so that the loss of one does not depend on the others.
+        drawn = torch.randint(self.context.num_embeddings, (SHARED_NOISE,), generator=generator).to(words.device)
+        foreign = (drawn[:, None] != words[:, None, :]).all(-1) & there.any(1, keepdim=True)  # (B, SHARED_NOISE)
         signal = (self.context(words) @ vectors[:, :, None]).squeeze(-1)  # (B, W)
-        noise = (self.context(present[draws]) @ vectors[:, :, None]).squeeze(-1)  # (B, num_noise)
-        share = there / there.sum(1, keepdim=True).clamp(min=1)
-        predicted = (functional.softplus(-signal) * share).sum(1)
-        mistaken = functional.softplus(noise).sum(1) * there.any(1)
-        return (predicted + mistaken).mean()
+        noise = vectors @ self.context(drawn).T  # (B, SHARED_NOISE)
+        predicted = _mean(functional.softplus(-signal), there)
+        mistaken = _mean(functional.softplus(noise), foreign)
+        return (predicted + NUM_NOISE * mistaken).mean()
 
-    @torch.enable_grad()
+    def resize(self, vocab_size: int) -> None:
+        """Gives the module another number of words; new ones start at zero."""
+        old = self.context.weight.data
+        new = old.new_zeros(vocab_size, old.shape[1])
+        kept = min(vocab_size, len(old))
+        new[:kept] = old[:kept]
+        self.context = ZeroEmbedding.from_pretrained(new, freeze=False)
+
     def infer(self, vectors: Tensor, input_ids: Tensor, steps: int = 50, learning_rate: float = 0.05) -> Tensor:
         """Infers vectors of texts with all words fixed, as paragraph vectors of new texts are (AiTextML, `inf`).
+
+        The same noise is drawn every time, and no vector depends on the other texts.
 
         Args:
             vectors: `(L, D)` vectors to start from.
@@ -64,13 +78,19 @@ class WordPrediction(nn.Module):
         Returns:
             `(L, D)` vectors.
         """
-        inferred = vectors.detach().clone().requires_grad_()
-        optimizer = torch.optim.Adam([inferred], lr=learning_rate)
-        for _ in range(steps):
-            loss = self(inferred, input_ids) * len(inferred)
-            (inferred.grad,) = torch.autograd.grad(loss, [inferred])
-            optimizer.step()
-        return inferred.detach()
+        with torch.inference_mode(False), torch.enable_grad():
+            words, generator = input_ids.clone(), torch.Generator().manual_seed(0)
+            inferred = vectors.detach().clone().requires_grad_()
+            optimizer = torch.optim.Adam([inferred], lr=learning_rate)
+            for _ in range(steps):
+                loss = self(inferred, words, generator) * len(inferred)
+                (inferred.grad,) = torch.autograd.grad(loss, [inferred])
+                optimizer.step()
+            return inferred.detach()
+
+
+def _mean(values: Tensor, counted: Tensor) -> Tensor:
+    return (values * counted).sum(1) / counted.sum(1).clamp(min=1)
 
 
 __all__ = ["WordPrediction"]

@@ -287,3 +287,11 @@ def test_scores_and_labels_are_left_as_they_are():
     streamed(scores, labels, seen=np.arange(17) < 5)
     np.testing.assert_array_equal(scores, before[0])
     np.testing.assert_array_equal(labels, before[1])
+
+
+def test_a_gold_label_that_is_no_candidate_ranks_last_among_the_candidates():
+    scores = torch.tensor([[0.1, 0.2, 0.3, *[-torch.inf] * 7]])
+    result = ranking_metrics(scores, torch.tensor([[9]]))
+    assert result["ranking_loss"].item() == 1.0
+    assert result["coverage"].item() == 4.0
+    assert result["average_precision"].item() == 0.25

@@ -246,3 +246,73 @@ def test_the_pipeline_takes_a_language(make):
     assert len(stored[0]["labels"]) == 3
     with pytest.raises(ValueError, match="name"):
         pipe(TEXTS["german"])
+
+
+@pytest.mark.parametrize("layer", ["gile", "linear"])
+def test_languages_that_are_not_in_the_order_of_the_alphabet_come_back_in_theirs(tmp_path, layer):
+    """A saved config.json has its mappings sorted."""
+    torch.manual_seed(0)
+    labels = LabelSet([*LABELS[3:], *LABELS[:3]])
+    tokenizer = build_tokenizer({language: [*TEXTS[language], *TEXTS[language]] for language in ("german", "english")})
+    config = GileConfig(
+        vocab_size=len(tokenizer),
+        languages=["german", "english"],
+        language_labels=labels.language_labels,
+        output_layer=layer,
+        num_labels=5,
+    )
+    processor = GileProcessor.for_config(tokenizer, config)
+    model = GileForSequenceClassification(config).eval()
+    model.set_labels(labels, processor)
+    model.save_pretrained(tmp_path)
+    loaded = GileForSequenceClassification.from_pretrained(tmp_path).eval()
+    for language, own in {"german": [True] * 2 + [False] * 3, "english": [False] * 2 + [True] * 3}.items():
+        inputs = of(processor, language)
+        assert torch.equal(loaded(**inputs).logits, model(**inputs).logits)
+        assert loaded(**inputs).logits[0].isfinite().tolist() == own
+    with pytest.raises(ValueError, match="stand in the order english, german; put those of one language after"):
+        model.set_labels(LABELS, processor)
+
+
+def test_labels_that_name_no_language_must_come_with_their_words(make):
+    model, processor = make()
+    with pytest.raises(ValueError, match=r"name no language .* pass label_input_ids=processor"):
+        model.set_labels(LabelSet([Label("1", "gift"), Label("2", "milk")]), processor)
+    with pytest.raises(ValueError, match="in the order of this model, english, german"):
+        model.set_labels(LabelSet([Label("1", "gift", language="french")]), processor)
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "warp", "hinge"])
+def test_half_precision_leaves_the_other_language_out_of_the_loss_as_well(make, loss):
+    model, processor = make(training_loss=loss)
+    inputs, gold = of(processor, "german"), torch.tensor([[3], [4]])
+    expected = model(**inputs, labels=gold).loss
+    assert model.bfloat16()(**inputs, labels=gold).loss.item() == pytest.approx(expected.item(), rel=0.05)
+
+
+def test_the_pipeline_refuses_a_language_for_each_text(make):
+    from transformers import pipeline
+
+    model, processor = make()
+    with pytest.raises(ValueError, match="language must be the name of one language, got"):
+        pipeline("label-scoring", model=model, processor=processor)(TEXTS["german"], language=["german", "german"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"texts": {"english": ["a cat"]}, "label_texts": ["dog"]}, "must both be given by language"),
+        ({"texts": ["a cat"], "label_texts": {"english": ["dog"]}}, "must both be given by language"),
+        ({"texts": {"english": "a cat"}}, "texts of english must be an iterable of texts, got one text"),
+        ({"texts": {"english": ["a cat"]}, "label_texts": {"german": ["hund"]}}, "label_texts has 'german'"),
+    ],
+    ids=["list of labels", "mapping of labels", "one text", "another language"],
+)
+def test_texts_by_language_are_checked(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        build_tokenizer(**arguments, min_count=1)
+
+
+def test_one_language_needs_no_names_in_front_of_its_words():
+    tokenizer = build_tokenizer({"english": ["a cat"]}, label_texts={"english": ["dog"]}, min_count=1)
+    assert tokenizer.tokenize("cat dog") == ["cat", "dog"]
