@@ -31,6 +31,9 @@ from hf_gile.data import LOW_RESOURCE_LEVELS  # noqa: E402
 MAIN = {"linear", "bilinear_yh15", "bilinear_n16", "gile", "constrained", "only_label", "only_input"}
 """The rows whose order is the point of the table; of the others the first seed is enough."""
 
+Tables = dict[str, dict[str, dict[str, dict[str, float]]]]
+"""By table, row and column, `mean` and `std`."""
+
 METRICS = {"ranking_loss": "RL", "average_precision": "AvgPr", "one_error": "OneErr"}
 BIOMEDICAL = {
     "wsabie": "WSABIE+",
@@ -67,13 +70,17 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--only", nargs="*", help="some of the rows")
     parser.add_argument("--jobs", type=int, default=1, help="runs side by side, each on one thread")
+    parser.add_argument(
+        "--no_new_runs", action="store_true", help="tables of the runs that are done, as far as they go"
+    )
     parser.add_argument("--runs", type=Path, default=Path("runs/paper_tables"), help="folder of the runs")
     parser.add_argument("recipe", nargs="*", help="arguments for every run, after --")
     options = parser.parse_args()
-    {"biomedical": biomedical, "news": news}[options.table](options)
+    tables = {"biomedical": biomedical, "news": news}[options.table](options)
+    print(*markdown(tables).values(), sep="\n\n")
 
 
-def biomedical(options: argparse.Namespace) -> None:
+def biomedical(options: argparse.Namespace) -> Tables:
     """Table 2: word attention under every output layer, and the ranking baselines."""
     files = ["--unseen_file", str(options.data / "unseen_labels.json")]
     for part in ("train", "validation", "test"):
@@ -87,17 +94,17 @@ def biomedical(options: argparse.Namespace) -> None:
         for unit in units
         if place == 0 or unit in MAIN
     }
-    rows: dict[str, dict[int, dict[str, float]]] = {}
-    for (_, seed), results in run_all(jobs, options.runs / "biomedical", options.jobs):
+    rows: dict[str, dict[str, dict[str, float]]] = {}
+    means: Tables = {}
+    for (_, seed), results in run_all(jobs, options.runs / "biomedical", options):
         for row, result in results.items():
-            rows.setdefault(row, {})[seed] = table_2(result)
-        means = {row: spread(rows[row].values()) for row in BIOMEDICAL if row in rows}
-        write_results("paper_biomedical", {"recipe": recipe, "percent": True, "mean": means, "seeds": rows})
-    columns = [f"{metric} {group}" for group in ("seen", "unseen") for metric in ("RL", "AvgPr", "OneErr")]
-    print(markdown({BIOMEDICAL[row]: mean for row, mean in means.items()}, [*columns, "parameters", "minutes"]))
+            rows.setdefault(row, {})[str(seed)] = table_2(result)
+        in_order = {BIOMEDICAL[row]: rows[row] for row in BIOMEDICAL if row in rows}
+        means = write("paper_biomedical", recipe, {"Table 2": in_order})
+    return means
 
 
-def news(options: argparse.Namespace) -> None:
+def news(options: argparse.Namespace) -> Tables:
     """Tables 3 to 7 and Figure 2: one row is one run of recipes/train_dw.py."""
     recipe = options.recipe or NEWS_RECIPE
     runs = news_runs(options.data)
@@ -113,17 +120,19 @@ def news(options: argparse.Namespace) -> None:
     }
     # What no seed changes.
     jobs |= {(name, 0): ["bag_of_words.py", *own] for name, own in runs.items() if "--language" in own}
-    rows: dict[str, dict[Any, dict[str, float]]] = {}
-    for (name, seed), results in run_all(jobs, options.runs / "news", options.jobs):
-        (result,) = results.values()
-        row, _, percent = name.partition("@")
-        rows.setdefault(row, {})[f"{seed}@{percent}" if percent else seed] = news_figures(result)
-        means = {row: spread(by_seed.values()) for row, by_seed in rows.items()}
-        write_results("paper_news", {"recipe": recipe, "percent": True, "mean": means, "seeds": rows})
-    for table in dict.fromkeys(name.split("/")[0] for name in rows):
-        of_table = {name.partition("/")[2]: mean for name, mean in means.items() if name.startswith(f"{table}/")}
-        columns = list(dict.fromkeys(column for mean in of_table.values() for column in mean))
-        print(f"\n{table}\n{markdown(of_table, columns)}")
+    tables: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
+    means: Tables = {}
+    for (name, seed), results in run_all(jobs, options.runs / "news", options):
+        ((unit, result),) = results.items()
+        table, _, row = name.partition("/")
+        row, _, percent = row.partition("@")
+        languages = [language for language, own in result.items() if isinstance(own, dict)]
+        for language in languages[-1:] if percent else languages:  # documents are scarce in the last
+            label = row if language in row or percent else f"{language}, {row}"
+            of_row = tables.setdefault(table, {}).setdefault(label, {})
+            of_row[f"{seed}, {percent} %" if percent else str(seed)] = news_figures(unit, result, language)
+        means = write("paper_news", recipe, tables)
+    return means
 
 
 def news_runs(data: Path) -> dict[str, list[str]]:
@@ -178,23 +187,21 @@ def news_runs(data: Path) -> dict[str, list[str]]:
     return runs
 
 
-def news_figures(result: dict[str, Any]) -> dict[str, float]:
-    """The figures of one run: F1 of each language, and ranking of its seen and unseen labels."""
-    figures: dict[str, float] = {}
-    for language, own in result.items():
-        if not isinstance(own, dict):
-            continue
-        test = own["test"]
-        groups = {"seen": "seen_", "unseen": "unseen_"} if "test_seen_documents" in test else {"seen": ""}
-        figures |= {
-            f"{language} F1": 100 * own["tuned_f1"],
-            f"{language} F1 at {own['fixed_threshold']}": 100 * own["fixed_f1"],
-        }
-        for group, infix in groups.items():
-            figures |= {
-                f"{language} {short} {group}": 100 * test[f"test_{infix}{name}"] for name, short in METRICS.items()
-            }
-    return {**figures, "parameters": result["parameters"], "minutes": result["seconds"] / 60}
+def news_figures(unit: str, result: dict[str, Any], language: str) -> dict[str, float]:
+    """The figures of one language in one run: F1, and the ranking of its seen and unseen labels."""
+    own = result[language]
+    test = own["test"]
+    groups = {"seen": "seen_", "unseen": "unseen_"} if "test_seen_documents" in test else {"seen": ""}
+    if UNITS.get(unit, {"output_layer": "linear"})["output_layer"] == "linear":
+        groups.pop("unseen", None)  # which it has no way to tell from noise
+    ranking = {
+        f"{short} {group}": 100 * test[f"test_{infix}{name}"]
+        for group, infix in groups.items()
+        for name, short in METRICS.items()
+    }
+    fixed = {f"F1 at {own['fixed_threshold']}": 100 * own["fixed_f1"]}
+    cost = {"parameters": result["parameters"], "minutes": result["seconds"] / 60}
+    return {"F1": 100 * own["tuned_f1"], **fixed, **ranking, **cost}
 
 
 def table_2(result: dict[str, Any]) -> dict[str, float]:
@@ -209,14 +216,18 @@ def table_2(result: dict[str, Any]) -> dict[str, float]:
     return {**figures, "parameters": result["parameters"], "minutes": result["seconds"] / 60}
 
 
-def run_all(jobs: dict[tuple[Any, ...], list[str]], folder: Path, side_by_side: int) -> Iterable[tuple[Any, Any]]:
+def run_all(
+    jobs: dict[tuple[Any, ...], list[str]], folder: Path, options: argparse.Namespace
+) -> Iterable[tuple[Any, Any]]:
     """Runs recipes, and gives the contents of each one's results.json in the order of the jobs."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
-    def run(key: tuple[Any, ...], command: list[str]) -> dict[str, Any]:
+    def run(key: tuple[Any, ...], command: list[str]) -> dict[str, Any] | None:
         place = folder / "-".join(map(str, key)).replace("/", "-").replace(" ", "_")
         done = place / "command.json"
         if not done.exists() or json.loads(done.read_text()) != command:
+            if options.no_new_runs:
+                return None
             place.mkdir(parents=True, exist_ok=True)
             arguments = [sys.executable, str(ROOT / "recipes" / command[0]), *command[1:], "--output_dir", str(place)]
             with (place / "log.txt").open("w") as log:
@@ -226,35 +237,54 @@ def run_all(jobs: dict[tuple[Any, ...], list[str]], folder: Path, side_by_side: 
             done.write_text(json.dumps(command))
         return json.loads((place / "results.json").read_text())
 
-    with ThreadPoolExecutor(side_by_side) as pool:
+    with ThreadPoolExecutor(options.jobs) as pool:
         futures = {key: pool.submit(run, key, command) for key, command in jobs.items()}
         for key, future in futures.items():
-            yield key, future.result()
+            if (results := future.result()) is not None:
+                yield key, results
+
+
+def write(name: str, recipe: list[str], tables: dict[str, dict[str, dict[str, dict[str, float]]]]) -> Tables:
+    """Writes what the runs gave so far, and gives the means."""
+    means = {table: {row: spread(runs.values()) for row, runs in rows.items()} for table, rows in tables.items()}
+    write_results(name, {"recipe": recipe, "percent": True, "mean": means, "runs": tables})
+    return means
 
 
 def spread(runs: Iterable[dict[str, float]]) -> dict[str, Any]:
-    """Mean and standard deviation of every figure over the seeds."""
+    """Mean and standard deviation of every figure over the runs, and their number."""
     runs = list(runs)
-    return {
+    figures = {
         name: {
             "mean": round(statistics.mean(run[name] for run in runs), 2),
             "std": round(statistics.stdev([run[name] for run in runs]), 2) if len(runs) > 1 else 0.0,
         }
         for name in runs[0]
     }
+    return {**figures, "runs": {"mean": len(runs), "std": 0.0}}
 
 
-def markdown(rows: dict[str, dict[str, Any]], columns: list[str]) -> str:
-    """A table of means."""
+def markdown(means: Tables) -> dict[str, str]:
+    """The tables of means, as they stand in docs/paper_tables.md."""
 
     def cell(value: dict[str, float] | None, column: str) -> str:
         if value is None:
             return "-"
-        return f"{value['mean'] / 1e6:.2f}M" if column == "parameters" else f"{value['mean']:.2f}"
+        if column == "parameters":
+            return f"{value['mean'] / 1e6:.2f}M" if value["mean"] >= 1e5 else f"{value['mean'] / 1e3:.1f}K"
+        return f"{value['mean']:.0f}" if column == "runs" else f"{value['mean']:.2f}"
 
-    lines = [f"| | {' | '.join(columns)} |", "| --- |" + " --- |" * len(columns)]
-    lines += [f"| {name} | {' | '.join(cell(row.get(one), one) for one in columns)} |" for name, row in rows.items()]
-    return "\n".join(lines)
+    tables = {}
+    for table, rows in means.items():
+        columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+        columns.sort(key=lambda column: ("unseen" in column) + 2 * (column in ("parameters", "minutes", "runs")))
+        lines = [f"| {table} | {' | '.join(columns)} |", "| --- |" + " --- |" * len(columns)]
+        lines += [
+            f"| {name} | {' | '.join(cell(row.get(column), column) for column in columns)} |"
+            for name, row in rows.items()
+        ]
+        tables[table] = "\n".join(lines)
+    return tables
 
 
 if __name__ == "__main__":
