@@ -23,9 +23,9 @@ from machine import RESULTS, write_results
 from pubmed_mesh import ROOT, figures
 
 SETTINGS = {
-    "linear": ("linear", []),
-    "linear, word vectors as large as for gile": ("linear", ["--embedding_std", "0.3"]),
-    "linear, no word dropout": ("linear", ["--word_dropout", "0"]),
+    "linear": ("linear", ["--embedding_std", "0.1"]),
+    "linear, word vectors as large as for gile": ("linear", []),
+    "linear, no word dropout": ("linear", ["--embedding_std", "0.1", "--word_dropout", "0"]),
     "gile": ("gile", []),
     "gile, no word dropout": ("gile", ["--word_dropout", "0"]),
     "gile, learning rate 1e-3": ("gile", ["--learning_rate", "1e-3"]),

@@ -43,13 +43,13 @@ def data(tmp_path):
     return tmp_path / "dw" / "general"
 
 
-def run(data, *arguments):
+def run(data, *arguments, launcher=(sys.executable,)):
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     output = data.parents[1] / "out"
     options = ["--data", str(data), "--output_dir", str(output), "--use_cpu", "--hidden_size", "17"]
     steps = ["--num_train_epochs", "12", "--learning_rate", "2e-2", "--epoch_size", "0", "--joint_size", "19"]
     steps += ["--hidden_act", "tanh"]
-    command = [sys.executable, str(RECIPES / "train_dw.py"), *options, *steps, *arguments]
+    command = [*launcher, str(RECIPES / "train_dw.py"), *options, *steps, *arguments]
     done = subprocess.run(command, env=environment, cwd=data, capture_output=True, text=True, check=False)
     return done, output
 
@@ -87,3 +87,13 @@ def test_one_language_flat_documents_few_of_them_and_unseen_labels(data):
     assert result["test"]["test_unseen_documents"] > 0
     assert not (output / "gile" / "model").exists()
     assert "of them never seen in training" in done.stdout
+
+
+@pytest.mark.slow
+def test_two_processes_train_two_languages(data):
+    launcher = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2")
+    done, output = run(data, "--units", "gile", "--sharing", "none", launcher=launcher)
+    assert done.returncode == 0, done.stderr[-3000:]
+    results = json.loads((output / "results.json").read_text())["gile"]
+    assert all(results[language]["tuned_f1"] > 0.9 for language in WORDS)
+    assert done.stdout.count("test, micro-F1") == 1
