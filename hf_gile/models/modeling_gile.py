@@ -29,7 +29,6 @@ from .languages_gile import Languages, check_language, in_each_language, own_col
 from .losses_gile import LOSSES, cross_entropy, multi_hot
 from .output_layers_gile import (
     BiasUnit,
-    BilinearProjection,
     ClassificationUnit,
     JointInputLabelEmbedding,
     LinearOutput,
@@ -75,9 +74,6 @@ class GilePreTrainedModel(PreTrainedModel):
             prior = self.config.label_prior
             init.normal_(module.weight, std=module.in_features**-0.5)
             init.constant_(module.bias, math.log(prior / (1 - prior)))
-        elif isinstance(module, BilinearProjection):
-            # As large as V and w together: without it the first scores are so large that training never recovers.
-            init.normal_(module.weight, std=(2 / module.in_features / module.out_features) ** 0.5)
         elif isinstance(module, BiasUnit):
             init.constant_(module.bias, math.log(self.config.label_prior / (1 - self.config.label_prior)))
         elif isinstance(module, ZeroEmbedding):

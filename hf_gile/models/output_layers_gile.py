@@ -51,10 +51,6 @@ class ClassificationUnit(nn.Linear):
     """The last weights w and b before the logit; a class of its own because b starts at the label prior."""
 
 
-class BilinearProjection(nn.Linear):
-    """The projection of documents in a bilinear unit; a class of its own because it starts smaller: no w follows."""
-
-
 class BiasUnit(nn.Module):
     """The b of a bilinear unit, which has no w: without it, every label would start at a probability of a half."""
 
@@ -108,9 +104,8 @@ class JointInputLabelEmbedding(nn.Module):
                 config, config.share_joint_space, lambda: nn.Linear(config.label_size, size, bias=not bilinear)
             )
         if documents:
-            kind = BilinearProjection if bilinear else nn.Linear
             self.input_projection = per_language(
-                config, config.share_joint_space, lambda: kind(config.document_size, size, bias=not bilinear)
+                config, config.share_joint_space, lambda: nn.Linear(config.document_size, size, bias=not bilinear)
             )
         self.classifier = per_language(config, False, BiasUnit if bilinear else lambda: ClassificationUnit(size, 1))
         self.activation = ACT2FN[config.joint_act]
@@ -244,7 +239,6 @@ class LinearOutput(nn.Module):
 
 __all__ = [
     "BiasUnit",
-    "BilinearProjection",
     "ClassificationUnit",
     "JointInputLabelEmbedding",
     "LinearOutput",
