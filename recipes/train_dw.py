@@ -131,25 +131,24 @@ def main() -> None:
             problem_type="multi_label_classification",
         )
         config = GileConfig(**fields)
-        flat = config.text_encoder_type in ("nn", "wan")
         if "joint_size" not in UNITS[unit]:
             equal = GileConfig.joint_size_for(config.document_size, config.label_size, len(labels))  # Eq. 19
             config.joint_size = recipe.joint_size or equal
-        words = words_by_language(corpus.words, languages)
-        processor = GileProcessor.for_config(build_tokenizer(vocabulary=words), config)
+        processor = GileProcessor.for_config(build_tokenizer(vocabulary=corpus.words), config)
         model = GileForSequenceClassification(config)
         model.gile.set_word_vectors(corpus.vectors)
         model.set_labels(labels, processor, torch.from_numpy(corpus.label_input_ids))
 
         # 3. One document of each language at every step, and all seen labels of its language.
+        read = flatten(parts) if config.text_encoder_type in ("nn", "wan") else parts
         documents = MultilingualDataset(
-            {language: flatten(parts[language]["train"], flat) for language in languages},
+            {language: read[language]["train"] for language in languages},
             rounds=recipe.epoch_size or None,
             seed=args.seed,
         )
         share = None if recipe.label_share >= 1 else max(1, round(recipe.label_share * len(seen)))
         sampler = LabelSampler(len(labels), num_negatives=share, columns=seen, seed=args.seed)
-        dev = concatenate_datasets([flatten(parts[language]["dev"], flat) for language in languages])
+        dev = concatenate_datasets([read[language]["dev"] for language in languages])
         prefix = "seen_" if unseen else ""
         mask = labels.seen if unseen else None
         args.output_dir = str(folder / unit)
@@ -172,11 +171,11 @@ def main() -> None:
         for language in languages:
             fixed = paper_threshold(labels.language_labels[language], low_resource=recipe.percent < 100)
             trainer.compute_metrics = ThresholdTuner(len(labels))
-            tuned = trainer.evaluate(flatten(parts[language]["dev"], flat))["eval_threshold"]
+            tuned = trainer.evaluate(read[language]["dev"])["eval_threshold"]
             figures = {}
             for name, threshold in {"tuned": tuned, "fixed": fixed}.items():
                 trainer.compute_metrics = LabelMetrics(len(labels), mask, threshold)
-                figures = trainer.evaluate(flatten(parts[language]["test"], flat), metric_key_prefix="test")
+                figures = trainer.evaluate(read[language]["test"], metric_key_prefix="test")
                 results[unit].setdefault(language, {})[f"{name}_f1"] = figures[f"test_{prefix}micro_f1"]
             results[unit][language] |= {"tuned_threshold": tuned, "fixed_threshold": fixed, "test": figures}
         if recipe.save_models:
@@ -215,22 +214,13 @@ def split_of(documents: dict[str, Any], language: str, unseen: set[int]) -> dict
     return parts
 
 
-def flatten(documents: Any, flat: bool) -> Any:
+def flatten(parts: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Documents of words, for an encoder without sentences."""
-    if not flat:
-        return documents
-    return documents.map(lambda row: {"input_ids": [word for sentence in row["input_ids"] for word in sentence]})
 
+    def words(row: dict[str, Any]) -> dict[str, Any]:
+        return {"input_ids": [word for sentence in row["input_ids"] for word in sentence]}
 
-def words_by_language(words: list[str], languages: list[str]) -> Any:
-    """What `build_tokenizer` takes: the words behind padding and unknown word, of several languages by language."""
-    if len(languages) == 1:
-        return words[2:]
-    by_language: dict[str, list[str]] = {language: [] for language in languages}
-    for word in words[2:]:
-        language, _, name = word.partition(":")
-        by_language[language].append(name)
-    return by_language
+    return {language: {part: rows.map(words) for part, rows in own.items()} for language, own in parts.items()}
 
 
 def table(results: dict[str, Any], languages: list[str]) -> str:

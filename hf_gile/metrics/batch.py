@@ -101,22 +101,6 @@ def read_columns(columns: Array | Sequence[bool], num_labels: int) -> Tensor:
     return mask
 
 
-def widened(scores: Tensor) -> Tensor:
-    """Takes half-precision scores to float32; equal scores stay equal.
-
-    Args:
-        scores: `(B, L)` scores.
-
-    Returns:
-        `(B, L)` scores of float32 or float64, the same tensor if they were that.
-
-    Example:
-        >>> widened(torch.ones(2, 3, dtype=torch.bfloat16)).dtype
-        torch.float32
-    """
-    return scores if scores.dtype == torch.float64 else scores.float()
-
-
 def read_groups(num_labels: int, seen: Array | Sequence[bool] | None) -> dict[str, Tensor]:
     """Makes the groups of labels that are measured, by the prefix of their names.
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..models.losses_gile import IGNORE
-from .batch import Array, read_batch, read_groups, require_documents, require_same_groups, widened
+from ..models.losses_gile import IGNORE, widened
+from .batch import Array, read_batch, read_groups, require_documents, require_same_groups
 
 
 class F1Metrics:

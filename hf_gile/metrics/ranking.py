@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..models.losses_gile import IGNORE
-from .batch import Array, read_batch, read_columns, read_groups, require_documents, require_same_groups, widened
+from ..models.losses_gile import IGNORE, widened
+from .batch import Array, read_batch, read_columns, read_groups, require_documents, require_same_groups
 
 
 def ranking_metrics(scores: Array, labels: Array, columns: Array | Sequence[bool] | None = None) -> dict[str, Tensor]:

@@ -11,6 +11,22 @@ IGNORE = -100
 """Padding of gold columns, as everywhere in Transformers."""
 
 
+def widened(scores: Tensor) -> Tensor:
+    """Takes half-precision scores to float32; equal scores stay equal.
+
+    Args:
+        scores: `(B, L)` scores.
+
+    Returns:
+        `(B, L)` scores of float32 or float64, the same tensor if they were that.
+
+    Example:
+        >>> widened(torch.ones(2, 3, dtype=torch.bfloat16)).dtype
+        torch.float32
+    """
+    return scores if scores.dtype == torch.float64 else scores.float()
+
+
 def multi_hot(labels: Tensor, num_labels: int, columns: Tensor | None = None) -> Tensor:
     """Turns gold columns into zeros and ones.
 
@@ -76,7 +92,7 @@ def binary_cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor
     Returns:
         The loss, a scalar in float32 or better.
     """
-    logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    logits = widened(logits)
     loss = functional.binary_cross_entropy_with_logits(
         logits, targets.to(logits.dtype), column_weights, reduction="sum"
     )
@@ -96,7 +112,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor | None
     Returns:
         The loss, a scalar in float32 or better.
     """
-    logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    logits = widened(logits)
     targets = targets.to(logits.dtype)
     total = logits if column_weights is None else logits + column_weights.to(logits.dtype).log()
     return (total.logsumexp(-1) - (logits * targets).sum(-1)).mean()
@@ -104,7 +120,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor | None
 
 def _violations(logits: Tensor, targets: Tensor, column_weights: Tensor | None) -> tuple[Tensor, Tensor]:
     """For each of M gold labels, `(M, C)`: by how much each other label comes too near, and for how many it counts."""
-    logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    logits = widened(logits)
     rows, columns = targets.nonzero(as_tuple=True)
     margins = (1 - logits[rows, columns][:, None] + logits[rows]).clamp(min=0)
     counts = 1 - targets[rows].to(logits.dtype)
@@ -156,4 +172,4 @@ def warp(logits: Tensor, targets: Tensor, column_weights: Tensor | None = None) 
 
 LOSSES = {"cross_entropy": binary_cross_entropy, "warp": warp, "hinge": hinge}
 
-__all__ = ["IGNORE", "LOSSES", "binary_cross_entropy", "cross_entropy", "hinge", "multi_hot", "warp"]
+__all__ = ["IGNORE", "LOSSES", "binary_cross_entropy", "cross_entropy", "hinge", "multi_hot", "warp", "widened"]

@@ -11,7 +11,7 @@ may be of any language: words of all languages share one space.
 import math
 import os
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,7 +26,7 @@ from transformers.utils.hub import cached_file
 from .configuration_gile import GileConfig
 from .labels_gile import LABELS_FILE, LabelSet
 from .languages_gile import Languages, check_language, in_each_language, own_columns
-from .losses_gile import LOSSES, cross_entropy, multi_hot
+from .losses_gile import LOSSES, cross_entropy, multi_hot, widened
 from .output_layers_gile import (
     BiasUnit,
     ClassificationUnit,
@@ -70,12 +70,11 @@ class GilePreTrainedModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         # Only modules that hold parameters come here: transformers takes the others of custom code for initialised.
         # The functions of transformers.initialization skip what a checkpoint has filled already.
-        if isinstance(module, ClassificationUnit):
+        if isinstance(module, ClassificationUnit | BiasUnit):
             prior = self.config.label_prior
-            init.normal_(module.weight, std=module.in_features**-0.5)
             init.constant_(module.bias, math.log(prior / (1 - prior)))
-        elif isinstance(module, BiasUnit):
-            init.constant_(module.bias, math.log(self.config.label_prior / (1 - self.config.label_prior)))
+            if isinstance(module, ClassificationUnit):
+                init.normal_(module.weight, std=module.in_features**-0.5)
         elif isinstance(module, ZeroEmbedding):
             init.zeros_(module.weight)
         elif isinstance(module, RecurrentWeight):
@@ -87,9 +86,8 @@ class GilePreTrainedModel(PreTrainedModel):
                     continue
                 start = nn.init.orthogonal_ if "_hh_" in name else nn.init.xavier_uniform_
                 gates = torch.empty(3, *parameter.chunk(3)[0].shape, device=parameter.device)
-                init.copy_(
-                    parameter, torch.cat([start(gate) for gate in gates])
-                )  # only a whole parameter says if loaded
+                # Not into views of the parameter: only the whole one says whether a checkpoint has filled it.
+                init.copy_(parameter, torch.cat([start(gate) for gate in gates]))
         elif isinstance(module, nn.Linear):
             init.kaiming_normal_(module.weight, nonlinearity="relu")
             if module.bias is not None:
@@ -406,9 +404,15 @@ class GileModel(GilePreTrainedModel):
                 label_language = language if language is None or isinstance(language, str) else None
             label_embeds = self._label_embeds(label_input_ids, label_attention_mask, label_embeds, label_language)
 
+        layer = self.output_layer
+        one_space = self.config.share_joint_space and not is_linear
+
+        @cache
+        def label_codes(language: str | None) -> Tensor:
+            return layer.label_codes(None, language) if is_linear else layer.encode_labels(label_embeds, language)
+
         def score(language: str | None, text_embeds: Tensor) -> tuple[Tensor]:
-            layer = self.output_layer
-            codes = layer.label_codes(None, language) if is_linear else layer.encode_labels(label_embeds, language)
+            codes = label_codes(None if one_space else language)
             return (layer.score(layer.encode_texts(text_embeds, language), codes, language),)
 
         return GileModelOutput(
@@ -609,15 +613,12 @@ class GileForSequenceClassification(GilePreTrainedModel):
         elif sampled_columns is not None:
             sampled_columns = sampled_columns.flatten()
         text_embeds, attentions = self.gile.encode_texts(input_ids, attention_mask, inputs_embeds, language)
-        codes: dict[str | None, Tensor] = {}
         one_space = self.config.share_joint_space or self.config.output_layer == "linear"
+        label_codes = cache(partial(self.get_stored_label_features, sampled_columns))
 
         def score(language: str | None, text_embeds: Tensor) -> tuple[Tensor]:
-            space = None if one_space else language
-            if space not in codes:
-                codes[space] = self.get_stored_label_features(sampled_columns, space)
             text_codes = self.gile.output_layer.encode_texts(text_embeds, language)
-            logits = self.gile.output_layer.score(text_codes, codes[space], language)
+            logits = self.gile.output_layer.score(text_codes, label_codes(None if one_space else language), language)
             return (self.mask_other_languages(logits, candidate_language or language, sampled_columns),)
 
         logits = in_each_language(self.config, language, {"text_embeds": text_embeds}, score)[0]
@@ -754,7 +755,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 "problem_type 'single_label_classification' takes exactly one gold label for each document; "
                 "use 'multi_label_classification' for any number"
             )
-        logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+        logits = widened(logits)
         if self.config.language_labels:
             foreign = (targets > 0) & logits.isneginf()
             if bool(foreign.any()):

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..metrics.batch import Array, read_batch, require_documents, widened
+from ..metrics.batch import Array, read_batch, require_documents
 from ..metrics.trainer import TrainerMetric
-from ..models.losses_gile import IGNORE
+from ..models.losses_gile import IGNORE, widened
 
 IntArray = NDArray[np.int64]
 
