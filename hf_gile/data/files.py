@@ -5,12 +5,13 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from glob import glob
 from pathlib import Path
 from typing import IO, cast
 
-SUFFIXES = (".xml", ".json", ".jsonl")
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+"""Files, folders and globs, or one of them."""
 
 
 def suffix_of(path: Path) -> str:
@@ -29,13 +30,14 @@ def suffix_of(path: Path) -> str:
     return (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
 
 
-def find_files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
+def find_files(paths: Paths, suffixes: Sequence[str]) -> list[Path]:
     """Returns the readable files that paths mean, each once.
 
     The order is that of the paths, and by name within a folder or a glob.
 
     Args:
         paths: Files, folders (their own files, not those of folders inside) and globs.
+        suffixes: Those of the formats that can be read, in lower case and without `.gz`, as `suffix_of` gives them.
 
     Returns:
         At least one file.
@@ -60,10 +62,10 @@ def find_files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]])
             candidates = sorted(match for match in matches if match.is_file())
             if not candidates:
                 raise FileNotFoundError(f"no file, folder or glob match at {given} (in {Path.cwd()})")
-        known = [candidate for candidate in candidates if suffix_of(candidate) in SUFFIXES]
+        known = [candidate for candidate in candidates if suffix_of(candidate) in suffixes]
         if not known:
             raise ValueError(
-                f"nothing to read at {given}: expected {', '.join(SUFFIXES)}, "
+                f"nothing to read at {given}: expected {', '.join(suffixes)}, "
                 f"each with or without .gz, got {len(candidates)} other files (folders inside are "
                 "not searched)"
             )

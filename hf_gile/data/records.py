@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from .bioasq import read_bioasq
-from .files import find_files, suffix_of
+from .files import Paths, find_files, suffix_of
 from .medline import read_medline
 from .report import ReadReport
 from .schema import Record
@@ -19,7 +19,7 @@ from .schema import Record
 if TYPE_CHECKING:
     from datasets import Dataset
 
-Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+SUFFIXES = (".xml", ".json", ".jsonl")
 
 # Part of the cache's key, which cannot see that this code changed: count up when records change.
 _VERSION = 1
@@ -53,7 +53,7 @@ def read_records(
             malformed, unless the report says to skip, or if not one record can be used.
     """
     report = ReadReport() if report is None else report
-    return _read(find_files(paths), report, encoding, ui_of)
+    return _read(find_files(paths, SUFFIXES), report, encoding, ui_of)
 
 
 def load_records(
@@ -89,7 +89,7 @@ def load_records(
     except ImportError as error:
         raise ImportError("load_records needs the `train` extra: pip install 'hf-gile[train]'") from error
     ReadReport(on_error)
-    files = find_files(paths)
+    files = find_files(paths, SUFFIXES)
     key = _cache_key(files, [on_error, encoding, sorted((ui_of or {}).items())])
     folder = Path(cache_dir or datasets.config.HF_DATASETS_CACHE) / "hf_gile" / key
     report_file = folder / "report.json"

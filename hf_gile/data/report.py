@@ -55,6 +55,19 @@ class ReadReport:
         counts = ", ".join(f"{count:,} {reason}" for reason, count in self.left_out.items())
         return f"{self.records:,} records from {self.files:,} file{plural}; left out: " + (counts or "none")
 
+    def add(self, other: ReadReport) -> None:
+        """Adds the counts of another report, such as that of another file.
+
+        Args:
+            other: What to add; its policy does not matter.
+        """
+        self.files += other.files
+        self.records += other.records
+        for reason, count in other.left_out.items():
+            self.left_out[reason] = self.left_out.get(reason, 0) + count
+            examples = self.examples.setdefault(reason, [])
+            examples += other.examples.get(reason, [])[: 3 - len(examples)]
+
     def leave_out(self, reason: str, what: str) -> None:
         """Counts something well-formed that is of no use.
 

@@ -8,6 +8,7 @@ import pytest
 
 from hf_gile.data import ReadReport, load_records, read_records
 from hf_gile.data.files import find_files
+from hf_gile.data.records import SUFFIXES
 
 XML = """<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID>{pmid}</PMID><Article>
 <Journal><JournalIssue><PubDate><Year>1976</Year></PubDate></JournalIssue></Journal>
@@ -77,7 +78,7 @@ def test_a_file_a_folder_and_a_glob_name_the_same_files(write):
 
 def test_a_file_named_twice_is_read_once(write):
     path = write("a.json", raw(3))
-    assert find_files([path, path.parent, str(path), f"{path.parent}/*.json"]) == [path.resolve()]
+    assert find_files([path, path.parent, str(path), f"{path.parent}/*.json"], SUFFIXES) == [path.resolve()]
 
 
 def test_a_name_with_the_signs_of_a_glob_is_a_name_first(write):

@@ -1,0 +1,126 @@
+"""What every loader has in common: the cache, several processes, streams."""
+
+import os
+import pickle
+from functools import partial
+
+import pytest
+
+from hf_gile.data import ReadReport
+from hf_gile.data.loading import Piece, load_pieces
+
+
+def features():
+    import datasets
+
+    return datasets.Features({"text": datasets.Value("string"), "place": datasets.Value("string")})
+
+
+def lines(piece, report, *, prefix=""):
+    """Yields the lines of a file; a line `bad` is malformed, an empty one of no use."""
+    report.files += 1
+    with open(piece.path, "rb") as file:
+        file.seek(piece.start)
+        for line in file.read(-1 if piece.stop is None else piece.stop - piece.start).decode().splitlines():
+            if line == "bad":
+                report.problem("malformed line", f"{piece.path}: a bad line")
+            elif not line:
+                report.leave_out("empty line", piece.path)
+            else:
+                report.records += 1
+                yield {"text": prefix + line, "place": f"{os.getpid()}"}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_files(**contents):
+        paths = []
+        for name, content in contents.items():
+            (tmp_path / name).write_text(content)
+            paths.append(Piece(str(tmp_path / name)))
+        return paths
+
+    return write_files
+
+
+@pytest.fixture
+def load(tmp_path):
+    def load_all(pieces, on_error="raise", read=lines, key=(), **options):
+        report = ReadReport(on_error)
+        options = {"cache_dir": tmp_path / "cache"} | options
+        return load_pieces(read, pieces, features, key=key, report=report, **options), report
+
+    return load_all
+
+
+@pytest.mark.parametrize("num_proc", [None, 1, 2, 7])
+def test_rows_come_in_the_order_of_the_pieces_in_any_number_of_processes(write, load, num_proc):
+    pieces = write(a="1\n2\n", b="3\n\n", c="4\n5\n")
+    dataset, report = load(pieces, num_proc=num_proc)
+    assert dataset["text"] == ["1", "2", "3", "4", "5"]
+    assert (report.files, report.records, report.left_out) == (3, 5, {"empty line": 1})
+    assert report.examples == {"empty line": [pieces[1].path]}
+    processes = set(dataset["place"])
+    assert (processes == {str(os.getpid())}) == (num_proc in (None, 1))
+    assert len(processes) == min(num_proc or 1, 3)
+
+
+def test_parts_of_one_file_are_read_by_several_processes(write, load):
+    (piece,) = write(a="1\n2\n3\n4\n")
+    dataset, report = load([Piece(piece.path, 0, 4), Piece(piece.path, 4)], num_proc=2)
+    assert dataset["text"] == ["1", "2", "3", "4"]
+    assert report.records == 4
+
+
+def test_what_is_cached_is_not_read_again_until_a_file_or_the_key_changes(write, load):
+    (piece,) = write(a="1\n\n")
+    first, report = load([piece])
+    again, report_again = load([piece], read=None)
+    assert again["text"] == first["text"] == ["1"]
+    assert report_again == report
+    assert load([piece], read=partial(lines, prefix="x"), key=["x"])[0]["text"] == ["x1"]
+    before = os.stat(piece.path).st_mtime_ns
+    write(a="2\n\n")
+    os.utime(piece.path, ns=(before + 1, before + 1))
+    assert load([piece])[0]["text"] == ["2"]
+
+
+def test_the_policy_is_part_of_the_key(write, load):
+    pieces = write(a="1\nbad\n")
+    dataset, report = load(pieces, "skip")
+    assert (dataset["text"], report.left_out) == (["1"], {"malformed line": 1})
+    with pytest.raises(ValueError, match="a: a bad line; mend it"):
+        load(pieces)
+
+
+@pytest.mark.parametrize("num_proc", [1, 2])
+def test_an_error_of_the_reader_comes_out_as_it_is_and_leaves_no_cache(write, load, num_proc):
+    pieces = write(a="1\n", b="bad\n")
+    for _ in range(2):
+        with pytest.raises(ValueError, match="b: a bad line; mend it"):
+            load(pieces, num_proc=num_proc)
+    write(b="2\n")
+    assert load(pieces, num_proc=num_proc)[0]["text"] == ["1", "2"]
+
+
+def test_a_stream_reads_when_it_is_read_and_its_shards_are_the_pieces(write, load):
+    pieces = write(a="1\n2\n", b="3\n\n")
+    stream, report = load(pieces, streaming=True)
+    assert report.records == 0
+    assert [row["text"] for row in stream] == ["1", "2", "3"]
+    assert (report.records, report.left_out) == (3, {"empty line": 1})
+    assert stream.num_shards == 2
+    from datasets.distributed import split_dataset_by_node
+
+    halves = [split_dataset_by_node(stream, rank, 2) for rank in (0, 1)]
+    assert [[row["text"] for row in half] for half in halves] == [["1", "2"], ["3"]]
+
+
+def test_a_stream_goes_on_where_its_state_was_taken(write, load):
+    stream, _ = load(write(a="1\n2\n", b="3\n4\n"), streaming=True)
+    rows = iter(stream)
+    assert [next(rows)["text"] for _ in range(3)] == ["1", "2", "3"]
+    state = pickle.loads(pickle.dumps(stream.state_dict()))
+    fresh, _ = load(write(a="1\n2\n", b="3\n4\n"), streaming=True)
+    fresh.load_state_dict(state)
+    assert [row["text"] for row in fresh] == ["4"]
