@@ -113,7 +113,7 @@ def _rows(pieces: list[Piece], read: Reader, report: ReadReport) -> Iterator[dic
 def _rows_and_reports(pieces: list[Piece], read: Reader, on_error: Any, folder: str) -> Iterator[dict[str, Any]]:
     # Written by the generator, hence before datasets declares its cache complete and by the process that holds its
     # lock: whoever gets the dataset, from the cache or not, finds the reports.
-    for piece in map(lambda piece: Piece(*piece), pieces):
+    for piece in (Piece(*piece) for piece in pieces):
         report = ReadReport(on_error)
         file = _report_file(Path(folder), piece)
         file.parent.mkdir(parents=True, exist_ok=True)

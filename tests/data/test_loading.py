@@ -3,6 +3,7 @@
 import os
 import pickle
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +20,7 @@ def features():
 def lines(piece, report, *, prefix=""):
     """Yields the lines of a file; a line `bad` is malformed, an empty one of no use."""
     report.files += 1
-    with open(piece.path, "rb") as file:
+    with Path(piece.path).open("rb") as file:
         file.seek(piece.start)
         for line in file.read(-1 if piece.stop is None else piece.stop - piece.start).decode().splitlines():
             if line == "bad":
@@ -79,7 +80,7 @@ def test_what_is_cached_is_not_read_again_until_a_file_or_the_key_changes(write,
     assert again["text"] == first["text"] == ["1"]
     assert report_again == report
     assert load([piece], read=partial(lines, prefix="x"), key=["x"])[0]["text"] == ["x1"]
-    before = os.stat(piece.path).st_mtime_ns
+    before = Path(piece.path).stat().st_mtime_ns
     write(a="2\n\n")
     os.utime(piece.path, ns=(before + 1, before + 1))
     assert load([piece])[0]["text"] == ["2"]
