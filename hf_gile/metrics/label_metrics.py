@@ -36,6 +36,7 @@ class LabelMetrics(TrainerMetric):
         threshold: Least probability of a predicted label, for all labels or `(L,)` for each.
         chunk_size: Number of documents worked on at once, which bounds the memory when a batch
             holds a whole data set.
+        top_k: Numbers of labels k, for precision, recall and nDCG at k.
 
     Raises:
         ValueError: If the mask or the threshold do not fit the labels, or chunks are empty.
@@ -57,12 +58,13 @@ class LabelMetrics(TrainerMetric):
         seen: Array | Sequence[bool] | None = None,
         threshold: float | Array = 0.5,
         chunk_size: int = 64,
+        top_k: Sequence[int] = (),
     ) -> None:
         if chunk_size < 1:
             raise ValueError(f"chunk_size must be at least 1 document, got {chunk_size}; leave it out for 64")
         self.num_labels = num_labels
         self.chunk_size = chunk_size
-        self.ranking = RankingMetrics(num_labels, seen)
+        self.ranking = RankingMetrics(num_labels, seen, top_k)
         self.f1 = F1Metrics(num_labels, threshold, seen)
 
     def reset(self) -> None:
@@ -91,7 +93,8 @@ class LabelMetrics(TrainerMetric):
 
         Returns:
             `average_precision`, `ranking_loss`, `one_error`, `coverage`, `documents`, `skipped`,
-            `micro_f1`, `macro_f1`, `example_f1`; with seen labels also each with `seen_` and
+            `micro_f1`, `macro_f1`, `example_f1`, and of each k of `top_k` `precision_at_k`, `recall_at_k` and
+            `ndcg_at_k`; with seen labels also each with `seen_` and
             `unseen_` in front. Ranking metrics of a group in which no document has a gold label
             are NaN.
 

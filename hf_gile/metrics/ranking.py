@@ -13,7 +13,9 @@ from ..models.losses_gile import IGNORE, widened
 from .batch import Array, read_batch, read_columns, read_groups, require_documents, require_same_groups
 
 
-def ranking_metrics(scores: Array, labels: Array, columns: Array | Sequence[bool] | None = None) -> dict[str, Tensor]:
+def ranking_metrics(
+    scores: Array, labels: Array, columns: Array | Sequence[bool] | None = None, top_k: Sequence[int] = ()
+) -> dict[str, Tensor]:
     """Scores the ranking of each document.
 
     With `rank(l)` the number of labels that score at least as high as label `l`, itself included,
@@ -30,6 +32,13 @@ def ranking_metrics(scores: Array, labels: Array, columns: Array | Sequence[bool
     `coverage_error`. A document whose labels are all gold has average precision 1, losses 0. A label with a
     score of minus infinity is no candidate for the document, and is not among its L labels unless it is gold.
 
+    With `position(l)` the rank of a gold label when all others of its score stand before it (but no two gold labels on
+    one place), and `hits` the number of gold labels with `position(l) <= k`, each k of `top_k` adds
+
+        precision_at_k = hits / k
+        recall_at_k    = hits / G
+        ndcg_at_k      = sum over these gold l of 1/log2(1 + position(l)) / the same sum for positions 1..min(G, k)
+
     Labels are ranked on the device of the scores; the results are on the CPU.
 
     Args:
@@ -38,9 +47,10 @@ def ranking_metrics(scores: Array, labels: Array, columns: Array | Sequence[bool
             of bool or 0.0 and 1.0.
         columns: `(L,)` bool, the group of labels to look at: ranks and gold labels are restricted
             to it. All labels by default.
+        top_k: Numbers of labels k, each at least 1.
 
     Returns:
-        `(B,)` float64 for each of the four names above, NaN where a document has no gold label in
+        `(B,)` float64 for each of the names above, NaN where a document has no gold label in
         the group, and `(B,)` bool `counted`, False there.
 
     Raises:
@@ -51,12 +61,13 @@ def ranking_metrics(scores: Array, labels: Array, columns: Array | Sequence[bool
         >>> result["average_precision"], result["ranking_loss"]
         (tensor([0.8333], dtype=torch.float64), tensor([0.2500], dtype=torch.float64))
     """
+    _check_top_k(top_k)
     scores, gold = read_batch(scores, labels)
     if columns is not None:
         scores, gold = _restrict(scores, gold, read_columns(columns, scores.shape[1]))
     at_gold = _at_gold(scores, gold)
     rank, candidates = _rank(scores, at_gold)
-    return _measure(rank, at_gold, gold != IGNORE, candidates)
+    return _measure(rank, at_gold, gold != IGNORE, candidates, top_k)
 
 
 class RankingMetrics:
@@ -70,9 +81,10 @@ class RankingMetrics:
     Args:
         num_labels: Number of labels L of every batch.
         seen: `(L,)` bool, True for the labels that were seen in training.
+        top_k: Numbers of labels k, for precision, recall and nDCG at k.
 
     Raises:
-        ValueError: If the mask does not fit the labels.
+        ValueError: If the mask does not fit the labels, or a k is below 1.
 
     Example:
         >>> metrics = RankingMetrics(num_labels=3)
@@ -83,14 +95,17 @@ class RankingMetrics:
         (0.5, 1, 1)
     """
 
-    def __init__(self, num_labels: int, seen: Array | Sequence[bool] | None = None) -> None:
+    def __init__(self, num_labels: int, seen: Array | Sequence[bool] | None = None, top_k: Sequence[int] = ()) -> None:
+        _check_top_k(top_k)
         self.groups = read_groups(num_labels, seen)
         self.num_labels = num_labels
+        self.top_k = tuple(top_k)
         self.reset()
 
     def reset(self) -> None:
         """Forgets every batch."""
-        names = ("average_precision", "ranking_loss", "one_error", "coverage")
+        names = ["average_precision", "ranking_loss", "one_error", "coverage"]
+        names += [f"{name}_at_{k}" for k in self.top_k for name in ("precision", "recall", "ndcg")]
         self.sums = {prefix: dict.fromkeys(names, 0.0) for prefix in self.groups}
         self.counted = dict.fromkeys(self.groups, 0)
         self.documents = 0
@@ -119,7 +134,7 @@ class RankingMetrics:
         for prefix, columns in groups.items():
             is_gold = (gold != IGNORE) & columns[gold.clamp(min=0)]
             rank, candidates = ranks[prefix]
-            result = _measure(rank, at_gold, is_gold, candidates)
+            result = _measure(rank, at_gold, is_gold, candidates, self.top_k)
             counted = result.pop("counted")
             for name, value in result.items():
                 self.sums[prefix][name] += value[counted].sum().item()
@@ -152,14 +167,22 @@ class RankingMetrics:
             other: Metrics of the same labels and seen labels; it stays as it is.
 
         Raises:
-            ValueError: If labels or seen labels differ; nothing is added then.
+            ValueError: If labels, seen labels or `top_k` differ; nothing is added then.
         """
         require_same_groups(self.groups, other.groups)
+        if set(self.top_k) != set(other.top_k):
+            raise ValueError(f"top_k must be the same in both, got {self.top_k} and {other.top_k}")
         for prefix in self.groups:
             for name, value in other.sums[prefix].items():
                 self.sums[prefix][name] += value
             self.counted[prefix] += other.counted[prefix]
         self.documents += other.documents
+
+
+def _check_top_k(top_k: Sequence[int]) -> None:
+    for k in top_k:
+        if k < 1:
+            raise ValueError(f"top_k must be numbers of labels from 1 on, got {k}")
 
 
 def _at_gold(scores: Tensor, gold: Tensor) -> Tensor:
@@ -174,16 +197,19 @@ def _rank(scores: Tensor, at_gold: Tensor) -> tuple[Tensor, ...]:
     return scores.shape[1] - torch.searchsorted(ascending, at_gold), candidates
 
 
-def _measure(rank: Tensor, at_gold: Tensor, is_gold: Tensor, candidates: Tensor) -> dict[str, Tensor]:
+def _measure(
+    rank: Tensor, at_gold: Tensor, is_gold: Tensor, candidates: Tensor, top_k: Sequence[int]
+) -> dict[str, Tensor]:
     gold_count = is_gold.sum(dim=1)
     # what is not gold sorts behind every gold score, so it is never among the scores below one
     gold_ascending = at_gold.masked_fill(~is_gold, torch.inf).sort(dim=1).values
     gold_rank = gold_count[:, None] - torch.searchsorted(gold_ascending, at_gold)
 
     # to the CPU before float64, which not every accelerator has
-    on_cpu = (tensor.cpu() for tensor in (rank, gold_rank, is_gold, gold_count, candidates))
-    rank, gold_rank, is_gold, gold_count, candidates = on_cpu
-    left_out = (is_gold & at_gold.isneginf().cpu()).sum(dim=1)  # gold, and so a candidate all the same
+    on_cpu = (tensor.cpu() for tensor in (rank, gold_rank, at_gold, is_gold, gold_count, candidates))
+    rank, gold_rank, at_gold, is_gold, gold_count, candidates = on_cpu
+    is_left_out = is_gold & at_gold.isneginf()
+    left_out = is_left_out.sum(dim=1)  # gold, and so a candidate all the same
     rank = torch.minimum(rank, (candidates + left_out)[:, None])  # what is no candidate is above nothing
     wrong = rank - gold_rank
     pairs = (gold_count * (candidates + left_out - gold_count)).clamp(min=1)
@@ -195,6 +221,20 @@ def _measure(rank: Tensor, at_gold: Tensor, is_gold: Tensor, candidates: Tensor)
         "one_error": (fewest_wrong > 0).double(),
         "coverage": rank.masked_fill(~is_gold, 0).amax(dim=1).double(),
     }
+    if top_k:
+        best_first = at_gold.masked_fill(~is_gold, -torch.inf).argsort(dim=1, descending=True)
+        own_place = torch.arange(1, at_gold.shape[1] + 1).expand_as(at_gold)
+        position = wrong + torch.empty_like(wrong).scatter_(1, best_first, own_place)
+        position = position.masked_fill(~is_gold | is_left_out, torch.iinfo(wrong.dtype).max)
+        gain = 1 / torch.log2(1 + position.double())
+        best_gain = (1 / torch.log2(2 + torch.arange(max(top_k), dtype=torch.float64))).cumsum(dim=0)
+        for k in top_k:
+            found = position <= k
+            hits = found.sum(dim=1).double()
+            ideal = best_gain[gold_count.clamp(min=1, max=k) - 1]
+            result[f"precision_at_{k}"] = hits / k
+            result[f"recall_at_{k}"] = hits / gold_count
+            result[f"ndcg_at_{k}"] = gain.masked_fill(~found, 0).sum(dim=1) / ideal
     counted = gold_count > 0
     result = {name: value.masked_fill(~counted, torch.nan) for name, value in result.items()}
     return {**result, "counted": counted}

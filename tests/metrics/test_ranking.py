@@ -5,6 +5,7 @@ from sklearn.metrics import (
     coverage_error,
     label_ranking_average_precision_score,
     label_ranking_loss,
+    ndcg_score,
 )
 
 from hf_gile.metrics import RankingMetrics, ranking_metrics
@@ -295,3 +296,56 @@ def test_a_gold_label_that_is_no_candidate_ranks_last_among_the_candidates():
     assert result["ranking_loss"].item() == 1.0
     assert result["coverage"].item() == 4.0
     assert result["average_precision"].item() == 0.25
+
+
+def literal_at_k(scores, gold, k):
+    """Sorts the labels of each document, with a gold label behind all others of its score."""
+    precision, recall, ndcg = [], [], []
+    for row, chosen in zip(scores, gold, strict=True):
+        best = sorted(range(len(row)), key=lambda label: (-row[label], chosen[label]))[:k]
+        hits = [place for place, label in enumerate(best) if chosen[label] and row[label] > -np.inf]
+        ideal = sum(1 / np.log2(place + 2) for place in range(min(k, chosen.sum())))
+        precision.append(len(hits) / k)
+        recall.append(len(hits) / chosen.sum())
+        ndcg.append(sum(1 / np.log2(place + 2) for place in hits) / ideal)
+    return {f"precision_at_{k}": np.mean(precision), f"recall_at_{k}": np.mean(recall), f"ndcg_at_{k}": np.mean(ndcg)}
+
+
+@pytest.mark.parametrize("gold_share", [0.03, 0.3, 0.95])
+@pytest.mark.parametrize("ties", [True, False])
+def test_figures_at_k_equal_those_of_the_sorted_labels(ties, gold_share):
+    for seed in range(29):
+        scores, gold = batch(seed, ties=ties, gold_share=gold_share)
+        if seed % 2:
+            scores[np.random.default_rng(seed).random(scores.shape) < 0.2] = -np.inf
+        result = streamed(scores, gold, top_k=(1, 3, 17, 23))
+        some = gold.any(axis=1)
+        for k in (1, 3, 17, 23):
+            expected = literal_at_k(scores[some], gold[some], k)
+            assert {name: result[name] for name in expected} == pytest.approx(expected, abs=1e-12)
+
+
+def test_ndcg_without_ties_equals_scikit_learn():
+    scores, gold = batch(7, ties=False)
+    some = gold.any(axis=1)
+    result = streamed(scores, gold, top_k=[5])
+    assert result["ndcg_at_5"] == pytest.approx(ndcg_score(gold[some], scores[some], k=5), abs=1e-12)
+
+
+def test_figures_at_k_of_a_group_are_those_of_its_own_labels():
+    scores, gold = batch(3)
+    seen = np.arange(17) % 3 > 0
+    result = streamed(scores, gold, seen=seen, top_k=[5])
+    for prefix, columns in {"": slice(None), "seen_": seen, "unseen_": ~seen}.items():
+        alone = streamed(scores[:, columns], gold[:, columns], num_labels=scores[:, columns].shape[1], top_k=[5])
+        for name in ("precision_at_5", "recall_at_5", "ndcg_at_5"):
+            assert result[prefix + name] == pytest.approx(alone[name], abs=1e-12)
+
+
+def test_a_k_below_one_and_merging_other_ks_are_refused():
+    with pytest.raises(ValueError, match="from 1 on, got 0"):
+        RankingMetrics(3, top_k=[5, 0])
+    with pytest.raises(ValueError, match="from 1 on, got -1"):
+        ranking_metrics(torch.zeros(1, 2), torch.tensor([[0]]), top_k=[-1])
+    with pytest.raises(ValueError, match="top_k must be the same"):
+        RankingMetrics(3, top_k=[5]).merge(RankingMetrics(3))
