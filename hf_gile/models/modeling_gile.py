@@ -576,6 +576,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         column_weights: Tensor | None = None,
         language: Languages = None,
         candidate_language: str | None = None,
+        excluded_columns: Tensor | None = None,
         output_attentions: bool | None = None,
     ) -> SequenceClassifierOutput:
         """Scores documents with the stored labels.
@@ -597,6 +598,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
             language: The language of the documents, or of each; it can be left out if there is one.
             candidate_language: The language of the labels to score, where it is not that of the documents:
                 cross-lingual prediction.
+            excluded_columns: `(B, E)` columns that are no candidates for a document, padded with -100; they get minus
+                infinity, as labels of other languages do.
             output_attentions: Whether to return the attention weights, as in `GileModelOutput`.
 
         Returns:
@@ -622,9 +625,12 @@ class GileForSequenceClassification(GilePreTrainedModel):
             return (self.mask_other_languages(logits, candidate_language or language, sampled_columns),)
 
         logits = in_each_language(self.config, language, {"text_embeds": text_embeds}, score)[0]
+        if excluded_columns is not None:
+            logits = self.mask_excluded(logits, excluded_columns, sampled_columns)
         loss = None
         if labels is not None:
-            loss = self._loss(logits, labels, sampled_columns, column_weights)
+            masked = excluded_columns is not None or bool(self.config.language_labels)
+            loss = self._loss(logits, labels, sampled_columns, column_weights, masked)
             if self.training and self.gile.word_prediction is not None:
                 loss = loss + self.config.word_prediction * self._word_prediction(
                     text_embeds, input_ids, sampled_columns
@@ -648,6 +654,31 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if columns is None:
             columns = torch.arange(self.config.num_labels, device=logits.device)
         return logits.masked_fill((columns < own.start) | (columns >= own.stop), -torch.inf)
+
+    def mask_excluded(self, logits: Tensor, excluded_columns: Tensor, columns: Tensor | None = None) -> Tensor:
+        """Gives labels that are no candidates for a document minus infinity, a probability of zero.
+
+        Args:
+            logits: `(B, L)` scores of all stored labels, or `(B, C)` of some.
+            excluded_columns: `(B, E)` columns, padded with -100.
+            columns: `(C,)` columns scored.
+
+        Returns:
+            The masked logits, of the same shape.
+
+        Raises:
+            ValueError: An excluded column is out of range, or there is not one row for each document.
+        """
+        num_labels = self.config.num_labels
+        if excluded_columns.ndim != 2 or len(excluded_columns) != len(logits) or (excluded_columns >= num_labels).any():
+            raise ValueError(
+                f"excluded_columns must be columns below {num_labels}, ({len(logits)}, E) padded with -100, got shape "
+                f"{tuple(excluded_columns.shape)} with the largest {int(excluded_columns.max())}"
+            )
+        padded = excluded_columns.masked_fill(excluded_columns < 0, num_labels)
+        mask = torch.zeros(len(logits), num_labels + 1, dtype=torch.bool, device=logits.device)
+        mask = mask.scatter_(1, padded, True)[:, :num_labels]
+        return logits.masked_fill(mask if columns is None else mask[:, columns], -torch.inf)
 
     def _word_prediction(self, text_embeds: Tensor, input_ids: Tensor | None, columns: Tensor | None) -> Tensor:
         if input_ids is None:
@@ -729,7 +760,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
         residual = self.gile.label_residual.weight
         return label_embeds + (residual if columns is None else residual[columns])
 
-    def _loss(self, logits: Tensor, labels: Tensor, columns: Tensor | None, column_weights: Tensor | None) -> Tensor:
+    def _loss(
+        self, logits: Tensor, labels: Tensor, columns: Tensor | None, column_weights: Tensor | None, masked: bool
+    ) -> Tensor:
         integer = not labels.is_floating_point() and labels.dtype != torch.bool
         if self.config.problem_type is None:  # written down, so that pipelines answer as the model was trained
             single = integer and labels.dim() == 1
@@ -756,14 +789,14 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 "use 'multi_label_classification' for any number"
             )
         logits = widened(logits)
-        if self.config.language_labels:
+        if masked:
             foreign = (targets > 0) & logits.isneginf()
             if bool(foreign.any()):
                 row, column = foreign.nonzero()[0].tolist()
                 column = column if columns is None else int(columns[column])
                 raise ValueError(
                     f"labels of document {row} of the batch hold column {column} ({self.config.id2label[column]!r}), "
-                    "which is a label of another language than the document"
+                    "which is a label of another language than the document, or one of its excluded_columns"
                 )
             # The lowest number: a loss and a gradient of zero, where minus infinity would make NaN.
             logits = logits.masked_fill(logits.isneginf(), torch.finfo(logits.dtype).min)

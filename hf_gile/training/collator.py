@@ -38,13 +38,15 @@ class GileDataCollator:
 
         Args:
             features: B examples with `input_ids`, as the processor makes them without padding, and optionally
-                `labels`: a list of gold columns, or one gold column; and `language`, a language of the processor. Or
-                rows of such examples, as a `MultilingualDataset` has them.
+                `labels`: a list of gold columns, or one gold column; `language`, a language of the processor; and
+                `excluded_columns`, a list of columns that are no candidates. Or rows of such examples, as a
+                `MultilingualDataset` has them.
 
         Returns:
             `input_ids` and `attention_mask` as `GileProcessor.pad_documents` makes them, and with labels `labels`,
             `(B, P)` padded with -100 or `(B,)`; with a label sampler `sampled_columns` `(1, C)`, and
-            `column_weights` `(1, C)` or `(B, C)`; with languages `language` `(B,)`, places in the processor's list.
+            `column_weights` `(1, C)` or `(B, C)`; with languages `language` `(B,)`, places in the processor's list;
+            with columns that are no candidates `excluded_columns`, `(B, E)` padded with -100.
 
         Raises:
             ValueError: An example without `input_ids`, or with labels that are no gold columns.
@@ -68,6 +70,8 @@ class GileDataCollator:
                         f"got {feature.get('language')!r}"
                     )
             batch["language"] = torch.tensor([known.index(feature["language"]) for feature in features])
+        if "excluded_columns" in features[0]:
+            batch["excluded_columns"] = _padded([list(feature["excluded_columns"]) for feature in features])
         if "labels" not in features[0]:
             return batch
         gold = [np.asarray(feature["labels"]) for feature in features]
@@ -79,8 +83,7 @@ class GileDataCollator:
                     f"labels of example {place} must be gold columns, each once, got {columns[:8].tolist()}; "
                     "of zeros and ones, np.flatnonzero makes columns"
                 )
-        width = max(1, *(len(columns) for columns in gold))
-        labels = torch.tensor([[*columns, *[-100] * (width - len(columns))] for columns in gold])
+        labels = _padded(gold)
         batch["labels"] = labels[:, 0] if single else labels
         if self.label_sampler is not None:
             sampled, weights = self.label_sampler([columns.tolist() for columns in gold], _key(batch))
@@ -89,6 +92,11 @@ class GileDataCollator:
             if weights is not None:
                 batch["column_weights"] = weights.reshape(-1, len(sampled))
         return batch
+
+
+def _padded(rows: Sequence[Sequence[int]]) -> Tensor:
+    width = max(1, *(len(columns) for columns in rows))
+    return torch.tensor([[*columns, *[-100] * (width - len(columns))] for columns in rows], dtype=torch.long)
 
 
 def _key(batch: dict[str, Tensor]) -> int:

@@ -17,6 +17,8 @@ def encode_dataset(
     labels: str = "labels",
     on_unknown_label: str = "raise",
     language: str | None = None,
+    excluded: str | None = None,
+    num_proc: int | None = None,
 ) -> "Dataset":
     """Turns texts into word ids and label ids into columns.
 
@@ -28,10 +30,13 @@ def encode_dataset(
         labels: The column of the label ids: a list, or one.
         on_unknown_label: `"raise"`, or `"drop"` to leave out label ids of a list that the label set does not have.
         language: The language of the documents, in a model of several.
+        excluded: The column of the lists of label ids that are no candidates for a document, if there is one; ids that
+            the label set does not have are left out.
+        num_proc: Number of processes, of a dataset that is not a stream.
 
     Returns:
-        A dataset with the columns `input_ids` (no padding), `labels` (columns of the label set) and, if there is one,
-        `language`.
+        A dataset with the columns `input_ids` (no padding), `labels` (columns of the label set) and, if there are any,
+        `language` and `excluded_columns`.
 
     Raises:
         ValueError: A column does not exist, or a label id is not in the label set.
@@ -44,8 +49,8 @@ def encode_dataset(
         raise ValueError(
             "the columns of this stream are not known: give it features, as in IterableDataset.cast(features)"
         )
-    for column in (labels, *([text] if isinstance(text, str) else [])):
-        if column not in dataset.column_names:
+    for column in (labels, text, excluded):
+        if isinstance(column, str) and column not in dataset.column_names:
             raise ValueError(f"the dataset has no column {column!r}, only {', '.join(dataset.column_names)}")
 
     def encode(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
@@ -65,7 +70,13 @@ def encode_dataset(
                 ids = [label_id for label_id in ids if label_id in label_set]
             gold.append(label_set.columns(ids))
         encoded = {"input_ids": processor(texts, language=language)["input_ids"], "labels": gold}
+        if excluded is not None:
+            encoded["excluded_columns"] = [
+                label_set.columns(label_id for label_id in ids if label_id in label_set) for ids in batch[excluded]
+            ]
         return encoded if language is None else {**encoded, "language": [language] * len(texts)}
 
-    options = {"desc": "words and columns"} if hasattr(dataset, "num_rows") else {}  # a stream has no progress bar
+    options: dict[str, Any] = {}
+    if hasattr(dataset, "num_rows"):  # a stream has neither a progress bar nor processes
+        options = {"desc": "words and columns", "num_proc": num_proc}
     return dataset.map(encode, batched=True, remove_columns=dataset.column_names, **options)

@@ -307,3 +307,23 @@ def test_word_embeddings_are_the_input_embeddings(make_model):
     model, _ = make_model()
     assert model.get_input_embeddings() is model.gile.word_embeddings
     assert isinstance(model.gile, GileModel)
+
+
+def test_excluded_columns_get_minus_infinity_and_the_others_keep_their_scores(make_model):
+    model, processor = make_model(problem_type="multi_label_classification")
+    batch = processor(["Milk was fed.", "Blood."], return_tensors="pt")
+    excluded = torch.tensor([[4, 1], [-100, -100]])
+    all_logits = model(**batch).logits
+    masked = model(**batch, excluded_columns=excluded, labels=torch.tensor([[0], [1]]))
+    expected = all_logits.clone()
+    expected[0, [1, 4]] = -torch.inf
+    assert torch.equal(masked.logits, expected)
+    assert masked.loss.isfinite()
+    model.train()
+    sampled = model(**batch, excluded_columns=excluded, sampled_columns=torch.tensor([0, 3, 4])).logits
+    torch.testing.assert_close(sampled, expected[:, [0, 3, 4]])
+    for wrong in (torch.tensor([[5], [0]]), torch.tensor([[0]]), torch.tensor([0, 1])):
+        with pytest.raises(ValueError, match=r"excluded_columns must be columns below 5, \(2, E\) padded with -100"):
+            model(**batch, excluded_columns=wrong)
+    with pytest.raises(ValueError, match=r"labels of document 0 .* hold column 1 .* one of its excluded_columns"):
+        model(**batch, excluded_columns=excluded, labels=torch.tensor([[1], [0]]))

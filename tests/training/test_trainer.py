@@ -116,3 +116,22 @@ def test_saved_checkpoint_holds_code_and_labels(make_trainer, tmp_path, label_se
     trainer.save_model(str(tmp_path / "saved"))
     saved = {path.name for path in (tmp_path / "saved").iterdir()}
     assert {"labels.jsonl", "model.safetensors", "config.json", "modeling_gile.py", "pipeline_gile.py"} <= saved
+
+
+def test_excluded_labels_are_no_candidates_in_training_and_evaluation(make_trainer, make_model, label_set):
+    _, processor = make_model()
+    names = list(TOPICS)
+    dataset = rows().map(lambda row: {"never": [name for name in names if name not in row["labels"]] + ["unknown"]})
+    dataset = encode_dataset(dataset, processor, label_set, excluded="never")
+    assert set(dataset.column_names) == {"input_ids", "labels", "excluded_columns"}
+    for sampler in (None, LabelSampler(5, num_negatives=2)):
+        trainer = make_trainer(num_train_epochs=1, sampler=sampler)
+        trainer.train_dataset = dataset
+        trainer.train()
+        assert trainer.state.log_history[-1]["train_loss"] < torch.inf
+        assert all(parameter.isfinite().all() for parameter in trainer.model.parameters())
+    # "Infant", the only candidate that is not gold, may come first; the other topics never do.
+    trainer.compute_metrics = LabelMetrics(len(label_set), top_k=[3])
+    figures = trainer.evaluate(dataset)
+    assert figures["eval_recall_at_3"] == 1.0
+    assert figures["eval_ranking_loss"] <= 1.0
