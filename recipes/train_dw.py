@@ -13,15 +13,14 @@ The settings are those of GILE, section 4.2.1, where the paper gives them; every
 """
 
 import hashlib
-import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from datasets import concatenate_datasets
-from training import DEFAULTS, count_parameters, train
-from transformers import HfArgumentParser, Trainer, TrainingArguments, set_seed
+from training import count_parameters, parse_settings, train, write_results
+from transformers import Trainer, set_seed
 from units import UNITS, unit_fields
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
@@ -73,15 +72,13 @@ class Recipe:
 
 
 def main() -> None:
-    parser = HfArgumentParser((Recipe, TrainingArguments))
-    parser.set_defaults(
-        **DEFAULTS,
-        output_dir="runs/dw",
-        per_device_train_batch_size=16,  # "batch size 16"
-        learning_rate=1e-3,  # "optimization with ADAM until convergence"; the paper does not give the rate
-        num_train_epochs=20,
-    )
-    recipe, args = parser.parse_args_into_dataclasses()
+    defaults = {
+        "output_dir": "runs/dw",
+        "per_device_train_batch_size": 16,  # "batch size 16"
+        "learning_rate": 1e-3,  # "optimization with ADAM until convergence"; the paper does not give the rate
+        "num_train_epochs": 20,
+    }
+    recipe, args = parse_settings(Recipe, defaults)
     say = print if args.process_index == 0 else (lambda *_: None)
     folder = Path(args.output_dir)
 
@@ -103,7 +100,7 @@ def main() -> None:
     seen = [column for column in range(len(labels)) if column not in unseen]
     gold = [len(row) for language in languages for row in parts[language]["train"]["labels"]]
 
-    results = {}
+    results, metrics = {}, {}
     for unit in recipe.units:
         # 2. The model of the paper's name: NN, HNN or HAN, MHAN of several languages, with or without GILE.
         set_seed(args.seed)
@@ -154,6 +151,7 @@ def main() -> None:
         args.output_dir = str(folder / unit)
         args.metric_for_best_model = f"eval_{prefix}average_precision"
         args.greater_is_better = True
+        metrics[unit] = args.metric_for_best_model
         trainer = Trainer(
             model,
             args,
@@ -182,7 +180,7 @@ def main() -> None:
             trainer.save_model(str(folder / unit / "model"))
             (folder / unit / "model" / "training_args.bin").unlink(missing_ok=True)  # a pickle: nothing to hand on
         if args.process_index == 0:
-            (folder / "results.json").write_text(json.dumps(results, indent=1))
+            write_results(folder, results, metrics)
 
     say(table(results, languages))
 

@@ -1,14 +1,23 @@
-"""What the recipes have in common: an evaluation after every epoch, a stop when it gets no better, a line an epoch."""
+"""What the recipes have in common: settings from a file and from flags, a line an epoch, results and their curves."""
 
+import difflib
+import json
+import sys
 import time
+from collections.abc import Mapping
+from dataclasses import fields
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+import yaml
 from tqdm.auto import tqdm
-from transformers import EarlyStoppingCallback, Trainer
+from transformers import EarlyStoppingCallback, HfArgumentParser, Trainer, TrainingArguments
 from transformers.trainer_callback import ProgressCallback
 from transformers.trainer_utils import get_last_checkpoint
+
+Recipe = TypeVar("Recipe")
 
 DEFAULTS = {
     "per_device_eval_batch_size": 256,
@@ -19,11 +28,99 @@ DEFAULTS = {
     "save_total_limit": 1,
     "load_best_model_at_end": True,
     "batch_eval_metrics": True,  # metrics are summed batch by batch: no (documents, labels) matrix
-    "logging_strategy": "epoch",
+    "logging_steps": 20,
     "dataloader_pin_memory": torch.cuda.is_available(),
     "report_to": "none",
 }
 """Training arguments of every recipe, where the user says nothing else."""
+
+
+_MADE_UP = ("local_rank", "run_name", "do_eval", "metric_for_best_model", "greater_is_better")  # by others than users
+
+
+def parse_settings(recipe: type[Recipe], defaults: Mapping[str, Any]) -> tuple[Recipe, TrainingArguments]:
+    """Reads the settings of a run: the flags, then the file of `--config`, then the defaults; the first one counts.
+
+    A setting has one name in both: `--learning_rate 1e-3` and `learning_rate: 1e-3`. The settings of a run are kept in
+    OUTPUT_DIR/settings.yaml, which `--config` takes again.
+
+    Args:
+        recipe: A dataclass of settings, each with help.
+        defaults: Those of the training arguments.
+
+    Returns:
+        The settings of the recipe, and the training arguments.
+
+    Raises:
+        SystemExit: The file does not exist, is no YAML or has a setting that does not exist; or a flag is wrong.
+    """
+    parser = HfArgumentParser((recipe, TrainingArguments))
+    parser.add_argument("--config", help="YAML file of settings; flags go before it.")
+    parser.set_defaults(**{**DEFAULTS, **defaults})
+    given = sys.argv[1:]
+    for place, flag in enumerate(given):
+        name, _, value = flag.partition("=")
+        if name == "--config":
+            path = value or (given[place + 1] if place + 1 < len(given) else "")
+            _take_defaults(parser, Path(path))
+    settings, args, _ = parser.parse_args_into_dataclasses()
+    if args.process_index == 0:
+        _keep_settings(settings, args)
+    return settings, args
+
+
+def _take_defaults(parser: HfArgumentParser, path: Path) -> None:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        parser.error(f"--config: cannot read {path}: {error.strerror}")
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        parser.error(f"--config: {path} is not YAML: {error}")
+    if not isinstance(content, dict):
+        parser.error(f"--config: {path} must hold settings as `name: value`, got {content!r}")
+    actions = {action.dest: action for action in parser._actions}
+    for name, value in content.items():
+        action = actions.get(str(name))
+        if action is None:
+            near = difflib.get_close_matches(str(name), actions, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            parser.error(f"--config: {path}: there is no setting {name!r}{hint}")
+        # argparse converts defaults that are texts as it converts flags: 1e-3, which YAML takes for a text, too.
+        if action.nargs == "+" and not isinstance(value, list):
+            value = [value]
+        if isinstance(value, list):
+            value = [_converted(parser, action, name, item) for item in value]
+        elif isinstance(value, str):
+            value = _converted(parser, action, name, value)
+        action.default = value
+        parser.set_defaults(**{action.dest: value})
+        action.required = False
+
+
+def _converted(parser: HfArgumentParser, action: Any, name: str, value: Any) -> Any:
+    if action.type is None or not isinstance(value, str):
+        return str(value) if action.type is str else value
+    try:
+        return action.type(value)
+    except (TypeError, ValueError) as error:
+        parser.error(f"--config: {name}: {error}")
+
+
+def _keep_settings(settings: Any, args: TrainingArguments) -> None:
+    """Writes the settings of the recipe, and the training arguments that are not as Transformers has them."""
+    kept = {"output_dir": args.output_dir}
+    kept |= {field.name: getattr(settings, field.name) for field in fields(settings)}
+    for field in fields(args):
+        value = getattr(args, field.name)
+        value = value.value if isinstance(value, Enum) else value
+        is_setting = (
+            field.init and isinstance(value, (str, int, float)) and field.name not in ("local_rank", "run_name")
+        )
+        if is_setting and value != field.default:
+            kept[field.name] = value
+    folder = Path(args.output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "settings.yaml").write_text(yaml.safe_dump(kept, sort_keys=False, allow_unicode=True), encoding="utf-8")
 
 
 def train(trainer: Trainer, patience: int) -> dict[str, Any]:
@@ -34,7 +131,8 @@ def train(trainer: Trainer, patience: int) -> dict[str, Any]:
         patience: Epochs without a better figure before training stops.
 
     Returns:
-        `seconds`, the number of trainable `parameters`, and `history`, what was logged after each epoch.
+        `seconds`, the number of trainable `parameters`, `history`, what was logged after each epoch, and `losses`,
+        pairs of a step and the mean loss of the steps before it.
     """
     stop, clock = EarlyStoppingCallback(patience), Clock(trainer.args.metric_for_best_model)
     trainer.remove_callback(ProgressCallback)
@@ -44,10 +142,12 @@ def train(trainer: Trainer, patience: int) -> dict[str, Any]:
     resume = trainer.args.resume_from_checkpoint and Path(folder).is_dir()
     trainer.train(resume_from_checkpoint=get_last_checkpoint(folder) if resume else None)
     trainer.remove_callback(stop)  # it would miss its metric in what is evaluated later
+    history = trainer.state.log_history
     return {
         "seconds": time.perf_counter() - clock.start,
         "parameters": count_parameters(trainer.model),
-        "history": [entry for entry in trainer.state.log_history if "seconds" in entry],
+        "history": [entry for entry in history if "seconds" in entry],
+        "losses": [[entry["step"], entry["loss"]] for entry in history if "loss" in entry],
     }
 
 
@@ -79,7 +179,47 @@ class Clock(ProgressCallback):
             if self.metric in metrics and state.is_world_process_zero:
                 left = seconds * (args.num_train_epochs / state.epoch - 1)
                 losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
+                loss = f"{losses[-1]:7.2f}" if losses else "      -"
                 tqdm.write(
-                    f"  epoch {state.epoch:4.0f} of {args.num_train_epochs:.0f}  loss {losses[-1]:7.2f}  "
-                    f"validation AvgPr {100 * metrics[self.metric]:6.2f}  {seconds:5.0f} s, at most {left:.0f} s left"
+                    f"  epoch {state.epoch:4.0f} of {args.num_train_epochs:.0f}  loss {loss}  "
+                    f"validation {short_name(self.metric)} {100 * metrics[self.metric]:6.2f}  {seconds:5.0f} s, "
+                    f"at most {left:.0f} s left"
                 )
+
+
+def short_name(metric: str) -> str:
+    """How people call a figure of `LabelMetrics`."""
+    for name, short in {"average_precision": "AvgPr", "ranking_loss": "RL", "one_error": "OneErr"}.items():
+        if metric.endswith(name):
+            return short
+    return metric.removeprefix("eval_").replace("_", " ")
+
+
+def write_results(folder: Path, results: Mapping[str, Any], metrics: Mapping[str, str]) -> None:
+    """Writes `results.json`, and `curves.png` with loss and metric against the step.
+
+    Args:
+        folder: Where to write.
+        results: What `train` returned, by the name of the model.
+        metrics: The figure to draw of each model, a key of its history.
+    """
+    (folder / "results.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    figure, (above, below) = pyplot.subplots(2, 1, sharex=True, figsize=(7, 6), layout="constrained")
+    for name, metric in metrics.items():
+        curves = results[name]
+        (line,) = above.plot(*zip(*curves["losses"], strict=True), label=name) if curves["losses"] else above.plot([])
+        points = [(entry["step"], 100 * entry[metric]) for entry in curves["history"] if metric in entry]
+        below.plot(*zip(*points, strict=True), marker="o", color=line.get_color(), label=name)
+        below.set_ylabel(f"validation {short_name(metric)}, percent")
+    above.set(ylabel="training loss", yscale="log")
+    below.set_xlabel("step")
+    below.legend()
+    for axes in (above, below):
+        axes.grid(alpha=0.3)
+    figure.savefig(folder / "curves.png", dpi=120)
+    pyplot.close(figure)

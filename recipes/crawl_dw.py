@@ -1,0 +1,127 @@
+r"""Fetch the news of Deutsche Welle that the paper was tested on, and make training data of them.
+
+    git clone https://github.com/idiap/mhan                              # the published lists of addresses
+    python recipes/crawl_dw.py --urls mhan/data_urls/dw_general --languages english german \
+        --output_dir dw_pages --contact you@example.org                  # Ctrl-C, and the same again, goes on
+    python recipes/crawl_dw.py --output_dir dw_pages --export text       # dw_pages/text/general/train/german.jsonl
+    python recipes/crawl_dw.py --output_dir dw_pages --export ids --word_vectors word_vectors
+    python recipes/train_dw.py --data dw_pages/ids/general --word_vectors word_vectors
+
+The site may not be asked faster than it likes: at a second for each address, the general lists of English and German
+take three days, all lists of all languages more than a week. A part is worth having: `--max_pages 5000` asks for a
+sample of all lists, the same command then for more. Pages are kept as they came, so that another export needs no crawl.
+
+Ask yourself whether you may: robots.txt is obeyed, but terms of use are for you to read, and the texts may not be
+passed on. hf_gile/data/dw_crawl.py shows what a crawl writes, hf_gile/data/dw_texts.py what an export does:
+
+    from hf_gile.data import load_dw_pages
+
+    texts = load_dw_pages("dw_pages", "general", ["german"], min_count=20)
+    texts.documents["german"]["train"]      # a datasets.Dataset with text and labels, as encode_dataset takes it
+    texts.label_sets["german"]              # the LabelSet of these labels
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from transformers import HfArgumentParser
+
+from hf_gile.data import ReadReport, load_word_vectors
+from hf_gile.data.dw_crawl import HOSTS, crawl_dw, read_lists
+from hf_gile.data.dw_texts import DWTexts, load_dw_pages, write_dw
+
+
+@dataclass
+class Recipe:
+    """What to fetch, and what to make of it."""
+
+    output_dir: str = field(default="dw_pages", metadata={"help": "Folder of the crawl."})
+    urls: list[str] = field(
+        default_factory=list, metadata={"help": "Folders dw_general, dw_specific of lists to crawl; without, none is."}
+    )
+    languages: list[str] = field(default_factory=list, metadata={"help": "By default all there are."})
+    contact: str = field(
+        default="", metadata={"help": "Your mail address or web page: the site sees it with each request."}
+    )
+    delay: float = field(default=1.0, metadata={"help": "Seconds a host is left alone after each answer, at least."})
+    max_pages: int | None = field(default=None, metadata={"help": "Addresses to ask this time; by default all."})
+    timeout: float = field(default=30.0, metadata={"help": "Seconds until an answer must be complete."})
+    max_bytes: int = field(default=5_000_000, metadata={"help": "Longer pages are not kept."})
+    hosts: list[str] = field(default_factory=lambda: [*HOSTS], metadata={"help": "No others are asked."})
+    export: str = field(default="none", metadata={"help": "text, ids (the published format), or none."})
+    labels: str = field(default="general", metadata={"help": "general (sections) or specific (keywords)."})
+    min_count: int = field(default=1, metadata={"help": "Training documents that a label needs."})
+    word_vectors: str | None = field(default=None, metadata={"help": "Folder of LANGUAGE.pkl.gz or the like, for ids."})
+    on_error: str = field(default="skip", metadata={"help": "Damaged pages: skip and count, or raise."})
+
+
+def main() -> None:
+    parser = HfArgumentParser(Recipe)
+    (recipe,) = parser.parse_args_into_dataclasses()
+    if recipe.export not in ("none", "text", "ids"):
+        parser.error(f"--export must be text, ids or none, got {recipe.export}")
+    if recipe.export == "ids" and recipe.word_vectors is None:
+        parser.error("--export ids needs --word_vectors")
+    if recipe.urls and not recipe.contact:
+        parser.error("--contact: tell the site who asks, by your mail address or web page")
+    if not recipe.urls and recipe.export == "none":
+        parser.error("nothing to do: give --urls to crawl, --export to make data of what was crawled")
+
+    # 1. Pages, as they came.
+    if recipe.urls:
+        summary = crawl_dw(
+            recipe.urls,
+            recipe.output_dir,
+            recipe.contact,
+            recipe.languages or None,
+            hosts=recipe.hosts,
+            delay=recipe.delay,
+            max_pages=recipe.max_pages,
+            max_bytes=recipe.max_bytes,
+            timeout=recipe.timeout,
+        )
+        print(summary)
+
+    # 2. Articles with labels, one language at a time: a large one takes a gigabyte.
+    if recipe.export != "none":
+        lists = read_lists(Path(recipe.output_dir) / "lists" / recipe.labels, recipe.languages or None)
+        folder = Path(recipe.output_dir) / recipe.export / recipe.labels
+        for language in dict.fromkeys(language for *_, language in lists):
+            report = ReadReport(recipe.on_error)
+            texts = load_dw_pages(recipe.output_dir, recipe.labels, [language], report, min_count=recipe.min_count)
+            sizes = {split: len(documents) for split, documents in texts.documents[language].items()}
+            print(f"{language}: {sizes}, {len(texts.label_sets[language]):,} labels; {report}")
+            if recipe.export == "ids":
+                report = ReadReport()
+                vectors = load_word_vectors(find(Path(recipe.word_vectors), language))
+                write_dw(texts, folder, {language: vectors}, report)
+                print(f"  as word ids: {report}")
+            else:
+                write_texts(texts, folder)
+        print(f"written to {folder}")
+
+
+def find(folder: Path, language: str) -> Path:
+    """The file of word vectors of a language, of whatever format."""
+    files = sorted(folder.glob(f"{language}.*"))
+    if not files:
+        raise FileNotFoundError(f"no word vectors {folder / language}.*")
+    return files[0]
+
+
+def write_texts(texts: DWTexts, folder: Path) -> None:
+    """One line of JSON for each document, which `datasets.load_dataset("json", ...)` reads, and the label sets."""
+    for language in texts.languages:
+        for split, documents in texts.documents[language].items():
+            path = folder / split / f"{language}.jsonl"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("w", encoding="utf-8") as file:
+                file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in documents)
+        path = folder / "labels" / f"{language}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        texts.label_sets[language].save(path)
+
+
+if __name__ == "__main__":
+    main()

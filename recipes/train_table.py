@@ -1,0 +1,204 @@
+r"""Train on a table of your own: a column of texts, a column of labels, and a file that says what the labels mean.
+
+    python recipes/train_table.py --train_files notes.csv --text text --labels tags --separator ";"
+    accelerate launch recipes/train_table.py --train_files train.jsonl.gz --test_files dev.jsonl.gz \
+        --text title abstract --labels subjects --label_file subjects.jsonl --label_name name_en name_de
+    python recipes/train_table.py --config mine.yaml
+
+Tables are .csv, .tsv, .jsonl, .json or .parquet, or with `--dataset` a dataset of the Hub or of a folder. Labels are
+ids of the label file: a table with a column of ids and one of names, a SKOS vocabulary (.ttl, .rdf, .nt, .jsonld) or
+MeSH (.xml, .bin). Without a label file an id is a name. Labels that no training document has are scored as well, by
+what their names say.
+
+Every flag of `transformers.TrainingArguments` works, and every flag can stand in a YAML file.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, load_dataset
+from text_models import TOP_K, ModelSettings, table, train_text_models
+from training import parse_settings
+
+from hf_gile import Label, LabelSet
+from hf_gile.data import (
+    held_out_labels,
+    load_labels,
+    load_mesh,
+    load_skos,
+    load_table,
+    split_of,
+    table_of,
+)
+
+
+@dataclass
+class Recipe(ModelSettings):
+    """The table and its labels; the model is in `ModelSettings`."""
+
+    train_files: list[str] = field(default_factory=list, metadata={"help": "Files, folders or globs."})
+    validation_files: list[str] = field(
+        default_factory=list, metadata={"help": "By default a tenth of the training documents, by a hash of their ids."}
+    )
+    test_files: list[str] = field(
+        default_factory=list, metadata={"help": "By default a tenth of the training documents, by a hash of their ids."}
+    )
+    dataset: str | None = field(default=None, metadata={"help": "Instead of files: a dataset of the Hub, or a folder."})
+    dataset_config: str | None = field(default=None, metadata={"help": "The configuration of the dataset."})
+    text: list[str] = field(default_factory=lambda: ["text"], metadata={"help": "Columns of text, read in this order."})
+    labels: str = field(default="labels", metadata={"help": "Column of label ids: a list, or one text."})
+    separator: str | None = field(default=None, metadata={"help": "Cuts a text of several label ids, such as ';'."})
+    id: str | None = field(default=None, metadata={"help": "Column of ids of documents; by default file and row."})
+    label_file: str | None = field(
+        default=None, metadata={"help": "What the label ids mean; by default they are names."}
+    )
+    label_id: str = field(default="id", metadata={"help": "Column of ids of the label file."})
+    label_name: list[str] = field(
+        default_factory=lambda: ["name"], metadata={"help": "Columns of names; the first that is not empty counts."}
+    )
+    label_description: list[str] = field(
+        default_factory=list,
+        metadata={"help": "Columns of what else is known; of SKOS: alt_labels, definition, broader; of MeSH: "
+                  "entry_terms, scope_note, tree_path."},
+    )  # fmt: skip
+    label_language: list[str] = field(
+        default_factory=lambda: ["en"], metadata={"help": "Of SKOS: languages of names, the first one there is counts."}
+    )
+    on_unknown_label: str = field(
+        default="raise", metadata={"help": "Label ids that the label file lacks: raise, or drop."}
+    )
+    encoding: str = field(default="utf-8", metadata={"help": "Of the files."})
+    on_error: str = field(default="raise", metadata={"help": "Malformed rows: raise, or skip and count."})
+    num_proc: int = field(default=1, metadata={"help": "Processes that read files."})
+    held_out: float = field(
+        default=0.0,
+        metadata={"help": "Share of the labels, by a hash of their ids, that training does not see but validation has: "
+                  "to choose settings for unseen labels."},
+    )  # fmt: skip
+    # Not the paper's: better wherever both were tried, docs/training.md.
+    hidden_act: str = field(default="tanh", metadata={"help": "'ReLU activation'; tanh was better wherever tried."})
+    min_count: int = field(default=2, metadata={"help": "Rarer words are unknown, but for those of seen labels."})
+
+
+def main() -> None:
+    defaults = {
+        "output_dir": "runs/table",
+        "per_device_train_batch_size": 64,
+        "learning_rate": 5e-3,
+        "num_train_epochs": 14,
+    }
+    recipe, args = parse_settings(Recipe, defaults)
+    say = print if args.process_index == 0 else (lambda *_: None)
+
+    # 1. Documents, each with an id, a text and label ids.
+    with args.main_process_first(desc="reading the tables"):
+        parts, named = read_parts(recipe, say)
+
+    # 2. What the labels say: those of the training documents first, then those that training never sees.
+    counts = Counter(label_id for row in parts["train"]["labels"] for label_id in row)
+    if recipe.held_out:
+        unseen = set(held_out_labels(counts, share=recipe.held_out))
+        parts["train"] = parts["train"].map(without, fn_kwargs={"unseen": unseen})
+        parts["train"] = parts["train"].filter(lambda labels: len(labels) > 0, input_columns="labels")
+        counts = Counter(label_id for row in parts["train"]["labels"] for label_id in row)
+    labels = order_labels(read_labels(recipe, named, parts), counts, parts, recipe, say)
+    sizes = {part: f"{len(rows):,}" for part, rows in parts.items()}
+    seen = sum(labels.seen)
+    say(f"documents: {sizes}; {seen:,} labels seen in training, {len(labels) - seen:,} never")
+
+    # 3. A model with each output layer, the same encoder under all.
+    results = train_text_models(recipe, args, parts, labels, text="text", gold="labels", say=say)
+    if args.process_index == 0:
+        columns = {"average_precision": "AvgPr", "ndcg_at_5": "nDCG@5"}
+        columns |= {f"recall_at_{k}": f"R@{k}" for k in TOP_K} | {"micro_f1": "F1"}
+        print(table(results, columns, "Seen labels are ranked among the seen, unseen among the unseen."))
+        print(f"\nwritten to {args.output_dir}: results.json, curves.png, settings.yaml, and each model; to use one:")
+        print("  from transformers import pipeline")
+        print(f'  pipe = pipeline(model="{args.output_dir}/{recipe.units[-1]}/model", trust_remote_code=True)')
+
+
+def read_parts(recipe: Recipe, say: Callable[..., None]) -> tuple[dict[str, Dataset], LabelSet | None]:
+    """Documents to train on, for validation and for the test, and the labels that a dataset names itself."""
+    options = {"text": recipe.text, "labels": recipe.labels, "id": recipe.id, "separator": recipe.separator}
+    files = {"train": recipe.train_files, "validation": recipe.validation_files, "test": recipe.test_files}
+    parts, named = {}, None
+    if recipe.dataset:
+        if any(files.values()):
+            raise SystemExit("pass either --dataset or files, not both")
+        for part, rows in load_dataset(recipe.dataset, recipe.dataset_config).items():
+            if part in files:
+                parts[part], named = table_of(rows, **options)
+    else:
+        for part, paths in files.items():
+            if paths:
+                parts[part], report = load_table(
+                    paths, **options, encoding=recipe.encoding, on_error=recipe.on_error, num_proc=recipe.num_proc
+                )
+                say(f"{part}: {report}")
+    if "train" not in parts:
+        raise SystemExit("there is nothing to train on: pass --train_files, or a --dataset with a split `train`")
+    # What is missing is cut from the training documents, by a hash of their ids: the same documents each time.
+    missing = {part: 0.1 if part not in parts else 0.0 for part in ("validation", "test")}
+    if any(missing.values()):
+        part_of = [split_of(name, **missing) for name in parts["train"]["id"]]
+        whole = parts["train"]
+        for part in ("train", *(part for part, share in missing.items() if share)):
+            parts[part] = whole.select([place for place, own in enumerate(part_of) if own == part])
+    for part, rows in parts.items():
+        if len(rows) == 0:
+            raise SystemExit(f"no document for {part}: pass --{part}_files, or more documents to train on")
+    return {part: parts[part] for part in files}, named
+
+
+def read_labels(recipe: Recipe, named: LabelSet | None, parts: dict[str, Dataset]) -> LabelSet:
+    """What the label ids mean."""
+    if recipe.label_file is None:
+        if named is not None:
+            return named
+        return LabelSet.from_names(
+            list(dict.fromkeys(name for rows in parts.values() for row in rows["labels"] for name in row))
+        )
+    suffix = Path(recipe.label_file.removesuffix(".gz")).suffix.lower()
+    if suffix in (".csv", ".tsv", ".jsonl", ".parquet"):
+        return load_labels(
+            recipe.label_file,
+            id=recipe.label_id,
+            name=recipe.label_name,
+            description=recipe.label_description or None,
+            encoding=recipe.encoding,
+        )
+    if suffix in (".xml", ".bin"):
+        return load_mesh(recipe.label_file, describe=recipe.label_description)
+    return load_skos(recipe.label_file, recipe.label_language, describe=recipe.label_description)
+
+
+def order_labels(
+    known: LabelSet, counts: Counter[str], parts: dict[str, Dataset], recipe: Recipe, say: Callable[..., None]
+) -> LabelSet:
+    """The seen labels, with their counts, before the unseen ones."""
+    used = Counter(label_id for rows in parts.values() for row in rows["labels"] for label_id in row)
+    missing = {label_id: count for label_id, count in used.items() if label_id not in known}
+    if missing:
+        names = ", ".join(map(repr, list(missing)[:3]))
+        message = f"{recipe.label_file}: {len(missing):,} label ids of the documents are not in it, such as {names}"
+        if recipe.on_unknown_label != "drop":
+            raise SystemExit(
+                f"{message}; add them, choose the column of ids with --label_id, or leave them out with "
+                "--on_unknown_label drop"
+            )
+        say(f"{message}: left out, {sum(missing.values()):,} times")
+    seen = [replace(label, seen=True, count=counts[label.id]) for label in known if label.id in counts]
+    unseen: list[Label] = [replace(label, seen=False, count=0) for label in known if label.id not in counts]
+    return LabelSet([*seen, *unseen], source=recipe.label_file or "label ids")
+
+
+def without(row: dict[str, Any], unseen: set[str]) -> dict[str, Any]:
+    """A row without the labels that training is not to see."""
+    return {"labels": [label_id for label_id in row["labels"] if label_id not in unseen]}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""The recipe for a table of one's own, as a user runs it on a few made-up rows."""
+
+import csv
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+RECIPE = Path(__file__).parents[2] / "recipes" / "train_table.py"
+WORDS = {
+    "heart": ("Heart Failure", "heart failing cardiac output ventricle"),
+    "milk": ("Milk, Human", "milk breast human feeding"),
+    "iron": ("Iron", "iron anemia ferritin deficiency"),
+    "kidney": ("Kidney", "kidney renal nephron urine"),
+    "human": ("Human Heart", "human heart ventricle cardiac"),
+}
+SKOS = "@prefix skos: <http://www.w3.org/2004/02/skos/core#> .\n" + "\n".join(
+    f'<http://a.org/{name}> a skos:Concept ; skos:prefLabel "{words[0]}"@en, "{words[0]}s"@de .'
+    for name, words in WORDS.items()
+)
+
+
+def make_rows(number, labels, seed, prefix=""):
+    draw = random.Random(seed)
+    for place in range(number):
+        gold = sorted(draw.sample(labels, k=draw.choice([1, 2])))
+        words = [word for label in gold for word in WORDS[label][1].split()]
+        draw.shuffle(words)
+        title, body = " ".join(words[:3]), " ".join(words * 3)
+        yield {"key": f"{seed}-{place}", "title": title, "body": body, "tags": [prefix + name for name in gold]}
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run_recipe(*arguments):
+        environment = os.environ | {
+            "HF_HUB_OFFLINE": "1",
+            "HF_HOME": str(tmp_path / "home"),
+            "HF_DATASETS_CACHE": str(tmp_path / "cache"),
+            "OMP_NUM_THREADS": "1",
+        }
+        sizes = ["--embedding_size", "37", "--joint_size", "41", "--min_count", "1", "--num_negatives", "2"]
+        steps = ["--num_train_epochs", "8", "--per_device_train_batch_size", "5", "--word_dropout", "0.1", "--use_cpu"]
+        command = [sys.executable, str(RECIPE), *sizes, *steps, "--output_dir", str(tmp_path / "out"), *arguments]
+        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+        path = tmp_path / "out" / "results.json"
+        return done, json.loads(path.read_text()) if path.is_file() else None
+
+    return run_recipe
+
+
+def write_csv(path, rows):
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["key", "title", "body", "tags"])
+        writer.writerows([row["key"], row["title"], row["body"], "; ".join(row["tags"])] for row in rows)
+
+
+def test_a_csv_file_alone_is_split_and_trained_on(tmp_path, run):
+    write_csv(tmp_path / "notes.csv", make_rows(200, ["heart", "milk", "iron", "kidney"], seed=1))
+    columns = ["--text", "title", "body", "--labels", "tags", "--separator", ";", "--id", "key"]
+    done, results = run("--train_files", "notes.csv", *columns)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "train: 200 records from 1 file; left out: none" in done.stdout
+    assert "4 labels seen in training, 0 never" in done.stdout
+    assert set(results) == {"linear", "gile"}
+    for figures in results.values():
+        assert figures["test"]["test_recall_at_5"] == 1.0
+        assert figures["test"]["test_average_precision"] > 0.9
+        assert figures["test"]["test_micro_f1"] > 0.8
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"results.json", "curves.png", "settings.yaml", "gile", "linear"} <= written
+
+
+def test_labels_of_a_skos_vocabulary_that_training_never_has_are_scored(tmp_path, run):
+    (tmp_path / "terms.ttl").write_text(SKOS)
+    seen = ["heart", "milk", "iron", "kidney"]
+    for name, number, labels in (("train", 80, seen), ("dev", 20, seen), ("test", 30, list(WORDS))):
+        rows = make_rows(number, labels, seed=len(name), prefix="http://a.org/")
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = {
+        "train_files": "train.jsonl",
+        "validation_files": "dev.jsonl",
+        "test_files": "test.jsonl",
+        "text": ["title", "body"],
+        "labels": "tags",
+        "label_file": "terms.ttl",
+        "units": "gile",
+    }
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(settings))
+    done, results = run("--config", "mine.yaml")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "4 labels seen in training, 1 never" in done.stdout
+    test = results["gile"]["test"]
+    assert test["test_seen_average_precision"] > 0.9
+    assert test["test_unseen_documents"] > 0
+    names = [json.loads(line)["name"] for line in (tmp_path / "out/gile/model/labels.jsonl").read_text().splitlines()]
+    assert sorted(names) == sorted(words[0] for words in WORDS.values())
+
+
+def test_a_dataset_with_class_names_is_trained_on(tmp_path, run):
+    from datasets import ClassLabel, Dataset, Features, Value
+
+    draw = random.Random(0)
+    names = list(WORDS)
+    gold = [draw.randrange(len(names)) for _ in range(120)]
+    texts = [" ".join(draw.choices(WORDS[names[label]][1].split(), k=9)) for label in gold]
+    features = Features({"text": Value("string"), "label": ClassLabel(names=names)})
+    (tmp_path / "mine").mkdir()
+    Dataset.from_dict({"text": texts, "label": gold}, features=features).to_parquet(tmp_path / "mine/train.parquet")
+    done, results = run("--dataset", "mine", "--labels", "label", "--units", "gile")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert results["gile"]["test"]["test_one_error"] < 0.2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "there is nothing to train on: pass --train_files"),
+        (["--train_files", "notes.csv", "--dataset", "x"], "pass either --dataset or files"),
+        (["--train_files", "absent.csv"], "absent.csv"),
+        (["--train_files", "notes.csv", "--text", "words"], "'words'"),
+        (
+            ["--train_files", "notes.csv", "--text", "body", "--labels", "tags", "--label_file", "two.csv"],
+            "two.csv: 1 label ids of the documents are not in it, such as 'iron'",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path, run, arguments, message):
+    write_csv(tmp_path / "notes.csv", [{"key": "1", "title": "a", "body": "a b", "tags": ["iron"]}] * 40)
+    (tmp_path / "two.csv").write_text("id,name\nmilk,Milk\nheart,Heart\n")
+    done, _ = run(*arguments)
+    assert done.returncode != 0
+    assert message in done.stderr

@@ -1,0 +1,92 @@
+"""Settings of the recipes from files and flags, and what they write at the end."""
+
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "recipes"))
+
+from training import parse_settings, write_results
+
+
+@dataclass
+class Recipe:
+    data: str = field(metadata={"help": "Where."})
+    units: list[str] = field(default_factory=lambda: ["linear"], metadata={"help": "Which."})
+    share: float | None = field(default=None, metadata={"help": "How much."})
+    is_fast: bool = field(default=False, metadata={"help": "How."})
+
+
+@pytest.fixture
+def parse(tmp_path, monkeypatch):
+    def parse_flags(*flags, config=None):
+        if config is not None:
+            (tmp_path / "mine.yaml").write_text(config)
+            flags = ["--config", str(tmp_path / "mine.yaml"), *flags]
+        given = ["--use_cpu", "--output_dir", str(tmp_path / "out"), *flags]
+        monkeypatch.setattr(sys, "argv", ["recipe.py", *given])
+        return parse_settings(Recipe, {"learning_rate": 0.25})
+
+    return parse_flags
+
+
+def test_flags_come_before_the_file_and_the_file_before_the_defaults(parse):
+    config = "data: there\nunits: [gile, linear]\nlearning_rate: 5e-3\nper_device_train_batch_size: 7\nis_fast: true\n"
+    recipe, args = parse("--per_device_train_batch_size", "11", config=config)
+    assert recipe == Recipe("there", ["gile", "linear"], None, True)
+    assert (args.learning_rate, args.per_device_train_batch_size, args.save_total_limit) == (5e-3, 11, 1)
+    recipe, args = parse("--data", "here", "--units", "gile")
+    assert recipe == Recipe("here", ["gile"])
+    assert args.learning_rate == 0.25
+
+
+def test_one_value_may_stand_for_a_list(parse):
+    assert parse(config="data: there\nunits: gile\n")[0].units == ["gile"]
+
+
+def test_kept_settings_give_the_same_settings_again(parse, tmp_path):
+    first, args = parse("--data", "ünder", "--share", "0.5", "--units", "a", "b", "--num_train_epochs", "3")
+    kept = (tmp_path / "out" / "settings.yaml").read_text(encoding="utf-8")
+    again, args_again = parse(config=kept)
+    assert again == first
+    names = ("num_train_epochs", "learning_rate", "eval_strategy", "max_grad_norm", "use_cpu", "output_dir")
+    assert [getattr(args_again, name) for name in names] == [getattr(args, name) for name in names]
+    assert yaml.safe_load((tmp_path / "out" / "settings.yaml").read_text(encoding="utf-8")) == yaml.safe_load(kept)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ("data: there\nlerning_rate: 1\n", "there is no setting 'lerning_rate'; did you mean 'learning_rate'?"),
+        ("data: there\nshare: much\n", "share: could not convert string to float: 'much'"),
+        ("- data\n", "must hold settings as `name: value`, got ['data']"),
+        ("data: {", "is not YAML"),
+        ("units: gile", "the following arguments are required: --data"),
+    ],
+)
+def test_a_wrong_file_of_settings_is_named(parse, capsys, config, message):
+    with pytest.raises(SystemExit):
+        parse(config=config)
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_an_absent_file_of_settings_is_named(parse, capsys):
+    for flags in (["--config", "absent.yaml"], ["--config=absent.yaml"], ["--config"]):
+        with pytest.raises(SystemExit):
+            parse(*flags)
+    assert "cannot read absent.yaml: No such file" in capsys.readouterr().err
+
+
+def test_results_and_curves_are_written(tmp_path):
+    history = [{"step": 5, "eval_average_precision": 0.25}, {"step": 10, "eval_average_precision": 0.5}]
+    results = {
+        "linear": {"losses": [[5, 3.0], [10, 2.0]], "history": history},
+        "gile": {"losses": [], "history": history[:1]},
+    }
+    write_results(tmp_path, results, dict.fromkeys(results, "eval_average_precision"))
+    assert json.loads((tmp_path / "results.json").read_text()) == results
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
