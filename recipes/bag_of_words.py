@@ -3,7 +3,7 @@
     python recipes/bag_of_words.py --data specific --language english
     python recipes/bag_of_words.py --data general --language german --weighting presence --inverse_penalty 10 100 1000
 
-`FOLDER/{train,dev,test}/LANGUAGE.json` in the Deutsche Welle format, see `hf_gile.data.deutsche_welle`. It needs
+`FOLDER/{train,dev,test}/LANGUAGE.json` in the Deutsche Welle format, see `hf_gile.data.deutsche_welle.ids`. It needs
 scikit-learn. The paper gives two rows, the full vocabulary and the 10 % most frequent words, and not how the words were
 counted nor how much the weights were held back. Here both were chosen on development sets in that format, by micro-F1
 at the best threshold: library records in English (850 labels, 17,002 training documents) and German (650; 11,118), and

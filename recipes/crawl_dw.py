@@ -7,12 +7,13 @@ r"""Fetch the news of Deutsche Welle that the paper was tested on, and make trai
     python recipes/crawl_dw.py --output_dir dw_pages --export ids --word_vectors word_vectors
     python recipes/train_dw.py --data dw_pages/ids/general --word_vectors word_vectors
 
-The site may not be asked faster than it likes: at a second for each address, the general lists of English and German
-take three days, all lists of all languages more than a week. A part is worth having: `--max_pages 5000` asks for a
-sample of all lists, the same command then for more. Pages are kept as they came, so that another export needs no crawl.
+The site may not be asked faster than it likes: at a second or more for each address, the general lists of English and
+German (245,526 addresses) take three days, all lists more than a week. A part is worth having: `--max_pages 5000` asks
+for a sample of all lists, the same command then for more. Pages are kept as they came, so that another export needs no
+crawl.
 
 Ask yourself whether you may: robots.txt is obeyed, but terms of use are for you to read, and the texts may not be
-passed on. hf_gile/data/dw_crawl.py shows what a crawl writes, hf_gile/data/dw_texts.py what an export does:
+passed on. hf_gile/data/deutsche_welle/crawl.py shows what a crawl writes, texts.py beside it what an export does:
 
     from hf_gile.data import load_dw_pages
 
@@ -28,8 +29,8 @@ from pathlib import Path
 from transformers import HfArgumentParser
 
 from hf_gile.data import ReadReport, load_word_vectors
-from hf_gile.data.dw_crawl import HOSTS, crawl_dw, read_lists
-from hf_gile.data.dw_texts import DWTexts, load_dw_pages, write_dw
+from hf_gile.data.deutsche_welle.crawl import HOSTS, crawl_dw, read_lists
+from hf_gile.data.deutsche_welle.texts import DWTexts, load_dw_pages, write_dw
 
 
 @dataclass

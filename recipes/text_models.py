@@ -222,23 +222,25 @@ def first_columns(labels: list[Sequence[int]], number: int) -> dict[str, list[li
     return {"labels": [[column for column in columns if column < number] for columns in labels]}
 
 
-def table(results: dict[str, Any], columns: dict[str, str], note: str) -> str:
-    """The figures of the test part in percent, for seen and for unseen labels.
+def table(results: dict[str, Any], columns: dict[str, str], groups: Sequence[str], note: str) -> str:
+    """The figures of the test part in percent, for groups of labels.
 
     Args:
         results: What `train_text_models` returned.
         columns: From the name of a figure to its heading.
+        groups: Any of `"all"`, `"seen"` and `"unseen"`; without unseen labels, all labels are seen.
         note: The last line.
     """
     width = 9 * len(columns)
-    lines = ["", f"{'test':18}{'seen labels':^{width}}{'unseen labels':^{width}}"]
-    lines += [f"{'':18}" + "".join(f"{heading:>9}" for heading in columns.values()) * 2 + f"{'minutes':>10}"]
+    lines = ["", f"{'test':18}" + "".join(f"{f'{group} labels':^{width}}" for group in groups)]
+    lines += [f"{'':18}" + "".join(f"{heading:>9}" for heading in columns.values()) * len(groups) + f"{'minutes':>10}"]
     for unit, result in results.items():
-        groups = ("seen_", "unseen_") if "test_seen_documents" in result["test"] else ("", None)
-        cells = [
-            "-" if group is None else f"{100 * result['test'][f'test_{group}{name}']:.2f}"
-            for group in groups
-            for name in columns
-        ]
+        test = result["test"]
+        only_seen = "test_seen_documents" not in test
+        cells = []
+        for group in groups:
+            prefix = "" if group == "all" or only_seen else f"{group}_"
+            known = not (only_seen and group == "unseen")
+            cells += [f"{100 * test[f'test_{prefix}{name}']:.2f}" if known else "-" for name in columns]
         lines.append(f"{unit:18}" + "".join(f"{cell:>9}" for cell in cells) + f"{result['seconds'] / 60:>10.1f}")
     return "\n".join([*lines, note])

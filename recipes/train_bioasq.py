@@ -88,7 +88,7 @@ def main() -> None:
     # 3. The columns of the paper's Table 2, and the saved folder as a stranger uses it.
     if args.process_index == 0:
         columns = {"ranking_loss": "RL", "average_precision": "AvgPr", "one_error": "OneErr"}
-        print(table(results, columns, "RL and OneErr: lower is better. Chance is RL 50."))
+        print(table(results, columns, ("seen", "unseen"), "RL and OneErr: lower is better. Chance is RL 50."))
         if "gile" in results:
             score_in_a_clean_process(Path(args.output_dir) / "gile" / "model", split, recipe.candidate_labels)
 

@@ -5,7 +5,7 @@ r"""Train GILE and what the paper compares it with on news in several languages,
     accelerate launch recipes/train_dw.py --data dw_format/general --sharing both             # all languages there are
 
 `DATA/{train,dev,test}/LANGUAGE.json` hold documents and labels as word ids, `DATA/../word_vectors/LANGUAGE.pkl.gz` the
-words and their vectors; hf_gile/data/deutsche_welle.py shows the format. Every label is scored with the documents of
+words and their vectors; hf_gile/data/deutsche_welle/ids.py shows the format. Every label is scored with the documents of
 its own language; the epoch is chosen on the development documents of all languages.
 
 The settings are those of GILE, section 4.2.1, where the paper gives them; every flag of

@@ -112,9 +112,9 @@ def main() -> None:
     # 3. A model with each output layer, the same encoder under all.
     results = train_text_models(recipe, args, parts, labels, text="text", gold="labels", say=say)
     if args.process_index == 0:
-        columns = {"average_precision": "AvgPr", "ndcg_at_5": "nDCG@5"}
-        columns |= {f"recall_at_{k}": f"R@{k}" for k in TOP_K} | {"micro_f1": "F1"}
-        print(table(results, columns, "Seen labels are ranked among the seen, unseen among the unseen."))
+        columns = {"average_precision": "AvgPr"} | {f"recall_at_{k}": f"R@{k}" for k in TOP_K} | {"micro_f1": "F1"}
+        groups = ("all", "seen", "unseen") if seen < len(labels) else ("all",)
+        print(table(results, columns, groups, "Seen labels are ranked among the seen, unseen among the unseen."))
         print(f"\nwritten to {args.output_dir}: results.json, curves.png, settings.yaml, and each model; to use one:")
         print("  from transformers import pipeline")
         print(f'  pipe = pipeline(model="{args.output_dir}/{recipe.units[-1]}/model", trust_remote_code=True)')

@@ -94,7 +94,7 @@ class GileDataCollator:
         return batch
 
 
-def _padded(rows: Sequence[Sequence[int]]) -> Tensor:
+def _padded(rows: Sequence[Any]) -> Tensor:
     width = max(1, *(len(columns) for columns in rows))
     return torch.tensor([[*columns, *[-100] * (width - len(columns))] for columns in rows], dtype=torch.long)
 

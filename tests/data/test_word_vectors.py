@@ -4,7 +4,8 @@ import pickle
 import numpy as np
 import pytest
 
-from hf_gile.data import load_word_vectors
+from hf_gile import GileConfig, GileModel, GileProcessor, build_tokenizer
+from hf_gile.data import ReadReport, WordVectors, load_word_vectors
 
 WORDS = ["the", "žižek", "كلمة"]
 VECTORS = np.array([[0.5, -1.0], [0.0, 2.0], [3.0, 0.25]], np.float32)
@@ -92,10 +93,329 @@ def test_npz_files_of_something_else_are_refused(write, tmp_path):
 
 
 def test_unknown_suffixes_are_refused_by_those_known(tmp_path):
-    with pytest.raises(ValueError, match=r"english\.vec: word vectors are read from \.pkl, \.pkl\.gz, \.npz"):
-        load_word_vectors(tmp_path / "english.vec")
-    with pytest.raises(FileNotFoundError):
-        load_word_vectors(tmp_path / "english.pkl")
+    with pytest.raises(ValueError, match=r"english\.model: word vectors are read from \.pkl, \.pkl\.gz, \.npz"):
+        load_word_vectors(tmp_path / "english.model")
+    (tmp_path / "folder.vec").mkdir()
+    for name in ("english.pkl", "english.vec", "english.bin.gz", "english.npz", "folder.vec"):
+        with pytest.raises(FileNotFoundError, match=f"no file .*{name}"):
+            load_word_vectors(tmp_path / name)
+
+
+TEXT = "the 0.5 -1.0\nžižek 0 +2.\nكلمة 3 2.5E-1\n".encode()
+BINARY = b"".join(word.encode() + b" " + vector.tobytes() for word, vector in zip(WORDS, VECTORS, strict=True))
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Loads a file of these bytes."""
+
+    def load_bytes(data, name="english.vec", **options):
+        path = tmp_path / name
+        path.write_bytes(data)
+        return load_word_vectors(path, **options)
+
+    return load_bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    {
+        "english.txt": TEXT,
+        "english.vec": b"3 2\n" + TEXT,
+        "word2vec.txt": b"3 2\n" + TEXT.replace(b"\n", b" \n"),
+        "windows.txt": b"\xef\xbb\xbf" + TEXT.replace(b"\n", b"\r\n"),
+        "windows.vec": b"\xef\xbb\xbf3 2\r\n" + TEXT.replace(b"\n", b"\r\n"),
+        "tabs.txt": TEXT.replace(b" ", b"\t"),
+        "uneven.txt": b"\n" + TEXT.replace(b" ", b"  ").rstrip(),
+        "gensim.bin": b"3 2\n" + BINARY,
+        "word2vec.bin": b"3 2\n" + b"\n".join([BINARY[:12], BINARY[12:28], BINARY[28:], b""]),
+        "packed.VEC.GZ": gzip.compress(b"3 2\n" + TEXT),
+        "packed.txt": gzip.compress(TEXT),
+        "plain.txt.gz": TEXT,
+        "packed.bin.gz": gzip.compress(b"3 2\n" + BINARY),
+    }.items(),
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+@pytest.mark.parametrize("max_words", [None, 1, 2, 3, 5])
+def test_text_and_binary_are_read(load, name, data, max_words):
+    report = ReadReport()
+    got = load(data, name, max_words=max_words, report=report)
+    assert got.words == WORDS[:max_words]
+    assert got.vectors.dtype == np.float32
+    assert np.array_equal(got.vectors, VECTORS[:max_words])
+    assert (report.files, report.records, report.left_out) == (1, min(3, max_words or 3), {})
+
+
+def test_packed_arrays_are_read(write, tmp_path):
+    path = write(name="english.npz")
+    (tmp_path / "english.npz.gz").write_bytes(gzip.compress(path.read_bytes()))
+    assert load_word_vectors(tmp_path / "english.npz.gz").words == WORDS
+
+
+def test_the_first_rows_of_arrays_can_be_asked_for(write):
+    for name in ("english.pkl", "english.npz"):
+        got = load_word_vectors(write(name=name), max_words=2)
+        assert got.words == WORDS[:2]
+        assert np.array_equal(got.vectors, VECTORS[:2])
+    with pytest.raises(ValueError, match="max_words must be a positive number or None, got 0"):
+        load_word_vectors(write(), max_words=0)
+
+
+def test_nothing_is_read_behind_the_rows_asked_for(load):
+    rows = b"".join(b"word%d 0.5 -1.0\n" % row for row in range(3000))
+    damaged = gzip.compress(rows)[:-40]
+    assert len(load(damaged, max_words=1000).words) == 1000
+    with pytest.raises(ValueError, match=r"english\.vec: damaged after 2,\d+ records"):
+        load(damaged)
+
+
+def test_many_rows_keep_their_order(load):
+    numbers = np.random.default_rng(0).normal(size=(2503, 7)).astype(np.float32)
+    words = [f"word{row}" for row in range(len(numbers))]
+    lines = [f"{word} {' '.join(map(str, row))}\n" for word, row in zip(words, numbers, strict=True)]
+    rows = [word.encode() + b" " + row.tobytes() for word, row in zip(words, numbers, strict=True)]
+    for got in (load("".join(lines).encode()), load(b"2503 7\n" + b"".join(rows), "english.bin")):
+        assert got.words == words
+        assert np.array_equal(got.vectors, numbers)
+
+
+def test_words_come_through_as_they_are(load):
+    words = [
+        '"',
+        "'",
+        "#",
+        "//",
+        "nan",
+        "null",
+        "NA",
+        "inf",
+        "1984",
+        "-",
+        "3.5",
+        "\xa0",
+        "\u3000",
+        "a\x85b",
+        "\ufeff",
+        ",",
+    ]
+    text = "".join(f"{word} 0.5 {row}\n" for row, word in enumerate(words))
+    for header in ("", f"{len(words)} 2\n"):
+        got = load((header + "the 1 2\n" * (not header) + text).encode())
+        assert got.words[-len(words) :] == words
+        assert got.vectors[-len(words) :, 1].tolist() == [*range(len(words))]
+    assert load("à 1\nü 2\n".encode("cp1252"), encoding="windows-1252").words == ["à", "ü"]
+    assert load(b"1 1\n\xfc " + VECTORS[0, :1].tobytes(), "english.bin", encoding="latin-1").words == ["ü"]
+
+
+def test_words_may_have_spaces_as_in_glove_840b(load):
+    text = b"the 1 2 3\n. . . 4 5 6\nat name@domain.com 7 8 9\n"
+    for header in (b"", b"3 3\n"):
+        got = load(header + text)
+        assert got.words == ["the", ". . .", "at name@domain.com"]
+        assert got.vectors.tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "size"),
+    [
+        ("2 3\na 1 2 3\nb 4 5 6", ["a", "b"], 3),
+        ("2 1\na 1\nb 4", ["a", "b"], 1),
+        ("7 3\nthe 4\nof 5", ["7", "the", "of"], 1),
+        ("1984 3 5\nthe 4 6\nof 5 7", ["1984", "the", "of"], 2),
+        ("3 2\n17 1 2\n4 3 4\n5 5 6", ["17", "4", "5"], 2),
+        ("17 1 2\n4 3 4", ["17", "4"], 2),
+    ],
+)
+def test_a_first_line_of_two_numbers_is_a_header_if_the_lines_after_it_fit(load, text, words, size):
+    got = load(text.encode(), "glove.txt")
+    assert (got.words, got.vectors.shape) == (words, (len(words), size))
+
+
+GOOD = "a 1 2 3\nb 1 2 3\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason", "message"),
+    [
+        ("c 1 2", "malformed line", "line 3: expected a word and 3 numbers, got 2"),
+        ("c", "malformed line", "line 3: expected a word and 3 numbers, got 0"),
+        ("c 1  2", "malformed line", "line 3: expected 3 numbers, got 2"),
+        ("c 1 2 3 4", "malformed line", "line 3: expected a word and 3 numbers, got 4"),
+        ("c d 1 2 3 4", "malformed line", "line 3: expected a word and 3 numbers, got 5"),
+        ("c\t9 1 2 3", "malformed line", "line 3: expected a word and 3 numbers, got 4"),
+        (" 1 2 3", "malformed line", "line 3: no word before the numbers"),
+        ("c 1 x 3", "malformed line", "line 3: number 2 of 3 must be finite, got b'x'"),
+        ("c 1,5 2 3", "malformed line", "line 3: number 1 of 3 must be finite, got b'1,5'"),
+        ("c 1 2_0 3", "malformed line", "line 3: number 2 of 3 must be finite, got b'2_0'"),
+        ("c 1 nan 3", "malformed line", "line 3: number 2 of 3 must be finite, got b'nan'"),
+        ("c 1 2 -Inf", "malformed line", "line 3: number 3 of 3 must be finite, got b'-Inf'"),
+        ("c 1 2 1e39", "malformed line", "line 3: number 3 of 3 must be finite, got b'1e39'"),
+        ("c\0 1 2 3", "malformed line", "line 3 holds a NUL byte; a binary word2vec file should be named .bin"),
+        (b"\xfc 1 2 3", "malformed word", "line 3 is not UTF-8, pass another encoding: b'.xfc'"),
+        ("a 1 2 4", "repeated word", "'a' is line 1 and line 3; each must be there once"),
+    ],
+)
+def test_bad_lines_are_refused_by_number_or_skipped(load, line, reason, message):
+    text = GOOD.encode() + (line if isinstance(line, bytes) else line.encode()) + b"\nd 4 5 6\n"
+    with pytest.raises(ValueError, match=rf"english\.vec: {message}"):
+        load(text)
+    report = ReadReport("skip")
+    got = load(text, report=report)
+    assert got.words == ["a", "b", "d"]
+    assert got.vectors.tolist() == [[1, 2, 3], [1, 2, 3], [4, 5, 6]]
+    assert (report.records, report.left_out) == (3, {reason: 1})
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ("3 3", "line 1 promises 3 words, the file has 2"),
+        ("1 3", "line 1 promises 1 words, the file has 2"),
+        ("2 4", "line 1 promises vectors of 4 numbers, the lines after it have 3"),
+    ],
+)
+def test_a_header_must_say_what_follows(load, header, message):
+    text = f"{header}\n{GOOD}".encode()
+    with pytest.raises(ValueError, match=rf"english\.vec: {message}"):
+        load(text)
+    report = ReadReport("skip")
+    assert load(text, report=report).words == ["a", "b"]
+    assert report.left_out == {"wrong header": 1}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "no words"),
+        (b"\n \n", "no words"),
+        (b"\xef\xbb\xbf", "no words"),
+        (b"0 3\n", "no words"),
+        (b"some words\nand more words\n", "expected a word and its numbers on each line, got b'some words'"),
+        (GOOD.encode("utf-16"), "line 1 holds a NUL byte; .* and UTF-16 is not read"),
+        (b"3 2\n" + BINARY, "line 2 holds a NUL byte; a binary word2vec file should be named .bin"),
+        (b"a" * (1 << 20) + b" 1\n", "damaged after 0 records: a line of more than 1,048,576 bytes"),
+        (b"9" * 5000 + b" 1\nthe 2\n", None),
+        (gzip.compress(GOOD.encode())[:-9], "damaged after 2 records"),
+        (gzip.compress(GOOD.encode())[:5], "damaged after 0 records"),
+    ],
+    ids=range(11),
+)
+def test_text_of_something_else_is_refused(load, data, message):
+    if message is None:  # an absurd word, but one
+        assert load(data).vectors.tolist() == [[1], [2]]
+        return
+    with pytest.raises(ValueError, match=rf"english\.vec: {message}"):
+        load(data)
+
+
+def test_what_comes_before_the_damage_is_kept_where_asked(load):
+    report = ReadReport("skip")
+    assert load(gzip.compress(b"2 3\n" + GOOD.encode())[:-9], report=report).words == ["a", "b"]
+    assert report.left_out == {"damaged file": 1}
+    report = ReadReport("skip")
+    assert load(b"3 2\n" + BINARY[:-1], "english.bin", report=report).words == WORDS[:2]
+    assert report.left_out == {"damaged file": 1}
+    with pytest.raises(ValueError, match="no words"):
+        load(b"3 2\n" + BINARY[:3], "english.bin", report=ReadReport("skip"))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "expected a first line such as b'3000000 300' .* got b''"),
+        (b"the 0.5 -1.0\n", "expected a first line .* got b'the 0.5 -1.0"),
+        (b"3 0\n" + BINARY, "expected a first line"),
+        (b"3 999999999999\n" + BINARY, "expected a first line"),
+        (b"3 2" * 50, "expected a first line"),
+        (b"3 2\n" + BINARY[:-1], "line 1 promises 3 words, the file ends within word 2"),
+        (b"999999999999 2\n" + BINARY, "line 1 promises 999,999,999,999 words, the file ends within word 3"),
+        (b"2 2\n" + BINARY, "line 1 promises 2 words, the file goes on behind them"),
+        (b"1 2\n" + b"a" * (1 << 21), "word 0 has no end"),
+        (b"2 2\n\xff " + bytes(8) + b"a " + bytes(8), "word 0 is not UTF-8, pass another encoding"),
+        (b"2 2\na " + bytes(8) + b" " + bytes(8), "word 1 must not be empty or hold a NUL, got ''"),
+        (b"2 2\na " + bytes(8) + b"b\0 " + bytes(8), "word 1 must not be empty or hold a NUL"),
+        (b"2 2\na " + bytes(8) + b"a " + bytes(8), "'a' is word 0 and word 1"),
+        (b"1 2\na " + bytes(4) + np.float32(np.nan).tobytes(), "vector 0 must be finite"),
+        (b"2 2\nthe 0.25 -1.50\nof 0.125 0.25\n", "text, not binary word2vec; name it .vec or .txt"),
+        (b"\xba\x16\x4f\x2f" + bytes(30), "a model of fastText, .* read its word vectors from the .vec file"),
+        (gzip.compress(b"3 2\n" + BINARY)[:15], "damaged after 0 records"),
+    ],
+    ids=range(17),
+)
+def test_binary_of_something_else_is_refused(load, data, message):
+    with pytest.raises(ValueError, match=rf"english\.bin: .*{message}"):
+        load(data, "english.bin")
+
+
+def test_bad_words_of_arrays_are_skipped_where_asked(write):
+    report = ReadReport("skip")
+    words = ["the", b"\xff", "the", "", "nan", "a"]
+    vectors = [[1, 2], [3, 4], [5, 6], [7, 8], [9, np.nan], [11, 12]]
+    got = load_word_vectors(write(words, vectors), report=report)
+    assert got.words == ["the", "a"]
+    assert got.vectors.tolist() == [[1, 2], [11, 12]]
+    assert report.left_out == {"malformed word": 3, "repeated word": 1}
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "no such encoding", None, "rot13", "cp037"])
+def test_encodings_without_ascii_are_refused(load, encoding):
+    with pytest.raises(ValueError, match="encoding must be one that has ASCII in it"):
+        load(TEXT, encoding=encoding)
+    assert load(TEXT, encoding="utf-8-sig").words == WORDS
+
+
+def test_a_table_has_padding_and_the_unknown_word_in_front():
+    words, vectors = WordVectors(WORDS, VECTORS).table()
+    assert words == ["[PAD]", "[UNK]", *WORDS]
+    assert vectors.dtype == np.float32
+    assert np.array_equal(vectors[0], [0, 0])
+    assert np.allclose(vectors[1], VECTORS.mean(0))
+    assert np.array_equal(vectors[2:], VECTORS)
+    with pytest.raises(ValueError, match=r"word 1 is '\[UNK\]', which the table puts in front itself"):
+        WordVectors(["a", "[UNK]"], VECTORS[:2]).table()
+
+
+def test_normalized_words_are_those_the_tokenizer_writes():
+    words = [
+        "the",
+        "The",
+        "1984",
+        "3.5",
+        "U.S.",
+        "New York",
+        "don't",
+        "</s>",
+        "s",
+        "#",
+        "\xa0",
+        "ﬁsh",
+        "FISH",
+        "Straße",
+        "na_me",
+    ]
+    report = ReadReport()
+    vectors = np.arange(2 * len(words), dtype=np.float32).reshape(-1, 2)
+    got = WordVectors(words, vectors).normalized(report)
+    assert got.words == ["the", "NUM", "s", "fish", "straße", "na_me"]
+    assert np.array_equal(got.vectors, vectors[[0, 2, 8, 11, 13, 14]])
+    assert report.left_out == {"same word in normal form": 3, "not one word": 6}
+    assert report.examples["same word in normal form"][0] == "word 1: 'The', as word 0"
+    tokenizer = build_tokenizer(vocabulary=got.words)
+    assert [tokenizer.tokenize(word) for word in ("THE", "77", "s", "Fish", "STRAßE")] == [
+        ["the"], ["NUM"], ["s"], ["fish"], ["straße"]
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match=r"of 2 words, none is one word of the tokenizer: \['\.', '\?'\]"):
+        WordVectors([".", "?"], vectors[:2]).normalized()
+
+
+def test_a_model_takes_the_table(load):
+    words, vectors = load(b"The 1 2\n, 3 4\nmilk 5 6\n").normalized().table()
+    tokenizer = build_tokenizer(vocabulary=words)
+    config = GileConfig(vocab_size=len(words), embedding_size=2, text_encoder_type="wan")
+    model = GileModel(config)
+    model.set_word_vectors(vectors)
+    ids = GileProcessor.for_config(tokenizer, config)("The milk, cold", return_tensors="pt")["input_ids"]
+    assert model.word_embeddings(ids).tolist() == [[[1, 2], [5, 6], [3, 4]]]
 
 
 def test_published_word_vectors_of_a_language(shared_data):

@@ -33,10 +33,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..models.labels_gile import Label, LabelSet
-from ..models.processing_gile import PAD, UNK
-from .report import ReadReport
-from .word_vectors import READERS, WordVectors, load_word_vectors
+from ...models.labels_gile import Label, LabelSet
+from ..report import ReadReport
+from ..word_vectors import READERS, WordVectors, load_word_vectors
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -78,18 +77,20 @@ class DWCorpus:
         """Puts the words of all languages into one table, and their labels into another.
 
         Raises:
-            ValueError: If there are no word vectors, or those of two languages differ in size.
+            ValueError: If there are no word vectors, those of two languages differ in size, or a word of a single
+                language is the padding or the unknown word.
         """
         if not self.word_vectors:
             raise ValueError("the joint form needs words: pass word_vectors to load_dw")
         sizes = {language: table.vectors.shape[1] for language, table in self.word_vectors.items()}
         if len(set(sizes.values())) > 1:
             raise ValueError(f"the word vectors of all languages must have one size, got {sizes}")
-        vectors = np.concatenate([table.vectors for table in self.word_vectors.values()])
-        words = [PAD, UNK]
+        own_words: list[str] = []
         for language, table in self.word_vectors.items():
             tag = f"{language}:" if len(self.languages) > 1 else ""
-            words += [tag + word for word in table.words]
+            own_words += [tag + word for word in table.words]
+        vectors = np.concatenate([table.vectors for table in self.word_vectors.values()])
+        words, vectors = WordVectors(own_words, vectors).table()
         word_offsets = _offsets(2, [len(table.words) for table in self.word_vectors.values()])
         label_offsets = _offsets(0, [len(labels) for labels in self.label_words.values()])
         label_words = [
@@ -114,8 +115,7 @@ class DWCorpus:
                 for place, language in enumerate(self.languages)
             },
             words=words,
-            # The mean of all words says nothing in particular, as an unknown word should.
-            vectors=np.concatenate([np.zeros_like(vectors[:1]), vectors.mean(0, keepdims=True), vectors]),
+            vectors=vectors,
             label_set=LabelSet(label for label_set in self.label_sets.values() for label in label_set),
             label_input_ids=label_input_ids,
             label_languages=np.repeat(np.arange(len(self.languages)), [*map(len, self.label_words.values())]),
