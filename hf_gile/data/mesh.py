@@ -1,0 +1,398 @@
+"""Descriptors of MeSH, the Medical Subject Headings, as labels.
+
+The file's first bytes tell which of three formats it has; each may be packed by gzip. XML, as the National Library of
+Medicine distributes it (descYYYY.xml; what is not read is left out here):
+
+    <DescriptorRecordSet LanguageCode="eng">
+      <DescriptorRecord DescriptorClass="1">
+        <DescriptorUI>D006333</DescriptorUI>
+        <DescriptorName><String>Heart Failure</String></DescriptorName>
+        <TreeNumberList><TreeNumber>C14.280.434</TreeNumber></TreeNumberList>
+        <ConceptList>
+          <Concept PreferredConceptYN="Y">
+            <ScopeNote>The heart pumps too little blood.</ScopeNote>
+            <TermList>
+              <Term IsPermutedTermYN="N"><String>Heart Failure</String></Term>
+              <Term IsPermutedTermYN="N"><String>Cardiac Failure</String></Term>
+              <Term IsPermutedTermYN="Y"><String>Failure, Cardiac</String></Term>
+            </TermList>
+          </Concept>
+        </ConceptList>
+      </DescriptorRecord>
+    </DescriptorRecordSet>
+
+ASCII (dYYYY.bin), in which a permuted term is an entry without fields behind it:
+
+    *NEWRECORD
+    RECTYPE = D
+    MH = Heart Failure
+    PRINT ENTRY = Cardiac Failure|T047|NON|EQV|NLM (1966)|741111|abcdef
+    ENTRY = Failure, Cardiac
+    MN = C14.280.434
+    MS = The heart pumps too little blood.
+    UI = D006333
+
+JSON lines, which do not tell permuted terms apart; all but `ui` and `name` may be missing or null, and other keys are
+not read:
+
+    {"ui": "D006333", "name": "Heart Failure", "synonyms": ["Cardiac Failure", "Failure, Cardiac"],
+     "tree": ["C14.280.434"], "definition": "The heart pumps too little blood."}
+
+The first two are to be had from https://www.nlm.nih.gov/databases/download/mesh.html.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from reprlib import repr as shortened
+from typing import TYPE_CHECKING, Any
+
+from ..models.labels_gile import Label, LabelSet
+from .bioasq import _codec
+from .files import open_binary
+from .homonyms import check_choices, described, distinct
+from .report import ReadReport
+from .schema import _text
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
+
+DESCRIPTIONS = ("entry_terms", "scope_note", "tree_path")
+"""What the description of a descriptor can be made of."""
+
+_BOM = b"\xef\xbb\xbf"
+_LONGEST_LINE = 1 << 26
+_TREE_NUMBER = re.compile(r"[A-Z][0-9]+(\.[0-9]+)*")
+_MARKUP = re.compile(r"</?(a|em|i|small|sub|sup)( [^<>]*)?>")  # of the ontologies that definitions were taken from
+_ASCII_KEYS = {b"RECTYPE", b"UI", b"MH", b"MN", b"MS", b"ENTRY", b"PRINT ENTRY"}
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """One heading of MeSH.
+
+    Args:
+        ui: Its id, which stays from year to year.
+        name: The heading.
+        entry_terms: Other terms for it, in the order of the file, without the heading.
+        scope_note: What it means.
+        tree_numbers: Its places in the hierarchy; that of the parent of `"C14.280.434"` is `"C14.280"`.
+        permuted_terms: Heading and entry terms with words in another order, or in another grammatical number.
+    """
+
+    ui: str
+    name: str
+    entry_terms: tuple[str, ...] = ()
+    scope_note: str = ""
+    tree_numbers: tuple[str, ...] = ()
+    permuted_terms: tuple[str, ...] = ()
+
+
+def read_mesh(
+    path: str | os.PathLike[str], report: ReadReport | None = None, *, encoding: str = "utf-8"
+) -> Iterator[Descriptor]:
+    """Reads the descriptors of one file, in constant memory but for their ids.
+
+    Qualifiers and supplementary concepts are left out and counted.
+
+    Args:
+        path: The file, in one of the formats above.
+        report: Counts descriptors and says whether malformed input raises, as it does without.
+        encoding: `"utf-8"` (with or without a byte order mark), `"windows-1252"` or `"latin-1"`, which ASCII files of
+            old years are in. XML files say theirs.
+
+    Yields:
+        The descriptors, in the order of the file.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ImportError: If the file is XML and lxml is not installed.
+        ValueError: If the file is not MeSH, or a descriptor is malformed or repeated, unless the report says to skip.
+    """
+    report = ReadReport() if report is None else report
+    codec = _codec(encoding)
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"no file {path} (in {Path.cwd()})")
+    report.files += 1
+    lines: dict[str, int] = {}
+    for line, parse in report.until_damage(_records(path, codec), path):
+        where = f"{path}: line {line:,}"
+        try:
+            descriptor = parse()
+        except ValueError as error:
+            report.problem("malformed record", f"{where}: {error}")
+            continue
+        if descriptor is None:
+            report.leave_out("not a descriptor", where)
+        elif lines.setdefault(descriptor.ui, line) != line:
+            first = f"{descriptor.ui} stands in line {lines[descriptor.ui]:,} already"
+            report.problem("repeated id", f"{where}: {first}; ids must be unique")
+        else:
+            report.records += 1
+            yield descriptor
+
+
+def load_mesh(
+    path: str | os.PathLike[str],
+    describe: str | Iterable[str] = (),
+    report: ReadReport | None = None,
+    *,
+    encoding: str = "utf-8",
+) -> LabelSet:
+    """Reads MeSH as a label set, by the ids of the descriptors.
+
+    Args:
+        path: The file, as for `read_mesh`.
+        describe: What to make descriptions of, in this order: any of `"entry_terms"`, `"scope_note"` and
+            `"tree_path"`, the names above the descriptor from the top of the hierarchy. Half of the descriptors have
+            several places there, and which of them has the first number is an accident: all are named, each name once.
+        report: Counts descriptors and says whether malformed input raises, as it does without.
+        encoding: As for `read_mesh`.
+
+    Returns:
+        The descriptors, in the order of the file.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ImportError: If the file is XML and lxml is not installed.
+        ValueError: If `describe` is not a choice of these, or there is not one descriptor. Unless the report says to
+            skip: if `read_mesh` raises, or two descriptors have the same tree number.
+    """
+    report = ReadReport() if report is None else report
+    chosen = check_choices(describe, DESCRIPTIONS)
+    descriptors = list(read_mesh(path, report, encoding=encoding))
+    if not descriptors:
+        raise ValueError(f"{path}: not one descriptor: {report}")
+    names: dict[str, str] = {}
+    for descriptor in descriptors:
+        for number in descriptor.tree_numbers:
+            if names.setdefault(number, descriptor.name) != descriptor.name:
+                taken = f"{path}: {descriptor.ui} has the tree number {number} of {names[number]!r}"
+                report.problem("repeated tree number", taken)
+    labels, hints = [], {}
+    for descriptor in descriptors:
+        texts = {
+            "entry_terms": "; ".join(descriptor.entry_terms),
+            "scope_note": descriptor.scope_note,
+            "tree_path": _tree_path(descriptor, names),
+        }
+        labels.append(Label(descriptor.ui, descriptor.name, described(texts[choice] for choice in chosen)))
+        hints[descriptor.ui] = [texts["tree_path"]]
+    return distinct(labels, hints, report, str(path))
+
+
+def mesh_ids(
+    path: str | os.PathLike[str], report: ReadReport | None = None, *, encoding: str = "utf-8"
+) -> dict[str, str]:
+    """Reads which descriptor each name means, for records that name headings without ids.
+
+    BioASQ's do, in the words of their own year; what was a heading then may be an entry term now:
+    `load_records(files, ui_of=mesh_ids("desc2024.xml"))`.
+
+    Args:
+        path: The file, as for `read_mesh`.
+        report: Counts descriptors, and the names that belong to several of them, which are left out; and says whether
+            malformed input raises, as it does without.
+        encoding: As for `read_mesh`.
+
+    Returns:
+        From every heading to its id, and from every entry term, permuted or not, that is no heading.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ImportError: If the file is XML and lxml is not installed.
+        ValueError: As for `read_mesh`.
+    """
+    report = ReadReport() if report is None else report
+    headings, terms = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    for descriptor in read_mesh(path, report, encoding=encoding):
+        headings[descriptor.name].add(descriptor.ui)
+        for term in (*descriptor.entry_terms, *descriptor.permuted_terms):
+            terms[term].add(descriptor.ui)
+    ids = {}
+    for name, uis in {**terms, **headings}.items():
+        if len(uis) == 1:
+            (ids[name],) = uis
+        else:
+            report.leave_out("name of several descriptors", f"{path}: {name!r} is that of {', '.join(sorted(uis))}")
+    return ids
+
+
+_Parse = Callable[[], Descriptor | None]
+
+
+def _records(path: str | os.PathLike[str], codec: str) -> Iterator[tuple[int, _Parse]]:
+    with open_binary(path) as stream:
+        start = stream.read(256)
+    text = start.removeprefix(_BOM).lstrip()
+    if not text:
+        raise ValueError("empty file")
+    if text.startswith(b"*NEWRECORD"):
+        yield from _ascii_records(path, codec)
+    elif text.startswith(b"{"):
+        yield from _json_records(path, codec)
+    elif text.startswith(b"<") or start[:2] in (b"\xff\xfe", b"\xfe\xff"):  # or UTF-16
+        yield from _xml_records(path)
+    else:
+        raise ValueError(f"expected MeSH in XML, ASCII or JSON lines, got a file that starts {text[:40]!r}")
+
+
+def _xml_records(path: str | os.PathLike[str]) -> Iterator[tuple[int, _Parse]]:
+    try:
+        from lxml import etree
+    except ImportError as error:
+        raise ImportError("read_mesh needs the `medline` extra for XML: pip install 'hf-gile[medline]'") from error
+    with open_binary(path) as stream:  # of another document, iterparse would keep all of it in memory
+        _, root = next(etree.iterparse(stream, events=("start",)))
+        if root.tag != "DescriptorRecordSet":
+            raise ValueError(f"expected a DescriptorRecordSet, got <{root.tag}>")
+    with open_binary(path) as stream:
+        for _, record in etree.iterparse(stream, tag="DescriptorRecord", remove_comments=True, remove_pis=True):
+            yield record.sourceline, partial(_from_xml, record)
+            record.clear()
+            while record.getprevious() is not None:
+                del record.getparent()[0]
+
+
+def _from_xml(record: _Element) -> Descriptor:
+    terms: list[str | None] = []
+    permuted: list[str | None] = []
+    for term in record.iterfind("ConceptList/Concept/TermList/Term"):
+        (permuted if term.get("IsPermutedTermYN") == "Y" else terms).append(term.findtext("String"))
+    return _descriptor(
+        ui=record.findtext("DescriptorUI"),
+        name=record.findtext("DescriptorName/String"),
+        terms=terms,
+        permuted=permuted,
+        scope_note=record.findtext("ConceptList/Concept[@PreferredConceptYN='Y']/ScopeNote"),
+        tree_numbers=[number.text for number in record.iterfind("TreeNumberList/TreeNumber")],
+    )
+
+
+def _ascii_records(path: str | os.PathLike[str], codec: str) -> Iterator[tuple[int, _Parse]]:
+    record: list[tuple[int, bytes]] = []
+    for number, line in _lines(path):
+        if line == b"*NEWRECORD":
+            if record:
+                yield record[0][0], partial(_from_ascii, record, codec)
+            record = [(number, line)]
+        else:
+            record.append((number, line))
+    yield record[0][0], partial(_from_ascii, record, codec)
+
+
+def _from_ascii(record: list[tuple[int, bytes]], codec: str) -> Descriptor | None:
+    values: dict[bytes, list[str]] = {key: [] for key in _ASCII_KEYS}
+    for number, line in record[1:]:
+        key, sign, value = line.partition(b"=")
+        key = key.rstrip()
+        if not sign:
+            raise ValueError(f"expected KEY = VALUE, got {shortened(line)} in line {number:,}")
+        if key in values:
+            try:
+                values[key].append(value.decode(codec).strip())
+            except UnicodeDecodeError as error:
+                encoding = codec.removesuffix("-sig")
+                raise ValueError(f'line {number:,} is not {encoding}; try encoding="latin-1"') from error
+    for key in (b"RECTYPE", b"UI", b"MH", b"MS"):
+        if len(values[key]) > 1:
+            raise ValueError(f"{key.decode()} stands {len(values[key])} times, as if records had run together")
+    if values[b"RECTYPE"] not in ([], ["D"]):
+        return None
+    entries = [entry.partition("|")[::2] for entry in values[b"PRINT ENTRY"] + values[b"ENTRY"]]
+    return _descriptor(
+        ui="".join(values[b"UI"]),
+        name="".join(values[b"MH"]),
+        terms=[term for term, fields in entries if fields],
+        permuted=[term for term, fields in entries if not fields],
+        scope_note="".join(values[b"MS"]),
+        tree_numbers=values[b"MN"],
+    )
+
+
+def _json_records(path: str | os.PathLike[str], codec: str) -> Iterator[tuple[int, _Parse]]:
+    for number, line in _lines(path):
+        yield number, partial(_from_json, line, codec)
+
+
+def _from_json(line: bytes, codec: str) -> Descriptor:
+    try:
+        raw = json.loads(line.decode(codec))
+    except UnicodeDecodeError as error:
+        encoding = codec.removesuffix("-sig")
+        raise ValueError(f'byte {error.start:,} is not {encoding}; try encoding="latin-1"') from error
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(raw, dict) or not {"ui", "name"} <= set(raw):
+        raise ValueError(f"expected an object with the keys ui and name, got {shortened(raw)}")
+    lists = {key: [] if raw.get(key) is None else raw[key] for key in ("synonyms", "tree")}
+    for key, values in lists.items():
+        if not isinstance(values, list):
+            raise ValueError(f"{key} must be a list of text, got {shortened(values)}")
+    definition = raw.get("definition")
+    return _descriptor(
+        ui=raw["ui"],
+        name=raw["name"],
+        terms=lists["synonyms"],
+        permuted=[],
+        scope_note=_MARKUP.sub("", definition) if isinstance(definition, str) else definition,
+        tree_numbers=lists["tree"],
+    )
+
+
+def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    with open_binary(path) as stream:
+        while line := stream.readline(_LONGEST_LINE):
+            number += 1
+            if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
+                raise ValueError(f"line {number:,} is longer than {_LONGEST_LINE:,} bytes")
+            line = (line.removeprefix(_BOM) if number == 1 else line).strip()
+            if line:
+                yield number, line
+
+
+def _descriptor(
+    *, ui: Any, name: Any, terms: list[Any], permuted: list[Any], scope_note: Any, tree_numbers: list[Any]
+) -> Descriptor:
+    ui, name = _one_line(ui, "the UI"), _one_line(name, "the name")
+    if not ui or not name:
+        raise ValueError(f"a descriptor needs a UI and a name, got {ui!r} and {name!r}")
+    try:
+        entry_terms = dict.fromkeys(_one_line(term, "an entry term") for term in terms)
+        numbers = tuple(_one_line(number, "a tree number") for number in tree_numbers)
+        for number in numbers:
+            if not _TREE_NUMBER.fullmatch(number):
+                raise ValueError(f"a tree number must look like C14.280.434, got {number!r}")
+        return Descriptor(
+            ui,
+            name,
+            entry_terms=tuple(term for term in entry_terms if term not in ("", name)),
+            scope_note=_one_line(scope_note, "the scope note"),
+            tree_numbers=numbers,
+            permuted_terms=tuple(filter(None, (_one_line(term, "a permuted term") for term in permuted))),
+        )
+    except ValueError as error:
+        raise ValueError(f"{ui} ({name}): {error}") from None
+
+
+def _one_line(value: object, what: str) -> str:
+    return " ".join(_text(value, what).split())
+
+
+def _tree_path(descriptor: Descriptor, names: dict[str, str]) -> str:
+    paths = []
+    named = {descriptor.name}
+    for number in descriptor.tree_numbers:
+        dots = [place for place, character in enumerate(number) if character == "."]
+        path = [names[number[:dot]] for dot in dots if number[:dot] in names]
+        paths.append(" > ".join(name for name in path if name not in named))
+        named.update(path)
+    return "; ".join(filter(None, paths))

@@ -1,0 +1,340 @@
+"""Concepts of a thesaurus or another vocabulary in SKOS as labels.
+
+    @prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+    @prefix ex: <http://example.org/> .
+
+    ex:1 a skos:Concept ; skos:prefLabel "heart"@en, "Herz"@de ; skos:narrower ex:2 .
+    ex:2 a skos:Concept ; skos:prefLabel "heart valve"@en ; skos:altLabel "cardiac valve"@en ;
+        skos:definition "Keeps blood from flowing back."@en .
+
+The suffix tells the format, with or without `.gz`:
+
+| suffix | format | |
+| --- | --- | --- |
+| `.nt`, `.nq` | N-Triples, N-Quads | read line by line |
+| `.rdf`, `.xml`, `.owl` | RDF/XML | read element by element |
+| `.ttl`, `.trig` | Turtle, TriG | the whole text is held in memory while it is parsed |
+| `.jsonld`, `.json` | JSON-LD | all values are held in memory while they are parsed |
+
+Texts may be plain (`skos:prefLabel "heart"@en`), of SKOS-XL (`skosxl:prefLabel [skosxl:literalForm "heart"@en]`) or, as
+some write definitions, nodes with an `rdf:value`. What is kept in memory are texts in the languages asked for and links
+between concepts, whatever else a file holds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from gzip import BadGzipFile
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING, Any
+
+from ..models.labels_gile import Label, LabelSet
+from .files import open_binary, suffix_of
+from .homonyms import check_choices, described, distinct
+from .report import ReadReport
+from .schema import _text
+
+if TYPE_CHECKING:
+    from rdflib.store import Store
+
+DESCRIPTIONS = ("alt_labels", "definition", "broader")
+"""What the description of a concept can be made of."""
+
+FORMATS = {
+    ".nt": "nt",
+    ".nq": "nquads",
+    ".rdf": "xml",
+    ".xml": "xml",
+    ".owl": "xml",
+    ".ttl": "turtle",
+    ".trig": "trig",
+    ".jsonld": "json-ld",
+    ".json": "json-ld",
+}
+"""From the suffix of a file to rdflib's name of its format."""
+
+_SKOS = "http://www.w3.org/2004/02/skos/core#"
+_XL = "http://www.w3.org/2008/05/skos-xl#"
+_RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+_DEPRECATED = "http://www.w3.org/2002/07/owl#deprecated"
+_TEXTS = {
+    f"{_SKOS}prefLabel": "name",
+    f"{_XL}prefLabel": "name",
+    f"{_SKOS}altLabel": "alt_label",
+    f"{_XL}altLabel": "alt_label",
+    f"{_SKOS}definition": "definition",
+    f"{_SKOS}scopeNote": "scope_note",
+    f"{_XL}literalForm": "text",
+    f"{_RDF}value": "text",
+}
+_LINKS = {  # and whether they lead the other way
+    f"{_SKOS}broader": ("broader", False),
+    f"{_SKOS}narrower": ("broader", True),
+    f"{_SKOS}inScheme": ("scheme", False),
+    f"{_SKOS}topConceptOf": ("scheme", False),
+    f"{_SKOS}hasTopConcept": ("scheme", True),
+}
+
+
+def load_skos(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    language: str | Iterable[str] = "en",
+    describe: str | Iterable[str] = (),
+    scheme: str | None = None,
+    report: ReadReport | None = None,
+) -> LabelSet:
+    """Reads concepts as a label set, by their URIs.
+
+    Concepts without a URI, deprecated ones and those without a name in the languages are left out and counted. Of
+    several names in one language the first in the alphabet is taken. Where names and descriptions are the same, what
+    tells the concepts apart is put behind the description: the name of the broader concept, else the definition, the
+    alternative labels, the notation or the last part of the URI; the report counts these concepts.
+
+    rdflib parses some 40,000 statements a second of N-Triples, fewer of Turtle and half as many of RDF/XML: where a
+    large vocabulary comes in several formats, take N-Triples.
+
+    Args:
+        paths: Files and folders (their own files of a known suffix), which together hold one vocabulary.
+        language: Tags of languages, the best first. `"en"` takes `en-GB` too where there is no plain `en`; texts
+            without a tag are taken where there is no text in any of the languages.
+        describe: What to make descriptions of, in this order: any of `"alt_labels"`, `"definition"` (or scope note,
+            where there is none) and `"broader"`, the names above the concept from the top; of several broader concepts
+            the one with the first URI is followed.
+        scheme: URI of the concept scheme to keep; by default all.
+        report: Counts concepts and says whether malformed input raises, as it does without.
+
+    Returns:
+        The concepts in the order of their URIs, in which 10 comes after 9.
+
+    Raises:
+        ImportError: If rdflib is not installed.
+        FileNotFoundError: If a path leads nowhere.
+        ValueError: If a path leads to nothing of a known format, `describe` is not a choice of these, or no concept is
+            left. Unless the report says to skip: if a file is malformed; what comes before the damage is kept then.
+    """
+    report = ReadReport() if report is None else report
+    chosen = check_choices(describe, DESCRIPTIONS)
+    vocabulary = _Vocabulary([language] if isinstance(language, str) else list(language))
+    files = _files(paths)
+    for path in files:
+        report.files += 1
+        _read(path, vocabulary, report)
+    labels, hints = [], {}
+    for concept in sorted(vocabulary.concepts, key=_natural):
+        reason = vocabulary.useless(concept, scheme)
+        if reason is not None:
+            report.leave_out(reason, concept)
+            continue
+        name = vocabulary.name(concept)
+        broader = vocabulary.broader_names(concept)
+        definitions = vocabulary.texts("definition", concept) or vocabulary.texts("scope_note", concept)
+        texts = {
+            "alt_labels": "; ".join(text for text in vocabulary.texts("alt_label", concept) if text != name),
+            "definition": "".join(definitions[:1]),
+            "broader": " > ".join(broader),
+        }
+        notation = min(vocabulary.notations.get(concept, [""]))
+        last_part = re.split("[/#:]", concept.rstrip("/#:"))[-1]
+        hints[concept] = ["".join(broader[-1:]), texts["definition"], texts["alt_labels"], notation, last_part]
+        try:
+            for text in (concept, name, texts["broader"], *hints[concept]):
+                _text(text, "a text")
+        except ValueError as error:
+            report.problem("malformed record", f"{concept}: {error}")
+            continue
+        report.records += 1
+        labels.append(Label(concept, name, described(texts[choice] for choice in chosen)))
+    source = str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1:,} more"
+    if not labels:
+        raise ValueError(f"{source}: {vocabulary.summary(scheme)}; {report}")
+    return distinct(labels, hints, report, source)
+
+
+class _Vocabulary:
+    """The statements that labels are made of."""
+
+    def __init__(self, languages: list[str]) -> None:
+        if not languages or not all(isinstance(tag, str) and tag for tag in languages):
+            raise ValueError(f'language must be a tag such as "en", or several, got {languages!r}')
+        self.languages = [tag.lower() for tag in languages]
+        self.statements = 0
+        self.concepts: set[str] = set()
+        self.deprecated: set[str] = set()
+        self.notations: dict[str, list[str]] = defaultdict(list)
+        # Texts of a role by subject, as (place of the language, whether regional, tag, text), or nodes that have one.
+        self.stated: dict[str, dict[str, list[tuple[int, bool, str, str] | str]]] = {
+            role: defaultdict(list) for role in _TEXTS.values()
+        }
+        self.links: dict[str, dict[str, set[str]]] = {role: defaultdict(set) for role, _ in _LINKS.values()}
+        self.tags: Counter[str] = Counter()
+
+    def add_text(self, role: str, subject: str, text: str, tag: str) -> None:
+        """Keeps a text if it is of use."""
+        text, tag = " ".join(text.split()), tag.lower()
+        if role in ("name", "text"):
+            self.tags[tag] += 1
+        if not text:
+            return
+        if not tag:
+            self.stated[role][subject].append((len(self.languages), False, tag, text))
+            return
+        for place, wanted in enumerate(self.languages):
+            if tag == wanted or tag.startswith(f"{wanted}-"):
+                self.stated[role][subject].append((place, tag != wanted, tag, text))
+                return
+
+    def texts(self, role: str, subject: str) -> list[str]:
+        """The texts of a concept in the best language that there are any in, plain tags before regional ones."""
+        found: set[tuple[int, bool, str, str] | str] = set()
+        for value in self.stated[role].get(subject, ()):
+            found.update(self.stated["text"].get(value, ()) if isinstance(value, str) else [value])
+        ranked = sorted(value for value in found if not isinstance(value, str))
+        return list(dict.fromkeys(text for place, _, _, text in ranked if place == ranked[0][0]))
+
+    def name(self, concept: str) -> str:
+        """The name, or nothing."""
+        return next(iter(self.texts("name", concept)), "")
+
+    def useless(self, concept: str, scheme: str | None) -> str | None:
+        """Why a concept is no label, if it is none."""
+        if concept.startswith("_:"):
+            return "without a URI"
+        if concept in self.deprecated:
+            return "deprecated"
+        if scheme is not None and scheme not in self.links["scheme"].get(concept, ()):
+            return "in another scheme"
+        return None if self.name(concept) else f"without a name in {self.wanted()}"
+
+    def broader_names(self, concept: str) -> list[str]:
+        """The names above a concept, from the top."""
+        path, seen = [], {concept}
+        while parents := (self.links["broader"].get(concept, set()) & self.concepts) - seen:
+            concept = min(parents, key=_natural)
+            seen.add(concept)
+            path.append(self.name(concept))
+        return [name for name in reversed(path) if name]
+
+    def wanted(self) -> str:
+        """The languages asked for, in words."""
+        return " or ".join(self.languages)
+
+    def summary(self, scheme: str | None) -> str:
+        """What there is, for those who found nothing."""
+        tags = ", ".join(f"{tag or 'no language'} ({count:,})" for tag, count in self.tags.most_common(30))
+        text = f"{len(self.concepts):,} concepts found; names wanted in {self.wanted()}, found in {tags or 'none'}"
+        if scheme is not None:
+            schemes = sorted(set().union(*self.links["scheme"].values()))
+            text += f"; scheme wanted {scheme}, found {', '.join(schemes[:30]) or 'none'}"
+        return text
+
+
+def _read(path: Path, vocabulary: _Vocabulary, report: ReadReport) -> None:
+    try:
+        from rdflib import Graph
+        from rdflib.parser import PythonInputSource
+    except ImportError as error:
+        raise ImportError("load_skos needs the `skos` extra: pip install 'hf-gile[skos]'") from error
+    before = vocabulary.statements
+    kind = FORMATS[suffix_of(path)]
+    # Relative URIs depend neither on where the folder is nor on packing.
+    base = PurePosixPath("/", path.with_suffix("").name if path.suffix.lower() == ".gz" else path.name).as_uri()
+    try:
+        with open_binary(path) as stream, warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # rdflib's parsers use what rdflib wants replaced
+            if stream.read(3) != b"\xef\xbb\xbf":  # a byte order mark
+                stream.seek(0)
+            source: Any = PythonInputSource(_json(stream), base) if kind == "json-ld" else stream
+            Graph(store=_store(vocabulary)).parse(source, format=kind, publicID=base)
+        if vocabulary.statements == before:
+            raise ValueError("no statements")
+    except Exception as error:  # garbage can raise anything
+        if isinstance(error, (OSError, MemoryError)) and not isinstance(error, BadGzipFile):
+            raise
+        report.problem("damaged file", f"{path}: {' '.join(str(error).split())[:300]}")
+
+
+def _store(vocabulary: _Vocabulary) -> Store:
+    from rdflib import BNode, Literal
+    from rdflib.store import Store
+
+    def name(node: Any) -> str:
+        return f"_:{node}" if isinstance(node, BNode) else str(node)
+
+    class Statements(Store):
+        """Where a parser of rdflib puts statements; a graph that keeps and indexes all takes many times the memory."""
+
+        context_aware = graph_aware = True
+
+        def add(self, triple: Any, context: Any, quoted: bool = False) -> None:
+            vocabulary.statements += 1
+            subject, predicate, value = triple
+            predicate = str(predicate)
+            if predicate in _TEXTS:
+                role = _TEXTS[predicate]
+                if isinstance(value, Literal):
+                    vocabulary.add_text(role, name(subject), str(value), value.language or "")
+                else:
+                    vocabulary.stated[role][name(subject)].append(name(value))
+            elif predicate in _LINKS:
+                role, reverse = _LINKS[predicate]
+                start, end = (value, subject) if reverse else (subject, value)
+                vocabulary.links[role][name(start)].add(name(end))
+            elif predicate == f"{_RDF}type" and str(value) == f"{_SKOS}Concept":
+                vocabulary.concepts.add(name(subject))
+            elif predicate == f"{_SKOS}notation":
+                vocabulary.notations[name(subject)].append(str(value))
+            elif predicate == _DEPRECATED and str(value).lower() in ("true", "1"):
+                vocabulary.deprecated.add(name(subject))
+
+        def add_graph(self, graph: Any) -> None:
+            """Named graphs are one."""
+
+        def remove_graph(self, graph: Any) -> None:
+            """Named graphs are one."""
+
+    return Statements()
+
+
+def _json(stream: IO[bytes]) -> Any:
+    """Reads JSON-LD that draws nothing in: rdflib would fetch a context from any address."""
+    data = json.loads(stream.read())
+    values = [data]
+    while values:
+        value = values.pop()
+        if isinstance(value, list):
+            values += value
+        elif isinstance(value, dict):
+            for key in {"@context", "@import"} & set(value):
+                contexts = value[key] if isinstance(value[key], list) else [value[key]]
+                for context in contexts:
+                    if isinstance(context, str):
+                        raise ValueError(f"{key} is the address {context!r}; nothing is fetched, put what is there in")
+            values += value.values()
+    return data
+
+
+def _files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
+    found: dict[Path, None] = {}
+    for given in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
+        path = Path(given)
+        if given == "" or not path.exists():  # Path("") is this very folder
+            raise FileNotFoundError(f"no file or folder {str(given)!r} (in {Path.cwd()})")
+        files = sorted(child for child in path.iterdir() if child.is_file()) if path.is_dir() else [path]
+        known = [file for file in files if suffix_of(file) in FORMATS]
+        if not known:
+            raise ValueError(f"nothing to read at {path}: expected {', '.join(FORMATS)}, each with or without .gz")
+        found.update(dict.fromkeys(file.resolve() for file in known))
+    if not found:
+        raise ValueError("paths must name at least one file or folder, got none")
+    return list(found)
+
+
+def _natural(uri: str) -> list[Any]:
+    # Numbers by length and digits: int() refuses very long ones.
+    parts = re.split("([0-9]+)", uri)
+    return [(len(part.lstrip("0")), part.lstrip("0"), part) if place % 2 else part for place, part in enumerate(parts)]

@@ -1,0 +1,407 @@
+import gzip
+import json
+import sys
+import tracemalloc
+from xml.sax.saxutils import escape
+
+import pytest
+
+from hf_gile.data import ReadReport, mesh, read_bioasq
+from hf_gile.data.mesh import DESCRIPTIONS, Descriptor, load_mesh, mesh_ids, read_mesh
+
+DESCRIPTORS = [
+    Descriptor("D002318", "Cardiovascular Diseases", tree_numbers=("C14",)),
+    Descriptor("D006331", "Heart Diseases", ("Cardiac Disorder",), "An ill heart.", ("C14.280",), ("Heart Disease",)),
+    Descriptor(
+        "D006333",
+        "Heart Failure",
+        ("Cardiac Failure", "Myocardial Failure & Co."),
+        "The heart pumps too little blood: < 5 liters a minute.",
+        ("C14.280.434",),
+        ("Failure, Cardiac",),
+    ),
+    Descriptor("D002151", "Calcium", (), "A metal the body needs.", ("D01.268", "D01.552")),
+    Descriptor("D008895", "Milk, Human", ("Breast Milk", "Lait für Säuglinge"), "", ("A12.200.467",), ("Human Milk",)),
+    Descriptor("D008297", "Male"),
+]
+
+
+def xml(descriptors=DESCRIPTORS, encoding="utf-8"):
+    records = []
+    for descriptor in descriptors:
+        terms = [(term, "N") for term in (descriptor.name, *descriptor.entry_terms)]
+        terms += [(term, "Y") for term in descriptor.permuted_terms]
+        note = f"<ScopeNote>{escape(descriptor.scope_note)}\n      </ScopeNote>" if descriptor.scope_note else ""
+        numbers = "".join(f"<TreeNumber>{number}</TreeNumber>" for number in descriptor.tree_numbers)
+        records.append(f"""<DescriptorRecord DescriptorClass = "1">
+  <DescriptorUI>{descriptor.ui}</DescriptorUI>
+  <DescriptorName>
+   <String>{escape(descriptor.name)}</String>
+  </DescriptorName>
+  <SeeRelatedList><SeeRelatedDescriptor><DescriptorReferredTo><DescriptorUI>D000000</DescriptorUI>
+    <DescriptorName><String>Another</String></DescriptorName></DescriptorReferredTo></SeeRelatedDescriptor>
+  </SeeRelatedList>
+  {f"<TreeNumberList>{numbers}</TreeNumberList>" if numbers else ""}
+  <ConceptList>
+   <Concept PreferredConceptYN="Y">
+    <ConceptName><String>{escape(descriptor.name)}</String></ConceptName>
+    {note}
+    <TermList>{"".join(term(*pair) for pair in terms[:2])}</TermList>
+   </Concept>
+   <Concept PreferredConceptYN="N">
+    <ScopeNote>Of a narrower concept.</ScopeNote>
+    <TermList>{"".join(term(*pair) for pair in terms[2:])}</TermList>
+   </Concept>
+  </ConceptList>
+</DescriptorRecord>
+""")
+    head = f'<?xml version="1.0" encoding="{encoding}"?>\n<!DOCTYPE DescriptorRecordSet SYSTEM "https://example.org/a.dtd">'
+    return f'{head}\n<DescriptorRecordSet LanguageCode = "eng">\n{"".join(records)}</DescriptorRecordSet>\n'
+
+
+def term(text, permuted):
+    return f"""
+     <Term ConceptPreferredTermYN="N" IsPermutedTermYN="{permuted}" LexicalTag="NON" RecordPreferredTermYN="N">
+      <TermUI>T000001</TermUI>
+      <String>{escape(text)}</String>
+     </Term>"""
+
+
+def ascii_mesh(descriptors=DESCRIPTORS):
+    records = []
+    for descriptor in descriptors:
+        lines = ["*NEWRECORD", "RECTYPE = D", f"MH = {descriptor.name}", "AQ = AA AD = AE"]
+        for place, entry in enumerate(descriptor.entry_terms):
+            key = "ENTRY" if place else "PRINT ENTRY"
+            lines.append(f"{key} = {entry}|T047|NON|EQV|NLM (1966)|741111|abcdef")
+        lines += [f"ENTRY = {entry}" for entry in descriptor.permuted_terms]
+        lines += [f"MN = {number}" for number in descriptor.tree_numbers]
+        lines += [f"MS = {descriptor.scope_note}"] if descriptor.scope_note else []
+        records.append("\n".join([*lines, "DC = 1", f"UI = {descriptor.ui}", ""]))
+    return "\n".join(records)
+
+
+def json_lines(descriptors=DESCRIPTORS, **more):
+    rows = [
+        {
+            "ui": descriptor.ui,
+            "name": descriptor.name,
+            "synonyms": [*descriptor.entry_terms],
+            "tree": [*descriptor.tree_numbers],
+            "definition": descriptor.scope_note or None,
+            "definition_source": None,
+            "paths": [],
+        }
+        for descriptor in descriptors
+    ]
+    return "\n".join(json.dumps(row | more, ensure_ascii=False) for row in rows)
+
+
+CONTENTS = {"desc2024.xml": xml(), "d2024.bin": ascii_mesh(), "mesh.jsonl": json_lines()}
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Writes a file with some content."""
+
+    def write(content, name="a.mesh"):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("name", ["desc2024.xml", "d2024.bin"])
+def test_descriptors_are_read_as_they_were_written(written, name):
+    report = ReadReport()
+    assert list(read_mesh(written(CONTENTS[name], name), report)) == DESCRIPTORS
+    assert str(report) == "6 records from 1 file; left out: none"
+
+
+@pytest.mark.parametrize("describe", [(), *DESCRIPTIONS, DESCRIPTIONS[::-1]])
+def test_all_formats_give_the_same_label_set(written, describe):
+    first, *others = [load_mesh(written(content, name), describe) for name, content in CONTENTS.items()]
+    assert first.ids == [descriptor.ui for descriptor in DESCRIPTORS]
+    assert first.names == [descriptor.name for descriptor in DESCRIPTORS]
+    assert all(other == first for other in others)
+
+
+@pytest.mark.parametrize(("name", "content"), CONTENTS.items(), ids=CONTENTS)
+def test_content_tells_the_format_whatever_the_name_says(written, name, content):
+    expected = load_mesh(written(content, name), DESCRIPTIONS)
+    marked = b"\xef\xbb\xbf" + content.encode()
+    blank = "\n \n" * (name != "desc2024.xml")  # nothing may come before an XML declaration
+    for same in (gzip.compress(content.encode()), marked, content.replace("\n", "\r\n"), blank + content):
+        assert load_mesh(written(same, "a.txt"), DESCRIPTIONS) == expected
+
+
+def test_the_description_is_made_of_what_was_chosen_in_that_order(written):
+    path = written(xml())
+
+    def text(*describe):
+        return load_mesh(path, describe)[2].text
+
+    assert text() == "Heart Failure"
+    assert text("entry_terms") == "Heart Failure: Cardiac Failure; Myocardial Failure & Co"
+    assert text("scope_note") == "Heart Failure: The heart pumps too little blood: < 5 liters a minute"
+    assert text("tree_path", "scope_note") == (
+        "Heart Failure: Cardiovascular Diseases > Heart Diseases. The heart pumps too little blood: < 5 liters a minute"
+    )
+    assert load_mesh(path, DESCRIPTIONS)[5].text == "Male"
+
+
+def test_a_tree_path_names_every_ancestor_once(written):
+    places = {"Food": "G07", "Milk": "G07.3", "Fluids": "A12", "Body": "A12.5", "Human Milk": "A12.5.7 G07.3.5 Z9.9"}
+    descriptors = [
+        Descriptor(f"D{row}", name, tree_numbers=tuple(numbers.split()))
+        for row, (name, numbers) in enumerate(places.items())
+    ]
+    again = Descriptor("D9", "Colostrum", tree_numbers=("A12.5.7.1", "G07.3.5.1"))
+    texts = load_mesh(written(ascii_mesh([*descriptors, again])), "tree_path").texts
+    assert texts[-2:] == [
+        "Human Milk: Fluids > Body; Food > Milk",
+        "Colostrum: Fluids > Body > Human Milk; Food > Milk",
+    ]
+
+
+def test_entry_terms_come_once_and_without_the_name(written):
+    entries = "".join(f"ENTRY = {text}|T1|NON\n" for text in ("Milk", "Mom's  Milk", "Mom's Milk", ""))
+    (descriptor,) = read_mesh(written(f"*NEWRECORD\nRECTYPE = D\nMH = Milk\n{entries}ENTRY =\nUI = D3\n"))
+    assert descriptor == Descriptor("D3", "Milk", ("Mom's Milk",))
+
+
+def test_old_files_without_record_types_and_with_aligned_signs_are_read(written):
+    (descriptor,) = read_mesh(written("*NEWRECORD\nMH          = Gene Library\nENTRY       = Bank, Gene\nUI = D3"))
+    assert descriptor == Descriptor("D3", "Gene Library", permuted_terms=("Bank, Gene",))
+
+
+def test_markup_in_a_definition_is_dropped(written):
+    definition = "1'<i>S</i>-acid, p < .05 > 0, <a href='b'>see</a> <em>this</em>"
+    path = written(json.dumps({"ui": "D3", "name": "Acid", "definition": definition}))
+    assert load_mesh(path, "scope_note").texts == ["Acid: 1'S-acid, p < .05 > 0, see this"]
+
+
+def test_qualifiers_and_supplementary_concepts_are_counted(written):
+    others = "*NEWRECORD\nRECTYPE = Q\nSH = abnormalities\nUI = Q3\n*NEWRECORD\nRECTYPE = C\nNM = mesna\nUI = C5\n"
+    report = ReadReport()
+    assert len(list(read_mesh(written(others + ascii_mesh()), report))) == 6
+    assert report.left_out == {"not a descriptor": 2}
+    assert report.examples["not a descriptor"][1].endswith("a.mesh: line 5")
+
+
+def test_ids_are_found_by_heading_and_by_entry_terms_of_one_descriptor(written):
+    shared = [
+        Descriptor("D3", "Heart", ("Cor", "Pump", "Lungs"), permuted_terms=("Hearts",)),
+        Descriptor("D5", "Lungs", ("Pump",)),
+    ]
+    report = ReadReport()
+    ids = mesh_ids(written(xml(shared)), report)
+    assert ids == {"Heart": "D3", "Cor": "D3", "Hearts": "D3", "Lungs": "D5"}
+    assert report.left_out == {"name of several descriptors": 1}
+    assert report.examples["name of several descriptors"][0].endswith("'Pump' is that of D3, D5")
+
+
+def test_names_of_another_year_get_ids_in_records_of_bioasq(written):
+    names = ["Human Milk", "Breast Milk", "Male", "New"]
+    record = {"pmid": 5, "title": "", "abstractText": "Milk.", "meshMajor": names}
+    path = written(json.dumps({"articles": [record]}), "a.json")
+    (read,) = read_bioasq(path, ui_of=mesh_ids(written(xml())))
+    assert read["meshUI"] == ["D008895", "D008297", "New"]
+
+
+def test_the_encodings_are_read(written):
+    for name in ("d2024.bin", "mesh.jsonl"):
+        expected = load_mesh(written(CONTENTS[name]), DESCRIPTIONS)
+        latin = written(CONTENTS[name].encode("latin-1"))
+        assert load_mesh(latin, DESCRIPTIONS, encoding="latin-1") == expected
+        assert load_mesh(latin, DESCRIPTIONS, encoding="windows-1252") == expected
+        with pytest.raises(ValueError, match=r'a\.mesh: line \d+: .*is not utf-8; try encoding="latin-1"'):
+            load_mesh(latin)
+        report = ReadReport(on_error="skip")
+        assert len(load_mesh(latin, report=report)) == 5
+        assert report.left_out == {"malformed record": 1}
+    for encoding in ("iso-8859-1", "utf-16"):
+        assert list(read_mesh(written(xml(encoding=encoding).encode(encoding)))) == DESCRIPTORS
+    with pytest.raises(ValueError, match='encoding must be "utf-8", "windows-1252" or "latin-1"'):
+        load_mesh(latin, encoding="utf-16")
+
+
+RECORD = ascii_mesh([Descriptor("D3", "Milk")])
+MALFORMED = {
+    "ASCII without a UI": (RECORD.replace("UI = D3", ""), "a descriptor needs a UI and a name, got '' and 'Milk'"),
+    "ASCII without a name": (
+        RECORD.replace("MH = Milk", "MH ="),
+        "needs a UI and a name, got 'D3' and ''",
+    ),
+    "ASCII with a bad tree number": (RECORD + "MN = 14.280", r"D3 \(Milk\): a tree number must look like C14.280.434"),
+    "ASCII of two records in one": (RECORD + "MH = Iron", "MH stands 2 times, as if records had run together"),
+    "ASCII with a line that is none": (RECORD + "Iron", "expected KEY = VALUE, got b'Iron' in line 14"),
+    "ASCII with a NUL": (RECORD.replace("Milk", "Mi\0lk"), "the name holds a NUL character"),
+    "JSON without a UI": ('{"name": "Milk"}', "expected an object with the keys ui and name, got {'name': 'Milk'}"),
+    "JSON without a name": ('{"ui": "D3", "name": null}', "needs a UI and a name, got 'D3' and ''"),
+    "JSON with a bad tree number": ('{"ui": "D3", "name": "Milk", "tree": ["C14."]}', r"D3 \(Milk\): a tree number"),
+    "JSON with a number for a UI": ('{"ui": 3, "name": "Milk"}', "the UI must be text, got 3"),
+    "JSON with a number for a name": ('{"ui": "D3", "name": 3}', "the name must be text, got 3"),
+    "JSON with text for a list": ('{"ui": "D3", "name": "Milk", "synonyms": "a"}', "synonyms must be a list of text"),
+    "JSON with a number for a term": ('{"ui": "D3", "name": "Milk", "synonyms": [5]}', "an entry term must be text"),
+    "JSON with a list for a text": ('{"ui": "D3", "name": "Milk", "definition": []}', "the scope note must be text"),
+    "JSON with half a pair": ('{"ui": "D3", "name": "\\ud83d"}', "the name holds half a surrogate pair"),
+    "JSON cut off": ('{"ui": "D3", "name": "Mil', "Unterminated string"),
+    "JSON nested deeply": ('{"ui": ' + "[" * 100_003, "nested too deeply"),
+    "a list": ("[5]", r"expected an object with the keys ui and name, got \[5\]"),
+    "XML without a UI": (xml([Descriptor("", "Milk")]), "a descriptor needs a UI and a name, got '' and 'Milk'"),
+    "XML without a name": (xml([Descriptor("D3", "")]), "needs a UI and a name, got 'D3' and ''"),
+    "XML with a bad tree number": (xml([Descriptor("D3", "Milk", tree_numbers=("C",))]), "a tree number must"),
+}
+
+
+@pytest.mark.parametrize(("bad", "message"), MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_descriptor_names_its_line_and_can_be_skipped(written, bad, message):
+    if bad.startswith("<"):
+        records = bad.partition('"eng">\n')[2].removesuffix("</DescriptorRecordSet>\n")
+        content = xml(DESCRIPTORS[:1]).replace("</DescriptorRecordSet>", records + "</DescriptorRecordSet>")
+        line = 29
+    elif bad.startswith("*"):
+        content, line = ascii_mesh(DESCRIPTORS[:1]) + bad, 8
+    else:
+        content, line = json_lines(DESCRIPTORS[:1]) + "\n" + bad, 2
+    with pytest.raises(ValueError, match=rf'a\.mesh: line {line}: .*{message}.*on_error="skip"'):
+        load_mesh(written(content))
+    report = ReadReport(on_error="skip")
+    assert load_mesh(written(content), report=report).ids == ["D002318"]
+    assert report.left_out == {"malformed record": 1}
+
+
+@pytest.mark.parametrize("form", [xml, ascii_mesh, json_lines])
+def test_a_repeated_id_names_both_lines(written, form):
+    path = written(form([Descriptor("D3", "Milk"), Descriptor("D5", "Iron"), Descriptor("D3", "Copper")]))
+    with pytest.raises(ValueError, match=r"a\.mesh: line \d+: D3 stands in line \d already; ids must be unique"):
+        load_mesh(path)
+    report = ReadReport(on_error="skip")
+    assert load_mesh(path, report=report).names == ["Milk", "Iron"]
+    assert report.left_out == {"repeated id": 1}
+
+
+def test_a_repeated_tree_number_is_a_problem(written):
+    path = written(ascii_mesh([Descriptor(ui, ui, tree_numbers=("C14",)) for ui in ("D3", "D5")]))
+    with pytest.raises(ValueError, match=r"a\.mesh: D5 has the tree number C14 of 'D3'"):
+        load_mesh(path)
+    report = ReadReport(on_error="skip")
+    assert len(load_mesh(path, report=report)) == 2
+    assert report.left_out == {"repeated tree number": 1}
+
+
+def test_two_headings_of_one_name_are_told_apart(written):
+    numbers = {"D3": "C14.3", "D5": "D01.5", "D6": "C14", "D7": "D01"}
+    names = {"D3": "Mercury", "D5": "Mercury", "D6": "Diseases", "D7": "Metals"}
+    path = written(ascii_mesh([Descriptor(ui, names[ui], tree_numbers=(numbers[ui],)) for ui in names]))
+    assert load_mesh(path).texts == ["Mercury: Diseases", "Mercury: Metals", "Diseases", "Metals"]
+    assert mesh_ids(path) == {"Diseases": "D6", "Metals": "D7"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "damaged after 0 records: empty file"),
+        (b"\xef\xbb\xbf \n", "damaged after 0 records: empty file"),
+        ("id,name\nD3,Milk\n", "expected MeSH in XML, ASCII or JSON lines, got a file that starts b'id,name"),
+        ("[{}]", r"expected MeSH in XML, ASCII or JSON lines, got a file that starts b'\[\{\}\]'"),
+        (b"PK\x03\x04\0\0", r"expected MeSH .* got a file that starts b'PK"),
+        ("<html><body/></html>", "expected a DescriptorRecordSet, got <html>"),
+        ('<SupplementalRecordSet LanguageCode="eng"/>', "expected a DescriptorRecordSet, got <SupplementalRecordSet>"),
+        ("<Descr", "damaged after 0 records"),
+        (xml()[:-300], "damaged after 5 records"),
+        (xml().replace("Cardiac Failure", "Cardiac\0Failure"), "damaged after 2 records"),
+        (xml().replace("Breast", "&Breast;"), "damaged after 6 records: Entity 'Breast' not defined, line 147"),
+        (xml().encode("latin-1"), "damaged after 4 records"),
+        (xml([]), "not one descriptor: 0 records from 1 file; left out: none"),
+        ("*NEWRECORD\nRECTYPE = Q\nUI = Q3", "not one descriptor: 0 records from 1 file; left out: 1 not a descriptor"),
+    ],
+)
+def test_what_is_not_mesh_or_damaged_says_so(written, content, message):
+    with pytest.raises(ValueError, match=rf"a\.mesh: {message}" if message[0] == "n" else rf"a\.mesh: .*{message}"):
+        load_mesh(written(content))
+
+
+@pytest.mark.parametrize("form", [xml, ascii_mesh, json_lines])
+def test_descriptors_before_the_damage_of_a_packed_file_are_kept_when_skipping(written, form):
+    many = [Descriptor(f"D{row}", f"Milk {row}") for row in range(1009)]
+    packed = gzip.compress(form(many).encode(), compresslevel=0)
+    flipped = packed[:-8] + bytes([packed[-8] ^ 1]) + packed[-7:]
+    for damaged, fewest in ((packed[: len(packed) // 2], 300), (flipped, 900)):
+        path = written(damaged)
+        report = ReadReport(on_error="skip")
+        assert len(load_mesh(path, report=report)) >= fewest
+        assert report.left_out["damaged file"] == 1
+        with pytest.raises(ValueError, match=r"a\.mesh: damaged after [\d,]+ records|a\.mesh: line [\d,]+: "):
+            load_mesh(path)
+    with pytest.raises(ValueError, match="damaged after 0 records"):
+        load_mesh(written(packed[:5]))
+
+
+def test_no_file_outside_is_drawn_in(written, tmp_path):
+    (tmp_path / "secret").write_text("SECRET")
+    entity = f'<!DOCTYPE DescriptorRecordSet [<!ENTITY leak SYSTEM "file://{tmp_path}/secret">]>'
+    content = xml().replace('<!DOCTYPE DescriptorRecordSet SYSTEM "https://example.org/a.dtd">', entity)
+    with pytest.raises(ValueError, match="Entity 'leak' not defined"):
+        load_mesh(written(content.replace("Breast", "&leak;")))
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_memory_does_not_grow_with_the_file(written, name):
+    note = "milk" * 6007
+    many = [Descriptor(f"D{row}", f"Milk {row}", scope_note=note) for row in range(503)]
+    form = {"desc2024.xml": xml, "d2024.bin": ascii_mesh, "mesh.jsonl": json_lines}[name]
+    path = written(form(many))
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in read_mesh(path)) == 503
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_line_beyond_the_limit_is_refused(written, monkeypatch):
+    monkeypatch.setattr(mesh, "_LONGEST_LINE", 1 << 10)
+    long = Descriptor("D3", "Milk", scope_note="milk " * 1009)
+    for form in (ascii_mesh, json_lines):
+        with pytest.raises(ValueError, match=r"damaged after 0 records: line \d is longer than 1,024 bytes"):
+            load_mesh(written(form([long])))
+
+
+def test_a_missing_file_a_wrong_choice_and_a_missing_parser_say_so(written, monkeypatch, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no file .*nowhere\.xml \(in "):
+        load_mesh(tmp_path / "nowhere.xml")
+    with pytest.raises(FileNotFoundError, match="no file "):
+        load_mesh(tmp_path)
+    with pytest.raises(ValueError, match=r"describe takes any of entry_terms, .* got 'synonyms'"):
+        load_mesh(tmp_path / "nowhere.xml", "synonyms")
+    monkeypatch.setitem(sys.modules, "lxml", None)
+    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[medline\]'"):
+        load_mesh(written(xml()))
+    assert len(load_mesh(written(ascii_mesh()))) == 6
+
+
+@pytest.fixture(scope="module")
+def mesh_file(shared_data):
+    return shared_data / "mesh" / "mesh_labels.jsonl.gz"
+
+
+def test_all_of_mesh_is_a_label_set_whatever_describes_it(mesh_file, monkeypatch):
+    report = ReadReport()
+    descriptors = list(read_mesh(mesh_file, report))
+    assert str(report) == "30,764 records from 1 file; left out: none"
+    monkeypatch.setattr(mesh, "read_mesh", lambda *arguments, **options: descriptors)  # reading takes seconds
+    for describe in ((), *DESCRIPTIONS, DESCRIPTIONS):
+        labels = load_mesh(mesh_file, describe, report)
+        assert len(labels) == 30_764
+        assert not any("<em>" in text or "\n" in text for text in labels.texts)
+    assert report.left_out == {}
+    assert labels[labels.column("D000006")].text.startswith("Abdomen, Acute: Abdomens, Acute; Acute Abdomen; ")
+
+
+def test_names_of_headings_that_were_renamed_lead_to_their_ids(mesh_file):
+    ids = mesh_ids(mesh_file)
+    assert ids["Inuit"] == ids["Inuits"] == "D004930"
+    assert ids["Purpura, Schoenlein-Henoch"] == ids["IgA Vasculitis"] == "D011695"

@@ -1,0 +1,391 @@
+import gzip
+import json
+import sys
+import warnings
+
+import pytest
+
+from hf_gile.data import ReadReport
+from hf_gile.data.skos import DESCRIPTIONS, FORMATS, load_skos
+
+rdflib = pytest.importorskip("rdflib", reason="SKOS is read by rdflib: pip install 'hf-gile[skos]'")
+
+HEAD = """
+@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+@prefix xl: <http://www.w3.org/2008/05/skos-xl#> .
+@prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> .
+@prefix owl: <http://www.w3.org/2002/07/owl#> .
+@prefix ex: <http://example.org/> .
+"""
+HEART = """
+ex:organs a skos:ConceptScheme ; skos:prefLabel "Organs"@en ; skos:hasTopConcept ex:2 .
+ex:2 a skos:Concept ; skos:prefLabel "organ"@en, "Organ"@de ; skos:narrower ex:10 .
+ex:10 a skos:Concept ; skos:inScheme ex:organs ; skos:prefLabel "heart"@en, "Herz"@de, "cœur"@fr ;
+    skos:altLabel "pump"@en, "cor"@en, "Pumpe"@de ; skos:hiddenLabel "haert"@en ; skos:scopeNote "Of all animals."@en .
+ex:11 a skos:Concept ; skos:inScheme ex:organs ; skos:broader ex:10 ; skos:prefLabel "heart valve"@en, "Herzklappe"@de ;
+    skos:definition "Keeps blood from\\n flowing back."@en ; skos:scopeNote "Not of veins."@en .
+"""
+EMPTY = {
+    "nt": "\n",
+    "nquads": "\n",
+    "xml": '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"/>',
+    "turtle": HEAD,
+    "trig": HEAD,
+    "json-ld": "[]",
+}
+
+
+def in_format(turtle, kind):
+    """The same statements in another format."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        dataset = rdflib.Dataset(default_union=True)
+        graph = dataset.graph("http://example.org/graph") if kind in ("trig", "nquads") else rdflib.Graph()
+        graph.parse(data=turtle, format="turtle")
+        return (dataset if kind in ("trig", "nquads") else graph).serialize(format=kind)
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Writes a file with some statements."""
+
+    def write(content, name="a.ttl"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+@pytest.fixture
+def labels_of(written):
+    """Reads the labels of statements in Turtle."""
+
+    def load(turtle, *arguments, **options):
+        return load_skos(written(HEAD + turtle), *arguments, **options)
+
+    return load
+
+
+@pytest.fixture
+def texts_of(labels_of):
+    """Reads the texts of statements in Turtle."""
+    return lambda *arguments, **options: labels_of(*arguments, **options).texts
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_every_format_gives_the_same(written, suffix):
+    expected = load_skos(written(HEAD + HEART), "en", DESCRIPTIONS)
+    content = in_format(HEAD + HEART, FORMATS[suffix]).encode()
+    assert load_skos(written(content, f"b{suffix}"), "en", DESCRIPTIONS) == expected
+    assert load_skos(written(gzip.compress(content), f"b{suffix.upper()}.GZ"), "en", DESCRIPTIONS) == expected
+    assert load_skos(written(gzip.compress(content), f"c{suffix}"), "en", DESCRIPTIONS) == expected
+    marked = b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n")
+    assert load_skos(written(marked, f"d{suffix}"), "en", DESCRIPTIONS) == expected
+
+
+def test_concepts_are_labels_by_uri_in_natural_order(labels_of):
+    report = ReadReport()
+    labels = labels_of(HEART, report=report)
+    assert labels.ids == ["http://example.org/2", "http://example.org/10", "http://example.org/11"]
+    assert labels.texts == ["organ", "heart", "heart valve"]
+    assert str(report) == "3 records from 1 file; left out: none"
+
+
+def test_the_order_takes_numbers_of_any_length(labels_of):
+    numbers = ["7", "007", "11", "9" * 5003, "a", "a1b3", "a1b20", "a2b3"]
+    concepts = [f'<http://example.org/{number}> a skos:Concept ; skos:prefLabel "{number}"@en .' for number in numbers]
+    labels = labels_of("".join(reversed(concepts)))
+    assert labels.names == ["007", "7", "11", "9" * 5003, "a", "a1b3", "a1b20", "a2b3"]
+
+
+def test_the_description_is_made_of_what_was_chosen_in_that_order(texts_of):
+    assert texts_of(HEART, "en", "alt_labels") == ["organ", "heart: cor; pump", "heart valve"]
+    assert texts_of(HEART, "en", ["broader"]) == ["organ", "heart: organ", "heart valve: organ > heart"]
+    assert texts_of(HEART, "en", ("definition", "alt_labels", "broader")) == [
+        "organ",
+        "heart: Of all animals. cor; pump. organ",
+        "heart valve: Keeps blood from flowing back. organ > heart",
+    ]
+
+
+def test_several_files_and_folders_hold_one_vocabulary(written, tmp_path):
+    written(HEAD + HEART, "organs/a.ttl")
+    written("not read", "organs/README.md")
+    more = written(HEAD + "ex:10 skos:prefLabel 'hart'@nl . ex:2 skos:prefLabel 'orgaan'@nl .", "dutch.ttl")
+    report = ReadReport()
+    labels = load_skos([tmp_path / "organs", more, str(more)], "nl", "broader", report=report)
+    assert labels.texts == ["orgaan", "hart: orgaan"]
+    assert str(report) == "2 records from 2 files; left out: 1 without a name in nl"
+    assert load_skos(str(tmp_path / "organs")).names == ["organ", "heart", "heart valve"]
+
+
+NAMES = """ex:1 a skos:Concept ; skos:prefLabel "plain" , "colour"@en-GB , "color"@en-US , "Farbe"@DE ;
+    skos:altLabel "hue", "dye"@en-US , "paint"@en , "Ton"@de-AT ."""
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("en", "colour: paint; dye"),
+        ("EN-us", "color: dye"),
+        (["en-us", "en"], "color: dye"),
+        ("de", "Farbe: Ton"),
+        (("fr", "de", "en"), "Farbe: Ton"),
+        (("fr", "en-US", "de"), "color: dye"),
+        ("fr", "plain: hue"),
+        (["de-AT", "en"], "colour: Ton"),
+    ],
+)
+def test_the_best_language_is_taken(texts_of, language, text):
+    assert texts_of(NAMES, language, "alt_labels") == [text]
+
+
+def test_a_plain_tag_goes_before_regional_ones_and_a_repeated_text_comes_once(texts_of):
+    more = "ex:1 skos:prefLabel 'tint'@en ; skos:altLabel 'colour'@en, 'tint'@en-GB, 'paint'@en-GB ."
+    assert texts_of(NAMES + more, "en", "alt_labels") == ["tint: colour; paint; dye"]
+
+
+def test_of_several_names_in_a_language_the_first_in_the_alphabet_is_taken(texts_of):
+    assert texts_of("ex:1 a skos:Concept ; skos:prefLabel 'b'@en, 'a'@en, 'c'@en, ''@en, ' '@en .") == ["a"]
+
+
+def test_labels_of_skos_xl_and_definitions_that_are_nodes_are_read(texts_of):
+    statements = """
+    ex:1 a skos:Concept ; xl:prefLabel ex:1en, ex:1de ; xl:altLabel [a xl:Label ; xl:literalForm "cor"@en] ;
+        xl:hiddenLabel [xl:literalForm "haert"@en] ;
+        skos:definition [rdf:value "A pump."@en ; ex:source ex:book], ex:none .
+    ex:1en xl:literalForm "heart"@en . ex:1de xl:literalForm "Herz"@de .
+    ex:2 a skos:Concept ; xl:prefLabel ex:none .
+    """
+    assert texts_of(statements, "en", DESCRIPTIONS) == ["heart: cor. A pump"]
+    assert texts_of(statements, "de", DESCRIPTIONS) == ["Herz"]
+
+
+def test_what_is_no_label_is_left_out_and_counted(labels_of):
+    statements = """
+    [] a skos:Concept ; skos:prefLabel "nameless"@en .
+    ex:1 a skos:Concept ; skos:prefLabel "old"@en ; owl:deprecated true .
+    ex:2 a skos:Concept ; skos:prefLabel "new"@en ; owl:deprecated false .
+    ex:3 a skos:Concept ; skos:prefLabel "neu"@de .
+    ex:4 a skos:Collection ; skos:prefLabel "collection"@en .
+    """
+    report = ReadReport()
+    assert labels_of(statements, report=report).names == ["new"]
+    assert report.left_out == {"without a URI": 1, "deprecated": 1, "without a name in en": 1}
+    assert report.examples["deprecated"] == ["http://example.org/1"]
+
+
+def test_concepts_of_one_scheme_can_be_kept(labels_of):
+    top = "ex:20 a skos:Concept ; skos:prefLabel 'skin'@en ; skos:topConceptOf ex:organs . ex:2 skos:narrower ex:20 ."
+    other = "ex:3 a skos:Concept ; skos:prefLabel 'book'@en ; skos:inScheme ex:books ."
+    report = ReadReport()
+    labels = labels_of(HEART + top + other, scheme="http://example.org/organs", report=report, describe="broader")
+    assert labels.texts == ["organ", "heart: organ", "heart valve: organ > heart", "skin: organ"]
+    assert report.left_out == {"in another scheme": 1}
+
+
+def test_names_above_come_from_outside_the_scheme_too_and_nameless_concepts_are_passed_over(texts_of):
+    statements = """
+    ex:1 a skos:Concept ; skos:prefLabel "body"@en .
+    ex:2 a skos:Concept ; skos:prefLabel "Organ"@de ; skos:broader ex:1 .
+    ex:3 a skos:Concept ; skos:prefLabel "heart"@en ; skos:broader ex:2 ; skos:inScheme ex:organs .
+    """
+    assert texts_of(statements, "en", "broader", "http://example.org/organs") == ["heart: body"]
+
+
+def test_of_several_broader_concepts_the_first_uri_is_followed(texts_of):
+    statements = """
+    ex:10 a skos:Concept ; skos:prefLabel "pumps"@en . ex:9 a skos:Concept ; skos:prefLabel "organs"@en .
+    ex:30 a skos:Concept ; skos:prefLabel "heart"@en ; skos:broader ex:10, ex:9, ex:1, "text" .
+    """
+    assert texts_of(statements, "en", "broader") == ["organs", "pumps", "heart: organs"]
+
+
+@pytest.mark.parametrize(
+    ("links", "texts"),
+    [
+        ("ex:1 skos:broader ex:1 .", ["a", "b", "c"]),
+        ("ex:1 skos:broader ex:2 . ex:2 skos:broader ex:1 .", ["a: b", "b: a", "c"]),
+        (
+            "ex:1 skos:broader ex:2 . ex:2 skos:broader ex:3 . ex:1 skos:narrower ex:3 .",
+            ["a: c > b", "b: a > c", "c: b > a"],
+        ),
+    ],
+)
+def test_cycles_end(texts_of, links, texts):
+    concepts = "".join(
+        f"ex:{number} a skos:Concept ; skos:prefLabel '{name}'@en ." for number, name in enumerate("abc", 1)
+    )
+    assert texts_of(concepts + links, "en", "broader") == texts
+
+
+def test_homonyms_are_told_apart_by_what_is_known_of_them(texts_of):
+    statements = """
+    ex:1 a skos:Concept ; skos:prefLabel "planet"@en . ex:2 a skos:Concept ; skos:prefLabel "metal"@en .
+    ex:3 a skos:Concept ; skos:prefLabel "mercury"@en ; skos:broader ex:1 .
+    ex:4 a skos:Concept ; skos:prefLabel "mercury"@en ; skos:broader ex:2 .
+    ex:5 a skos:Concept ; skos:prefLabel "bank"@en ; skos:definition "Lends money."@en ; skos:altLabel "house"@en .
+    ex:6 a skos:Concept ; skos:prefLabel "bank"@en ; skos:definition "Holds a river."@en .
+    ex:7 a skos:Concept ; skos:prefLabel "seal"@en ; skos:notation "Z7" .
+    ex:8 a skos:Concept ; skos:prefLabel "seal"@en ; skos:notation "A8", "B8" .
+    ex:9 a skos:Concept ; skos:prefLabel "bat"@en .
+    <http://example.org/b#bat/> a skos:Concept ; skos:prefLabel "bat"@en .
+    <http://other.org/9> a skos:Concept ; skos:prefLabel "bat"@en .
+    """
+    report = ReadReport()
+    assert texts_of(statements, report=report) == [
+        "planet",
+        "metal",
+        "mercury: planet",
+        "mercury: metal",
+        "bank: Lends money",
+        "bank: Holds a river",
+        "seal: Z7",
+        "seal: A8",
+        "bat: 9. http://example.org/9",
+        "bat: bat",
+        "bat: 9. http://other.org/9",
+    ]
+    assert report.left_out == {"text that several labels share": 9}
+    described = texts_of(statements, "en", ["broader", "definition"])
+    assert described[2:6] == ["mercury: planet", "mercury: metal", "bank: Lends money", "bank: Holds a river"]
+
+
+def test_relative_uris_do_not_depend_on_the_folder(written):
+    content = HEAD + "<#1> a skos:Concept ; skos:prefLabel 'a'@en ."
+    for name in ("a b.ttl", "folder/a b.ttl", "a b.ttl.gz"):
+        assert load_skos(written(content, name)).ids == ["file:///a%20b.ttl#1"]
+
+
+def test_nodes_of_two_files_are_not_mixed_up(written, tmp_path):
+    for number in "35":
+        statements = f"ex:{number} a skos:Concept ; xl:prefLabel _:a . _:a xl:literalForm '{number}'@en ."
+        written(HEAD + statements, f"{number}.ttl")
+    assert load_skos(tmp_path).names == ["3", "5"]
+
+
+CONCEPT = "<http://example.org/1> a skos:Concept ; skos:prefLabel 'a'@en .\n"
+TRIPLES = in_format(HEAD + CONCEPT, "nt")
+RDF = '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">\n'
+DAMAGED = {
+    "empty": ("a.ttl", "", "no statements"),
+    "prefixes only": ("a.ttl", HEAD, "no statements"),
+    "Turtle cut off": ("a.ttl", HEAD + CONCEPT + "<http://example.org/2> a [", r"at line 8 of <>: Bad syntax \(EOF"),
+    "Turtle cut off in a text": ("a.ttl", HEAD + CONCEPT + "ex:2 ex:3 'a", "Quote expected in string"),
+    "unknown prefix": ("a.ttl", CONCEPT, r"at line 1 of <>: Bad syntax \(Prefix \"skos:\" not bound\)"),
+    "Turtle with Latin-1": ("a.ttl", (HEAD + CONCEPT + "# ü").encode("latin-1"), "can't decode byte 0xfc"),
+    "Turtle with NUL": ("a.ttl", HEAD + CONCEPT + "\0", "at line 8 of <>: Bad syntax"),
+    "nested deeply": ("a.ttl", HEAD + CONCEPT + "ex:1 ex:2 " + "[ ex:3 " * 5003, "recursion"),
+    "TriG cut off": ("a.trig", HEAD + "ex:g {" + CONCEPT, r"at line 8 of <>: Bad syntax \(needed '}'"),
+    "triples cut off": ("a.nt", TRIPLES + '<http://example.org/1> <http://example.org/2> "a', 'Invalid line: "a'),
+    "triples with Latin-1": ("a.nt", (TRIPLES + "# ü\n").encode("latin-1"), "can't decode byte 0xfc"),
+    "Turtle named triples": ("a.nt", HEAD + CONCEPT, "Invalid line"),
+    "quads cut off": ("a.nq", TRIPLES + "<http://example.org/1>", "Invalid line"),
+    "XML cut off": ("a.rdf", RDF + "<rdf:Description>", ":2:17: no element found"),
+    "no XML": ("a.xml", HEAD, ":2:0: not well-formed"),
+    "JSON cut off": ("a.jsonld", '[{"@id": ', "Expecting value: line 1 column 10"),
+    "JSON nested deeply": ("a.json", "[" * 100_003, "recursion"),
+    "JSON of something else": ("a.json", '{"articles": []}', "no statements"),
+    "packed and cut off": ("a.nt.gz", gzip.compress(TRIPLES.encode() * 9)[:-9], "Compressed file ended before the end"),
+    "packed and cut off at once": ("a.ttl.gz", gzip.compress(b"")[:5], "Compressed file ended before the end"),
+    "packed and flipped": ("a.nt.gz", gzip.compress(TRIPLES.encode())[:-8] + b"\0" * 8, "CRC check failed"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "message"), DAMAGED.values(), ids=DAMAGED)
+def test_damage_names_the_file_and_can_be_skipped(written, name, content, message):
+    good = written(f"{HEAD} ex:7 a skos:Concept ; skos:prefLabel 'good'@en .", "good.ttl")
+    bad = written(content, name)
+    with pytest.raises(ValueError, match=rf'{name}: .*{message}.*; mend it, or pass on_error="skip"'):
+        load_skos([good, bad])
+    report = ReadReport(on_error="skip")
+    assert "good" in load_skos([good, bad], report=report).names
+    assert report.left_out == {"damaged file": 1}
+
+
+def test_what_comes_before_the_damage_is_kept_when_skipping(written):
+    for name, content in (
+        ("a.nt", TRIPLES + "damage"),
+        ("a.ttl", HEAD + CONCEPT + "damage"),
+        ("a.rdf", in_format(HEAD + CONCEPT, "xml").replace("</rdf:RDF>", "")),
+        ("a.nt.gz", gzip.compress((TRIPLES + "# comment\n" * 1009).encode(), compresslevel=0)[:-99]),
+    ):
+        assert load_skos(written(content, name), report=ReadReport(on_error="skip")).names == ["a"]
+
+
+@pytest.mark.parametrize("text", ["a\\u0000b", "\\uD83D"])
+@pytest.mark.parametrize("statement", ["skos:prefLabel '{}'@en", "skos:prefLabel 'a'@en ; skos:notation '{}'"])
+def test_what_is_not_text_names_the_concept(labels_of, text, statement):
+    statements = f"ex:3 a skos:Concept ; {statement.format(text)} . ex:5 a skos:Concept ; skos:prefLabel 'b'@en ."
+    with pytest.raises(ValueError, match=r"http://example.org/3: a text holds (a NUL character|half a surrogate pair)"):
+        labels_of(statements)
+    report = ReadReport(on_error="skip")
+    assert labels_of(statements, report=report).names == ["b"]
+    assert report.left_out == {"malformed record": 1}
+
+
+@pytest.mark.parametrize("scheme", [None, "http://example.org/nowhere"])
+def test_nothing_found_says_what_there_is(labels_of, scheme):
+    message = r"a\.ttl: 3 concepts found; names wanted in nl or es, found in en \(4\), de \(3\), fr \(1\)"
+    with pytest.raises(ValueError, match=message) as raised:
+        labels_of(HEART, ["nl", "es"], scheme=scheme)
+    found = "scheme wanted http://example.org/nowhere, found http://example.org/organs"
+    assert (found in str(raised.value)) == bool(scheme)
+    with pytest.raises(ValueError, match="0 concepts found; names wanted in en, found in none; 0 records from 1 file"):
+        labels_of("ex:1 ex:2 ex:3 .")
+    with pytest.raises(ValueError, match=r"1 concepts found; .* found in none; .*: 1 without a name in en"):
+        labels_of("ex:1 a skos:Concept .")
+
+
+def test_nothing_outside_is_drawn_in(written, tmp_path):
+    skos = "http://www.w3.org/2004/02/skos/core#"
+    context = written(json.dumps({"@context": {"name": f"{skos}prefLabel"}}), "context.jsonld")
+    concept = {"@id": "http://example.org/1", "@type": f"{skos}Concept", "name": "a"}
+    for drawn in (context.as_uri(), ["http://127.0.0.1:1/context", {}], {"@import": context.as_uri()}):
+        for data in ({"@context": drawn, **concept}, [{"@graph": [{"@context": drawn, **concept}]}]):
+            with pytest.raises(ValueError, match=r"a\.jsonld: @(context|import) is the address '.*'; nothing is"):
+                load_skos(written(json.dumps(data), "a.jsonld"))
+    inline = {"@context": json.loads(context.read_text())["@context"], **concept}
+    assert load_skos(written(json.dumps(inline), "a.jsonld")).names == ["a"]
+
+    written("SECRET", "secret")
+    entity = f'<!DOCTYPE rdf:RDF [<!ENTITY leak SYSTEM "file://{tmp_path}/secret">]>\n'
+    content = in_format(HEAD + CONCEPT.replace("'a'", "'a leak'"), "xml").replace("?>", f"?>{entity}")
+    assert load_skos(written(content.replace("a leak", "a &leak;"), "a.rdf")).names == ["a"]
+
+
+def test_wrong_paths_say_so(written, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no file or folder '.*nowhere\.ttl' \(in "):
+        load_skos(tmp_path / "nowhere.ttl")
+    with pytest.raises(FileNotFoundError, match="no file or folder ''"):
+        load_skos("")
+    for path in (tmp_path, written("", "a.csv")):
+        with pytest.raises(ValueError, match=r"nothing to read at .*: expected \.nt, \.nq, .* with or without \.gz"):
+            load_skos(path)
+    with pytest.raises(ValueError, match="paths must name at least one file or folder, got none"):
+        load_skos([])
+
+
+@pytest.mark.parametrize("language", ["", [], [None], [""]])
+def test_a_language_must_be_named(labels_of, language):
+    with pytest.raises(ValueError, match='language must be a tag such as "en", or several, got'):
+        labels_of(HEART, language)
+
+
+def test_a_wrong_choice_and_a_missing_parser_say_so(labels_of, monkeypatch):
+    with pytest.raises(ValueError, match=r"describe takes any of alt_labels, .*; got 'entry_terms'"):
+        labels_of(HEART, "en", "entry_terms")
+    monkeypatch.setitem(sys.modules, "rdflib", None)
+    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[skos\]'"):
+        labels_of(HEART)
+
+
+def test_a_failing_disk_is_not_a_malformed_file(labels_of, monkeypatch):
+    def fail(path):
+        raise PermissionError("no")
+
+    monkeypatch.setattr("hf_gile.data.skos.open_binary", fail)
+    with pytest.raises(PermissionError):
+        labels_of(HEART, report=ReadReport(on_error="skip"))
