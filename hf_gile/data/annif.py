@@ -1,0 +1,300 @@
+r"""Corpora and vocabularies of Annif, the subject indexing tool of libraries.
+
+Short texts, a document a line, with the URIs of its subjects: `.tsv` (no quotes, no header), `.csv` or `.jsonl`:
+
+    On mice.<TAB><http://example.org/mice> <http://example.org/rats>
+
+    text,subject_uris
+    On mice.,<http://example.org/mice> <http://example.org/rats>
+
+    {"text": "On mice.", "subjects": [{"uri": "http://example.org/mice"}, {"uri": "http://example.org/rats"}]}
+
+Long texts, a folder with a file for each document, `NAME.txt`, and beside it its subjects: `NAME.tsv`, or `NAME.key`
+with the names of subjects, which then are the label ids:
+
+    <http://example.org/mice><TAB>Mice                  Mice
+    <http://example.org/rats><TAB>Rats                  Rats
+
+Vocabularies: `.tsv`, the third column for codes of a classification, or `.csv` with the labels in several languages.
+SKOS files are for `load_skos`.
+
+    <http://example.org/mice><TAB>Mice<TAB>599.35
+
+    uri,label_en,label_fi,notation
+    http://example.org/mice,Mice,Hiiret,599.35
+
+All are UTF-8 and may be packed by gzip.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from reprlib import repr as shortened
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..models.labels_gile import Label, LabelSet
+from .files import Paths, find_files, open_binary, suffix_of
+from .homonyms import distinct
+from .loading import Piece, load_pieces
+from .report import ReadReport
+from .table_files import Format, line_pieces, no_column, read_lines, read_rows
+from .tables import clean_text, document_features, document_id, is_useful, short_names
+
+if TYPE_CHECKING:
+    from datasets import Dataset, IterableDataset
+
+# Part of the cache's key, which cannot see that this code changed: count up when documents change.
+_VERSION = 1
+_CHUNK = 1000
+_URI = re.compile(r"<([^<>\s]+)>|([^<>\s:]+:[^<>\s]+)")
+
+
+def load_annif(
+    paths: Paths,
+    *,
+    on_error: Literal["raise", "skip"] = "raise",
+    num_proc: int | None = None,
+    streaming: bool = False,
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> tuple[Dataset | IterableDataset, ReadReport]:
+    """Reads the documents of Annif's corpora: those with a text and at least one subject.
+
+    Args:
+        paths: Files, folders and globs: `.tsv`, `.csv` and `.jsonl` files of short texts, folders of long ones.
+        on_error: `"raise"`, or `"skip"` to leave malformed documents out and count them.
+        num_proc: Number of processes.
+        streaming: Whether to return a stream instead of a dataset on disk.
+        cache_dir: Where to cache; that of `datasets` by default.
+
+    Returns:
+        The columns `id` (that of the file if it has one, else the file and the line, or the name of the file of a long
+        text), `text` and `labels` (URIs, or the names of a `.key` file; each once), and the report of how they were
+        read.
+
+    Raises:
+        ImportError: If datasets is not installed.
+        FileNotFoundError: If a path leads nowhere.
+        ValueError: If no document is of use, or anything is malformed and is not to be skipped.
+    """
+    report = ReadReport(on_error)
+    found = find_files(paths, (".tsv", ".csv", ".jsonl", ".txt"))
+    files = [file for file in found if suffix_of(file) != ".tsv" or _beside(file, ".txt") is None]
+    if not files:
+        raise ValueError(f"{found[0]} holds the subjects of {_beside(found[0], '.txt')}; pass their folder")
+    pieces: list[Piece] = []
+    chunks: dict[str, list[tuple[str, str | None]]] = {}  # long texts and their subjects, by the first of a piece
+    states: list[object] = []
+    for file in files:
+        if suffix_of(file) != ".txt":
+            pieces += [Piece(str(file))] if suffix_of(file) == ".csv" else line_pieces(file)
+            continue
+        subjects = _beside(file, ".tsv") or _beside(file, ".key")
+        if not pieces or len(chunks.get(pieces[-1].path, [None] * _CHUNK)) >= _CHUNK:
+            pieces.append(Piece(str(file)))
+            chunks[pieces[-1].path] = []
+        chunks[pieces[-1].path].append((str(file), None if subjects is None else str(subjects)))
+        for path in filter(None, (file, subjects)):
+            states.append((str(path), path.stat().st_size, path.stat().st_mtime_ns))
+    names = short_names(files)
+    dataset = load_pieces(
+        partial(_documents, chunks=chunks, names=names),
+        pieces,
+        document_features,
+        key=["annif", _VERSION, states, names],
+        report=report,
+        num_proc=num_proc,
+        streaming=streaming,
+        cache_dir=None if cache_dir is None else Path(cache_dir),
+    )
+    return dataset, report
+
+
+def load_annif_vocabulary(
+    path: str | os.PathLike[str], language: str | Sequence[str] | None = None, report: ReadReport | None = None
+) -> LabelSet:
+    """Reads a vocabulary of Annif.
+
+    Subjects of the same name get what else may tell them apart as description: their notation, at last their URI.
+
+    Args:
+        path: The `.tsv` or `.csv` file.
+        language: Of a `.csv` file, that of the names, or several of which the first one a subject has counts; may be
+            left out if there is only one.
+        report: Counts subjects, and those without a name in these languages, which are left out; says whether malformed
+            ones raise, as they do without.
+
+    Returns:
+        The subjects, in the order of the file, with their URIs as ids.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If there is no subject with a name, or not this language. Unless the report says to skip: if a
+            subject is malformed or its URI comes twice.
+    """
+    report = ReadReport() if report is None else report
+    file, *others = find_files(path, (".tsv", ".csv"))
+    if others:
+        raise ValueError(f"{path}: expected one file of subjects, got {len(others) + 1}")
+    languages = (language,) if isinstance(language, str) else language
+    labels: dict[str, Label] = {}
+    hints: dict[str, list[str]] = {}
+    tsv = suffix_of(file) == ".tsv"
+    for where, cells in _subjects_of_tsv(file, report) if tsv else _subjects_of_csv(file, report, languages):
+        try:
+            if len(cells) == 1:
+                raise ValueError(f"expected a URI, a tab and a name, got {shortened(cells[0])}")
+            uri, name, notation = (clean_text(cell, "a cell").strip() for cell in [*cells, ""][:3])
+            uri = _uri(uri)
+            if uri in labels:
+                raise ValueError(f"{uri} stands in an earlier line already")
+        except ValueError as error:
+            report.problem("malformed subject", f"{file}: {where}: {error}")
+            continue
+        if not name:
+            report.leave_out("without name", f"{file}: {where}")
+            continue
+        report.records += 1
+        labels[uri], hints[uri] = Label(uri, name), [notation]
+    return distinct(labels.values(), hints, report, str(file))
+
+
+def _subjects_of_tsv(file: Path, report: ReadReport) -> Iterator[tuple[str, list[str]]]:
+    for where, _, line in _lines(Piece(str(file)), report):
+        yield where, line.split("\t")
+
+
+def _subjects_of_csv(
+    file: Path, report: ReadReport, languages: Sequence[str] | None
+) -> Iterator[tuple[str, list[str]]]:
+    for where, _, row in read_rows(Piece(str(file)), report, Format(), ["uri"]):
+        if languages is None:
+            languages = [column.removeprefix("label_") for column in row if column.startswith("label_")]
+            if len(languages) != 1:
+                raise ValueError(f"{file}: choose a language out of {', '.join(languages) or 'none'}")
+        for tag in languages:
+            if f"label_{tag}" not in row:
+                raise no_column(f"label_{tag}", row, file)
+        names = [row[f"label_{tag}"] for tag in languages]
+        yield where, [row["uri"], next(filter(str.strip, names), ""), row.get("notation", "")]
+
+
+def _documents(
+    piece: Piece, report: ReadReport, *, chunks: Mapping[str, list[tuple[str, str | None]]], names: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    sources, parse = _sources(piece, report, chunks, names)
+    for where, place, source in sources:
+        if piece.path not in chunks:
+            where, place = f"{piece.path}: {where}", f"{names[piece.path]}:{place}"
+        try:
+            own_id, text, labels = parse(source)
+            document = {"id": own_id or place, "text": clean_text(text, "text").strip(), "labels": labels}
+        except ValueError as error:
+            report.problem("malformed document", f"{where}: {error}")
+            continue
+        if is_useful(document, where, report):
+            yield document
+
+
+def _sources(
+    piece: Piece, report: ReadReport, chunks: Mapping[str, list[tuple[str, str | None]]], names: Mapping[str, str]
+) -> tuple[Iterator[tuple[str, str, Any]], Callable[[Any], tuple[str | None, str | None, list[str]]]]:
+    suffix = suffix_of(Path(piece.path))
+    if suffix == ".txt":
+        return _long_texts(chunks[piece.path], report, names), _parse_files
+    if suffix == ".tsv":
+        return _lines(piece, report), _parse_line
+    subjects = "subject_uris" if suffix == ".csv" else "subjects"
+    return read_rows(piece, report, Format(), ["text"], [subjects]), _parse_row
+
+
+def _long_texts(
+    chunk: Sequence[tuple[str, str | None]], report: ReadReport, names: Mapping[str, str]
+) -> Iterator[tuple[str, str, tuple[str, str | None]]]:
+    for path, subjects in chunk:
+        report.files += 1
+        yield path, names[path].removesuffix(".gz").removesuffix(".txt"), (path, subjects)
+
+
+def _parse_files(files: tuple[str, str | None]) -> tuple[None, str, list[str]]:
+    path, subjects = files
+    text = _content(path)
+    labels: dict[str, None] = {}
+    if subjects is not None:
+        check = _uri if suffix_of(Path(subjects)) == ".tsv" else partial(clean_text, what="a name")
+        for number, line in enumerate(_content(subjects).split("\n"), 1):
+            label = line.strip().partition("\t")[0]
+            try:
+                labels.update({check(label): None} if label else {})
+            except ValueError as error:
+                raise ValueError(f"{subjects}: line {number:,}: {error}") from None
+    return None, text, list(labels)
+
+
+def _parse_line(line: str) -> tuple[None, str, list[str]]:
+    text, tab, subjects = line.partition("\t")
+    if not tab:
+        raise ValueError(f"expected a text, a tab and URIs, got {shortened(line)}")
+    return None, text, _uris(subjects)
+
+
+def _parse_row(row: Mapping[str, Any]) -> tuple[str | None, str | None, list[str]]:
+    own_id = document_id(row["document_id"], "document_id") if row.get("document_id") else None
+    subjects = row.get("subjects") or []
+    if not isinstance(subjects, list) or not all(isinstance(subject, dict) for subject in subjects):
+        raise ValueError(f"subjects must be a list of objects, got {shortened(subjects)}")
+    labels = _uris(clean_text(row.get("subject_uris"), "subject_uris"))
+    for subject in subjects:
+        if subject.get("uri") is not None:
+            labels.append(_uri(clean_text(subject["uri"], "uri")))
+        else:
+            labels.append(document_id(subject.get("label"), "label"))
+    return own_id, row.get("text"), list(dict.fromkeys(labels))
+
+
+def _lines(piece: Piece, report: ReadReport) -> Iterator[tuple[str, str, str]]:
+    unit, short = ("line", "") if piece == Piece(piece.path) else ("line at byte", "byte ")
+    if piece.start == 0:
+        report.files += 1
+    if Path(piece.path).stat().st_size == 0:
+        report.problem("damaged file", f"{piece.path}: empty file")
+    for place, line in report.until_damage(read_lines(piece, "utf-8"), piece.path):
+        if isinstance(line, ValueError):
+            report.problem("malformed line", f"{piece.path}: {unit} {place:,}: {line}")
+        elif line.strip():
+            yield f"{unit} {place:,}", f"{short}{place}", line.rstrip("\r\n")
+
+
+def _content(path: str) -> str:
+    try:
+        with open_binary(path) as stream:
+            return b"".join(iter(lambda: stream.read(1 << 20), b"")).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: byte {error.start + 1:,} is not UTF-8") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path}: damaged: {error}") from error
+
+
+def _uris(text: str) -> list[str]:
+    return list(dict.fromkeys(map(_uri, text.split())))
+
+
+def _uri(text: str) -> str:
+    match = _URI.fullmatch(text)
+    if match is None:
+        raise ValueError(f"expected a URI as <http://example.org/mice>, got {shortened(text)}")
+    return match[1] or match[2]
+
+
+def _beside(file: Path, suffix: str) -> Path | None:
+    name = file.name[: -len(".gz")] if file.name.lower().endswith(".gz") else file.name
+    for end in (suffix, f"{suffix}.gz"):
+        path = file.with_name(Path(name).stem + end)
+        if path.is_file():
+            return path
+    return None

@@ -1,0 +1,382 @@
+"""The rows of table files - CSV, TSV, JSON lines, JSON and Parquet - and the lines of text files.
+
+All are read in constant memory; large files of JSON lines and Parquet files in parts, which several processes share
+out. See `tables` for what the files look like.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import difflib
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from io import TextIOWrapper
+from itertools import pairwise
+from pathlib import Path
+from reprlib import repr as shortened
+from typing import IO, Any, NamedTuple
+
+from .bioasq import _Json
+from .files import open_binary, suffix_of
+from .loading import Piece
+from .report import ReadReport
+
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
+"""Those of table files, each with or without `.gz`."""
+
+_PIECE = 1 << 26
+_LONGEST_LINE = 1 << 26
+_LONGEST_CELL = 1 << 24
+_FIRST_ROWS = 1000
+_BOM = "\ufeff"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+class Format(NamedTuple):
+    """How the text files of a table are written.
+
+    Args:
+        encoding: Any that Python knows; Parquet files need none.
+        delimiter: Between the cells of a line; by default a comma in `.csv` and a tab in `.tsv`.
+        quotes: Whether cells in double quotes may hold delimiters and line ends; else quotes are text like any other.
+    """
+
+    encoding: str = "utf-8"
+    delimiter: str | None = None
+    quotes: bool = True
+
+
+def read_rows(
+    piece: Piece,
+    report: ReadReport,
+    form: Format,
+    columns: Sequence[str],
+    may_lack: Sequence[str] = (),
+    *,
+    all_columns: bool = False,
+) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Reads the rows of a table, in constant memory.
+
+    Args:
+        piece: A file, or a part of a `.jsonl` or Parquet file.
+        report: Counts the file, and says whether what is malformed raises.
+        form: How the text is written.
+        columns: Those that must be there: some row of the piece has each of them.
+        may_lack: Those that rows of JSON need not have.
+        all_columns: Whether the rows of a Parquet file have all others as well, as those of other files do.
+
+    Yields:
+        Where the row is, for messages; the same as short as can be, for ids; and the row.
+
+    Raises:
+        ValueError: If a column is missing. Unless the report says to skip: if a row or the file is malformed.
+    """
+    path = Path(piece.path)
+    if piece.start == 0:
+        report.files += 1
+    if path.stat().st_size == 0:
+        report.problem("damaged file", f"{path}: empty file")
+        return
+    suffix = suffix_of(path)
+    unit, short = {".json": ("record", ""), ".parquet": ("row", "")}.get(suffix, ("line", ""))
+    if suffix == ".jsonl" and piece != Piece(piece.path):
+        unit, short = "line at byte", "byte "
+    ragged = suffix.startswith(".json")
+    absent = set(columns) if ragged else {*columns, *may_lack}
+    found: dict[str, None] = {}
+    count = 0
+    wanted = None if all_columns else [*columns, *may_lack]
+    rows = _parquet_rows(piece, wanted) if suffix == ".parquet" else _READERS[suffix](piece, form)
+    for number, row in report.until_damage(rows, path):
+        if not isinstance(row, Mapping):
+            what = row if isinstance(row, ValueError) else f"expected an object, got {shortened(row)}"
+            report.problem("malformed row", f"{path}: {unit} {number:,}: {what}")
+            continue
+        count += 1
+        if absent:
+            absent.difference_update(row)
+            found.update(dict.fromkeys(row))
+            if absent and (not ragged or count == _FIRST_ROWS):
+                break
+        yield f"{unit} {number:,}", f"{short}{number}", row
+    if absent and count:
+        raise no_column(next(column for column in (*columns, *may_lack) if column in absent), found, path)
+
+
+def read_lines(piece: Piece, encoding: str) -> Iterator[tuple[int, str | ValueError]]:
+    """Reads the lines of a file, packed by gzip or not, or those that start in a part of one that is not packed.
+
+    Args:
+        piece: The file or its part.
+        encoding: Any that Python knows.
+
+    Yields:
+        The number of the line, from 1, or of a part the byte it starts at; and the line with its end, or what is wrong
+        with it.
+
+    Raises:
+        ValueError: If a line is too long to be one.
+    """
+    whole = piece == Piece(piece.path)
+    with open_binary(piece.path) as binary:
+        by_bytes = "\n".encode(encoding) == b"\n"
+        stream: IO[Any] = binary if by_bytes else TextIOWrapper(binary, encoding, newline="\n")
+        start = piece.start
+        if start:  # a line that goes on there started in the part before
+            stream.seek(start - 1)
+            start += _length_of_line(stream) - 1
+        number = 0
+        while piece.stop is None or start < piece.stop:
+            line = stream.readline(_LONGEST_LINE)
+            if not line:
+                return
+            number += 1
+            if len(line) == _LONGEST_LINE and line[-1:] not in (b"\n", "\n"):
+                raise ValueError(f"a line is longer than {_LONGEST_LINE:,} bytes")
+            yield number if whole else start, _decoded(line, encoding, first=start == 0)
+            start += len(line)
+
+
+def line_pieces(path: Path, encoding: str = "utf-8") -> list[Piece]:
+    """Cuts a large file of lines that is not packed into parts for several processes.
+
+    Args:
+        path: The file.
+        encoding: Its encoding.
+
+    Returns:
+        The whole file, or its parts.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as stream:
+        packed = stream.read(2) == b"\x1f\x8b"
+    if packed or size <= _PIECE or "\n".encode(encoding) != b"\n":
+        return [Piece(str(path))]
+    bounds = [*range(0, size - _PIECE // 2, _PIECE), size]  # the last part is half as large to half as large again
+    return [Piece(str(path), start, stop) for start, stop in pairwise(bounds)]
+
+
+def table_pieces(file: Path, form: Format) -> list[Piece]:
+    """Cuts a table into parts for several processes, if it can be.
+
+    Args:
+        file: The file.
+        form: How its text is written.
+
+    Returns:
+        The whole file, parts of it at ends of lines, or the row groups of a Parquet file, small ones together.
+    """
+    if suffix_of(file) == ".jsonl":
+        return line_pieces(file, form.encoding)
+    if suffix_of(file) == ".parquet":
+        return _parquet_pieces(file)
+    return [Piece(str(file))]
+
+
+def checked_encoding(encoding: str) -> str:
+    """Returns Python's name of an encoding, `"utf-8"` with a byte order mark or without.
+
+    Args:
+        encoding: Any name of it.
+
+    Returns:
+        The name.
+
+    Raises:
+        ValueError: If Python does not know it.
+
+    Example:
+        >>> checked_encoding("windows-1252")
+        'cp1252'
+    """
+    try:
+        name = codecs.lookup(encoding).name
+    except (LookupError, TypeError):
+        raise ValueError(f'encoding must be one that Python knows, such as "windows-1252", got {encoding!r}') from None
+    return "utf-8" if name == "utf-8-sig" else name
+
+
+def no_column(missing: str, columns: Iterable[str], source: object) -> ValueError:
+    """Makes the error for a column that is not there.
+
+    Args:
+        missing: Its name.
+        columns: Those that are there.
+        source: Where.
+
+    Returns:
+        The error, to be raised.
+
+    Example:
+        >>> print(no_column("label", ["text", "labels"], "notes.csv"))
+        notes.csv: no column 'label', only text, labels; did you mean 'labels'?
+    """
+    columns = list(columns)
+    near = difflib.get_close_matches(missing, columns, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return ValueError(f"{source}: no column {missing!r}, only {', '.join(columns)}{hint}")
+
+
+def _csv_rows(piece: Piece, form: Format) -> Iterator[tuple[int, object]]:
+    delimiter = form.delimiter or ("\t" if suffix_of(Path(piece.path)) == ".tsv" else ",")
+    lines = read_lines(piece, form.encoding)
+    ahead = deque[tuple[int, str | ValueError]]()
+    taken: list[tuple[int, str | ValueError]] = []  # the lines of one row
+
+    def feed() -> Iterator[str]:
+        while item := ahead.popleft() if ahead else next(lines, None):
+            taken.append(item)
+            if isinstance(item[1], ValueError):
+                raise item[1]
+            yield item[1]
+
+    quoting: Any = csv.QUOTE_MINIMAL if form.quotes else csv.QUOTE_NONE
+    reader = csv.reader(feed(), delimiter=delimiter, quoting=quoting, strict=True)
+    header: list[str] | None = None
+    while True:
+        taken.clear()
+        try:
+            cells = _next_cells(reader)
+        except StopIteration:
+            return
+        except (csv.Error, ValueError) as error:
+            if header is None or not taken or not (isinstance(error, csv.Error) or error is taken[-1][1]):
+                raise
+            # A quote that is not closed takes in the rows after it: they are read again.
+            ahead.extendleft(reversed(taken[1:]))
+            hint = " (is a double quote not closed, or not doubled in a cell?)" if isinstance(error, csv.Error) else ""
+            yield taken[0][0], ValueError(f"{error}{hint}")
+            reader = csv.reader(feed(), delimiter=delimiter, quoting=quoting, strict=True)
+            continue
+        if not cells:
+            continue
+        if header is None:
+            header = cells
+            if twice := [column for place, column in enumerate(header) if column and column in header[:place]]:
+                raise ValueError(f"two columns are named {twice[0]!r}")
+        elif len(cells) != len(header):
+            counts = f"{len(cells)} cells where the first line has {len(header)}"
+            yield taken[0][0], ValueError(f"{counts}; quote a cell that holds {delimiter!r} or a line end")
+        else:
+            yield taken[0][0], dict(zip(header, cells, strict=True))
+
+
+def _next_cells(reader: Iterator[list[str]]) -> list[str]:
+    before = csv.field_size_limit(_LONGEST_CELL)  # one for the whole process, which others may rely on
+    try:
+        return next(reader)
+    finally:
+        csv.field_size_limit(before)
+
+
+def _jsonl_rows(piece: Piece, form: Format) -> Iterator[tuple[int, object]]:
+    row: object
+    for place, line in read_lines(piece, form.encoding):
+        if isinstance(line, ValueError):
+            row = line
+        elif not line or line.isspace():
+            continue
+        else:
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                row = ValueError(f"not JSON: {error.msg}, got {line[error.pos : error.pos + 40].rstrip()!r}")
+            except RecursionError:
+                row = ValueError("nested too deeply")
+            except ValueError as error:
+                row = ValueError(f"not JSON: {error}")
+        yield place, row
+
+
+def _json_rows(piece: Piece, form: Format) -> Iterator[tuple[int, object]]:
+    with open_binary(piece.path) as stream:
+        text = _Json(stream, "utf-8-sig" if form.encoding == "utf-8" else form.encoding)
+        if text.next_character() != "[":
+            found = text.text[text.at : text.at + 40]
+            raise ValueError(f"expected a list of objects, got {found!r}; one object a line should be named .jsonl")
+        text.expect("[")
+        number = 0
+        while text.next_character() != "]":
+            if number:
+                text.expect(",")
+            number += 1
+            yield number, text.value()
+        text.expect("]")
+        if rest := text.next_character():
+            raise ValueError(f"expected the end of the file after the list, got {rest!r}")
+
+
+def _parquet_rows(piece: Piece, columns: list[str] | None) -> Iterator[tuple[int, object]]:
+    number = 0
+    try:
+        file = _parquet_file(piece.path)
+        if columns is not None and not set(file.schema_arrow.names).issuperset(columns):
+            columns = None  # so that the message names all there are
+        for group, start in enumerate(_group_starts(file.metadata)):
+            if piece.start <= start < (start + 1 if piece.stop is None else piece.stop):
+                for batch in file.iter_batches(_FIRST_ROWS, row_groups=[group], columns=columns):
+                    for row in batch.to_pylist():
+                        number += 1
+                        yield number, row
+            else:
+                number += file.metadata.row_group(group).num_rows
+    except OSError as error:
+        if error.errno is not None:  # a failing disk, and no damaged file
+            raise
+        raise ValueError(f"not a Parquet file, or a damaged one: {error}") from error
+
+
+def _parquet_pieces(path: Path) -> list[Piece]:
+    try:
+        starts = _group_starts(_parquet_file(str(path)).metadata)
+    except (ValueError, OSError):  # told by the reader, which knows what to do about it
+        return [Piece(str(path))]
+    bounds = [0]
+    for start in starts[1:]:
+        if start - bounds[-1] >= _PIECE:
+            bounds.append(start)
+    return [Piece(str(path), start, stop) for start, stop in pairwise([*bounds, path.stat().st_size])]
+
+
+def _parquet_file(path: str) -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError("Parquet files need the `train` extra: pip install 'hf-gile[train]'") from error
+    return pyarrow.parquet.ParquetFile(path)
+
+
+def _group_starts(metadata: Any) -> list[int]:
+    # The least of the offsets of a column's pages, as a page of distinct values may stand first.
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    return [
+        min(group.column(0).dictionary_page_offset or 1 << 62, group.column(0).data_page_offset) for group in groups
+    ]
+
+
+_READERS: dict[str, Callable[[Piece, Format], Iterator[tuple[int, object]]]] = {
+    ".csv": _csv_rows,
+    ".tsv": _csv_rows,
+    ".jsonl": _jsonl_rows,
+    ".json": _json_rows,
+}
+
+
+def _length_of_line(stream: IO[bytes]) -> int:
+    length = 0
+    while line := stream.readline(_LONGEST_LINE):
+        length += len(line)
+        if line.endswith(b"\n"):
+            break
+    return length
+
+
+def _decoded(raw: bytes | str, encoding: str, first: bool) -> str | ValueError:
+    try:
+        line = raw if isinstance(raw, str) else raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        other = "utf-16" if first and error.object.startswith(_UTF_16) else "windows-1252 or latin-1"
+        return ValueError(f"byte {error.start + 1:,} of the line is not {encoding}; the file may be in {other}")
+    return line.removeprefix(_BOM) if first else line

@@ -1,0 +1,396 @@
+r"""Sets with very many labels: the raw text of the Extreme Classification Repository, and the forms it is passed on in.
+
+The files of a set lie in one folder, or in `raw_data`, `raw` or `raw_text` within it, packed by gzip or not:
+
+| training documents | their labels | what the labels say | not to be counted |
+| --- | --- | --- | --- |
+| `trn.json` | in it | `lbl.json`, `Yf.txt` | `filter_labels_train.txt` |
+| `trn_X.txt` | `trn_X_Y.txt`, `trn_X_Y.npz`, `Y.trn.npz` | `Y.txt`, `lbl.txt`, `Yf.txt` | `trn_filter_labels.txt` |
+| `train.raw.txt`, `trn.raw.txt` | the same | `label.raw.txt`, `lbl.raw.txt` | the same |
+| `X.trn.txt` | the same | `output-items.txt` | |
+
+Test documents: `tst` for `trn` and `test` for `train`. Any column goes with any other, the first file there is counts.
+
+`.json`, an object on each line; labels are numbers of lines of `lbl.json`, from 0:
+
+    {"uid": "B00", "title": "Mouse trap", "content": "For mice.", "target_ind": [7, 30], "target_rel": [1.0, 1.0]}
+    {"uid": "B01", "title": "Cheese", "content": ""}
+
+`.txt`, a document or label on each line, in some sets as `B00->Mouse trap`. `trn_X_Y.txt`, first the numbers of
+documents and labels, then on each line the labels of a document, of which there may be none:
+
+    294805 131073
+    7:1.0 30:1.0
+
+`.npz`, the same as a sparse matrix of scipy, by rows. Filters, a document and a label on each line, from 0: pairs that
+hold but are no use as predictions, such as that of a product and itself:
+
+    0 7
+
+The older files `train.txt` and `test.txt` have bags of words without words, which no text can be made of.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from reprlib import repr as shortened
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..models.labels_gile import Label, LabelSet
+from .files import suffix_of
+from .homonyms import distinct
+from .loading import Piece, load_pieces
+from .report import ReadReport
+from .table_files import checked_encoding, read_lines
+from .tables import clean_text, document_features, document_id, is_useful
+
+if TYPE_CHECKING:
+    from datasets import Dataset, Features
+
+# Part of the cache's key, which cannot see that this code changed: count up when documents change.
+_VERSION = 1
+_FOLDERS = ("", "raw_data", "raw", "raw_text")
+_TEXTS = {
+    "train": ("trn.json", "trn_X.txt", "train.raw.txt", "trn.raw.txt", "X.trn.txt"),
+    "test": ("tst.json", "tst_X.txt", "test.raw.txt", "tst.raw.txt", "X.tst.txt"),
+}
+_GOLD = {
+    "train": ("trn_X_Y.txt", "trn_X_Y.npz", "Y.trn.npz"),
+    "test": ("tst_X_Y.txt", "tst_X_Y.npz", "Y.tst.npz"),
+}
+_FILTERS = {
+    "train": ("filter_labels_train.txt", "trn_filter_labels.txt"),
+    "test": ("filter_labels_test.txt", "tst_filter_labels.txt"),
+}
+_LABELS = ("lbl.json", "Y.txt", "lbl.txt", "label.raw.txt", "lbl.raw.txt", "output-items.txt", "Yf.txt")
+_UID = re.compile(r"(\S+?)->")
+
+
+@dataclass(frozen=True, eq=False)
+class XMCCorpus:
+    """The documents and labels of a set.
+
+    Args:
+        documents: From each split to a dataset on disk with the columns `id`, `text`, `labels` and `excluded`: label
+            ids that are not to be counted as predictions, neither right nor wrong, and are not among its labels;
+            `encode_dataset(..., excluded="excluded")` tells the model.
+        label_set: The labels, with their numbers as ids, in this order; and the number of training documents of each.
+    """
+
+    documents: dict[str, Dataset]
+    label_set: LabelSet
+
+
+def load_xmc(
+    folder: str | os.PathLike[str],
+    splits: Sequence[str] = ("train", "test"),
+    *,
+    encoding: str = "utf-8",
+    report: ReadReport | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> XMCCorpus:
+    """Reads a set of documents with very many labels.
+
+    The documents are read in constant memory and cached; the labels are in memory. A label without a text is called by
+    its number, and labels with the same text have their numbers behind it, so that no label is lost.
+
+    Args:
+        folder: Has the files, or a subfolder of it does; see above.
+        splits: `"train"`, `"test"` or both.
+        encoding: Of documents and labels; several sets are in `"latin-1"`.
+        report: Counts documents and says whether malformed ones raise, as they do without, or are left out.
+        cache_dir: Where to cache; that of `datasets` by default.
+
+    Returns:
+        The documents with a text and at least one label, and all labels.
+
+    Raises:
+        ImportError: If datasets is not installed.
+        FileNotFoundError: If a file is not there.
+        ValueError: If the files are bags of words, or a matrix of labels does not go with the labels. Unless the report
+            says to skip: if a line is malformed, or documents and their labels differ in number.
+    """
+    folder = Path(folder)
+    report = ReadReport() if report is None else report
+    encoding = checked_encoding(encoding)
+    if not splits or any(split not in _TEXTS for split in splits):
+        raise ValueError(f"splits are {' and '.join(map(repr, _TEXTS))}, got {list(splits)}")
+    texts = {split: _texts(folder, split) for split in splits}
+    labels_file = _found(folder, _LABELS)
+    labels = _labels(labels_file, encoding, report)
+    documents: dict[str, Dataset] = {}
+    for split, file in texts.items():
+        gold = None if suffix_of(file) == ".json" else _found(folder, _GOLD[split])
+        excluded = _find(folder, _FILTERS[split])
+        others = [None if path is None else str(path) for path in (gold, excluded)]
+        states = [(path.stat().st_size, path.stat().st_mtime_ns) for path in (gold, excluded) if path is not None]
+        documents[split] = load_pieces(
+            partial(_documents, gold=others[0], excluded=others[1], num_labels=len(labels), encoding=encoding),
+            [Piece(str(file))],
+            _features,
+            key=["xmc", _VERSION, encoding, len(labels), others, states],
+            report=report,
+            cache_dir=None if cache_dir is None else Path(cache_dir),
+        )
+    label_set = distinct(labels, {}, report, str(labels_file))
+    if "train" in documents:
+        label_set = label_set.with_counts(_counts(documents["train"]))
+    return XMCCorpus(documents, label_set)
+
+
+def _features() -> Features:
+    features = document_features()
+    features["excluded"] = features["labels"]
+    return features
+
+
+def _counts(documents: Dataset) -> dict[str, int]:
+    import pyarrow.compute as pc
+
+    counts = pc.value_counts(pc.list_flatten(documents.data.column("labels")))
+    return dict(zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True))
+
+
+def _find(folder: Path, names: Sequence[str]) -> Path | None:
+    paths = (folder / sub / (name + end) for name in names for sub in _FOLDERS for end in ("", ".gz"))
+    return next((path.resolve() for path in paths if path.is_file()), None)
+
+
+def _found(folder: Path, names: Sequence[str]) -> Path:
+    path = _find(folder, names)
+    if path is None:
+        raise FileNotFoundError(f"no {' or '.join(names)} in {folder}, with or without .gz")
+    return path
+
+
+def _texts(folder: Path, split: str) -> Path:
+    path = _find(folder, _TEXTS[split])
+    if path is None and (bags := _find(folder, (f"{split}.txt",))) is not None:
+        raise ValueError(
+            f"{bags}: bags of words, which have no text; the raw text of the set is needed: {', '.join(_TEXTS[split])}"
+        )
+    return _found(folder, _TEXTS[split])
+
+
+def _labels(file: Path, encoding: str, report: ReadReport) -> list[Label]:
+    report.files += 1
+    labels = []
+    with_uid = _has_uids(file, encoding)
+    for number, line in report.until_damage(read_lines(Piece(str(file)), encoding), file):
+        name = description = ""
+        try:
+            if isinstance(line, ValueError):
+                raise line
+            if suffix_of(file) == ".json":
+                row = _object(line)
+                name, description = (clean_text(row.get(key), key).strip() for key in ("title", "content"))
+            else:
+                name = clean_text(_cut(line, with_uid)[1], "a label").strip()
+        except ValueError as error:
+            report.problem("malformed label", f"{file}: line {number:,}: {error}")
+        else:
+            if not name and not description:
+                report.leave_out("text of a label that has none", f"{file}: line {number:,}")
+        label_id = str(number - 1)
+        labels.append(Label(label_id, name or description or label_id, description if name else ""))
+    if not labels:
+        raise ValueError(f"{file}: no labels")
+    return labels
+
+
+def _documents(
+    piece: Piece, report: ReadReport, *, gold: str | None, excluded: str | None, num_labels: int, encoding: str
+) -> Iterator[dict[str, Any]]:
+    path = Path(piece.path)
+    report.files += 1
+    not_counted = {} if excluded is None else _pairs(excluded, num_labels, report)
+    golds = None if gold is None else _gold(gold, num_labels, report)
+    with_uid = _has_uids(path, encoding)
+    count = 0
+    for number, line in report.until_damage(read_lines(piece, encoding), path):
+        where = f"{path}: line {number:,}"
+        columns: list[int] | ValueError = []
+        if golds is not None:
+            if (next_gold := next(golds, None)) is None:
+                if isinstance(line, str) and not line.strip():
+                    continue  # an empty line at the end
+                report.problem("damaged file", f"{where}: there are labels of {count:,} documents only, in {gold}")
+                return
+            columns = next_gold
+        count += 1
+        try:
+            if isinstance(line, ValueError):
+                raise line
+            if golds is None:
+                row = _object(line)
+                uid, text = row.get("uid"), _joined(row)
+                columns = _columns(row, num_labels)
+            else:
+                uid, text = _cut(line, with_uid)
+                text = clean_text(text, "the text").strip()
+            if isinstance(columns, ValueError):
+                raise columns
+            own = not_counted.pop(number - 1, {})
+            document = {
+                "id": str(number - 1) if uid in (None, "") else document_id(uid, "uid"),
+                "text": text,
+                "labels": [str(column) for column in dict.fromkeys(columns) if column not in own],
+                "excluded": list(map(str, own)),
+            }
+        except ValueError as error:
+            report.problem("malformed document", f"{where}: {error}")
+            continue
+        if is_useful(document, where, report):
+            yield document
+    if golds is not None and next(golds, None) is not None:
+        report.problem("damaged file", f"{path}: {count:,} documents, but labels of more in {gold}")
+    if not_counted and (last := max(not_counted)) >= count:
+        report.problem("damaged file", f"{excluded}: names document {last:,}, but {path} has {count:,}, from 0")
+
+
+def _joined(row: Mapping[str, Any]) -> str:
+    return "\n".join(filter(None, (clean_text(row.get(key), key).strip() for key in ("title", "content"))))
+
+
+def _columns(row: Mapping[str, Any], num_labels: int) -> list[int]:
+    columns = row.get("target_ind")
+    if not isinstance(columns, list):
+        raise ValueError(f"target_ind must be a list of numbers of labels, got {shortened(columns)}")
+    for column in columns:
+        if type(column) is not int or not 0 <= column < num_labels:
+            raise _no_label(column, num_labels)
+    return columns
+
+
+def _object(line: str) -> Mapping[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if not isinstance(row, dict):
+        raise ValueError(f"expected an object, got {shortened(row)}")
+    return row
+
+
+def _has_uids(file: Path, encoding: str) -> bool:
+    first = [
+        line for _, line in ReadReport("skip").until_damage(islice(read_lines(Piece(str(file)), encoding), 100), file)
+    ]
+    return bool(first) and all(isinstance(line, ValueError) or _UID.match(line) for line in first)
+
+
+def _cut(line: str, with_uid: bool) -> tuple[str | None, str]:
+    if not with_uid:
+        return None, line
+    uid = _UID.match(line)
+    if uid is None:
+        raise ValueError(f"expected a text after its uid and ->, as in the lines before, got {shortened(line)}")
+    return uid[1], line[uid.end() :]
+
+
+def _gold(path: str, num_labels: int, report: ReadReport) -> Iterator[list[int] | ValueError]:
+    report.files += 1
+    return _gold_of_npz(path, num_labels) if path.endswith(".npz") else _gold_of_text(path, num_labels, report)
+
+
+def _gold_of_text(path: str, num_labels: int, report: ReadReport) -> Iterator[list[int] | ValueError]:
+    lines = report.until_damage(read_lines(Piece(path), "utf-8"), path)
+    _, first = next(lines, (1, ""))
+    sizes = first.split() if isinstance(first, str) else []
+    if len(sizes) != 2 or not all(size.isdecimal() for size in sizes):
+        raise ValueError(f"{path}: line 1: expected the numbers of documents and labels, got {shortened(str(first))}")
+    _check_labels(path, int(sizes[1]), num_labels)
+    count = 0
+    for number, line in lines:
+        count += 1
+        columns: list[int] | ValueError
+        try:
+            if isinstance(line, ValueError):
+                raise line
+            columns = _columns_of(line, num_labels)
+        except ValueError as error:
+            columns = ValueError(f"{path}: line {number:,}: {error}")
+        yield columns
+    if count != int(sizes[0]):
+        report.problem("damaged file", f"{path}: line 1 says {int(sizes[0]):,} documents, {count:,} lines follow")
+
+
+def _columns_of(line: str, num_labels: int) -> list[int]:
+    columns = []
+    for cell in line.split():
+        label, _, value = cell.partition(":")
+        column = _number(label, num_labels)
+        try:
+            relevant = not value or float(value) > 0
+        except ValueError:
+            raise ValueError(f"expected labels as 7:1.0, got {cell!r}") from None
+        if relevant:
+            columns.append(column)
+    return columns
+
+
+def _gold_of_npz(path: str, num_labels: int) -> Iterator[list[int] | ValueError]:
+    try:
+        with zipfile.ZipFile(path):  # of any other file, np.load would say that it is a forbidden pickle
+            pass
+        with np.load(path, allow_pickle=False) as arrays:
+            kind = arrays["format"].item()
+            if kind not in ("csr", b"csr"):
+                raise ValueError(f"got one of the kind {kind!r}, which has to be saved with .tocsr() instead")
+            (rows, said), starts, columns, values = (arrays[key] for key in ("shape", "indptr", "indices", "data"))
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(
+            f"{path}: expected a sparse matrix by rows, as scipy.sparse.save_npz writes: {error}"
+        ) from error
+    _check_labels(path, int(said), num_labels)
+    whole = len(starts) == rows + 1 and starts[0] == 0 and starts[-1] == len(columns) == len(values)
+    if not whole or (np.diff(starts) < 0).any() or ((columns < 0) | (columns >= num_labels)).any():
+        raise ValueError(f"{path}: the parts of the sparse matrix do not go together")
+    for start, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+        yield columns[start:stop][values[start:stop] > 0].tolist()
+
+
+def _check_labels(path: str, said: int, num_labels: int) -> None:
+    if said != num_labels:
+        raise ValueError(f"{path}: {said:,} labels, but there are texts of {num_labels:,}")
+
+
+def _pairs(path: str, num_labels: int, report: ReadReport) -> dict[int, dict[int, None]]:
+    report.files += 1
+    pairs: dict[int, dict[int, None]] = {}
+    for number, line in report.until_damage(read_lines(Piece(path), "utf-8"), path):
+        try:
+            if isinstance(line, ValueError):
+                raise line
+            cells = line.split()
+            if len(cells) == 2:
+                pairs.setdefault(_number(cells[0]), {})[_number(cells[1], num_labels)] = None
+            elif cells:
+                raise ValueError(f"expected the numbers of a document and a label, got {shortened(line)}")
+        except ValueError as error:
+            report.problem("malformed pair", f"{path}: line {number:,}: {error}")
+    return pairs
+
+
+def _number(text: str, size: int | None = None) -> int:
+    if not text.isdecimal():
+        raise ValueError(f"expected a whole number, got {shortened(text)}")
+    number = int(text)
+    if size is not None and number >= size:
+        raise _no_label(number, size)
+    return number
+
+
+def _no_label(column: object, num_labels: int) -> ValueError:
+    return ValueError(f"there is no label {shortened(column)}, only 0 to {num_labels - 1:,}")

@@ -1,0 +1,757 @@
+"""Tables of documents and labels: every format gives the same, and whatever is wrong is named by file and line."""
+
+import csv
+import gzip
+import json
+import tracemalloc
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hf_gile import Label, LabelSet
+from hf_gile.data import ReadReport, table_files
+from hf_gile.data.loading import Piece
+from hf_gile.data.table_files import Format, read_rows
+from hf_gile.data.tables import load_labels, load_table, table_of
+
+ROWS = [
+    {"id": "d3", "title": "On mice.", "abstract": 'Mice "were" seen,\nand rats.', "labels": ["mice", "rats"]},
+    {"id": "d5", "title": "Über Mäuse.", "abstract": None, "labels": ["mice"]},
+    {"id": "d7", "title": "", "abstract": "naïve β 😀", "labels": ["stars", "mice", "stars"]},
+]
+DOCUMENTS = [
+    {"id": "d3", "text": 'On mice.\nMice "were" seen,\nand rats.', "labels": ["mice", "rats"]},
+    {"id": "d5", "text": "Über Mäuse.", "labels": ["mice"]},
+    {"id": "d7", "text": "naïve β 😀", "labels": ["stars", "mice"]},
+]
+
+
+def content(name, rows=ROWS, **options):
+    """The bytes of a table of such rows, in the format that its name says."""
+    suffix = name.lower().removesuffix(".gz").rpartition(".")[2]
+    if suffix == "parquet":
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.Table.from_pylist(rows), sink, **options)
+        return sink.getvalue().to_pybytes()
+    if suffix == "jsonl":
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    elif suffix == "json":
+        text = json.dumps(rows, ensure_ascii=False, indent=1)
+    else:
+        delimiter = "\t" if suffix == "tsv" else ","
+        lines = [list(rows[0]), *([cell(value) for value in row.values()] for row in rows)]
+        text = "".join(delimiter.join(line) + "\n" for line in lines)
+    packed = text.encode()
+    return gzip.compress(packed) if name.endswith(".gz") else packed
+
+
+def cell(value):
+    value = "" if value is None else "; ".join(value) if isinstance(value, list) else str(value)
+    return '"' + value.replace('"', '""') + '"' if set(value) & set('",\n') else value
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(name, data=None, **options):
+        path = tmp_path / "data" / name
+        path.parent.mkdir(exist_ok=True, parents=True)
+        data = content(name, **options) if data is None else data
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        return path.resolve()
+
+    return write_file
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Loads into a cache of the test's own; with rows as a list, and the report."""
+
+    def load_all(paths, text="text", **options):
+        dataset, report = load_table(paths, text, cache_dir=tmp_path / "cache", **options)
+        return list(dataset), report
+
+    return load_all
+
+
+@pytest.fixture
+def stream(load):
+    """The rows of a file, without a cache."""
+
+    def read(paths, text="text", **options):
+        return load(paths, text, streaming=True, **options)
+
+    return read
+
+
+NAMES = ["a.csv", "a.tsv", "a.jsonl", "a.json", "a.parquet", "a.csv.gz", "a.Tsv.gz", "a.jsonl.gz", "a.json.gz"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_format_gives_the_same_documents(write, stream, name):
+    documents, report = stream(write(name), ["title", "abstract"], id="id", separator=";")
+    assert documents == DOCUMENTS
+    assert (report.files, report.records, report.left_out) == (1, 3, {})
+
+
+@pytest.mark.parametrize("num_proc", [None, 2])
+def test_datasets_streams_and_any_number_of_processes_give_the_same(write, load, stream, num_proc):
+    paths = [write(name) for name in NAMES]
+    options = {"text": ["title", "abstract"], "separator": ";"}
+    documents, report = load(paths, **options, num_proc=num_proc)
+    streamed, stream_report = stream(paths, **options)
+    assert documents == streamed
+    assert report == stream_report
+    assert (report.files, report.records) == (9, 27)
+
+
+def test_ids_are_the_file_and_the_line_record_or_row(write, stream):
+    rows = [{"text": "On\nmice.", "labels": "m"}, {"text": "", "labels": "m"}, {"text": "On rats.", "labels": "r"}]
+    lines = {"csv": [2, 5], "tsv": [2, 5], "jsonl": [1, 3], "json": [1, 3], "parquet": [1, 3]}
+    for suffix, expected in lines.items():
+        documents, _ = stream(write(f"a.{suffix}", rows=rows))
+        assert [row["id"] for row in documents] == [f"a.{suffix}:{line}" for line in expected]
+
+
+def test_files_of_one_name_are_told_apart_by_their_folders(write, stream):
+    rows = [{"text": "On mice.", "labels": "m"}]
+    paths = [write("train/a.jsonl", rows=rows), write("test/a.jsonl", rows=rows)]
+    assert [row["id"] for row in stream(paths)[0]] == ["train/a.jsonl:1", "test/a.jsonl:1"]
+
+
+def test_gzip_is_told_by_content(write, stream):
+    rows = [{"text": "On mice.", "labels": "m"}]
+    path = write("a.csv", content("a.csv.gz", rows))
+    assert stream(path)[0] == stream(write("b.csv", rows=rows).rename(path))[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "separator", "expected"),
+    [
+        (["b", "a", "b"], None, ["b", "a"]),
+        ([7, 30], None, ["7", "30"]),
+        ("b; a", None, ["b; a"]),
+        (" b ", None, ["b"]),
+        ("b; a;;b;", ";", ["b", "a"]),
+        ("b a  c", " ", ["b", "a", "c"]),
+        ('["b", 7]', "json", ["b", "7"]),
+        (7, None, ["7"]),
+        (7, ";", ["7"]),
+        (["b; a"], ";", ["b; a"]),
+    ],
+)
+def test_labels_are_a_list_or_a_text_that_is_cut(write, stream, given, separator, expected):
+    path = write("a.jsonl", json.dumps({"text": "On mice.", "labels": given}))
+    assert stream(path, separator=separator)[0][0]["labels"] == expected
+
+
+@pytest.mark.parametrize("given", [None, [], "", " ", ";; "])
+def test_rows_without_text_or_labels_are_left_out_and_counted(write, stream, given):
+    rows = [{"text": "On mice.", "labels": ["m"]}, {"text": "x", "labels": given}, {"text": " ", "labels": 3}]
+    documents, report = stream(write("a.jsonl", rows=rows), separator=";")
+    assert len(documents) == report.records == 1
+    assert report.left_out == {"without labels": 1, "without text": 1}
+    assert report.examples["without labels"][0].endswith("a.jsonl: line 2")
+
+
+def test_rows_of_json_may_lack_the_labels(write, load):
+    path = write("a.jsonl", '{"text": "x"}\n{"text": "y", "labels": ["m"]}\n')
+    assert load(path)[1].left_out == {"without 'labels'": 1}
+    with pytest.raises(ValueError, match=r"not one record can be used: .*left out: 2 without 'label'"):
+        load(path, labels="label")
+
+
+def test_a_table_without_labels_is_read_for_scoring(write, stream):
+    documents, _ = stream(write("a.csv", "text\nOn mice.\n\nOn rats.\n"), labels=None)
+    assert documents == [
+        {"id": "a.csv:2", "text": "On mice.", "labels": []},
+        {"id": "a.csv:4", "text": "On rats.", "labels": []},
+    ]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.json", "a.parquet"])
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_missing_columns_are_named_with_those_that_exist(write, stream, name, on_error):
+    path = write(name)
+    with pytest.raises(
+        ValueError, match=r"a\.\w+: no column 'abstrakt', only id, title, abstract, labels; did you mean"
+    ):
+        stream(path, ["title", "abstrakt"], on_error=on_error)
+    with pytest.raises(ValueError, match=r"a\.\w+: .*no (column )?'uid', only id, title, abstract, labels"):
+        stream(path, "title", id="uid", on_error=on_error)
+    if not name.startswith("a.json"):
+        with pytest.raises(ValueError, match=r"no column 'tags', only id, title, abstract, labels"):
+            stream(path, "title", labels="tags", on_error=on_error)
+
+
+def test_a_column_that_no_early_row_has_is_named_before_the_end_of_the_file(write, stream, monkeypatch):
+    monkeypatch.setattr(table_files, "_FIRST_ROWS", 2)
+    path = write("a.jsonl", '{"title": "x", "labels": "m"}\n' * 3 + "no JSON\n")
+    with pytest.raises(ValueError, match="no column 'abstract', only title, labels"):
+        stream(path, ["title", "abstract"])
+
+
+def test_a_text_column_that_only_some_rows_have_is_read(write, stream):
+    path = write("a.jsonl", '{"title": "x", "labels": "m"}\n{"title": "y", "abstract": "z", "labels": "m"}\n')
+    assert [row["text"] for row in stream(path, ["title", "abstract"])[0]] == ["x", "y\nz"]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"text": 7}, "text must be text, got 7"),
+        ({"text": ["x"]}, "text must be text, got \\['x'\\]"),
+        ({"text": float("nan")}, "text must be text, got nan"),
+        ({"text": "a\0b"}, "text holds a NUL character"),
+        ({"text": "a\ud800b"}, "text holds half a surrogate pair"),
+        ({"labels": 7.0}, "a label id in labels must be text, got 7.0"),
+        ({"labels": [7.0]}, "a label id in labels must be text, got 7.0"),
+        ({"labels": True}, "a label id in labels must be text, got True"),
+        ({"labels": [["m"]]}, "a label id in labels must be text, got \\['m'\\]"),
+        ({"labels": [None]}, "a label id in labels must not be empty, got None"),
+        ({"labels": ["m", " "]}, "a label id in labels must not be empty, got ' '"),
+        ({"labels": {"m": 1}}, "a label id in labels must be text"),
+        ({"id": ""}, "id must not be empty"),
+        ({"id": None}, "id must not be empty, got None"),
+        ({"id": 0.5}, "id must be text, got 0.5"),
+    ],
+)
+def test_rows_of_the_wrong_types_are_named_by_line(write, stream, row, message):
+    rows = [{"id": 3, "text": "x", "labels": ["m"]}, {"id": 5, "text": "y", "labels": ["m"]} | row]
+    path = write("a.jsonl", "".join(json.dumps(one) + "\n" for one in rows))
+    with pytest.raises(ValueError, match=rf"a\.jsonl: line 2: {message}.*; mend it"):
+        stream(path, id="id")
+    documents, report = stream(path, id="id", on_error="skip")
+    assert documents == [{"id": "3", "text": "x", "labels": ["m"]}]
+    assert report.left_out == {"malformed row": 1}
+
+
+def test_a_text_to_cut_as_json_must_be_a_list(write, stream):
+    for given in ('"mice"', '{"a": 1}', "[1", "mice", "[" * 100_000):
+        path = write("a.jsonl", json.dumps({"text": "x", "labels": given}))
+        with pytest.raises(ValueError, match="line 1: labels must be a JSON list"):
+            stream(path, separator="json")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("[1, 2]", r"expected an object, got \[1, 2\]"),
+        ('{"text": "x", ', "not JSON: "),
+        ("'text'", "not JSON: Expecting value, got \"'text'\""),
+        ("[" * 100_000, "nested too deeply|not JSON"),
+        ('{"text": 1' + "0" * 5000 + "}", "not JSON"),
+        (
+            '{"text": "Stra\udcdfe"}',
+            "byte 15 of the line is not utf-8; the file may be in windows-1252 or latin-1",
+        ),
+    ],
+)
+def test_malformed_lines_of_json_are_named_or_skipped(write, stream, line, message):
+    good = '{"text": "x", "labels": "m"}'
+    path = write("a.jsonl", f"{good}\n\n{line}\r\n{good}".encode(errors="surrogateescape"))
+    with pytest.raises(ValueError, match=rf"a\.jsonl: line 3: ({message})"):
+        stream(path)
+    documents, report = stream(path, on_error="skip")
+    assert [row["id"] for row in documents] == ["a.jsonl:1", "a.jsonl:4"]
+    assert report.left_out == {"malformed row": 1}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            '{"text": "x"}',
+            r"""expected a list of objects, got '{"text": "x"}'; one object a line should be named .jsonl""",
+        ),
+        ('[{"text": "x", "labels": "m"}', "expected ',', got 'the end of the file'"),
+        ('[{"text": "x", "labels": "m"}] {', "expected the end of the file after the list, got '{'"),
+        ("", "empty file"),
+        (" ", "expected a list of objects, got ''"),
+    ],
+)
+def test_json_that_is_no_list_is_a_damaged_file(write, stream, data, message):
+    path = write("a.json", data)
+    with pytest.raises(ValueError, match=rf"a\.json: .*{message}"):
+        stream(path)
+    assert stream(path, on_error="skip")[1].left_out == {"damaged file": 1}
+
+
+@pytest.mark.parametrize(
+    ("written", "asked"),
+    [
+        ("utf-8", "utf-8"),
+        ("utf-8-sig", "utf-8"),
+        ("utf-8-sig", "UTF-8-SIG"),
+        ("cp1252", "windows-1252"),
+        ("latin-1", "latin-1"),
+        ("utf-16", "utf-16"),
+        ("utf-16-le", "utf-16-le"),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.jsonl", "a.json"])
+def test_encodings_byte_order_marks_and_line_ends(write, stream, written, asked, end, name):
+    text = {"csv": 'text,labels\n"Über\u0085\nMäuse",mäuse\n', "jsonl": '{"text": "Über Mäuse", "labels": "mäuse"}\n'}
+    text["json"] = f"[{text['jsonl']}]"
+    data = text[name.split(".")[1]].replace("\u0085", "\u0085" if "utf" in written else "").replace("\n", end)
+    data = data.encode(written)
+    (row,), _ = stream(write(name, gzip.compress(data) if name.endswith("gz") else data), encoding=asked)
+    assert row["labels"] == ["mäuse"]
+    assert row["text"].split() == ["Über", "Mäuse"]
+
+
+def test_an_unknown_encoding_is_refused(write, stream):
+    for encoding in ("klingon", None):
+        with pytest.raises(ValueError, match=r"encoding must be one that Python knows, .*got"):
+            stream(write("a.csv"), encoding=encoding)
+
+
+def test_a_wrong_encoding_names_the_line_and_a_likely_one(write, stream):
+    path = write("a.csv", "text,labels\nx,m\nÜber,m\ny,m\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"a\.csv: line 3: byte 1 of the line is not utf-8; the file may be in win"):
+        stream(path)
+    documents, report = stream(path, on_error="skip")
+    assert [row["text"] for row in documents] == ["x", "y"]
+    assert report.left_out == {"malformed row": 1}
+    path = write("a.csv", "text,labels\nx,m\n".encode("utf-16"))
+    with pytest.raises(ValueError, match=r"a\.csv: damaged after 0 records: byte 1 of the line .* may be in utf-16"):
+        stream(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("y", "1 cells where the first line has 2"),
+        ("y,m,z", "3 cells where the first line has 2; quote a cell that holds ',' or a line end"),
+        ('"y "said", z",m', "double quote not closed, or not doubled in a cell"),
+        ('"y,m', "double quote not closed"),
+        ("y\0,m", "text holds a NUL character|NUL"),
+    ],
+)
+def test_malformed_lines_of_csv_are_named_or_skipped_and_those_after_them_read(write, stream, line, message):
+    path = write("a.csv", f'text,labels\n"x\n\nx",m\n{line}\n\nz,m\n"z\nz",m\n')
+    with pytest.raises(ValueError, match=rf"a\.csv: line 5: .*({message})"):
+        stream(path)
+    documents, report = stream(path, on_error="skip")
+    assert [(row["id"], row["text"]) for row in documents] == [
+        ("a.csv:2", "x\n\nx"),
+        ("a.csv:7", "z"),
+        ("a.csv:8", "z\nz"),
+    ]
+    assert report.left_out == {"malformed row": 1}
+
+
+def test_a_quote_that_is_never_closed_costs_one_row_of_a_large_file(write, stream, monkeypatch):
+    monkeypatch.setattr(table_files, "_LONGEST_CELL", 1000)
+    rows = [f"row {number},m" for number in range(500)]
+    rows[100] = '"row 100,m'
+    path = write("a.csv", "text,labels\n" + "\n".join(rows))
+    with pytest.raises(
+        ValueError, match=r"a\.csv: line 102: field larger than field limit \(1000\) .*quote not closed"
+    ):
+        stream(path)
+    documents, report = stream(path, on_error="skip")
+    assert [row["text"] for row in documents] == [f"row {number}" for number in range(500) if number != 100]
+    assert report.left_out == {"malformed row": 1}
+
+
+def test_huge_cells_are_read_and_the_limit_of_the_process_stays(write, stream):
+    before = csv.field_size_limit()
+    text = "mice " * 100_000
+    for suffix in ("csv", "jsonl", "json", "parquet"):
+        documents, _ = stream(write(f"a.{suffix}", rows=[{"text": text, "labels": "m"}]))
+        assert documents[0]["text"] == text.strip()
+    assert csv.field_size_limit() == before
+    with pytest.raises(ValueError, match="no column"):
+        stream(write("a.csv"), "txt")
+    assert csv.field_size_limit() == before
+
+
+def test_a_line_without_end_is_damage(write, stream, monkeypatch):
+    monkeypatch.setattr(table_files, "_LONGEST_LINE", 100)
+    for name in ("a.csv", "a.jsonl"):
+        good = content(name, [{"text": "x", "labels": "m"}])
+        path = write(name, good + b"x" * 200)
+        with pytest.raises(ValueError, match=r"damaged after 1 records: a line is longer than 100 bytes"):
+            stream(path)
+        documents, report = stream(path, on_error="skip")
+        assert len(documents) == 1
+        assert report.left_out == {"damaged file": 1}
+
+
+def test_columns_of_one_name_are_refused(write, stream):
+    with pytest.raises(ValueError, match=r"a\.csv: damaged after 0 records: two columns are named 'text'"):
+        stream(write("a.csv", "text,labels,text\nx,m,y\n"))
+
+
+def test_another_delimiter_and_quotes_that_are_text(write, stream):
+    path = write("a.csv", 'text;labels\n"x; y";m\n')
+    assert stream(path, delimiter=";")[0][0]["text"] == "x; y"
+    path = write("a.tsv", 'text\tlabels\n"Mice" were seen\tm\n"\tr\n')
+    assert [row["text"] for row in stream(path, quotes=False)[0]] == ['"Mice" were seen', '"']
+    with pytest.raises(ValueError, match=r"line 2: .*double quote not closed"):
+        stream(path)
+    for delimiter in ("", "||", '"', "\n"):
+        with pytest.raises(ValueError, match="delimiter must be one character, and no quote or line end; got"):
+            stream(path, delimiter=delimiter)
+
+
+def test_arguments_that_make_no_sense_are_refused(write, stream):
+    path = write("a.csv")
+    with pytest.raises(ValueError, match="separator must not be empty"):
+        stream(path, separator="")
+    for text in ([], ["title", "title"]):
+        with pytest.raises(ValueError, match="expected the name of a column, or several that differ, got"):
+            stream(path, text)
+    with pytest.raises(ValueError, match='on_error must be "raise" or "skip"'):
+        stream(path, on_error="ignore")
+    with pytest.raises(ValueError, match=r"nothing to read at .*expected \.csv, \.tsv, \.jsonl, \.json, \.parquet"):
+        stream(write("a.txt", "x"))
+    with pytest.raises(FileNotFoundError, match=r"absent\.csv"):
+        stream(path.with_name("absent.csv"))
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.jsonl.gz", "a.json.gz"])
+def test_rows_before_the_damage_of_a_packed_file_are_kept_when_skipping(write, stream, name):
+    data = content(name, [{"text": f"row {number}", "labels": "m"} for number in range(1000)])
+    path = write(name, data[:-9])
+    with pytest.raises(ValueError, match=rf"{name}: damaged after [0-9,]+ records: "):
+        stream(path)
+    documents, report = stream(path, on_error="skip")
+    assert len(documents) > 500
+    assert report.left_out["damaged file"] == 1
+
+
+def test_empty_files_and_tables_without_rows(write, stream, load):
+    for name in ("a.csv", "a.jsonl", "a.json", "a.parquet"):
+        with pytest.raises(ValueError, match=rf"{name}: empty file"):
+            stream(write(name, b""))
+    for name, data in (("a.csv", "text,labels\n"), ("a.json", "[]"), ("a.parquet", None)):
+        path = write(name, data) if data else write(name, rows=[{"text": "", "labels": ""}])
+        with pytest.raises(ValueError, match="not one record can be used: 0 records from 1 file"):
+            load(path)
+
+
+def test_damaged_parquet_is_named_or_skipped(write, stream):
+    data = content("a.parquet", [{"text": f"row {number}", "labels": "m"} for number in range(5000)])
+    for damaged in (b"PAR1", data[:-100], b"text,labels", data[:2000] + bytes(500) + data[2500:], gzip.compress(data)):
+        path = write("a.parquet", damaged)
+        with pytest.raises(ValueError, match=r"a\.parquet: damaged after 0 records: "):
+            stream(path)
+        assert stream(path, on_error="skip")[1].left_out == {"damaged file": 1}
+
+
+def test_parquet_of_other_types_is_read(write, stream):
+    table = pa.table(
+        {
+            "text": pa.array(["x", "y"], pa.large_string()),
+            "labels": pa.array([[7, 30], [7]], pa.large_list(pa.int16())),
+            "more": pa.array(["a", "b"]).dictionary_encode(),
+        }
+    )
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    path = write("a.parquet", sink.getvalue().to_pybytes())
+    assert [row["labels"] for row in stream(path)[0]] == [["7", "30"], ["7"]]
+    assert [row["labels"] for row in stream(path, labels="more")[0]] == [["a"], ["b"]]
+
+
+@pytest.mark.parametrize("num_proc", [None, 3])
+def test_row_groups_of_one_parquet_file_are_shared_out(write, load, stream, monkeypatch, num_proc):
+    rows = [{"text": f"row {number}", "labels": "m"} for number in range(50)]
+    path = write("a.parquet", rows=rows, row_group_size=7)
+    monkeypatch.setattr(table_files, "_PIECE", 400)
+    pieces = table_files.table_pieces(path, table_files.Format())
+    assert 2 < len(pieces) < 8
+    documents, report = load(path, num_proc=num_proc)
+    assert [row["text"] for row in documents] == [row["text"] for row in rows]
+    assert [row["id"] for row in documents] == [f"a.parquet:{number}" for number in range(1, 51)]
+    assert documents == stream(path)[0]
+    assert (report.files, report.records) == (1, 50)
+
+
+@pytest.mark.parametrize("size", [1, 17, 53, 128, 1000])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\n\n"])
+def test_parts_of_json_lines_give_each_line_once_wherever_they_are_cut(write, stream, monkeypatch, size, end):
+    rows = [{"text": "x" * (number % 31) + "ß", "labels": number} for number in range(40)]
+    text = end.join(json.dumps(row, ensure_ascii=False) for row in rows)
+    path = write("a.jsonl", "\ufeff" + text)
+    monkeypatch.setattr(table_files, "_PIECE", size)
+    documents, report = stream(path)
+    assert [row["labels"] for row in documents] == [[str(number)] for number in range(40)]
+    assert (report.files, report.records) == (1, 40)
+    if size < 1000:
+        data = path.read_bytes()
+        for document in documents:
+            line = data[int(document["id"].removeprefix("a.jsonl:byte ")) :].partition(b"\n")[0]
+            assert json.loads(line.decode("utf-8-sig"))["labels"] == int(document["labels"][0])
+
+
+def test_errors_in_a_part_of_a_file_name_the_byte(write, load, monkeypatch):
+    monkeypatch.setattr(table_files, "_PIECE", 40)
+    good = '{"text": "x", "labels": "m"}\n'
+    path = write("a.jsonl", good * 9 + "{\n" + good)
+    with pytest.raises(ValueError, match=rf"a\.jsonl: line at byte {9 * len(good)}: not JSON"):
+        load(path, num_proc=2)
+    documents, report = load(path, num_proc=2, on_error="skip")
+    assert (len(documents), report.left_out) == (10, {"malformed row": 1})
+
+
+def test_packed_files_and_wide_characters_are_not_cut(write, stream, monkeypatch):
+    monkeypatch.setattr(table_files, "_PIECE", 40)
+    rows = [{"text": f"row {number}", "labels": "m"} for number in range(50)]
+    assert len(stream(write("a.jsonl", content("a.jsonl.gz", rows)))[0]) == 50
+    assert len(stream(write("a.jsonl", content("a.jsonl", rows).decode().encode("utf-16")), encoding="utf-16")[0]) == 50
+
+
+def test_repeated_ids_raise_and_the_first_document_stays_when_skipping(write, load):
+    rows = [{"id": name, "text": f"row {number}", "labels": "m"} for number, name in enumerate("abcba")]
+    paths = [write("a.csv", rows=rows), write("b.csv", rows=[{"id": "b", "text": "row 5", "labels": "m"}])]
+    with pytest.raises(ValueError, match=r"3 documents have the id 'b'|2 documents have the id 'a'"):
+        load(paths, id="id")
+    for _ in range(2):
+        documents, report = load(paths, id="id", on_error="skip")
+        assert [row["text"] for row in documents] == ["row 0", "row 1", "row 2"]
+        assert report.left_out == {"repeated id": 3}
+        assert report.records == 3
+
+
+def test_what_the_documents_depend_on_is_part_of_the_cache_key(write, load):
+    path = write("a.csv", "text,more,labels\nx,y,a;b\n")
+    assert load(path)[0][0]["labels"] == ["a;b"]
+    assert load(path, separator=";")[0][0]["labels"] == ["a", "b"]
+    assert load(path, ["text", "more"])[0][0]["text"] == "x\ny"
+    assert load(path, labels=None)[0][0]["labels"] == []
+    assert load(path, id="more")[0][0]["id"] == "y"
+    assert load(path.rename(path.with_name("b.csv")))[0][0]["id"] == "b.csv:2"
+
+
+def test_memory_does_not_grow_with_the_file(write):
+    rows = [{"text": "mice and rats " * 300, "labels": "m"} for _ in range(3000)]
+    for name in ("a.csv", "a.jsonl", "a.json", "a.csv.gz"):
+        piece = Piece(str(write(name, rows=rows)))
+        tracemalloc.start()
+        assert sum(1 for _ in read_rows(piece, ReadReport(), Format(), ["text"])) == 3000
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 5e6, name
+
+
+# table_of
+
+
+@pytest.fixture
+def dataset_of():
+    import datasets
+
+    def make(values, feature=None, text=None, **columns):
+        columns = {"text": text or [f"text {number}" for number in range(len(values))], "labels": values} | columns
+        features = datasets.Dataset.from_dict(
+            {key: value for key, value in columns.items() if key != "labels"}
+        ).features
+        if feature is None:
+            return datasets.Dataset.from_dict(columns)
+        return datasets.Dataset.from_dict(columns, features=datasets.Features({**features, "labels": feature}))
+
+    return make
+
+
+def features_of_labels():
+    from datasets import ClassLabel, LargeList, List, Sequence, Value
+
+    names = ClassLabel(names=["mice", "rats", "stars"])
+    return {
+        "a class": ([1, -1, 0, None], names, [["rats"], ["mice"]], True),
+        "classes": ([[1, 0], [], [0, 0], None], List(names), [["rats", "mice"], ["mice"]], True),
+        "a sequence of classes": ([[1, 0], [-1]], Sequence(names), [["rats", "mice"]], True),
+        "a large list of classes": ([[1, 0]], LargeList(names), [["rats", "mice"]], True),
+        "two classes always": ([[1, 0]], List(names, length=2), [["rats", "mice"]], True),
+        "texts": ([["b", "a"], []], List(Value("string")), [["b", "a"]], False),
+        "a text": (["b; a", "", "c"], Value("string"), [["b", "a"], ["c"]], False),
+        "a large text": (["b; a"], Value("large_string"), [["b", "a"]], False),
+        "numbers": ([[7, 30]], List(Value("int16")), [["7", "30"]], False),
+        "a number": ([7, 0], Value("int64"), [["7"], ["0"]], False),
+    }
+
+
+@pytest.mark.parametrize("kind", features_of_labels())
+@pytest.mark.parametrize("streaming", [False, True])
+def test_labels_of_datasets_become_label_ids(dataset_of, kind, streaming):
+    values, feature, expected, named = features_of_labels()[kind]
+    rows = dataset_of(values, feature)
+    documents, label_set = table_of(rows.to_iterable_dataset() if streaming else rows, separator=";")
+    assert [row["labels"] for row in documents] == expected
+    assert list(documents.features) == ["id", "text", "labels"]
+    assert (label_set.ids == ["mice", "rats", "stars"]) if named else label_set is None
+
+
+def test_texts_ids_and_what_is_left_out_of_a_dataset(dataset_of):
+    rows = dataset_of(
+        [["m"], ["m"], [], ["r"]], text=["x", "", "y", "z"], title=[None, None, "b", "c"], key=[3, 5, 7, 11]
+    )
+    report = ReadReport()
+    documents, _ = table_of(rows, ["title", "text"], report=report)
+    assert documents["id"] == ["0", "3"]
+    assert documents["text"] == ["x", "c\nz"]
+    assert report.records == 2
+    assert report.left_out == {"without text or labels": 2}
+    assert table_of(rows, "text", id="key")[0]["id"] == ["3", "11"]
+
+
+def test_malformed_rows_of_a_dataset_are_named_or_left_out(dataset_of):
+    rows = dataset_of([["m"], ["", "r"], ["r"]])
+    with pytest.raises(ValueError, match="row 1 of the dataset: a label id in labels must not be empty"):
+        table_of(rows)
+    report = ReadReport("skip")
+    assert len(table_of(rows, report=report)[0]) == 2
+    assert report.left_out == {"without text or labels, or malformed": 1}
+    with pytest.raises(ValueError, match=r"row 0 of the dataset: a label id in labels must be text, got 7.0"):
+        table_of(dataset_of([7.0]))
+    with pytest.raises(ValueError, match="row 0 of the dataset: a label id in labels must be text, got True"):
+        table_of(dataset_of([True]))
+
+
+def test_classes_out_of_range_are_named(dataset_of):
+    from datasets import ClassLabel, List
+
+    names = ClassLabel(names=["mice", "rats"])
+    rows = dataset_of([[0], [1]], List(names)).with_format("numpy")
+    assert table_of(rows)[0]["labels"] == [["mice"], ["rats"]]
+    from hf_gile.data.tables import _names_of_classes
+
+    for value in (2, -2, [0.5], "mice"):
+        with pytest.raises(ValueError, match="a class must be a whole number from 0 to 1, got"):
+            _names_of_classes(value, ["mice", "rats"])
+
+
+def test_missing_columns_of_a_dataset_are_named(dataset_of):
+    rows = dataset_of([["m"]])
+    for options in ({"text": "txt"}, {"labels": "lables"}, {"id": "ids"}):
+        with pytest.raises(ValueError, match=r"the dataset: no column '.*', only text, labels"):
+            table_of(rows, **options)
+    with pytest.raises(ValueError, match=r"pass one split of the dataset, such as dataset\['train'\]"):
+        table_of({"train": rows})
+    stream = rows.to_iterable_dataset()
+    stream.info.features = None
+    with pytest.raises(ValueError, match="the columns of this stream are not known: give it features"):
+        table_of(stream)
+
+
+def test_labels_in_a_nested_column_are_refused_by_type(dataset_of):
+    rows = dataset_of([{"mice": ["m"]}])
+    with pytest.raises(ValueError, match=r"row 0 of the dataset: a label id in labels must be text, got {'mice'"):
+        table_of(rows)
+
+
+# load_labels
+
+LABELS = [
+    {
+        "ui": "D3",
+        "name_en": "Mice",
+        "name_de": "Mäuse",
+        "synonyms": ["Mouse", "House Mouse", "Mouse"],
+        "note": "Small.",
+    },
+    {"ui": "D5", "name_en": None, "name_de": "Ratten", "synonyms": [], "note": None},
+]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.json", "a.parquet", "a.jsonl.gz"])
+def test_label_tables_of_any_format_and_any_columns(write, name):
+    path = write(name, rows=LABELS)
+    labels = load_labels(path, id="ui", name=["name_en", "name_de"], description=["synonyms", "note"])
+    mouse = "Mouse; House Mouse" if name not in ("a.csv", "a.tsv") else "Mouse; House Mouse; Mouse"
+    assert labels == LabelSet([Label("D3", "Mice", f"{mouse}; Small."), Label("D5", "Ratten")])
+    assert load_labels(path, id="ui", name="name_de").names == ["Mäuse", "Ratten"]
+    assert load_labels(path, id="ui", name="name_de", language="ui")[0].language == "D3"
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_a_table_of_the_fields_of_labels_is_what_label_sets_load(tmp_path, suffix):
+    labels = LabelSet(
+        [
+            Label("D3", "Mice", "mouse", "english", seen=True, count=7, threshold=0.5),
+            Label("D5", "Rats"),
+            Label("D7", "Stars", count=3),
+        ]
+    )
+    path = tmp_path / f"labels.{suffix}"
+    labels.save(path)
+    assert load_labels(path) == LabelSet.load(path) == labels
+    packed = tmp_path / f"packed.{suffix}.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert load_labels(packed) == labels
+
+
+def test_other_columns_of_those_names_are_not_taken_for_fields(write):
+    path = write("a.csv", "id,name,count,source,description\nD3,Mice,many,here,small\n")
+    assert load_labels(path) == LabelSet([Label("D3", "Mice")])
+    assert load_labels(path, description="description") == LabelSet([Label("D3", "Mice", "small")])
+    with pytest.raises(ValueError, match=r"b\.csv: line 2: "):
+        load_labels(write("b.csv", "id,name,count\nD3,Mice,many\n"))
+
+
+def test_labels_of_one_name_are_told_apart_by_their_other_names_or_ids(write):
+    rows = [
+        ("D3", "Mercury", "Merkur"),
+        ("D5", "Mercury", "Quecksilber"),
+        ("D7", "Venus", "Venus"),
+        ("D11", "Venus", ""),
+    ]
+    path = write("a.csv", rows=[dict(zip(("id", "en", "de"), row, strict=True)) for row in rows])
+    report = ReadReport()
+    labels = load_labels(path, name=["en", "de"], report=report)
+    assert labels.texts == ["Mercury: Merkur", "Mercury: Quecksilber", "Venus: D7", "Venus: D11"]
+    assert report.records == 4
+    assert report.left_out == {"text that several labels share": 4}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ('{"id": "D3", "name": "Rats"}', "the id 'D3' stands in line 1 already"),
+        ('{"id": "", "name": "Rats"}', "id must not be empty"),
+        ('{"name": "Rats"}', "id must not be empty, got None"),
+        ('{"id": "D5", "name": " "}', "the label 'D5' has no name"),
+        ('{"id": "D5", "name": 7}', "name must be text, got 7"),
+        ('{"id": "D5", "name": "Rats", "more": {}}', "more must be text, got {}"),
+        ('{"id": "D5", "name": "Rats", "more": ["a", 7]}', "more must be text, got 7"),
+        ("no JSON", "not JSON"),
+    ],
+)
+def test_malformed_labels_are_named_or_left_out(write, row, message):
+    path = write("a.jsonl", f'{{"id": "D3", "name": "Mice", "more": "x"}}\n{row}\n')
+    with pytest.raises(ValueError, match=rf"a\.jsonl: line 2: {message}"):
+        load_labels(path, description="more")
+    report = ReadReport("skip")
+    assert load_labels(path, description="more", report=report) == LabelSet([Label("D3", "Mice", "x")])
+    assert sum(report.left_out.values()) == report.records == 1
+
+
+def test_label_tables_without_a_column_or_without_labels(write):
+    path = write("a.csv", "ui,name\nD3,Mice\n")
+    with pytest.raises(ValueError, match=r"a\.csv: no column 'id', only ui, name"):
+        load_labels(path)
+    with pytest.raises(ValueError, match=r"a\.csv: no labels"):
+        load_labels(write("a.csv", "id,name\n"))
+    write("b.csv")
+    with pytest.raises(ValueError, match="expected one file of labels, got 2"):
+        load_labels(path.parent)
+    with pytest.raises(FileNotFoundError):
+        load_labels(path.with_name("absent.csv"))
+
+
+def test_the_records_and_subject_headings_of_a_library_with_their_homonyms(shared_data):
+    report = ReadReport()
+    labels = load_labels(shared_data / "tibkat" / "gnd_labels.jsonl.gz", name=["name_en", "name_de"], report=report)
+    assert len(labels) == report.records == 26_250
+    assert report.left_out["text that several labels share"] > 500
+    assert labels[labels.column("gnd:1021591971")].name == "Plug-in hybrid"
+    path = shared_data / "tibkat" / "dev.en.jsonl.gz"
+    dataset, report = load_table(path, ["title", "abstract"], "subjects", id="id", streaming=True)
+    gold = [row["labels"] for row in dataset]
+    assert len(gold) == report.records == 4025
+    assert sum(map(len, gold)) / len(gold) == pytest.approx(3, abs=0.5)
+    assert sum(label in labels for row in gold for label in row) > 0.95 * sum(map(len, gold))

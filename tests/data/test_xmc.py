@@ -1,0 +1,367 @@
+"""Sets with very many labels: every convention gives the same documents, labels and pairs that do not count."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from hf_gile import Label, LabelSet
+from hf_gile.data import ReadReport
+from hf_gile.data.xmc import load_xmc
+
+LABELS = ["Mouse trap", "Cheese", "", "Cheese", "Rat trap"]
+TRAIN = [("Traps\u2028for mice", [4, 0]), ("Käse", [1, 3]), ("Nothing", []), ("", [1]), ("More cheese", [3])]
+TEST = [("A trap", [0]), ("Brie", [1, 2])]
+EXCLUDED = {"train": {0: ["1", "2"], 4: ["0"]}, "test": {1: ["3"]}}
+LABEL_SET = LabelSet(
+    [
+        Label("0", "Mouse trap", seen=True, count=1),
+        Label("1", "Cheese", "1", seen=True, count=1),
+        Label("2", "2"),
+        Label("3", "Cheese", "3", seen=True, count=2),
+        Label("4", "Rat trap", seen=True, count=1),
+    ]
+)
+
+
+def expected(ids, rows, excluded):
+    return [
+        {"id": name, "text": text, "labels": list(map(str, gold)), "excluded": excluded.get(row, [])}
+        for row, (name, (text, gold)) in enumerate(zip(ids, rows, strict=True))
+        if text and gold
+    ]
+
+
+def text_of_matrix(rows, num_labels=5):
+    lines = [f"{len(rows)} {num_labels}", *(" ".join(f"{column}:1.00000" for column in gold) for _, gold in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def matrix(rows, num_labels=5):
+    """Labels as scipy holds them."""
+    from scipy import sparse
+
+    ends = np.cumsum([0, *(len(gold) for _, gold in rows)])
+    columns = [column for _, gold in rows for column in gold]
+    return sparse.csr_matrix((np.ones(len(columns)), columns, ends), shape=(len(rows), num_labels))
+
+
+def lines(rows):
+    return "".join(row + "\n" for row in rows)
+
+
+def json_lines(rows):
+    return lines(
+        json.dumps(
+            {"uid": f"B{number}", "title": text, "content": "", "target_ind": gold, "target_rel": [1.0] * len(gold)}
+        )
+        for number, (text, gold) in enumerate(rows)
+    )
+
+
+FILTERS = {"filter_labels_train.txt": "0 1\n0 2\n4 0\n", "filter_labels_test.txt": "1\t3\n"}
+
+
+def forms():
+    labels = lines(
+        json.dumps({"uid": f"L{number}", "title": name, "content": ""}) for number, name in enumerate(LABELS)
+    )
+    texts = {"trn_X.txt": lines(text for text, _ in TRAIN), "tst_X.txt": lines(text for text, _ in TEST)}
+    golds = {"trn_X_Y.txt": text_of_matrix(TRAIN), "tst_X_Y.txt": text_of_matrix(TEST)}
+    raw = {
+        "raw_data/train.raw.txt": lines(f"B{number}->{text}" for number, (text, _) in enumerate(TRAIN)),
+        "raw_data/test.raw.txt": lines(f"B{number}->{text}" for number, (text, _) in enumerate(TEST)),
+        "raw_data/label.raw.txt": lines(f"L{number}->{text}" for number, text in enumerate(LABELS)),
+    }
+    uid, row = "B{}", "{}"
+    return {
+        "json": ({"trn.json": json_lines(TRAIN), "tst.json": json_lines(TEST), "lbl.json": labels} | FILTERS, uid),
+        "json, packed": (
+            {"trn.json.gz": json_lines(TRAIN), "tst.json.gz": json_lines(TEST), "lbl.json.gz": labels} | FILTERS,
+            uid,
+        ),
+        "json and label texts": (
+            {"raw/trn.json": json_lines(TRAIN), "raw/tst.json": json_lines(TEST), "raw/Yf.txt": lines(LABELS)}
+            | FILTERS,
+            uid,
+        ),
+        "texts": (texts | golds | {"Y.txt": lines(LABELS), "Yf.txt": "no labels"} | FILTERS, row),
+        "texts of Windows": (
+            {name: content.replace("\n", "\r\n") for name, content in (texts | golds).items()}
+            | {"lbl.txt": "\ufeff" + lines(LABELS)}
+            | {"trn_filter_labels.txt": FILTERS["filter_labels_train.txt"], "tst_filter_labels.txt": "1 3"},
+            row,
+        ),
+        "texts with uids": (raw | golds | FILTERS, uid),
+        "matrices": (
+            {"X.trn.txt": texts["trn_X.txt"], "X.tst.txt": texts["tst_X.txt"], "output-items.txt": lines(LABELS)}
+            | {"Y.trn.npz": matrix(TRAIN), "Y.tst.npz": matrix(TEST)}
+            | FILTERS,
+            row,
+        ),
+        "texts and matrices": (
+            texts | {"trn_X_Y.npz": matrix(TRAIN), "tst_X_Y.npz": matrix(TEST), "Y.txt": lines(LABELS)} | FILTERS,
+            row,
+        ),
+    }
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_files(contents):
+        for name, content in contents.items():
+            path = tmp_path / "set" / name
+            path.parent.mkdir(exist_ok=True, parents=True)
+            if name.endswith(".npz") and not isinstance(content, bytes):
+                from scipy import sparse
+
+                sparse.save_npz(path, content)
+                continue
+            data = content if isinstance(content, bytes) else content.encode()
+            path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        return tmp_path / "set"
+
+    return write_files
+
+
+@pytest.fixture
+def load(tmp_path):
+    def load_set(folder, *arguments, **options):
+        return load_xmc(folder, *arguments, cache_dir=tmp_path / "cache", **options)
+
+    return load_set
+
+
+@pytest.mark.parametrize("form", forms())
+def test_every_convention_gives_the_same_set(write, load, form):
+    contents, ids = forms()[form]
+    report = ReadReport()
+    corpus = load(write(contents), report=report)
+    for split, rows in (("train", TRAIN), ("test", TEST)):
+        names = [ids.format(number) for number in range(len(rows))]
+        assert list(corpus.documents[split]) == expected(names, rows, EXCLUDED[split])
+    assert corpus.label_set == LABEL_SET
+    assert report.records == 5
+    assert report.left_out == {
+        "without labels": 1,
+        "without text": 1,
+        "text of a label that has none": 1,
+        "text that several labels share": 2,
+    }
+
+
+def test_titles_and_contents_are_the_text_of_documents_and_name_and_description_of_labels(write, load):
+    folder = write(
+        {
+            "trn.json": '{"uid": 7, "title": " Trap ", "content": "For mice.", "target_ind": [1, 0, 1]}\n',
+            "lbl.json": '{"title": "Cheese", "content": "Old."}\n{"title": null, "content": "A long text."}\n',
+        }
+    )
+    corpus = load(folder, ["train"])
+    assert list(corpus.documents) == ["train"]
+    assert list(corpus.documents["train"]) == [
+        {"id": "7", "text": "Trap\nFor mice.", "labels": ["1", "0"], "excluded": []}
+    ]
+    assert corpus.label_set.texts == ["Cheese: Old.", "A long text."]
+
+
+def test_labels_of_the_test_documents_alone_are_unseen(write, load):
+    corpus = load(write(forms()["texts"][0]), ["test"])
+    assert not any(corpus.label_set.seen)
+    corpus = load(write(forms()["texts"][0]))
+    assert corpus.label_set.seen == [True, True, False, True, True]
+
+
+def test_another_encoding_is_read_and_a_wrong_one_named(write, load):
+    contents = forms()["texts"][0] | {
+        "trn_X.txt": lines(text for text, _ in TRAIN).replace("\u2028", " ").encode("latin-1")
+    }
+    folder = write(contents)
+    with pytest.raises(
+        ValueError, match=r"trn_X\.txt: line 2: byte 2 of the line is not utf-8; .* windows-1252 or latin-1"
+    ):
+        load(folder)
+    assert load(folder, encoding="latin-1").documents["train"][1]["text"] == "Käse"
+    report = ReadReport("skip")
+    assert load(folder, report=report).documents["train"]["id"] == ["0", "4"]
+    assert report.left_out["malformed document"] == 1
+
+
+@pytest.mark.parametrize(
+    ("form", "changes", "message"),
+    [
+        ("json", {"trn.json": "{\n"}, r"trn\.json: line 1: not JSON"),
+        ("json", {"trn.json": "7\n"}, r"trn\.json: line 1: expected an object, got 7"),
+        ("json", {"trn.json": '{"title": "x"}'}, "line 1: target_ind must be a list of numbers of labels, got None"),
+        ("json", {"trn.json": '{"title": "x", "target_ind": [5]}'}, "line 1: there is no label 5, only 0 to 4"),
+        ("json", {"trn.json": '{"title": "x", "target_ind": [-1]}'}, "line 1: there is no label -1"),
+        ("json", {"trn.json": '{"title": "x", "target_ind": ["0"]}'}, "line 1: there is no label '0'"),
+        ("json", {"trn.json": '{"title": 7, "target_ind": [0]}'}, "line 1: title must be text, got 7"),
+        ("json", {"trn.json": '{"uid": [], "title": "x", "target_ind": [0]}'}, "line 1: uid must be text"),
+        ("json", {"lbl.json": "{\n" * 5}, r"lbl\.json: line 1: not JSON"),
+        ("json", {"lbl.json": '{"title": 7}\n' * 5}, r"lbl\.json: line 1: title must be text, got 7"),
+        (
+            "json",
+            {"filter_labels_train.txt": "0\n"},
+            r"filter_labels_train\.txt: line 1: expected the numbers of a doc",
+        ),
+        ("json", {"filter_labels_train.txt": "0 x\n"}, r"filter_labels_train\.txt: line 1: expected a whole number"),
+        ("json", {"filter_labels_train.txt": "\n0 5\n"}, "line 2: there is no label 5, only 0 to 4"),
+        ("json", {"filter_labels_train.txt": "5 0\n"}, r"names document 5, but .*trn\.json has 5, from 0"),
+        (
+            "texts",
+            {"trn_X_Y.txt": "5 5\n0:1 x:1\n1\n\n\n\n"},
+            r"trn_X\.txt: line 1: .*trn_X_Y\.txt: line 2: expected a whole",
+        ),
+        ("texts", {"trn_X_Y.txt": "5 5\n0:1 9:1\n1\n\n\n\n"}, r"trn_X_Y\.txt: line 2: there is no label 9"),
+        ("texts", {"trn_X_Y.txt": "5 5\n0:one\n1\n\n\n\n"}, "expected labels as 7:1.0, got '0:one'"),
+        ("texts", {"trn_X_Y.txt": "5 5\n0:1\n\n\n\n"}, r"trn_X_Y\.txt: line 1 says 5 documents, 4 lines follow"),
+        (
+            "texts",
+            {"trn_X_Y.txt": "4 5\n0:1\n\n\n\n"},
+            r"line 5: there are labels of 4 documents only, in .*trn_X_Y\.txt",
+        ),
+        ("texts", {"trn_X_Y.txt": "6 5\n0:1\n\n\n\n\n\n"}, r"trn_X\.txt: 5 documents, but labels of more in .*trn_X_Y"),
+        ("texts", {"trn_X_Y.txt": "6 5\n0:1\n\n\n\n\n"}, r"trn_X_Y\.txt: line 1 says 6 documents, 5 lines follow"),
+    ],
+)
+def test_malformed_lines_and_sizes_that_differ_are_named_or_left_out(write, load, form, changes, message):
+    if "trn.json" in changes:
+        changes = {"trn.json": changes["trn.json"].rstrip("\n") + "\n" + json_lines(TRAIN)}
+    folder = write(forms()[form][0] | changes)
+    with pytest.raises(ValueError, match=message):
+        load(folder)
+    report = ReadReport("skip")
+    assert 0 < len(load(folder, ["train"], report=report).documents["train"]) <= 3
+    assert {"malformed document", "malformed label", "malformed pair", "damaged file"} & set(report.left_out)
+
+
+def test_the_first_hundred_lines_say_whether_there_are_uids(write, load):
+    texts = lines(f"B{number}->x->y" for number in range(100)) + "B100->z\n"
+    contents = {"trn_X.txt": texts, "trn_X_Y.txt": "101 1\n" + "0\n" * 101, "Y.txt": "Mice -> rats\n"}
+    with pytest.raises(
+        ValueError, match=r"trn_X\.txt: line 101: expected a text after its uid and ->, as in the lines"
+    ):
+        load(write({**contents, "trn_X.txt": texts.replace("B100->z", "y -> z")}), ["train"])
+    corpus = load(write(contents), ["train"])
+    assert corpus.documents["train"][0]["id"] == "B0"
+    assert corpus.documents["train"][0]["text"] == "x->y"
+    assert corpus.label_set.names == ["Mice -> rats"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"trn_X_Y.txt": "0:1 1:1\n"}, r"trn_X_Y\.txt: line 1: expected the numbers of documents and labels, got '0:1"),
+        ({"trn_X_Y.txt": ""}, r"trn_X_Y\.txt: line 1: expected the numbers of documents and labels, got ''"),
+        ({"trn_X_Y.txt": "5 6\n"}, r"trn_X_Y\.txt: 6 labels, but there are texts of 5"),
+        ({"Y.txt": ""}, r"Y\.txt: no labels"),
+        ({"Y.txt": "Mice\n", "filter_labels_train.txt": ""}, r"trn_X_Y\.txt: 5 labels, but there are texts of 1"),
+    ],
+)
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_labels_and_matrices_that_do_not_go_together_are_refused(write, load, changes, message, on_error):
+    with pytest.raises(ValueError, match=message):
+        load(write(forms()["texts"][0] | changes), report=ReadReport(on_error))
+
+
+def broken_matrices():
+    import io
+
+    from scipy import sparse
+
+    def saved(array, **changes):
+        sink = io.BytesIO()
+        sparse.save_npz(sink, array)
+        arrays = dict(np.load(io.BytesIO(sink.getvalue()))) | changes
+        sink = io.BytesIO()
+        np.savez(sink, **arrays)
+        return sink.getvalue()
+
+    whole = matrix(TRAIN)
+    return {
+        "a sparse matrix by rows, .*got one of the kind .*csc.*tocsr": saved(whole.tocsc()),
+        "a sparse matrix by rows, .*: ": b"no matrix",
+        "a sparse matrix by rows, .*not a ": saved(whole)[:-100],
+        "6 labels, but there are texts of 5": saved(matrix(TRAIN, 6)),
+        r"the parts of the sparse matrix do not go together": saved(whole, indptr=np.array([0, 2, 1, 4, 5, 6])),
+        r"parts of the sparse matrix do not go together": saved(whole, indices=np.array([0, 1, 2, 3, 4, 5])),
+        r"of the sparse matrix do not go together": saved(whole, shape=np.array([4, 5])),
+        r"too many values|not enough values": saved(whole, shape=np.array([4])),
+        "line 5: there are labels of 4 documents only": saved(matrix(TRAIN[:4])),
+        "5 documents, but labels of more": saved(matrix([*TRAIN, TRAIN[0]])),
+    }
+
+
+@pytest.mark.parametrize("message", broken_matrices())
+def test_broken_matrices_are_named(write, load, message):
+    contents = forms()["matrices"][0] | {"Y.trn.npz": broken_matrices()[message]}
+    with pytest.raises(ValueError, match=rf"Y\.trn\.npz.*{message}|{message}.*Y\.trn\.npz"):
+        load(write(contents))
+
+
+def test_what_is_not_to_be_counted_is_no_label(write, load):
+    texts = {"trn_X.txt": "x\ny\nz\n", "Y.txt": "Mice\nRats\n", "trn_X_Y.txt": "3 2\n0:1 1:1\n0:1\n0:1\n"}
+    report = ReadReport()
+    train = load(write(texts | {"filter_labels_train.txt": "0 1\n0 1\n1 0\n"}), ["train"], report=report).documents[
+        "train"
+    ]
+    assert (train["id"], train["labels"], train["excluded"]) == (["0", "2"], [["0"], ["0"]], [["1"], []])
+    assert report.left_out == {"without labels": 1}
+
+
+def test_the_pairs_that_do_not_count_reach_the_model_as_columns(write, load, make_model):
+    from hf_gile.training import encode_dataset
+
+    corpus = load(write(forms()["json"][0]))
+    rows = encode_dataset(corpus.documents["train"], make_model()[1], corpus.label_set, excluded="excluded")
+    assert rows["labels"] == [[4, 0], [1, 3], [3]]
+    assert rows["excluded_columns"] == [[1, 2], [], [0]]
+
+
+def test_zeros_of_a_matrix_are_no_labels(write, load):
+    texts = {"trn_X.txt": "x\ny\n", "Y.txt": "Mice\nRats\n", "trn_X_Y.txt": "2 2\n0:0 1:1\n0\n"}
+    assert load(write(texts), ["train"]).documents["train"]["labels"] == [["1"], ["0"]]
+
+
+def test_missing_files_are_named_and_bags_of_words_refused(write, load):
+    contents = forms()["texts"][0]
+    for gone, message in (
+        ("trn_X.txt", r"no trn\.json or trn_X\.txt or .* in .*set, with or without \.gz"),
+        ("tst_X_Y.txt", r"no tst_X_Y\.txt or tst_X_Y\.npz or Y\.tst\.npz in .*set"),
+    ):
+        folder = write(contents)
+        (folder / gone).unlink()
+        with pytest.raises(FileNotFoundError, match=message):
+            load(folder)
+    folder = write(contents)
+    for name in ("Y.txt", "Yf.txt"):
+        (folder / name).unlink()
+    with pytest.raises(FileNotFoundError, match=r"no lbl\.json or Y\.txt or .*Yf\.txt in"):
+        load(folder)
+    (write({"train.txt": "2 5 2\n0,1 0:1.0 1:0.5\n"}) / "trn_X.txt").unlink()
+    with pytest.raises(ValueError, match=r"train\.txt: bags of words, which have no text; the raw text .*trn\.json"):
+        load(folder)
+    for splits in ([], ["dev"]):
+        with pytest.raises(ValueError, match=r"splits are 'train' and 'test', got \["):
+            load(folder, splits)
+
+
+def test_the_cache_sees_that_labels_or_filters_changed(write, load):
+    contents = forms()["texts"][0]
+    assert load(write(contents)).documents["test"]["labels"] == [["0"], ["1", "2"]]
+    assert load(write({"tst_X_Y.txt": "2 5\n4:1\n1:1 2:1\n"})).documents["test"]["labels"] == [["4"], ["1", "2"]]
+    assert load(write({"filter_labels_test.txt": "0 1\n1 3\n"})).documents["test"]["excluded"] == [["1"], ["3"]]
+    (write({}) / "filter_labels_test.txt").unlink()
+    assert load(write({})).documents["test"]["excluded"] == [[], []]
+
+
+def test_damaged_packed_files_are_named_or_cut_short(write, load):
+    packed = gzip.compress(json_lines(TRAIN * 200).encode())[:-9]
+    folder = write(forms()["json"][0] | {"trn.json": packed})
+    with pytest.raises(ValueError, match=r"trn\.json: damaged after [0-9,]+ records"):
+        load(folder)
+    report = ReadReport("skip")
+    assert len(load(folder, report=report).documents["train"]) > 100
+    assert report.left_out["damaged file"] == 1
