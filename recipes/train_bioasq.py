@@ -3,6 +3,8 @@ r"""Train GILE on MEDLINE abstracts and their MeSH headings, and score headings 
     python recipes/train_bioasq.py                                             # real MEDLINE from a package, 5 minutes
     python recipes/train_bioasq.py --candidate_labels "Milk, Human" "Obesity"  # ... and score these at the end
     accelerate launch recipes/train_bioasq.py --train_files 'medline/*.xml.gz' --text_encoder_type han
+    accelerate launch recipes/train_bioasq.py --train_files allMeSH_2015.json --label_file desc2015.xml \
+        --train_until 2004 --test_until 2015 --num_proc 8                      # the paper's protocol
     accelerate launch recipes/train_bioasq.py --train_files train.jsonl.gz --validation_files dev.jsonl.gz \
         --test_files test.jsonl.gz --label_file labels.jsonl --num_train_epochs 20
 
@@ -12,8 +14,8 @@ One record, whatever file it came from (MEDLINE XML, BioASQ JSON or JSON lines, 
      "year": 1979, "meshUI": ["D001859", ...], "meshMajor": ["Bone Neoplasms", ...]}
 
 The settings are those of GILE, section 4.1.1, where the paper gives them; every flag of
-`transformers.TrainingArguments` works as well; `--resume_from_checkpoint true` goes on where each unit's last
-checkpoint is.
+`transformers.TrainingArguments` works as well, and all of them can stand in a file: `--config mine.yaml`.
+`--resume_from_checkpoint true` goes on where each unit's last checkpoint is.
 """
 
 import json
@@ -26,11 +28,12 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
+from label_files import is_mesh, read_label_file
 from text_models import ModelSettings, table, train_text_models
 from training import parse_settings
 
 from hf_gile import Label, LabelSet
-from hf_gile.data import demo_file, load_records, zero_shot_split
+from hf_gile.data import demo_file, load_records, mesh_ids, year_split, zero_shot_split
 
 
 @dataclass
@@ -50,10 +53,25 @@ class Recipe(ModelSettings):
         default=None,
         metadata={"help": "JSON list of the ids to count as unseen; by default what only test_files have."},
     )
+    train_until: int | None = field(
+        default=None,
+        metadata={"help": "Split the training files by year. 'the training set includes all documents until 2004 and "
+                  "the ones from 2005 to 2015 were kept for the test set'"},
+    )  # fmt: skip
+    test_until: int | None = field(default=None, metadata={"help": "Last year of the test set; 2015 in the paper."})
+    validation: float = field(
+        default=100_000, metadata={"help": "'a set of 100,000 documents'; below 1 a share. Only with train_until."}
+    )
     label_file: str | None = field(
         default=None,
-        metadata={"help": "Label set (.jsonl, .csv) with names and descriptions; by default the records' names."},
+        metadata={"help": "What labels mean: MeSH (descYYYY.xml, dYYYY.bin, .jsonl) or a table with id and name, all "
+                  "but .parquet also .gz; by default the records' names."},
+    )  # fmt: skip
+    describe: list[str] = field(
+        default_factory=list,
+        metadata={"help": "What the model reads behind the names: of MeSH entry_terms, scope_note, tree_path."},
     )
+    num_proc: int = field(default=1, metadata={"help": "Processes that read files."})
     on_error: str = field(default="raise", metadata={"help": "Malformed input: raise, or skip and count."})
     candidate_labels: list[str] = field(
         default_factory=lambda: ["Uterus", "Hormones", "Embryo, Mammalian", "Heart Failure", "Dental Caries"],
@@ -81,7 +99,7 @@ def main() -> None:
     )
 
     # 2. What labels say; then a model with each output layer, the same encoder under all.
-    labels = make_label_set(recipe, split)
+    labels = make_label_set(recipe, split, say)
     parts = {part: split[part] for part in ("train", "validation", "test")}
     results = train_text_models(recipe, args, parts, labels, text=document_text, gold="meshUI", say=say)
 
@@ -95,9 +113,11 @@ def main() -> None:
 
 def read_split(recipe: Recipe, say: Callable[..., None]) -> dict[str, Any]:
     """The three parts, and the ids of seen and unseen labels."""
+    # BioASQ's own files have names without ids.
+    ui_of = mesh_ids(recipe.label_file) if recipe.label_file and is_mesh(recipe.label_file) else None
 
     def read(files: list[str]) -> Dataset:
-        records, report = load_records(files, on_error=recipe.on_error)
+        records, report = load_records(files, on_error=recipe.on_error, ui_of=ui_of, num_proc=recipe.num_proc)
         say(report)
         return records
 
@@ -120,26 +140,40 @@ def read_split(recipe: Recipe, say: Callable[..., None]) -> dict[str, Any]:
         return {"train": train, "validation": validation, "test": test, "seen": seen, "unseen": unseen}
     if recipe.validation_files or recipe.test_files or recipe.unseen_file:
         raise ValueError("validation_files, test_files and unseen_file need train_files and test_files")
-    # A label is held out by a hash of its id, a document goes to a part by a hash of its pmid.
-    split = zero_shot_split(read(recipe.train_files or [str(demo_file())]))
+    records = read(recipe.train_files or [str(demo_file())])
+    if recipe.train_until:
+        split = year_split(
+            records,
+            train_until=recipe.train_until,
+            test_until=recipe.test_until,
+            validation=int(recipe.validation) if recipe.validation >= 1 else recipe.validation,
+        )
+    else:  # a label is held out by a hash of its id, a document goes to a part by a hash of its pmid
+        split = zero_shot_split(records)
+    say("in no part:", split.dropped)
     unseen = [label for label, count in split.unseen.items() if count]
     parts = {"train": split.train, "validation": split.validation, "test": split.test}
     return {**parts, "seen": split.seen, "unseen": unseen}
 
 
-def make_label_set(recipe: Recipe, split: dict[str, Any]) -> LabelSet:
-    """Seen labels first, then the unseen ones."""
+def make_label_set(recipe: Recipe, split: dict[str, Any], say: Callable[..., None]) -> LabelSet:
+    """Seen labels first, then the unseen ones; what the label file lacks keeps the name that the records have."""
+    ids = [*sorted(split["seen"]), *split["unseen"]]
+    known: dict[str, Label] = {}
     if recipe.label_file:
-        known = {label.id: label for label in LabelSet.load(recipe.label_file)}
-        missing = [label for label in (*split["seen"], *split["unseen"]) if label not in known]
-        if missing:
-            raise ValueError(f"{recipe.label_file} lacks {len(missing)} labels of the documents, first {missing[0]!r}")
-    else:
-        rows = (row for part in ("train", "test") for row in split[part].select_columns(["meshUI", "meshMajor"]))
-        pairs = (pair for row in rows for pair in zip(row["meshUI"], row["meshMajor"], strict=True))
-        known = {label_id: Label(label_id, name) for label_id, name in pairs}
-    seen = LabelSet(known[label] for label in sorted(split["seen"])).with_counts(split["seen"])
-    return seen.add(*(replace(known[label], seen=False, count=0) for label in split["unseen"] if label in known))
+        known = {label.id: label for label in read_label_file(recipe.label_file, describe=recipe.describe)}
+    missing = {label_id for label_id in ids if label_id not in known}
+    if recipe.label_file and missing:
+        say(f"{recipe.label_file} lacks {len(missing):,} labels, which keep their names in the records")
+    for part in ("train", "test"):
+        for row in split[part].select_columns(["meshUI", "meshMajor"]) if missing else ():
+            for label_id, name in zip(row["meshUI"], row["meshMajor"], strict=True):
+                if label_id in missing:
+                    known[label_id] = Label(label_id, name)
+                    missing.remove(label_id)
+    counts = split["seen"]
+    labels = (known[label_id] for label_id in ids if label_id in known)
+    return LabelSet(replace(label, seen=label.id in counts, count=counts.get(label.id, 0)) for label in labels)
 
 
 def document_text(row: dict[str, Any]) -> str:

@@ -5,11 +5,12 @@ r"""Train GILE and what the paper compares it with on news in several languages,
     accelerate launch recipes/train_dw.py --data dw_format/general --sharing both             # all languages there are
 
 `DATA/{train,dev,test}/LANGUAGE.json` hold documents and labels as word ids, `DATA/../word_vectors/LANGUAGE.pkl.gz` the
-words and their vectors; hf_gile/data/deutsche_welle/ids.py shows the format. Every label is scored with the documents of
-its own language; the epoch is chosen on the development documents of all languages.
+words and their vectors; hf_gile/data/deutsche_welle/ids.py shows the format, and recipes/crawl_dw.py makes such data of
+the published addresses. Every label is scored with the documents of its own language; the epoch is chosen on the
+development documents of all languages.
 
 The settings are those of GILE, section 4.2.1, where the paper gives them; every flag of
-`transformers.TrainingArguments` works as well.
+`transformers.TrainingArguments` works as well, and all of them can stand in a file: `--config mine.yaml`.
 """
 
 import hashlib

@@ -16,23 +16,15 @@ Every flag of `transformers.TrainingArguments` works, and every flag can stand i
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from datasets import Dataset, load_dataset
+from label_files import read_label_file
 from text_models import TOP_K, ModelSettings, table, train_text_models
 from training import parse_settings
 
 from hf_gile import Label, LabelSet
-from hf_gile.data import (
-    held_out_labels,
-    load_labels,
-    load_mesh,
-    load_skos,
-    load_table,
-    split_of,
-    table_of,
-)
+from hf_gile.data import held_out_labels, load_table, split_of, table_of
 
 
 @dataclass
@@ -161,18 +153,14 @@ def read_labels(recipe: Recipe, named: LabelSet | None, parts: dict[str, Dataset
         return LabelSet.from_names(
             list(dict.fromkeys(name for rows in parts.values() for row in rows["labels"] for name in row))
         )
-    suffix = Path(recipe.label_file.removesuffix(".gz")).suffix.lower()
-    if suffix in (".csv", ".tsv", ".jsonl", ".parquet"):
-        return load_labels(
-            recipe.label_file,
-            id=recipe.label_id,
-            name=recipe.label_name,
-            description=recipe.label_description or None,
-            encoding=recipe.encoding,
-        )
-    if suffix in (".xml", ".bin"):
-        return load_mesh(recipe.label_file, describe=recipe.label_description)
-    return load_skos(recipe.label_file, recipe.label_language, describe=recipe.label_description)
+    return read_label_file(
+        recipe.label_file,
+        id=recipe.label_id,
+        name=recipe.label_name,
+        describe=recipe.label_description,
+        languages=recipe.label_language,
+        encoding=recipe.encoding,
+    )
 
 
 def order_labels(

@@ -216,7 +216,7 @@ def write_results(folder: Path, results: Mapping[str, Any], metrics: Mapping[str
         points = [(entry["step"], 100 * entry[metric]) for entry in curves["history"] if metric in entry]
         below.plot(*zip(*points, strict=True), marker="o", color=line.get_color(), label=name)
         below.set_ylabel(f"validation {short_name(metric)}, percent")
-    above.set(ylabel="training loss", yscale="log")
+    above.set_ylabel("training loss")
     below.set_xlabel("step")
     below.legend()
     for axes in (above, below):

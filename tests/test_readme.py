@@ -71,3 +71,13 @@ def test_readme_names_files_and_names_that_exist():
     root = Path(__file__).parents[1]
     for path in re.findall(r"(?:recipes|docs|benchmarks)/\w+\.\w+", README):
         assert (root / path).is_file(), path
+
+
+def test_the_page_on_data_names_readers_that_exist_and_all_of_them():
+    import hf_gile.data
+
+    page = (Path(__file__).parents[1] / "docs" / "data.md").read_text()
+    named = set(re.findall(r"\b(?:load|read|crawl|write|mesh|table|year|zero_shot)_\w+\b", page))
+    named -= {"load_dataset", "zero_shot_unseen"}
+    assert named <= set(hf_gile.data.__all__), named - set(hf_gile.data.__all__)
+    assert {name for name in hf_gile.data.__all__ if name.startswith("load_")} <= named

@@ -1,31 +1,72 @@
 """Readers of the data that hf_gile trains on, one source per file."""
 
+from .annif import load_annif, load_annif_vocabulary
 from .bioasq import read_bioasq
-from .deutsche_welle import LOW_RESOURCE_LEVELS, DWCorpus, JointCorpus, load_dw, low_resource
+from .deutsche_welle import (
+    LOW_RESOURCE_LEVELS,
+    CrawlSummary,
+    DWArticle,
+    DWCorpus,
+    DWTexts,
+    JointCorpus,
+    crawl_dw,
+    load_dw,
+    load_dw_pages,
+    low_resource,
+    parse_dw_page,
+    write_dw,
+)
 from .medline import demo_file, read_medline
+from .mesh import load_mesh, mesh_ids, read_mesh
+from .published_bioasq import PublishedBioASQ, load_published_bioasq
 from .records import load_records, read_records
 from .report import ReadReport
 from .schema import Record
+from .skos import load_skos
+from .tables import load_labels, load_table, table_of
 from .word_vectors import WordVectors, load_word_vectors
+from .xmc import XMCCorpus, load_xmc
+from .year_split import year_split
 from .zero_shot import ZeroShotSplit, held_out_labels, split_of, zero_shot_split
 
 __all__ = [
     "LOW_RESOURCE_LEVELS",
+    "CrawlSummary",
+    "DWArticle",
     "DWCorpus",
+    "DWTexts",
     "JointCorpus",
+    "PublishedBioASQ",
     "ReadReport",
     "Record",
     "WordVectors",
+    "XMCCorpus",
     "ZeroShotSplit",
+    "crawl_dw",
     "demo_file",
     "held_out_labels",
+    "load_annif",
+    "load_annif_vocabulary",
     "load_dw",
+    "load_dw_pages",
+    "load_labels",
+    "load_mesh",
+    "load_published_bioasq",
     "load_records",
+    "load_skos",
+    "load_table",
     "load_word_vectors",
+    "load_xmc",
     "low_resource",
+    "mesh_ids",
+    "parse_dw_page",
     "read_bioasq",
     "read_medline",
+    "read_mesh",
     "read_records",
     "split_of",
+    "table_of",
+    "write_dw",
+    "year_split",
     "zero_shot_split",
 ]

@@ -43,8 +43,9 @@ from .files import Paths, find_files, open_binary, suffix_of
 from .homonyms import distinct
 from .loading import Piece, load_pieces
 from .report import ReadReport
+from .schema import clean_text
 from .table_files import Format, line_pieces, no_column, read_lines, read_rows
-from .tables import clean_text, document_features, document_id, is_useful, short_names
+from .tables import document_features, document_id, is_useful, short_names
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset

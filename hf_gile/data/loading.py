@@ -43,6 +43,7 @@ def load_pieces(
     num_proc: int | None = None,
     streaming: bool = False,
     cache_dir: str | Path | None = None,
+    each: list[ReadReport] | None = None,
 ) -> Dataset | IterableDataset:
     """Reads the pieces of files into a dataset.
 
@@ -60,6 +61,7 @@ def load_pieces(
         num_proc: Number of processes; at most one for each piece.
         streaming: Whether to return a stream instead.
         cache_dir: Where to cache; that of `datasets` by default.
+        each: Gets the report of each piece of a dataset, in their order.
 
     Returns:
         The rows, in the order of the pieces.
@@ -67,12 +69,14 @@ def load_pieces(
     Raises:
         ImportError: If datasets is not installed.
         FileNotFoundError: If the cached report was deleted.
-        ValueError: If the reader raises one.
+        ValueError: If the reader raises one, or yields no row at all.
     """
     try:
         import datasets
     except ImportError as error:
         raise ImportError("loading a dataset needs the `train` extra: pip install 'hf-gile[train]'") from error
+    from .row_batches import RowBatches
+
     pieces = list(pieces)
     if streaming:
         return datasets.IterableDataset.from_generator(
@@ -82,27 +86,42 @@ def load_pieces(
     digest = blake2b(json.dumps([states, report.on_error, *key]).encode(), digest_size=16).hexdigest()
     folder = Path(cache_dir or datasets.config.HF_DATASETS_CACHE) / "hf_gile" / digest
     try:
-        dataset = datasets.Dataset.from_generator(
-            _rows_and_reports,
-            features=features(),
+        builder = RowBatches(
             cache_dir=str(folder),
+            config_id=digest,
+            rows=_rows_and_reports,
+            features=features(),
             # datasets shares out what is a list, and gives all else to every process.
             gen_kwargs={"pieces": pieces, "read": read, "on_error": report.on_error, "folder": str(folder)},
-            num_proc=min(num_proc, len(pieces)) if num_proc and num_proc > 1 else None,
-            fingerprint=digest,
         )
+        builder.download_and_prepare(num_proc=min(num_proc, len(pieces)) if num_proc and num_proc > 1 else None)
+        dataset = builder.as_dataset(split="train")
     except datasets.exceptions.DatasetGenerationError:
         if (folder / _ERROR).is_file():  # the error itself does not come back from another process
             message = (folder / _ERROR).read_text(encoding="utf-8")
             (folder / _ERROR).unlink()
             raise ValueError(message) from None
         raise
+    except ValueError as error:  # what datasets says of no rows at all
+        if "corresponds to no data" not in str(error):
+            raise
+        _add_reports(report, folder, pieces)
+        raise ValueError(f"not one record can be used: {report}") from None
+    of_pieces = _add_reports(report, folder, pieces)
+    if each is not None:
+        each += of_pieces
+    return dataset
+
+
+def _add_reports(report: ReadReport, folder: Path, pieces: Sequence[Piece]) -> list[ReadReport]:
+    of_pieces = []
     for piece in pieces:
         file = _report_file(folder, piece)
         if not file.is_file():
             raise FileNotFoundError(f"{file} was deleted; delete {folder} too to read again")
-        report.add(ReadReport(**json.loads(file.read_text(encoding="utf-8"))))
-    return dataset
+        of_pieces.append(ReadReport(**json.loads(file.read_text(encoding="utf-8"))))
+        report.add(of_pieces[-1])
+    return of_pieces
 
 
 def _rows(pieces: list[Piece], read: Reader, report: ReadReport) -> Iterator[dict[str, Any]]:

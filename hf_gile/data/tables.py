@@ -31,6 +31,7 @@ from .files import Paths, find_files
 from .homonyms import distinct
 from .loading import Piece, load_pieces
 from .report import ReadReport
+from .schema import clean_text
 from .table_files import SUFFIXES, Format, checked_encoding, no_column, read_rows, table_pieces
 
 if TYPE_CHECKING:
@@ -281,33 +282,6 @@ def document_features() -> Features:
     from datasets import Features, List, Value
 
     return Features({"id": Value("string"), "text": Value("string"), "labels": List(Value("string"))})
-
-
-def clean_text(value: object, what: str) -> str:
-    """Checks a text.
-
-    Args:
-        value: The text; None is an empty one.
-        what: What to call it in messages.
-
-    Returns:
-        The text.
-
-    Raises:
-        ValueError: If it is something else, or holds what no text holds.
-    """
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise ValueError(f"{what} must be text, got {shortened(value)}")
-    if "\0" in value:
-        raise ValueError(f"{what} holds a NUL character")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:  # half of a surrogate pair, which JSON can spell and Arrow cannot
-            raise ValueError(f"{what} holds half a surrogate pair, which is not text") from None
-    return value
 
 
 def document_id(value: object, what: str) -> str:

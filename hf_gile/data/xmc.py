@@ -52,8 +52,9 @@ from .files import suffix_of
 from .homonyms import distinct
 from .loading import Piece, load_pieces
 from .report import ReadReport
+from .schema import clean_text
 from .table_files import checked_encoding, read_lines
-from .tables import clean_text, document_features, document_id, is_useful
+from .tables import document_features, document_id, is_useful
 
 if TYPE_CHECKING:
     from datasets import Dataset, Features

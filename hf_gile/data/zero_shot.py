@@ -7,18 +7,24 @@ lose the held-out labels from their gold; test documents keep all.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
+import numpy as np
+
+from .columns import label_counts, labels_left, pmids_of, table_of, taken
 from .schema import Record
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-_SALT = "hf_gile"
+SALT = "hf_gile"
+"""What all splits are drawn with, unless another is given."""
+
+_Part = Literal["train", "validation", "test"]
+_PARTS: tuple[_Part, ...] = get_args(_Part)
 
 
 @dataclass(frozen=True)
@@ -30,10 +36,11 @@ class ZeroShotSplit:
         validation: Validation records, without held-out labels.
         test: Test records with all their labels.
         seen: From each label of the training part to its number of training documents.
-        unseen: From each held-out label to its number of test documents, which may be 0.
-        unseen_by_chance: The same for labels of the test part that were not held out, but which no
-            training document happens to have.
-        dropped: How many documents of each part had held-out labels only.
+        unseen: From each label that the split means to be unseen to its number of test documents: those held out, which
+            may be 0, or those that came up after the years of training.
+        unseen_by_chance: The same for other labels of the test part which no training document happens to have.
+        dropped: How many documents are in no part: by the part whose documents had held-out labels only, or by what is
+            wrong with their year.
     """
 
     train: list[Record] | Dataset
@@ -51,7 +58,7 @@ def held_out_labels(
     share: float = 0.1,
     min_count: int = 5,
     max_count: int = 500,
-    salt: str = _SALT,
+    salt: str = SALT,
 ) -> list[str]:
     """Returns the labels to hold out of training.
 
@@ -82,13 +89,11 @@ def held_out_labels(
     return sorted(
         label
         for label, count in counts.items()
-        if min_count <= count <= max_count and _fraction("label", label, salt) < share
+        if min_count <= count <= max_count and fraction_of("label", label, salt) < share
     )
 
 
-def split_of(
-    pmid: str, *, validation: float = 0.1, test: float = 0.1, salt: str = _SALT
-) -> Literal["train", "validation", "test"]:
+def split_of(pmid: str, *, validation: float = 0.1, test: float = 0.1, salt: str = SALT) -> _Part:
     """Returns the part that a document belongs to.
 
     Args:
@@ -111,7 +116,7 @@ def split_of(
         raise ValueError(
             f"validation and test must be shares that leave some documents to train on, got {validation} and {test}"
         )
-    fraction = _fraction("document", pmid, salt)
+    fraction = fraction_of("document", pmid, salt)
     if fraction < test:
         return "test"
     return "validation" if fraction < test + validation else "train"
@@ -125,7 +130,7 @@ def zero_shot_split(
     max_count: int = 500,
     validation: float = 0.1,
     test: float = 0.1,
-    salt: str = _SALT,
+    salt: str = SALT,
 ) -> ZeroShotSplit:
     """Splits records so that some labels of the test part are unseen in training.
 
@@ -157,28 +162,27 @@ def zero_shot_split(
         ({'D000818': 16}, {'D051379': 2}, ['Animals'])
     """
     split_of("", validation=validation, test=test)
-    table: Any = records if _is_dataset(records) else list(records)
-    keys = table.select_columns(["pmid", "meshUI"]) if _is_dataset(table) else table
-    counts = Counter(label for row in keys for label in row["meshUI"])
-    held_out = dict.fromkeys(held_out_labels(counts, share=share, min_count=min_count, max_count=max_count, salt=salt))
-    rows: dict[str, list[int]] = {"train": [], "validation": [], "test": []}
-    gold: dict[str, Counter[str]] = {part: Counter() for part in rows}
-    dropped = {"train": 0, "validation": 0}
-    for index, row in enumerate(keys):
-        part = split_of(row["pmid"], validation=validation, test=test, salt=salt)
-        labels = [label for label in row["meshUI"] if part == "test" or label not in held_out]
-        if labels:
-            rows[part].append(index)
-            gold[part].update(labels)
-        else:
-            dropped[part] += 1
-    if not rows["train"]:
-        raise ValueError(f"no document is left to train on, of {sum(map(len, rows.values()))}")
-    seen, found = gold["train"], gold["test"]
+    table = table_of(records)
+    counts = label_counts(table, np.zeros(len(table), np.int8), 1)[0]
+    held_out = held_out_labels(counts, share=share, min_count=min_count, max_count=max_count, salt=salt)
+    parts = np.fromiter(
+        (_PARTS.index(split_of(pmid, validation=validation, test=test, salt=salt)) for pmid in pmids_of(table)),
+        np.int8,
+        len(table),
+    )
+    left = labels_left(table, held_out) > 0
+    left[parts == _PARTS.index("test")] = True
+    dropped: dict[str, int] = {part: int(np.sum(~left & (parts == place))) for place, part in enumerate(_PARTS[:2])}
+    parts[~left] = len(_PARTS)
+    if not np.any(parts == _PARTS.index("train")):
+        raise ValueError(f"no document is left to train on, of {int(np.sum(parts < len(_PARTS)))}")
+    seen, _, found = label_counts(table, parts, len(_PARTS))
+    for label in held_out:
+        seen.pop(label, None)
     return ZeroShotSplit(
-        train=_taken(table, rows["train"], held_out),
-        validation=_taken(table, rows["validation"], held_out),
-        test=_taken(table, rows["test"], {}),
+        train=taken(table, parts == 0, held_out),
+        validation=taken(table, parts == 1, held_out),
+        test=taken(table, parts == 2),
         seen=dict(sorted(seen.items())),
         unseen={label: found[label] for label in held_out},
         unseen_by_chance={
@@ -188,29 +192,16 @@ def zero_shot_split(
     )
 
 
-def _fraction(kind: str, name: str, salt: str) -> float:
+def fraction_of(kind: str, name: str, salt: str) -> float:
+    """Draws a number by a hash, the same for everybody.
+
+    Args:
+        kind: Of what the name is.
+        name: What to draw for.
+        salt: Another salt draws another number.
+
+    Returns:
+        A number from 0 to 1, without 1.
+    """
     digest = blake2b(f"{salt}\0{kind}\0{name}".encode(), digest_size=6).digest()
     return int.from_bytes(digest, "big") / 2**48  # 48 bits: exact in a float
-
-
-def _is_dataset(records: object) -> bool:
-    return hasattr(records, "select_columns")
-
-
-def _taken(table: Any, rows: list[int], held_out: dict[str, None]) -> list[Record] | Dataset:
-    if not _is_dataset(table):
-        return [_without(table[row], held_out) for row in rows]
-    taken = table.select(rows)
-    if not held_out:
-        return taken
-    return taken.map(_without, fn_kwargs={"held_out": held_out}, features=table.features)
-
-
-def _without(record: Record, held_out: dict[str, None]) -> Record:
-    pairs = zip(record["meshUI"], record["meshMajor"], strict=True)
-    kept = [(label, name) for label, name in pairs if label not in held_out]
-    return {
-        **record,
-        "meshUI": [label for label, _ in kept],
-        "meshMajor": [name for _, name in kept],
-    }

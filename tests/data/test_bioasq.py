@@ -4,7 +4,8 @@ import tracemalloc
 
 import pytest
 
-from hf_gile.data import ReadReport, bioasq, read_bioasq
+from hf_gile.data import ReadReport, bioasq, json_text, read_bioasq
+from hf_gile.data.bioasq import cut, read_piece
 
 RECORD = {
     "journal": "Journal of mice",
@@ -56,7 +57,7 @@ def test_ids_come_from_the_record_then_from_the_mapping_then_from_the_name(recor
 @pytest.mark.parametrize("options", [{}, {"indent": 2}, {"separators": (",", ":")}, {"ensure_ascii": False}])
 @pytest.mark.parametrize("chunk", [1, 2, 3, 5, 7, 11, 13, 101, 1 << 20])
 def test_any_layout_gives_the_same_wherever_the_buffer_ends(records_of, monkeypatch, options, chunk):
-    monkeypatch.setattr(bioasq, "_CHUNK", chunk)
+    monkeypatch.setattr(json_text, "_CHUNK", chunk)
     content = json.dumps({"version": 12, "articles": ARTICLES, "notes": {"a": [None]}}, **options)
     assert [record["pmid"] for record in records_of(content)] == ["3", "5", "7", "11", "13"]
     assert records_of(content)[-1]["abstractText"] == RECORD["abstractText"]
@@ -105,7 +106,7 @@ def test_other_encodings_are_refused(records_of, encoding):
 
 @pytest.mark.parametrize("chunk", [7, 1 << 20])
 def test_a_wrong_encoding_names_the_byte_and_the_remedy(records_of, monkeypatch, chunk):
-    monkeypatch.setattr(bioasq, "_CHUNK", chunk)
+    monkeypatch.setattr(json_text, "_CHUNK", chunk)
     for mark in (b"", b"\xef\xbb\xbf"):
         content = mark + b'{"articles": [], "notes": "Stra\xdfe"}'
         start = content.index(b"\xdf")
@@ -115,7 +116,7 @@ def test_a_wrong_encoding_names_the_byte_and_the_remedy(records_of, monkeypatch,
 
 @pytest.mark.parametrize("chunk", [7, 1 << 20])
 def test_records_before_a_wrong_byte_are_kept_when_skipping(records_of, monkeypatch, chunk):
-    monkeypatch.setattr(bioasq, "_CHUNK", chunk)
+    monkeypatch.setattr(json_text, "_CHUNK", chunk)
     content = document(ensure_ascii=False).encode()
     report = ReadReport(on_error="skip")
     kept = records_of(content.replace(b'"pmid": "11"', b'"pmid": "11\xdf"'), report)
@@ -256,6 +257,167 @@ def test_a_record_larger_than_the_buffer_is_read_and_one_beyond_the_limit_is_not
     content = document([huge]) if name == "a.json" else json.dumps(huge) + "\n"
     (record,) = records_of(content, name=name)
     assert record["abstractText"] == huge["abstractText"]
-    monkeypatch.setattr(bioasq, "_LONGEST_RECORD", 1 << 20)
+    monkeypatch.setattr(json_text, "_LONGEST_RECORD", 1 << 20)
     with pytest.raises(ValueError, match="longer than 1,048,576"):
         records_of(content, name=name)
+
+
+MANY = [RECORD | {"pmid": str(pmid)} for pmid in range(1, 102)]
+
+
+def lines_of(records=MANY, first='{"articles":[\n', last="\n]}", **options):
+    return first + ",\n".join(json.dumps(record, **options) for record in records) + last
+
+
+@pytest.fixture
+def small_pieces(monkeypatch):
+    monkeypatch.setattr(bioasq, "_PIECE", 3001)
+
+
+@pytest.fixture
+def pieces_of(tmp_path, small_pieces):
+    """Cuts a file of some content."""
+
+    def cut_content(content, name="a.json"):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return cut(path)
+
+    return cut_content
+
+
+def read_pieces(pieces, report=None, **options):
+    return [record for piece in pieces for record in read_piece(piece, report or ReadReport(), **options)]
+
+
+LAYOUTS = {
+    "BioASQ": lines_of(),
+    "BioASQ, first article beside the bracket": lines_of(first='{"articles":[', last="]}"),
+    "line ends of Windows": lines_of().replace("\n", "\r\n"),
+    "empty lines": lines_of().replace("\n", "\n\n \n"),
+    "space at the ends of lines": lines_of().replace("\n", " \n"),
+    "keys before and after": lines_of(first='{"version": 12,\n"articles":[\n', last='],\n"notes": [{"a": null}]}\n'),
+    "two articles on some lines": lines_of().replace(
+        '},\n{"journal": "Journal of mice", "year": "1976", "pmid": "5',
+        '}, {"journal": "Journal of mice", "year": "1976", "pmid": "5',
+    ),
+    "some articles on several lines": lines_of().replace('"title"', '\n"title"', 31),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("size", [1, 211, 3001, 30_011])
+def test_the_parts_of_a_file_together_hold_what_it_holds(pieces_of, monkeypatch, layout, size):
+    monkeypatch.setattr(bioasq, "_PIECE", size)
+    for encoding in ("utf-8", "utf-8-sig"):
+        pieces = pieces_of(LAYOUTS[layout].encode(encoding))
+        assert pieces[0].start == 0
+        assert pieces[-1].stop is None
+        assert [piece.stop for piece in pieces[:-1]] == [piece.start for piece in pieces[1:]]
+        assert (len(pieces) > 1) == (size < 30_011)
+        assert read_pieces(pieces) == list(read_bioasq(pieces[0].path))
+
+
+@pytest.mark.parametrize("size", [1, 211, 3001])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\n\n"])
+def test_the_parts_of_json_lines_together_hold_what_they_hold(pieces_of, monkeypatch, size, end):
+    monkeypatch.setattr(bioasq, "_PIECE", size)
+    pieces = pieces_of("".join(json.dumps(record, ensure_ascii=False) + end for record in MANY)[:-1], "a.jsonl")
+    assert len(pieces) > 5
+    assert [record["pmid"] for record in read_pieces(pieces)] == [str(pmid) for pmid in range(1, 102)]
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        (document(MANY), "a.json"),
+        (document(MANY, indent=0), "a.json"),
+        (document(MANY, indent=2), "a.json"),
+        (lines_of().replace("[", "[\n").replace("{", "{\n"), "a.json"),
+        (gzip.compress(lines_of().encode(), 0), "a.json.gz"),
+        (gzip.compress(lines_of().encode(), 0), "a.json"),
+        ("[" * 100_003 + "\n" + "[" * 100_003, "a.json"),
+        (b"\xff" * 10_007, "a.json"),
+        (b"\xff" * 10_007, "a.jsonl"),
+        ("", "a.json"),
+    ],
+    ids=[
+        "one line",
+        "many lines",
+        "indented",
+        "lines within articles",
+        "packed",
+        "packed, and named otherwise",
+        "brackets",
+        "no text",
+        "a line",
+        "empty",
+    ],
+)
+def test_other_layouts_stay_whole(pieces_of, content, name):
+    (piece,) = pieces_of(content, name)
+    assert (piece.start, piece.stop) == (0, None)
+
+
+def test_an_article_on_a_line_too_long_to_look_at_ends_the_cutting(pieces_of, monkeypatch):
+    monkeypatch.setattr(bioasq, "_LONGEST_SEARCH", 5003)
+    records = [*MANY[:31], RECORD | {"pmid": "102", "abstractText": "mice " * 5003}, *MANY[31:]]
+    pieces = pieces_of(lines_of(records))
+    assert 1 < len(pieces) < 5
+    assert len(read_pieces(pieces)) == 102
+
+
+def test_records_within_records_are_told_from_articles(pieces_of):
+    """Nothing is lost in silence where a line looks like an article and is none."""
+    inner = ",\n".join(json.dumps(record) for record in MANY)
+    content = f'{{"articles":[\n{{"notes": [\n{inner}\n], {json.dumps(RECORD)[1:]}\n]}}'
+    pieces = pieces_of(content)
+    assert len(pieces) > 5
+    message = r"a\.json: damaged after 0 records: Expecting .* got 'byte 3,\d\d\d, where another record starts'"
+    with pytest.raises(ValueError, match=message):
+        read_pieces(pieces)
+
+
+def test_records_of_another_list_are_told_from_articles(pieces_of):
+    other = ",\n".join(json.dumps(record) for record in MANY)
+    pieces = pieces_of(lines_of(MANY[:3], last=f'\n], "other": [\n{other}\n]}}'))
+    with pytest.raises(ValueError, match=r"damaged after 3 records: Expecting .* where another record starts"):
+        read_pieces(pieces)
+
+
+def test_a_malformed_record_of_a_part_names_its_byte(pieces_of):
+    records = [*MANY[:50], {"pmid": "7"}, *MANY[50:]]
+    for pieces, unit in (
+        (pieces_of(lines_of(records)), "record"),
+        (pieces_of("\n".join(map(json.dumps, records)), "a.jsonl"), "line"),
+    ):
+        with pytest.raises(ValueError, match=rf"a\.jsonl? from byte \d+,\d\d\d: {unit} \d: a record needs title"):
+            read_pieces(pieces)
+        report = ReadReport("skip")
+        assert len(read_pieces(pieces, report)) == 101
+        assert report.left_out == {"malformed record": 1}
+
+
+def test_damage_in_one_part_spoils_the_rest_of_that_part_only(pieces_of):
+    pieces = pieces_of(lines_of().replace('"pmid": "50"', '"pmid" "50"'))
+    with pytest.raises(ValueError, match=r"a\.json from byte \d+,\d\d\d: damaged after \d records: Expecting ':'"):
+        read_pieces(pieces)
+    report = ReadReport("skip")
+    pmids = [record["pmid"] for record in read_pieces(pieces, report)]
+    assert report.left_out == {"damaged file": 1}
+    assert pmids[:49] == [str(pmid) for pmid in range(1, 50)]
+    assert pmids[-40:] == [str(pmid) for pmid in range(62, 102)]
+
+
+def test_a_wrong_byte_of_a_part_is_counted_from_the_start_of_the_file(pieces_of):
+    content = lines_of(ensure_ascii=False).encode()
+    content = content.replace(b'"pmid": "50"', b'"pmid": "50\xdf"')
+    with pytest.raises(ValueError, match=f"byte {content.index(0xDF):,} is not utf-8"):
+        read_pieces(pieces_of(content))
+    windows = lines_of(ensure_ascii=False).replace("β, 😀", "ß").encode("cp1252")
+    assert read_pieces(pieces_of(windows), encoding="windows-1252")[-1]["title"] == "Über Mäuse."
+
+
+def test_the_two_lists_of_a_record_are_two(records_of):
+    (record,) = records_of(document([RECORD]))
+    assert record["meshUI"] is not record["meshMajor"]

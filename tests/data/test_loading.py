@@ -125,3 +125,24 @@ def test_a_stream_goes_on_where_its_state_was_taken(write, load):
     fresh, _ = load(write(a="1\n2\n", b="3\n4\n"), streaming=True)
     fresh.load_state_dict(state)
     assert [row["text"] for row in fresh] == ["4"]
+
+
+@pytest.mark.parametrize("num_proc", [1, 2])
+def test_no_row_at_all_is_an_error_that_says_what_was_left_out(write, load, num_proc):
+    pieces = write(a="\n\n", b="\n")
+    for _ in range(2):
+        with pytest.raises(
+            ValueError, match="not one record can be used: 0 records from 2 files; left out: 3 empty line"
+        ):
+            load(pieces, num_proc=num_proc)
+    assert load([*pieces, *write(c="1\n")], num_proc=num_proc)[0]["text"] == ["1"]
+
+
+@pytest.mark.parametrize("num_proc", [None, 2])
+def test_the_reports_of_the_pieces_are_given_in_their_order(write, load, num_proc):
+    pieces = write(a="1\n2\n", b="3\n\n", c="4\n")
+    for _ in range(2):
+        each = []
+        load(pieces, num_proc=num_proc, each=each)
+        assert [report.records for report in each] == [2, 1, 1]
+        assert [report.left_out for report in each] == [{}, {"empty line": 1}, {}]

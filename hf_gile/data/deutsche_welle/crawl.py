@@ -34,8 +34,8 @@ from pathlib import Path
 from reprlib import repr as shortened
 from typing import Any
 
-from .polite_web import Visitor
 from ..report import ReadReport
+from .polite_web import Visitor
 
 HOSTS = ("dw.com", "www.dw.com", "p.dw.com")
 """The hosts that short addresses lead through; articles are on www.dw.com."""

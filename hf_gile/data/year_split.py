@@ -1,0 +1,107 @@
+"""A split by year, the protocol of GILE for BioASQ (section 4.1.1, after Nam et al., 2016).
+
+Documents up to 2004 are for training, those of 2005 to 2015 for the test, and of the former 100,000 drawn at random are
+for validation. No label is held out: those of the test part that no training document has are the unseen ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import compress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .columns import label_counts, pmids_of, table_of, taken, years_of
+from .schema import Record
+from .zero_shot import SALT, ZeroShotSplit, fraction_of
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from numpy.typing import NDArray
+
+_TRAIN, _VALIDATION, _TEST, _OTHER = range(4)
+
+
+def year_split(
+    records: Iterable[Record] | Dataset,
+    *,
+    train_until: int = 2004,
+    test_from: int | None = None,
+    test_until: int | None = None,
+    validation: int | float = 100_000,
+    salt: str = SALT,
+) -> ZeroShotSplit:
+    """Splits records by year, all with all their labels.
+
+    Args:
+        records: A `datasets.Dataset`, or any records; the parts are datasets or lists accordingly.
+        train_until: Last year to train on.
+        test_from: First year to test on; by default the one after.
+        test_until: Last year to test on, 2015 in the paper; by default there is none.
+        validation: How many of the documents up to `train_until` are for validation; a share of them if it is a float.
+            They are drawn by a hash of the pmid.
+        salt: Another salt draws others.
+
+    Returns:
+        The parts and their labels. `dropped` counts the documents `without year` and those of `other years`.
+
+    Raises:
+        ValueError: If the years overlap, validation would leave nothing to train on, or there is no document to train
+            or test on.
+
+    Example:
+        >>> record = {"title": "", "abstractText": "Mice.", "meshMajor": ["Mice"]}
+        >>> years = {"3": 1976, "5": 2004, "7": 2005, "11": None}
+        >>> records = [record | {"pmid": pmid, "year": year, "meshUI": [f"D{year}"]} for pmid, year in years.items()]
+        >>> split = year_split(records, validation=1)
+        >>> split.train[0]["pmid"], split.validation[0]["pmid"], split.test[0]["pmid"], split.unseen
+        ('5', '3', '7', {'D2005': 1})
+    """
+    test_from = train_until + 1 if test_from is None else test_from
+    if not train_until < test_from or (test_until is not None and test_until < test_from):
+        raise ValueError(
+            f"the years of the test must come after those of training, got train_until={train_until}, "
+            f"test_from={test_from}, test_until={test_until}"
+        )
+    table = table_of(records)
+    years = years_of(table)
+    parts = np.full(len(table), _OTHER, np.int8)
+    parts[(years > 0) & (years <= train_until)] = _TRAIN
+    parts[(years >= test_from) & (years <= (test_until or years.max(initial=0)))] = _TEST
+    for part, wanted in ((_TRAIN, f"up to {train_until} to train on"), (_TEST, f"from {test_from} on to test on")):
+        if not np.any(parts == part):
+            known = years[years > 0]
+            there_are = f"they are of {known.min()} to {known.max()}" if len(known) else "none has a year"
+            raise ValueError(f"no document is {wanted}, of {len(table):,}: {there_are}")
+    _draw_validation(parts, table, validation, salt)
+    seen, _, found = label_counts(table, parts, 3)
+    return ZeroShotSplit(
+        train=taken(table, parts == _TRAIN),
+        validation=taken(table, parts == _VALIDATION),
+        test=taken(table, parts == _TEST),
+        seen=dict(sorted(seen.items())),
+        unseen={label: count for label, count in sorted(found.items()) if label not in seen},
+        unseen_by_chance={},
+        dropped={
+            "without year": int(np.sum(years == 0)),
+            "other years": int(np.sum((parts == _OTHER) & (years > 0))),
+        },
+    )
+
+
+def _draw_validation(parts: NDArray[np.int8], table: Any, validation: float, salt: str) -> None:
+    """Turns some of the training documents into validation documents."""
+    is_train = parts == _TRAIN
+    rows = np.flatnonzero(is_train)
+    if not 0 <= validation < (1 if isinstance(validation, float) else len(rows)):
+        raise ValueError(
+            f"validation must be a share (a float) below 1, or a number below the {len(rows):,} documents of the "
+            f"training years, got {validation!r}"
+        )
+    pmids = compress(pmids_of(table), is_train.tobytes())
+    fractions = np.fromiter((fraction_of("document", pmid, salt) for pmid in pmids), float, len(rows))
+    if isinstance(validation, float):
+        parts[rows[fractions < validation]] = _VALIDATION
+    else:
+        parts[rows[np.argsort(fractions, kind="stable")[:validation]]] = _VALIDATION

@@ -1,0 +1,215 @@
+"""Which citations later files revise or delete."""
+
+import gzip
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hf_gile.data import demo_file, revisions
+from hf_gile.data.medline import DELETED, KEPT, SUPERSEDED
+from hf_gile.data.revisions import Scan, fates_of, load_revisions, missing_files, read_revisions, scan
+
+HEAD = '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD" "http://nlm/a.dtd">\n'
+COMMENT = '<CommentsCorrections RefType="Cites"><PMID Version="1">999</PMID></CommentsCorrections>'
+BOOK = '<PubmedBookArticle><BookDocument><PMID Version="1">998</PMID></BookDocument></PubmedBookArticle>'
+
+
+def citation(pmid, version=1):
+    start = f'<PubmedArticle>\n <MedlineCitation Status="MEDLINE">\n <PMID Version="{version}">{pmid}</PMID>'
+    return f"{start}{COMMENT}</MedlineCitation>\n</PubmedArticle>\n"
+
+
+def deletion(*pmids):
+    notices = [f'<PMID Version="1">{pmid}</PMID>' for pmid in pmids]
+    return f"<DeleteCitation>{''.join(notices)}</DeleteCitation>"
+
+
+def document(*parts, head=HEAD):
+    return f"{head}<PubmedArticleSet>\n{''.join(parts)}</PubmedArticleSet>\n"
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(content, name="a.xml"):
+        path = tmp_path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write_file
+
+
+@pytest.fixture
+def scanned(write):
+    def scan_content(content, name="a.xml"):
+        return tuple(part.tolist() for part in scan(write(content, name)))
+
+    return scan_content
+
+
+@pytest.fixture
+def search_only(monkeypatch):
+    monkeypatch.setattr(revisions, "_parsed", None)
+
+
+def test_citations_and_deletions_are_found_with_their_order(scanned, search_only):
+    content = document(citation(7), BOOK, citation(5, 2), deletion(11, 13))
+    assert scanned(content) == ([7, 5], [1, 2], [[2, 11], [2, 13]])
+    assert scanned(gzip.compress(content.encode()), "a.xml.gz") == scanned(content)
+    assert scanned(document(deletion(3), citation(3), deletion())) == ([3], [1], [[0, 3]])
+    assert scanned(document()) == ([], [], [])
+
+
+@pytest.mark.parametrize("chunk", [61, 211, 1009])
+def test_it_does_not_matter_where_a_chunk_ends(scanned, monkeypatch, search_only, chunk):
+    parts = [citation(pmid) for pmid in range(1, 102)]
+    content = document(*parts, deletion(*range(200, 300)), head="")
+    monkeypatch.setattr(revisions, "_CHUNK", chunk)
+    pmids, _, deletions = scanned(content)
+    assert pmids == list(range(1, 102))
+    assert deletions == [[101, pmid] for pmid in range(200, 300)]
+
+
+ODD = {
+    "a comment": document(f"<!-- {citation(3)} -->", citation(5)),
+    "CDATA": document(citation(5).replace(COMMENT, f"<A><![CDATA[{citation(3)}]]></A>")),
+    "an instruction": document(f"<?keep {citation(3)} ?>", citation(5)),
+    "another order of attributes": document(citation(5).replace("<PMID Version", '<PMID Kind="a" Version', 1)),
+    "other quotes": document(citation(5).replace('"', "'")),
+    "a sign of markup in an attribute": document(citation(5).replace('"MEDLINE"', '"a > b"')),
+    "a reference to a character": document(citation("&#53;")),
+    "a comment before the pmid": document(citation(5).replace("<PMID", "<!-- <PMID>3</PMID> --><PMID", 1)),
+    "an element before the pmid": document(citation(5).replace("<PMID", "<Note/><PMID", 1)),
+    "space in a tag": document(citation(5).replace("<PubmedArticle>", "<PubmedArticle >")),
+    "space around the pmid": document(citation(" 5\n")),
+    "an entity": document(citation("&five;"), head='<!DOCTYPE PubmedArticleSet [<!ENTITY five "5">]>'),
+    "UTF-16": document(citation(5), head='<?xml version="1.0" encoding="utf-16"?>').encode("utf-16"),
+}
+
+
+@pytest.mark.parametrize("content", ODD.values(), ids=ODD)
+def test_what_only_a_parser_can_tell_is_parsed(scanned, content):
+    assert scanned(content) == ([5], [1], [])
+
+
+def test_odd_notices_of_deletion_are_parsed(scanned):
+    odd = (
+        deletion(5, 7)
+        .replace('"1">5', "'1'>5")
+        .replace("</DeleteCitation>", "<!-- <PMID>9</PMID> --></DeleteCitation>")
+    )
+    assert scanned(document(citation(3), odd)) == ([3], [1], [[1, 5], [1, 7]])
+
+
+def test_pmids_that_are_no_numbers_keep_their_place(scanned):
+    for pmid in ("", "x5", "0", "05", "123456789", "५"):
+        assert scanned(document(citation(3), citation(pmid), citation(7))) == ([3, 0, 7], [1, 1, 1], [])
+    bare = "<PubmedArticle><MedlineCitation/></PubmedArticle>"
+    assert scanned(document(citation(3), "<PubmedArticle/>", bare, citation(7)))[0] == [3, 0, 0, 7]
+    outside = "<PubmedArticle><MedlineCitation /><PMID>5</PMID></PubmedArticle>"
+    assert scanned(document(citation(3), outside))[0] == [3, 0]
+
+
+@pytest.mark.parametrize("is_parsed", [False, True])
+def test_a_damaged_file_says_what_can_be_read_of_it(scanned, monkeypatch, is_parsed):
+    if is_parsed:
+        monkeypatch.setattr(revisions, "_searched", lambda *_: None)
+    random_pmids = [random.Random(i).randrange(1, 10**8) for i in range(1009)]
+    packed = gzip.compress(document(*map(citation, random_pmids)).encode())
+    pmids, *_ = scanned(packed[: len(packed) // 2], "a.xml.gz")
+    assert 100 < len(pmids) < 1009
+    assert pmids == random_pmids[: len(pmids)]
+    assert scanned(packed[:-3], "a.xml.gz")[0] == random_pmids
+
+
+def test_what_is_no_medline_at_all_is_left_to_the_reader(scanned):
+    for content in ("", "no XML", "<html/>", b"\x1f\x8b", "\0"):
+        assert scanned(content) == ([], [], [])
+
+
+def test_a_search_finds_every_citation_of_a_real_file(demo_citations, search_only):
+    found = scan(demo_file())
+    assert found.pmids.tolist() == [int(record["pmid"]) for record in demo_citations]
+    assert set(found.versions.tolist()) == {1}
+    assert len(found.deletions) == 0
+
+
+def scan_of(*pmids, versions=None, deletions=()):
+    versions = versions or [1] * len(pmids)
+    return Scan(np.array(pmids, np.uint32), np.array(versions, np.uint8), np.array(deletions, np.uint32).reshape(-1, 2))
+
+
+FATES = {
+    "the later file": ([scan_of(3, 5), scan_of(5), scan_of(7, 5)], [0, 1, 1, 0, 0]),
+    "the later citation of a file": ([scan_of(3, 5, 3, 3)], [1, 0, 1, 0]),
+    "the higher version": ([scan_of(3, 3, versions=[2, 1]), scan_of(3)], [0, 1, 1]),
+    "the later of two high versions": ([scan_of(3, versions=[2]), scan_of(3, versions=[2])], [1, 0]),
+    "a deletion": ([scan_of(3, 5), scan_of(7, deletions=[[1, 5], [1, 11]])], [0, 2, 0]),
+    "a deletion in the same file": ([scan_of(3, 5, deletions=[[2, 3]])], [2, 0]),
+    "a deletion before its citation": ([scan_of(3, 5, deletions=[[0, 3], [1, 5]])], [0, 0]),
+    "a citation after its deletion": ([scan_of(3, versions=[2]), scan_of(deletions=[[0, 3]]), scan_of(3)], [2, 0]),
+    "a deletion of what was revised": ([scan_of(3), scan_of(3), scan_of(deletions=[[0, 3]])], [1, 2]),
+    "a deletion given twice": ([scan_of(3), scan_of(deletions=[[0, 3], [0, 3]])], [2]),
+    "no number": ([scan_of(0, 0), scan_of(0)], [0, 0, 0]),
+    "nothing": ([], []),
+}
+
+
+@pytest.mark.parametrize(("scans", "fates"), FATES.values(), ids=FATES)
+def test_what_counts_is(scans, fates):
+    assert (KEPT, SUPERSEDED, DELETED) == (0, 1, 2)
+    assert fates_of(scans).tolist() == fates
+
+
+def test_the_rule_is_that_of_reading_one_by_one():
+    generator = random.Random(0)
+    scans, by_one, newest = [], [], {}
+    for _ in range(11):
+        pmids = [generator.randrange(1, 60) for _ in range(generator.randrange(30))]
+        versions = [generator.choice([1, 1, 1, 2]) for _ in pmids]
+        deletions = [[generator.randrange(len(pmids) + 1), generator.randrange(1, 60)] for _ in range(3)]
+        scans.append(scan_of(*pmids, versions=versions, deletions=deletions))
+        for number in range(len(pmids) + 1):
+            for after, pmid in deletions:
+                if after == number and pmid in newest:
+                    by_one[newest.pop(pmid)[1]] = DELETED
+            if number < len(pmids):
+                version, place = newest.get(pmids[number], (0, None))
+                by_one.append(KEPT)
+                if versions[number] < version:
+                    by_one[-1] = SUPERSEDED
+                    continue
+                if place is not None:
+                    by_one[place] = SUPERSEDED
+                newest[pmids[number]] = (versions[number], len(by_one) - 1)
+    assert fates_of(scans).tolist() == by_one
+
+
+def test_names_tell_the_order_wherever_the_files_lie(write, tmp_path):
+    (tmp_path / "updates").mkdir()
+    first = write(document(citation(3), citation(5)), "pubmed24n0001.xml")
+    second = write(document(citation(5)), "updates/pubmed24n0002.xml")
+    found = read_revisions([second, first])
+    assert list(found.of(str(first))) == [KEPT, SUPERSEDED]
+    assert list(found.of(str(second))) == [KEPT]
+
+
+@pytest.mark.parametrize("num_proc", [None, 2])
+def test_several_processes_find_the_same_and_the_cache_knows_it(write, tmp_path, monkeypatch, num_proc):
+    files = [write(document(citation(3), citation(pmid)), f"{pmid}.xml") for pmid in (5, 7, 11)]
+    expected = read_revisions(files)
+    options = {"num_proc": num_proc, "cache_dir": tmp_path / "cache"}
+    found = load_revisions(files, **options)
+    monkeypatch.setattr(revisions, "scan", None)
+    monkeypatch.setattr(revisions, "fates_of", None)
+    again = load_revisions(files, **options)
+    for path in map(str, files):
+        assert found.of(path) == again.of(path) == expected.of(path)
+    assert expected.of(str(files[0])) == bytes([SUPERSEDED, KEPT])
+
+
+def test_only_gaps_in_the_numbers_of_one_year_are_missing():
+    names = ["pubmed24n0002.xml.gz", "pubmed24n0005.xml", "pubmed23n0009.xml.gz", "a0001.xml", "a0003.xml"]
+    assert missing_files(map(Path, names)) == ["pubmed24n0003", "pubmed24n0004"]
+    assert missing_files(map(Path, names[2:])) == []

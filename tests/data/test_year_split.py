@@ -1,0 +1,126 @@
+"""The protocol of section 4.1.1."""
+
+from collections import Counter
+
+import pytest
+from test_zero_shot import labels_of, made_records
+
+from hf_gile.data.year_split import year_split
+
+YEARS = [1999, 2003, 2004, 2004, 2005, 2010, 2015, 2016, None]
+
+
+def dated_records(count=2003):
+    return [record | {"year": YEARS[place % len(YEARS)]} for place, record in enumerate(made_records(count))]
+
+
+@pytest.fixture(params=["list", "dataset", "shuffled dataset"])
+def given(request):
+    """Records, as a list and as a dataset."""
+    if request.param == "list":
+        return dated_records()
+    dataset = pytest.importorskip("datasets").Dataset.from_list(dated_records())
+    return dataset if request.param == "dataset" else dataset.shuffle(seed=0)
+
+
+def test_documents_go_by_year_and_keep_all_they_have(given):
+    split = year_split(given, test_until=2015, validation=101)
+    expected = {2005: "test", 2010: "test", 2015: "test", 2016: None, None: None}
+    parts = {record["pmid"]: part for part in ("train", "validation", "test") for record in getattr(split, part)}
+    by_pmid = {record["pmid"]: record for record in given}
+    for pmid, record in by_pmid.items():
+        if record["year"] is not None and record["year"] <= 2004:
+            assert parts[pmid] in ("train", "validation")
+        else:
+            assert parts.get(pmid) == expected[record["year"]]
+    for part in ("train", "validation", "test"):
+        rows = list(getattr(split, part))
+        assert rows == [by_pmid[row["pmid"]] for row in rows]
+        order = [record["pmid"] for record in given if parts.get(record["pmid"]) == part]
+        assert [row["pmid"] for row in rows] == order
+    assert len(split.validation) == 101
+    assert split.dropped == {"without year": 222, "other years": 222}
+
+
+def test_labels_that_no_training_document_has_are_unseen(given):
+    split = year_split(given, validation=0.5)
+    assert split.seen == Counter(label for record in split.train for label in record["meshUI"])
+    tested = Counter(label for record in split.test for label in record["meshUI"])
+    trained = labels_of(split.train)
+    assert split.unseen == {label: count for label, count in tested.items() if label not in trained}
+    assert split.unseen_by_chance == {}
+    assert list(split.seen) == sorted(split.seen)
+
+
+def test_a_label_that_came_up_later_or_that_only_validation_has_is_unseen():
+    records = dated_records(101)
+    chosen = {record["pmid"] for record in year_split(records, validation=1).validation}
+    for record in records:
+        if record["pmid"] in chosen or record["year"] == 2010:
+            record["meshUI"], record["meshMajor"] = [*record["meshUI"], "D999999"], [*record["meshMajor"], "new"]
+    split = year_split(records, validation=1)
+    assert "D999999" in split.unseen
+    assert split.unseen["D999999"] == 11
+
+
+def test_validation_is_the_same_for_everybody_and_in_any_order():
+    # Literal values: a change here would silently change every published split.
+    split = year_split(dated_records(101), validation=5)
+    assert [record["pmid"] for record in split.validation] == ["4", "31", "47", "55", "92"]
+    backwards = year_split(iter(dated_records(101)[::-1]), validation=5)
+    assert backwards.validation == split.validation[::-1]
+    assert backwards.seen == split.seen
+    more = year_split(dated_records(101), validation=7)
+    assert {record["pmid"] for record in split.validation} < {record["pmid"] for record in more.validation}
+    other = year_split(dated_records(101), validation=5, salt="other")
+    assert other.validation != split.validation
+
+
+def test_a_share_is_drawn_as_in_the_other_split():
+    split = year_split(dated_records(), validation=0.2)
+    assert len(split.validation) == pytest.approx(0.2 * (len(split.train) + len(split.validation)), rel=0.1)
+    assert len(year_split(dated_records(), validation=0).validation) == 0
+    assert len(year_split(dated_records(), validation=0.0).validation) == 0
+
+
+def test_years_between_are_of_no_part():
+    split = year_split(dated_records(), train_until=2003, test_from=2010, validation=7)
+    assert {record["year"] for record in split.train} == {1999, 2003}
+    assert {record["year"] for record in split.test} == {2010, 2015, 2016}
+    assert split.dropped["other years"] == 669
+
+
+def test_a_dataset_sorted_by_year_gives_views_without_a_list_of_rows():
+    records = sorted((record for record in dated_records() if record["year"]), key=lambda record: record["year"])
+    dataset = pytest.importorskip("datasets").Dataset.from_list(records)
+    split = year_split(dataset, validation=0)
+    assert split.train._indices is None
+    assert split.test._indices is None
+    assert len(split.train) + len(split.test) == len(dataset)
+    assert split.validation.features == dataset.features
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"test_from": 2004}, "must come after those of training, got train_until=2004, test_from=2004"),
+        ({"test_until": 2004}, "must come after those of training, .*test_until=2004"),
+        ({"validation": 1.0}, r"a share \(a float\) below 1, or a number below the 892 documents .*, got 1.0"),
+        ({"validation": 892}, "a number below the 892 documents of the training years, got 892"),
+        ({"validation": -1}, "got -1"),
+        ({"validation": float("nan")}, "got nan"),
+        ({"train_until": 1998}, "no document is up to 1998 to train on, of 2,003: they are of 1999 to 2016"),
+        ({"test_from": 2017}, "no document is from 2017 on to test on, of 2,003: they are of 1999 to 2016"),
+    ],
+)
+def test_years_and_numbers_that_make_no_sense_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        year_split(dated_records(), **options)
+
+
+def test_documents_without_any_year_are_refused():
+    records = [record | {"year": None} for record in made_records(11)]
+    with pytest.raises(ValueError, match="of 11: none has a year"):
+        year_split(records)
+    with pytest.raises(ValueError, match="of 0: none has a year"):
+        year_split([])
