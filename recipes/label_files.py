@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hf_gile import LabelSet
-from hf_gile.data import load_labels, load_mesh, load_skos
+from hf_gile.data import ReadReport, load_labels, load_mesh, load_skos
 from hf_gile.data.files import open_binary, suffix_of
 
 TABLES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
@@ -32,6 +32,7 @@ def read_label_file(
     describe: Sequence[str] = (),
     languages: Sequence[str] = ("en",),
     encoding: str = "utf-8",
+    report: ReadReport | None = None,
 ) -> LabelSet:
     """Reads a label set.
 
@@ -44,9 +45,11 @@ def read_label_file(
             `alt_labels`, `definition`, `broader` of SKOS.
         languages: Of SKOS, the languages of names, the best first.
         encoding: Of a table.
+        report: Counts labels and says whether malformed ones raise, as they do without, or are left out.
     """
     if is_mesh(path):
-        return load_mesh(path, describe)
+        return load_mesh(path, describe, report)
     if suffix_of(Path(path)) in TABLES:
-        return load_labels(path, id=id, name=list(name), description=list(describe) or None, encoding=encoding)
-    return load_skos(path, list(languages), describe)
+        columns = {"id": id, "name": list(name), "description": list(describe) or None}
+        return load_labels(path, **columns, encoding=encoding, report=report)
+    return load_skos(path, list(languages), describe, report=report)

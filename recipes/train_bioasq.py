@@ -33,7 +33,7 @@ from text_models import ModelSettings, table, train_text_models
 from training import parse_settings
 
 from hf_gile import Label, LabelSet
-from hf_gile.data import demo_file, load_records, mesh_ids, year_split, zero_shot_split
+from hf_gile.data import ReadReport, demo_file, load_records, mesh_ids, year_split, zero_shot_split
 
 
 @dataclass
@@ -161,7 +161,10 @@ def make_label_set(recipe: Recipe, split: dict[str, Any], say: Callable[..., Non
     ids = [*sorted(split["seen"]), *split["unseen"]]
     known: dict[str, Label] = {}
     if recipe.label_file:
-        known = {label.id: label for label in read_label_file(recipe.label_file, describe=recipe.describe)}
+        report = ReadReport(recipe.on_error)
+        labels = read_label_file(recipe.label_file, describe=recipe.describe, report=report)
+        known = {label.id: label for label in labels}
+        say(f"labels: {report}")
     missing = {label_id for label_id in ids if label_id not in known}
     if recipe.label_file and missing:
         say(f"{recipe.label_file} lacks {len(missing):,} labels, which keep their names in the records")
@@ -172,8 +175,8 @@ def make_label_set(recipe: Recipe, split: dict[str, Any], say: Callable[..., Non
                     known[label_id] = Label(label_id, name)
                     missing.remove(label_id)
     counts = split["seen"]
-    labels = (known[label_id] for label_id in ids if label_id in known)
-    return LabelSet(replace(label, seen=label.id in counts, count=counts.get(label.id, 0)) for label in labels)
+    own = (known[label_id] for label_id in ids if label_id in known)
+    return LabelSet(replace(label, seen=label.id in counts, count=counts.get(label.id, 0)) for label in own)
 
 
 def document_text(row: dict[str, Any]) -> str:

@@ -24,7 +24,7 @@ from text_models import TOP_K, ModelSettings, table, train_text_models
 from training import parse_settings
 
 from hf_gile import Label, LabelSet
-from hf_gile.data import held_out_labels, load_table, split_of, table_of
+from hf_gile.data import ReadReport, held_out_labels, load_table, split_of, table_of
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Recipe(ModelSettings):
         default="raise", metadata={"help": "Label ids that the label file lacks: raise, or drop."}
     )
     encoding: str = field(default="utf-8", metadata={"help": "Of the files."})
-    on_error: str = field(default="raise", metadata={"help": "Malformed rows: raise, or skip and count."})
+    on_error: str = field(default="raise", metadata={"help": "Malformed rows and labels: raise, or skip and count."})
     num_proc: int = field(default=1, metadata={"help": "Processes that read files."})
     held_out: float = field(
         default=0.0,
@@ -96,7 +96,7 @@ def main() -> None:
         parts["train"] = parts["train"].map(without, fn_kwargs={"unseen": unseen})
         parts["train"] = parts["train"].filter(lambda labels: len(labels) > 0, input_columns="labels")
         counts = Counter(label_id for row in parts["train"]["labels"] for label_id in row)
-    labels = order_labels(read_labels(recipe, named, parts), counts, parts, recipe, say)
+    labels = order_labels(read_labels(recipe, named, parts, say), counts, parts, recipe, say)
     sizes = {part: f"{len(rows):,}" for part, rows in parts.items()}
     seen = sum(labels.seen)
     say(f"documents: {sizes}; {seen:,} labels seen in training, {len(labels) - seen:,} never")
@@ -145,7 +145,9 @@ def read_parts(recipe: Recipe, say: Callable[..., None]) -> tuple[dict[str, Data
     return {part: parts[part] for part in files}, named
 
 
-def read_labels(recipe: Recipe, named: LabelSet | None, parts: dict[str, Dataset]) -> LabelSet:
+def read_labels(
+    recipe: Recipe, named: LabelSet | None, parts: dict[str, Dataset], say: Callable[..., None]
+) -> LabelSet:
     """What the label ids mean."""
     if recipe.label_file is None:
         if named is not None:
@@ -153,14 +155,18 @@ def read_labels(recipe: Recipe, named: LabelSet | None, parts: dict[str, Dataset
         return LabelSet.from_names(
             list(dict.fromkeys(name for rows in parts.values() for row in rows["labels"] for name in row))
         )
-    return read_label_file(
+    report = ReadReport(recipe.on_error)
+    labels = read_label_file(
         recipe.label_file,
         id=recipe.label_id,
         name=recipe.label_name,
         describe=recipe.label_description,
         languages=recipe.label_language,
         encoding=recipe.encoding,
+        report=report,
     )
+    say(f"labels: {report}")
+    return labels
 
 
 def order_labels(

@@ -231,15 +231,16 @@ def _repeated_rows(column: Any) -> NDArray[np.int64]:
     others_seen: set[str] = set()
     found = []
     for start in range(0, len(column), _BATCH):
-        pmids = column.slice(start, _BATCH)
+        pmids = column.slice(start, _BATCH).combine_chunks()
         is_number = pc.match_substring_regex(pmids, "^[1-9][0-9]{0,7}$")
+        places = np.flatnonzero(is_number.to_numpy(zero_copy_only=False))
         numbers = pmids.filter(is_number).cast("uint32").to_numpy()
-        repeated = numbers_seen[numbers]
-        repeated[np.setdiff1d(np.arange(len(numbers)), np.unique(numbers, return_index=True)[1])] = True
+        repeated = np.ones(len(numbers), bool)
+        repeated[np.unique(numbers, return_index=True)[1]] = False
+        repeated |= numbers_seen[numbers]
         numbers_seen[numbers] = True
-        places = is_number.to_numpy()
-        found.append(start + np.flatnonzero(places)[repeated])
-        for place in np.flatnonzero(~places).tolist():
+        found.append(start + places[repeated])
+        for place in np.flatnonzero(~is_number.to_numpy(zero_copy_only=False)).tolist():
             pmid = pmids[place].as_py()
             if pmid in others_seen:
                 found.append(np.array([start + place]))

@@ -497,6 +497,15 @@ def short_addresses(site):
     return Counter(path for path in list(site.counts.elements()) if path.startswith("/p/"))
 
 
+@pytest.fixture
+def listens_to_ctrl_c():
+    """A process started in the background of a shell script does not."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("listens_to_ctrl_c")
 def test_ctrl_c_ends_a_crawl_and_a_second_start_goes_on(site, crawl):
     urls = [site.page(number) for number in range(2, 13)]
 
