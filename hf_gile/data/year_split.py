@@ -104,4 +104,4 @@ def _draw_validation(parts: NDArray[np.int8], table: Any, validation: float, sal
     if isinstance(validation, float):
         parts[rows[fractions < validation]] = _VALIDATION
     else:
-        parts[rows[np.argsort(fractions, kind="stable")[:validation]]] = _VALIDATION
+        parts[rows[np.argpartition(fractions, validation)[:validation]]] = _VALIDATION
