@@ -47,22 +47,12 @@ def write_copies(folder: Path, count: int) -> list[Path]:
     return paths
 
 
-def bare(paths: list[Path]) -> int:
+def parsed(paths: list[Path], take: Callable[[etree._Element], object]) -> int:
     count = 0
     for path in paths:
         with open_binary(path) as file:
             for _, element in etree.iterparse(file, tag="PubmedArticle"):
-                element.clear()
-                count += 1
-    return count
-
-
-def pubmed_parser(paths: list[Path]) -> int:
-    count = 0
-    for path in paths:
-        with open_binary(path) as file:
-            for _, element in etree.iterparse(file, tag="PubmedArticle"):
-                parse_article_info(element, True, False, False, False)
+                take(element)
                 element.clear()
                 count += 1
     return count
@@ -89,8 +79,10 @@ def main() -> None:
             return len(load_records(paths, cache_dir=cache_dir, num_proc=num_proc)[0])
 
         readings: dict[str, Callable[[], int]] = {
-            BARE: lambda: bare(paths),
-            "the same with pubmed_parser": lambda: pubmed_parser(paths),
+            BARE: lambda: parsed(paths, lambda _: None),
+            "the same with pubmed_parser": lambda: parsed(
+                paths, lambda element: parse_article_info(element, True, False, False, False)
+            ),
             "looking for revisions": lambda: sum(len(scan(path).pmids) for path in paths),
             "read_medline": lambda: sum(1 for path in paths for _ in read_medline(path)),
             "read_records": lambda: sum(1 for _ in read_records(paths)),

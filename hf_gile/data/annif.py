@@ -111,7 +111,7 @@ def load_annif(
         report=report,
         num_proc=num_proc,
         streaming=streaming,
-        cache_dir=None if cache_dir is None else Path(cache_dir),
+        cache_dir=cache_dir,
     )
     return dataset, report
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from hashlib import blake2b
@@ -42,7 +43,7 @@ def load_pieces(
     report: ReadReport,
     num_proc: int | None = None,
     streaming: bool = False,
-    cache_dir: str | Path | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
     each: list[ReadReport] | None = None,
 ) -> Dataset | IterableDataset:
     """Reads the pieces of files into a dataset.

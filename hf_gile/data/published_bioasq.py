@@ -129,7 +129,7 @@ def load_published_bioasq(
             key=["published_bioasq", _VERSION, len(label_words), label_padding],
             report=report,
             streaming=streaming,
-            cache_dir=None if cache_dir is None else Path(cache_dir),
+            cache_dir=cache_dir,
         )
         for split, path in files.items()
     }

@@ -103,7 +103,6 @@ def load_records(
     files = _files(paths, report)
     xml = _xml(files)
     pieces = _pieces(files)
-    cache_dir = None if cache_dir is None else Path(cache_dir)
     read = partial(
         _read_piece,
         encoding=encoding,

@@ -133,7 +133,7 @@ def load_revisions(
         key=["medline revisions", _VERSION],
         report=ReadReport("skip"),
         num_proc=num_proc,
-        cache_dir=None if cache_dir is None else Path(cache_dir),
+        cache_dir=cache_dir,
     )
     file = Path(dataset.cache_files[0]["filename"]).with_name("fates.npy")
     if not file.is_file():

@@ -19,7 +19,7 @@ from reprlib import repr as shortened
 from typing import IO, Any, NamedTuple
 
 from .files import open_binary, suffix_of
-from .json_text import JsonText
+from .json_text import JsonText, json_array
 from .loading import Piece
 from .report import ReadReport
 
@@ -296,14 +296,7 @@ def _json_rows(piece: Piece, form: Format) -> Iterator[tuple[int, object]]:
         if text.next_character() != "[":
             found = text.text[text.at : text.at + 40]
             raise ValueError(f"expected a list of objects, got {found!r}; one object a line should be named .jsonl")
-        text.expect("[")
-        number = 0
-        while text.next_character() != "]":
-            if number:
-                text.expect(",")
-            number += 1
-            yield number, text.value()
-        text.expect("]")
+        yield from enumerate(json_array(text), 1)
         if rest := text.next_character():
             raise ValueError(f"expected the end of the file after the list, got {rest!r}")
 

@@ -111,7 +111,7 @@ def load_table(
         report=report,
         num_proc=num_proc,
         streaming=streaming,
-        cache_dir=None if cache_dir is None else Path(cache_dir),
+        cache_dir=cache_dir,
     )
     if id is not None and not streaming:
         dataset = _first_of_each_id(dataset, report)

@@ -142,7 +142,7 @@ def load_xmc(
             _features,
             key=["xmc", _VERSION, encoding, len(labels), others, states],
             report=report,
-            cache_dir=None if cache_dir is None else Path(cache_dir),
+            cache_dir=cache_dir,
         )
     label_set = distinct(labels, {}, report, str(labels_file))
     if "train" in documents:
