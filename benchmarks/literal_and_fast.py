@@ -8,15 +8,11 @@ the growth of the process's high-water mark, each measured in a process of its o
 """
 
 import argparse
-import statistics
-import subprocess
-import sys
-import time
-from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 
 import torch
 from machine import write_results
+from measuring import high_water_mark, in_own_process, in_turns
 from torch import Tensor
 
 from hf_gile import GileConfig
@@ -46,23 +42,10 @@ def fast_kept(layer: JointInputLabelEmbedding, texts: Tensor, codes: Tensor) -> 
 FORMS = {"literal": literal, "fast": fast}
 
 
-def seconds(run: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
-
-
 def memory(form: str, documents: int, backward: bool) -> float:
     """MiB that one run adds to what the process had before, in a process of its own."""
-    command = [sys.executable, __file__, "--form", form, "--documents", str(documents)]
-    output = subprocess.run(command + ["--backward"] * backward, capture_output=True, text=True, check=True).stdout
-    return float(output)
-
-
-def high_water_mark() -> float:
-    """MiB; not getrusage, whose mark a process inherits from the one that started it."""
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    return int(line.split()[1]) / 1024
+    flags = ["--form", form, "--documents", str(documents)]
+    return float(in_own_process(__file__, *flags, *["--backward"] * backward))
 
 
 def measure_memory(form: str, documents: int, backward: bool) -> None:
@@ -93,22 +76,14 @@ def main() -> None:
         truth = literal(*(part.double() for part in (layer, texts, labels)))
         layer.float()
         errors = {name: (form(layer, texts, labels) - truth).abs().max().item() for name, form in FORMS.items()}
-    runs: dict[str, list[float]] = {}
-    for _ in range(options.repeats):
-        for name, form in FORMS.items():
-            with torch.no_grad():
-                runs.setdefault(f"{name} forward", []).append(seconds(lambda: form(layer, texts, labels)))  # noqa: B023
-            runs.setdefault(f"{name} forward + backward", []).append(
-                seconds(lambda: form(layer, texts, labels).sum().backward())  # noqa: B023
-            )
-        with torch.no_grad():
-            runs.setdefault("fast forward, label codes kept", []).append(
-                seconds(lambda: fast_kept(layer, texts, codes))
-            )
-    figures = {
-        name: {"median_s": statistics.median(times), "min_s": min(times), "max_s": max(times)}
-        for name, times in runs.items()
+    without = torch.no_grad()
+    runs = {f"{name} forward": without(partial(form, layer, texts, labels)) for name, form in FORMS.items()}
+    runs |= {
+        f"{name} forward + backward": partial(lambda form: form(layer, texts, labels).sum().backward(), form)
+        for name, form in FORMS.items()
     }
+    runs["fast forward, label codes kept"] = without(partial(fast_kept, layer, texts, codes))
+    figures = in_turns(runs, options.repeats)
     for name in FORMS:
         for backward in (False, True):
             run = f"{name} forward + backward" if backward else f"{name} forward"
