@@ -62,8 +62,11 @@ class GileConfig(PreTrainedConfig):
         joint_size: Size J of the joint space (d_j). The ablations and `"bilinear"` have no choice; see
             `joint_size_for` for as many parameters as a linear unit has.
         joint_act: The activation of Eq. 7 and 8; `"linear"` gives the bilinear form of Eq. 18.
-        training_loss: `"cross_entropy"` (Eq. 15, or softmax for single-label problems), `"warp"` or `"hinge"`, ranking
-            losses of `losses_gile.py`.
+        training_loss: `"cross_entropy"` (Eq. 15, or softmax for single-label problems), `"decoupled_softmax"`,
+            `"warp"` or `"hinge"`, ranking losses of `losses_gile.py`.
+        label_chunk_size: With more labels than these in a training step, the loss is computed that many labels at a
+            time, exactly, and `(B, L)` logits are never held (`chunked_losses_gile.py`); the step then returns none.
+            0 for no such limit; `"warp"` and `"hinge"` need all scores at once.
         word_prediction: Weight of the loss of AiTextML that makes document and label vectors predict their words;
             0 for none.
         languages: The languages of the model, such as `["english", "german"]`; none for a model that need not know.
@@ -112,7 +115,8 @@ class GileConfig(PreTrainedConfig):
     label_encoder_type: Literal["mean", "text_encoder", "learned"] = "mean"
     joint_size: int = 500
     joint_act: str = "relu"
-    training_loss: Literal["cross_entropy", "warp", "hinge"] = "cross_entropy"
+    training_loss: Literal["cross_entropy", "decoupled_softmax", "warp", "hinge"] = "cross_entropy"
+    label_chunk_size: int = 0
     word_prediction: float | int = 0.0
     languages: list[str] = field(default_factory=list)
     sharing: Literal["none", "encoders", "attention", "both"] = "attention"
@@ -196,8 +200,9 @@ class GileConfig(PreTrainedConfig):
             raise ValueError(
                 f"pad_token_id must be a row of the {self.vocab_size} words of vocab_size, got {self.pad_token_id}"
             )
-        if self.label_length < 0:
-            raise ValueError(f"label_length must not be negative, got {self.label_length}")
+        for name in ("label_length", "label_chunk_size"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
         if not 0 < self.label_prior < 1:
             raise ValueError(f"label_prior is a probability between 0 and 1, got {self.label_prior}")
         if not 0 <= self.word_dropout < 1:
@@ -260,6 +265,14 @@ class GileConfig(PreTrainedConfig):
             raise ValueError(
                 "problem_type must be 'multi_label_classification' or 'single_label_classification': "
                 "a label score is a probability, not a regression"
+            )
+
+    def validate_label_chunks(self) -> None:
+        """The loss can be computed chunk by chunk, if it is to be."""
+        if self.label_chunk_size > 0 and self.training_loss in ("warp", "hinge"):
+            raise ValueError(
+                f"training_loss {self.training_loss!r} ranks all labels at once and cannot be computed in chunks; set "
+                "label_chunk_size=0, or training_loss='cross_entropy' or 'decoupled_softmax'"
             )
 
     def validate_format(self) -> None:

@@ -27,6 +27,47 @@ def widened(scores: Tensor) -> Tensor:
     return scores if scores.dtype == torch.float64 else scores.float()
 
 
+def gold_places(labels: Tensor, num_labels: int, columns: Tensor | None = None) -> Tensor:
+    """Checks gold columns, and finds their places among the columns that are scored.
+
+    Args:
+        labels: `(B, P)` integer columns, padded with -100.
+        num_labels: Number L of labels the columns count in.
+        columns: `(C,)` columns scored, ascending; all of them by default. Must hold every gold column.
+
+    Returns:
+        `(B, P)` places in `columns`, padded with -100.
+
+    Raises:
+        ValueError: A gold column is out of range, is given twice, or is not among `columns`.
+
+    Example:
+        >>> gold_places(torch.tensor([[7, -100], [3, 7]]), num_labels=9, columns=torch.tensor([3, 5, 7]))
+        tensor([[   2, -100],
+                [   0,    2]])
+    """
+    gold = labels != IGNORE
+    if bool(((labels < 0) & gold).any()) or bool((labels >= num_labels).any()):
+        wrong = labels[gold & ((labels < 0) | (labels >= num_labels))][0].item()
+        raise ValueError(f"labels holds column {wrong}, but there are {num_labels} labels (0 to {num_labels - 1})")
+    if columns is not None:
+        places = torch.searchsorted(columns, labels.clamp(min=0)).clamp(max=len(columns) - 1)
+        if bool((gold & (columns[places] != labels)).any()):
+            wrong = labels[gold & (columns[places] != labels)][0].item()
+            raise ValueError(
+                f"labels holds column {wrong}, which is not in sampled_columns: a sample keeps all gold labels "
+                "(hf_gile.training.LabelSampler does), in ascending order; with an IterableDataset set "
+                "TrainingArguments(accelerator_config={'dispatch_batches': False}), or the sample is cut to the batch"
+            )
+        labels = places.masked_fill(~gold, IGNORE)
+    ordered = labels.sort(dim=1).values
+    if bool(((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any()):
+        raise ValueError(
+            "labels names a gold column twice for one document; give each once, and zeros and ones as floats"
+        )
+    return labels
+
+
 def multi_hot(labels: Tensor, num_labels: int, columns: Tensor | None = None) -> Tensor:
     """Turns gold columns into zeros and ones.
 
@@ -39,7 +80,7 @@ def multi_hot(labels: Tensor, num_labels: int, columns: Tensor | None = None) ->
         `(B, C)` floats, one where the label is gold.
 
     Raises:
-        ValueError: A gold column is out of range, is given twice, or is not among `columns`.
+        ValueError: As `gold_places`.
 
     Example:
         >>> multi_hot(torch.tensor([[2, -100], [0, 1]]), num_labels=3)
@@ -48,30 +89,11 @@ def multi_hot(labels: Tensor, num_labels: int, columns: Tensor | None = None) ->
         >>> multi_hot(torch.tensor([[2, -100]]), num_labels=3, columns=torch.tensor([0, 2]))
         tensor([[0., 1.]])
     """
-    gold = labels != IGNORE
-    if bool(((labels < 0) & gold).any()) or bool((labels >= num_labels).any()):
-        wrong = labels[gold & ((labels < 0) | (labels >= num_labels))][0].item()
-        raise ValueError(f"labels holds column {wrong}, but there are {num_labels} labels (0 to {num_labels - 1})")
-    size = num_labels
-    if columns is not None:
-        size = len(columns)
-        places = torch.searchsorted(columns, labels.clamp(min=0)).clamp(max=size - 1)
-        if bool((gold & (columns[places] != labels)).any()):
-            wrong = labels[gold & (columns[places] != labels)][0].item()
-            raise ValueError(
-                f"labels holds column {wrong}, which is not in sampled_columns: a sample keeps all gold labels "
-                "(hf_gile.training.LabelSampler does), in ascending order; with an IterableDataset set "
-                "TrainingArguments(accelerator_config={'dispatch_batches': False}), or the sample is cut to the batch"
-            )
-        labels = places
-    ordered = labels.masked_fill(~gold, -1).sort(dim=1).values
-    if bool(((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any()):
-        raise ValueError(
-            "labels names a gold column twice for one document; give each once, and zeros and ones as floats"
-        )
+    places = gold_places(labels, num_labels, columns)
+    size = num_labels if columns is None else len(columns)
     # Padding goes to a column of its own, which is cut off again.
     target = torch.zeros(len(labels), size + 1, device=labels.device)
-    return target.scatter_(1, labels.masked_fill(~gold, size), 1.0)[:, :size]
+    return target.scatter_(1, places.masked_fill(places == IGNORE, size), 1.0)[:, :size]
 
 
 def binary_cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor | None = None) -> Tensor:
@@ -116,6 +138,29 @@ def cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor | None
     targets = targets.to(logits.dtype)
     total = logits if column_weights is None else logits + column_weights.to(logits.dtype).log()
     return (total.logsumexp(-1) - (logits * targets).sum(-1)).mean()
+
+
+def decoupled_softmax(logits: Tensor, targets: Tensor, column_weights: Tensor | None = None) -> Tensor:
+    """A softmax for any number of gold labels, each against the labels that are not gold (Gupta et al., ICLR 2024).
+
+        sum over gold labels of  -log(exp(s_gold) / (exp(s_gold) + sum over the others of exp(s_other)))
+
+    A softmax over all labels would let the gold labels of a document push each other down.
+
+    Args:
+        logits: `(B, C)` scores.
+        targets: `(B, C)` zeros and ones.
+        column_weights: `(C,)` or `(B, C)`: how many columns of the full set each one stands for; consistent, as in
+            `cross_entropy`.
+
+    Returns:
+        The loss, averaged over the documents: a scalar in float32 or better.
+    """
+    logits = widened(logits)
+    others = logits if column_weights is None else logits + column_weights.to(logits.dtype).log()
+    # The lowest number: of minus infinities alone, where every label is gold, the gradient is NaN.
+    total = others.masked_fill(targets > 0, torch.finfo(logits.dtype).min).logsumexp(-1, keepdim=True)
+    return (functional.softplus(total - logits) * targets).sum() / len(logits)
 
 
 def _violations(logits: Tensor, targets: Tensor, column_weights: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -170,6 +215,22 @@ def warp(logits: Tensor, targets: Tensor, column_weights: Tensor | None = None) 
     return (weight * (margins * counts).sum(-1) / rank.clamp(min=1)).sum() / len(logits)
 
 
-LOSSES = {"cross_entropy": binary_cross_entropy, "warp": warp, "hinge": hinge}
+LOSSES = {
+    "cross_entropy": binary_cross_entropy,
+    "decoupled_softmax": decoupled_softmax,
+    "warp": warp,
+    "hinge": hinge,
+}
 
-__all__ = ["IGNORE", "LOSSES", "binary_cross_entropy", "cross_entropy", "hinge", "multi_hot", "warp", "widened"]
+__all__ = [
+    "IGNORE",
+    "LOSSES",
+    "binary_cross_entropy",
+    "cross_entropy",
+    "decoupled_softmax",
+    "gold_places",
+    "hinge",
+    "multi_hot",
+    "warp",
+    "widened",
+]

@@ -10,23 +10,25 @@ may be of any language: words of all languages share one space.
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import ModelOutput, can_return_tuple
 from transformers.utils.hub import cached_file
 
+from .chunked_losses_gile import LabelChunks, chunked_loss
 from .configuration_gile import GileConfig
 from .labels_gile import LABELS_FILE, LabelSet
-from .languages_gile import Languages, check_language, in_each_language, own_columns
-from .losses_gile import LOSSES, cross_entropy, multi_hot, widened
+from .languages_gile import Languages, check_language, in_each_language, of_language, own_columns
+from .losses_gile import IGNORE, LOSSES, cross_entropy, gold_places, multi_hot, widened
 from .output_layers_gile import (
     BiasUnit,
     ClassificationUnit,
@@ -290,6 +292,18 @@ class GileModel(GilePreTrainedModel):
             `(B, J)` text codes (`(B, H + 1)` with a linear unit).
         """
         text_embeds = self.encode_texts(input_ids, attention_mask, inputs_embeds, language)[0]
+        return self.project_texts(text_embeds, language)
+
+    def project_texts(self, text_embeds: Tensor, language: Languages = None) -> Tensor:
+        """The last step of `get_text_features`.
+
+        Args:
+            text_embeds: `(B, H)` document vectors, from `encode_texts`.
+            language: The language of the documents, or of each.
+
+        Returns:
+            `(B, J)` text codes (`(B, H + 1)` with a linear unit).
+        """
 
         def project(language: str | None, text_embeds: Tensor) -> tuple[Tensor]:
             return (self.output_layer.encode_texts(text_embeds, language),)
@@ -350,15 +364,24 @@ class GileModel(GilePreTrainedModel):
         It holds addresses and versions of the weights, the numbers of a sample of them (a fused optimizer, and writing
         into `.data`, leave the version as it is), how often `train` was called, and the autocast type.
         """
-        parts: list[nn.Module | None] = [self.word_embeddings, self.output_layer.label_projection]
-        if self.config.label_encoder_type == "text_encoder":
-            parts.append(self.text_encoder)
-        elif self.config.label_encoder_type == "learned":
-            parts.append(self.label_residual)
-        weights = [parameter for part in parts if part is not None for parameter in part.parameters()]
+        weights: list[Tensor] = [*self.label_parameters()]
+        if self.config.label_encoder_type == "learned":
+            weights.append(self.label_residual.weight)
         kind = self.word_embeddings.weight.device.type
         autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
         return (self._mode_changes, autocast, *_state(*weights))
+
+    def label_parameters(self, language: str | None = None) -> list[nn.Parameter]:
+        """The weights that make label codes of the words of labels.
+
+        Args:
+            language: The language of the documents to score; by default of all.
+        """
+        projection = self.output_layer.label_projection
+        parts = [self.word_embeddings, projection if language is None else of_language(projection, language)]
+        if self.config.label_encoder_type == "text_encoder":
+            parts.append(self.text_encoder)
+        return [parameter for part in parts if part is not None for parameter in part.parameters()]
 
     def train(self, mode: bool = True) -> "GileModel":
         """Switches between training and evaluation; what was kept of the labels is stale from here on."""
@@ -489,7 +512,36 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self.label_input_ids: Tensor  # (L, T)
         self.register_buffer("label_input_ids", torch.zeros(config.num_labels, config.label_length, dtype=torch.long))
         self._kept_label_codes: dict[str | None, tuple[Any, Tensor]] = {}
+        self._label_group: Any = None
+        # Chooses further columns of a training step, such as hf_gile.training.HardNegatives; not saved.
+        self.column_miner: Callable[..., tuple[Tensor | None, Tensor | None]] | None = None
         self.post_init()
+
+    def share_labels(self, group: Any = None) -> None:
+        """Divides the labels among processes in training: each scores the documents of all with its own labels.
+
+        Results are those of each process scoring its documents with all labels, where gradients are averaged over the
+        processes, as DDP and FSDP do; of label codes, their gradients and the scores, a process holds its share. All
+        processes train on the same labels, without weights: all of them, or a `LabelSampler` that takes all of its
+        columns.
+
+        Args:
+            group: The processes; by default all.
+
+        Raises:
+            ValueError: `config.label_chunk_size` is 0, the model has several languages, or no processes were started.
+        """
+        if self.config.label_chunk_size == 0 or self.config.languages:
+            raise ValueError(
+                "labels can be shared by processes with config.label_chunk_size above zero, in a model without "
+                f"languages; got label_chunk_size={self.config.label_chunk_size}, languages={self.config.languages}"
+            )
+        if not distributed.is_available() or not distributed.is_initialized():
+            raise ValueError(
+                "no processes to share labels with: call this within accelerate launch or torchrun, after the "
+                "Accelerator, TrainingArguments or init_process_group has started the processes"
+            )
+        self._label_group = distributed.group.WORLD if group is None else group
 
     def set_labels(self, label_set: LabelSet, processor: Any, label_input_ids: Tensor | None = None) -> None:
         """Stores a label set; columns of the logits and `config.id2label` follow its order.
@@ -592,7 +644,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             attention_mask: `(B, W)` or `(B, S, W)`, true or 1 where there is a word.
             inputs_embeds: `(B, W, D)` or `(B, S, W, D)` word vectors, instead of `input_ids`.
             labels: `(B, P)` integers, the gold columns of each document padded with -100; or `(B,)` integers, one
-                gold column each; or `(B, L)` floats, zeros and ones.
+                gold column each; or `(B, L)` floats, zeros and ones (not with `config.label_chunk_size`).
             sampled_columns: `(C,)` or `(1, C)` ascending columns to train on in this step; all of them by default.
             column_weights: `(C,)`, `(1, C)` or `(B, C)` weights of these columns in the loss.
             language: The language of the documents, or of each; it can be left out if there is one.
@@ -616,25 +668,35 @@ class GileForSequenceClassification(GilePreTrainedModel):
         elif sampled_columns is not None:
             sampled_columns = sampled_columns.flatten()
         text_embeds, attentions = self.gile.encode_texts(input_ids, attention_mask, inputs_embeds, language)
-        one_space = self.config.share_joint_space or self.config.output_layer == "linear"
-        label_codes = cache(partial(self.get_stored_label_features, sampled_columns))
+        text_codes = self.gile.project_texts(text_embeds, language)
+        if labels is not None and self.training and self.column_miner is not None:
+            sampled_columns, column_weights = self.column_miner(
+                self, text_codes.detach(), labels, sampled_columns, column_weights
+            )
+        logits = loss = None
+        size = self.config.num_labels if sampled_columns is None else len(sampled_columns)
+        in_chunks = size > self.config.label_chunk_size > 0 or self._label_group is not None
+        if labels is not None and self.training and in_chunks:
+            loss = self._chunked_loss(
+                text_codes, labels, sampled_columns, column_weights, excluded_columns, language, candidate_language
+            )
+        else:
+            one_space = self.config.share_joint_space or self.config.output_layer == "linear"
+            label_codes = cache(partial(self.get_stored_label_features, sampled_columns))
 
-        def score(language: str | None, text_embeds: Tensor) -> tuple[Tensor]:
-            text_codes = self.gile.output_layer.encode_texts(text_embeds, language)
-            logits = self.gile.output_layer.score(text_codes, label_codes(None if one_space else language), language)
-            return (self.mask_other_languages(logits, candidate_language or language, sampled_columns),)
+            def score(language: str | None, text_codes: Tensor) -> tuple[Tensor]:
+                codes = label_codes(None if one_space else language)
+                scores = self.gile.output_layer.score(text_codes, codes, language)
+                return (self.mask_other_languages(scores, candidate_language or language, sampled_columns),)
 
-        logits = in_each_language(self.config, language, {"text_embeds": text_embeds}, score)[0]
-        if excluded_columns is not None:
-            logits = self.mask_excluded(logits, excluded_columns, sampled_columns)
-        loss = None
-        if labels is not None:
-            masked = excluded_columns is not None or bool(self.config.language_labels)
-            loss = self._loss(logits, labels, sampled_columns, column_weights, masked)
-            if self.training and self.gile.word_prediction is not None:
-                loss = loss + self.config.word_prediction * self._word_prediction(
-                    text_embeds, input_ids, sampled_columns
-                )
+            logits = in_each_language(self.config, language, {"text_codes": text_codes}, score)[0]
+            if excluded_columns is not None:
+                logits = self.mask_excluded(logits, excluded_columns, sampled_columns)
+            if labels is not None:
+                masked = excluded_columns is not None or bool(self.config.language_labels)
+                loss = self._loss(logits, labels, sampled_columns, column_weights, masked)
+        if loss is not None and self.training and self.gile.word_prediction is not None:
+            loss = loss + self.config.word_prediction * self._word_prediction(text_embeds, input_ids, sampled_columns)
         return SequenceClassifierOutput(loss=loss, logits=logits, attentions=attentions if output_attentions else None)
 
     def mask_other_languages(self, logits: Tensor, language: str | None, columns: Tensor | None = None) -> Tensor:
@@ -669,16 +731,20 @@ class GileForSequenceClassification(GilePreTrainedModel):
         Raises:
             ValueError: An excluded column is out of range, or there is not one row for each document.
         """
+        self._check_excluded(excluded_columns, len(logits))
         num_labels = self.config.num_labels
-        if excluded_columns.ndim != 2 or len(excluded_columns) != len(logits) or (excluded_columns >= num_labels).any():
-            raise ValueError(
-                f"excluded_columns must be columns below {num_labels}, ({len(logits)}, E) padded with -100, got shape "
-                f"{tuple(excluded_columns.shape)} with the largest {int(excluded_columns.max())}"
-            )
         padded = excluded_columns.masked_fill(excluded_columns < 0, num_labels)
         mask = torch.zeros(len(logits), num_labels + 1, dtype=torch.bool, device=logits.device)
         mask = mask.scatter_(1, padded, True)[:, :num_labels]
         return logits.masked_fill(mask if columns is None else mask[:, columns], -torch.inf)
+
+    def _check_excluded(self, excluded_columns: Tensor, documents: int) -> None:
+        num_labels = self.config.num_labels
+        if excluded_columns.ndim != 2 or len(excluded_columns) != documents or (excluded_columns >= num_labels).any():
+            raise ValueError(
+                f"excluded_columns must be columns below {num_labels}, ({documents}, E) padded with -100, got shape "
+                f"{tuple(excluded_columns.shape)} with the largest {int(excluded_columns.max())}"
+            )
 
     def _word_prediction(self, text_embeds: Tensor, input_ids: Tensor | None, columns: Tensor | None) -> Tensor:
         if input_ids is None:
@@ -726,6 +792,16 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 return self.gile.output_layer.label_codes(columns)
             units = [self.gile.output_layer.label_codes(None, one) for one in self.config.languages]
             return torch.cat(units) if columns is None else torch.cat(units)[columns]
+        self._require_stored_labels()
+        if self.training or torch.is_grad_enabled() or columns is not None:
+            return self._stored_label_codes(columns, language)
+        state = (*self.gile.label_state(), *_state(self.label_input_ids))
+        kept = self._kept_label_codes.get(language)
+        if kept is None or kept[0] != state:
+            kept = self._kept_label_codes[language] = (state, self._stored_label_codes(None, language))
+        return kept[1]
+
+    def _require_stored_labels(self) -> None:
         if self.label_input_ids.shape[1] == 0:
             raise ValueError(
                 "no label set is stored in this model: call model.set_labels(label_set, processor) first, "
@@ -736,45 +812,144 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 "the stored labels have no words: this checkpoint was saved without them (by GileModel, for example); "
                 "call model.set_labels(label_set, processor)"
             )
-        if self.training or torch.is_grad_enabled() or columns is not None:
-            return self._stored_label_codes(columns, language)
-        state = (*self.gile.label_state(), *_state(self.label_input_ids))
-        kept = self._kept_label_codes.get(language)
-        if kept is None or kept[0] != state:
-            kept = self._kept_label_codes[language] = (state, self._stored_label_codes(None, language))
-        return kept[1]
 
     def _stored_label_codes(self, columns: Tensor | None, language: str | None) -> Tensor:
         return self.gile.get_label_features(label_embeds=self._stored_label_embeds(columns), language=language)
 
     def _stored_label_embeds(self, columns: Tensor | None) -> Tensor:
-        words = self.label_input_ids if columns is None else self.label_input_ids[columns]
-        language = None
-        if self.config.language_labels and self.config.label_encoder_type == "text_encoder":
-            sizes = torch.tensor([self.config.language_labels.get(one, 0) for one in self.config.languages])
-            language = torch.arange(len(sizes)).repeat_interleave(sizes)
-            language = language if columns is None else language[columns.cpu()]
-        label_embeds = self.gile.encode_labels(words, label_language=language)
-        if self.config.label_encoder_type != "learned":
-            return label_embeds
-        residual = self.gile.label_residual.weight
-        return label_embeds + (residual if columns is None else residual[columns])
+        return self._label_embeds(*self._label_rows(columns))
 
-    def _loss(
-        self, logits: Tensor, labels: Tensor, columns: Tensor | None, column_weights: Tensor | None, masked: bool
+    def _label_rows(self, columns: Tensor | None) -> list[Tensor]:
+        """What belongs to single stored labels: their words, and their learned vector or their language."""
+        rows = [self.label_input_ids]
+        if self.config.label_encoder_type == "learned":
+            rows.append(self.gile.label_residual.weight)
+        elif self.config.language_labels and self.config.label_encoder_type == "text_encoder":
+            sizes = torch.tensor([self.config.language_labels.get(one, 0) for one in self.config.languages])
+            rows.append(torch.arange(len(sizes)).repeat_interleave(sizes).to(self.label_input_ids.device))
+        return rows if columns is None else [row[columns] for row in rows]
+
+    def _label_embeds(self, words: Tensor, own: Tensor | None = None) -> Tensor:
+        if own is None or self.config.label_encoder_type == "learned":
+            label_embeds = self.gile.encode_labels(words)
+            return label_embeds if own is None else label_embeds + own
+        return self.gile.encode_labels(words, label_language=own)
+
+    def _label_chunks(self, columns: Tensor | None, language: str | None) -> LabelChunks:
+        """The stored labels, to be encoded chunk by chunk for documents of a language."""
+        if self.config.output_layer == "linear":
+            codes = self.get_stored_label_features(columns)  # they are the weights, not made of anything
+            return LabelChunks(lambda codes: codes, [codes])
+        self._require_stored_labels()
+        space = None if self.config.share_joint_space else language
+
+        def encode(words: Tensor, own: Tensor | None = None) -> Tensor:
+            return self.gile.get_label_features(label_embeds=self._label_embeds(words, own), language=space)
+
+        return LabelChunks(encode, self._label_rows(columns), self.gile.label_parameters(space))
+
+    def _chunked_loss(
+        self,
+        text_codes: Tensor,
+        labels: Tensor,
+        columns: Tensor | None,
+        column_weights: Tensor | None,
+        excluded_columns: Tensor | None,
+        language: Languages,
+        candidate_language: str | None,
     ) -> Tensor:
+        single = self._is_single_label(labels, len(text_codes))
+        if labels.is_floating_point() or labels.dtype == torch.bool:
+            raise ValueError(
+                "with config.label_chunk_size, labels are gold columns (integers padded with -100), got zeros and ones "
+                f"{tuple(labels.shape)}: a (documents, labels) matrix is what chunks are to avoid"
+            )
+        labels = labels.reshape(len(labels), -1)
+        if single and bool(((labels != IGNORE).sum(-1) != 1).any()):
+            raise ValueError(_ONE_GOLD_LABEL)
+        if excluded_columns is not None:
+            self._check_excluded(excluded_columns, len(labels))
+            foreign = (labels[:, :, None] == excluded_columns[:, None]) & (labels != IGNORE)[:, :, None]
+            if bool(foreign.any()):
+                row, place, _ = foreign.nonzero()[0].tolist()
+                raise ValueError(self._no_candidate(row, int(labels[row, place])))
+        if self.config.training_loss == "decoupled_softmax":
+            name = "decoupled_softmax"
+        else:
+            name = "cross_entropy" if single else "binary_cross_entropy"
+
+        def loss_of(
+            language: str | None,
+            text_codes: Tensor,
+            labels: Tensor,
+            excluded_columns: Tensor | None,
+            column_weights: Tensor | None,
+        ) -> tuple[Tensor]:
+            own, weights = columns, column_weights if column_weights is not None else shared_weights
+            if self.config.language_labels:
+                candidates = own_columns(self.config, check_language(self.config, candidate_language or language))
+                foreign = (labels != IGNORE) & ((labels < candidates.start) | (labels >= candidates.stop))
+                if bool(foreign.any()):
+                    row, place = foreign.nonzero()[0].tolist()
+                    raise ValueError(self._no_candidate(row, int(labels[row, place])))
+                own = torch.arange(candidates.start, candidates.stop, device=labels.device)
+                if columns is not None:
+                    chosen = (columns >= candidates.start) & (columns < candidates.stop)
+                    own, weights = columns[chosen], None if weights is None else weights[..., chosen]
+            if excluded_columns is not None and own is not None:
+                places = torch.searchsorted(own, excluded_columns.clamp(min=0)).clamp(max=len(own) - 1)
+                excluded_columns = places.masked_fill(own[places] != excluded_columns, IGNORE)
+            unit = None if self.config.output_layer == "linear" else self.gile.output_layer.classifier
+            loss = chunked_loss(
+                name,
+                text_codes,
+                gold_places(labels, self.config.num_labels, own),
+                self._label_chunks(own, language),
+                None if unit is None else of_language(unit, language).bias,
+                self.config.label_chunk_size,
+                weights,
+                excluded_columns,
+                self._label_group,
+            )
+            return ((loss / len(text_codes)).expand(len(text_codes)),)
+
+        if column_weights is not None and (column_weights.dim() == 1 or len(column_weights) == 1):
+            shared_weights, column_weights = column_weights.flatten(), None
+        else:
+            shared_weights = None
+        inputs = {
+            "text_codes": text_codes,
+            "labels": labels,
+            "excluded_columns": excluded_columns,
+            "column_weights": column_weights,
+        }
+        return in_each_language(self.config, language, inputs, loss_of)[0].mean()
+
+    def _is_single_label(self, labels: Tensor, documents: int) -> bool:
+        """Checks the shape of labels, and says whether the problem has one gold label a document."""
         integer = not labels.is_floating_point() and labels.dtype != torch.bool
         if self.config.problem_type is None:  # written down, so that pipelines answer as the model was trained
             single = integer and labels.dim() == 1
             self.config.problem_type = "single_label_classification" if single else "multi_label_classification"
-        single = self.config.problem_type == "single_label_classification"
-        if len(labels) != len(logits) or labels.dim() > 2 or (labels.dim() == 1 and not integer):
+        if len(labels) != documents or labels.dim() > 2 or (labels.dim() == 1 and not integer):
             raise ValueError(
-                f"labels must have shape ({len(logits)}, P) as gold columns padded with -100, ({len(logits)},) as one "
-                f"gold column each, or ({len(logits)}, {self.config.num_labels}) as zeros and ones (floats), "
+                f"labels must have shape ({documents}, P) as gold columns padded with -100, ({documents},) as one "
+                f"gold column each, or ({documents}, {self.config.num_labels}) as zeros and ones (floats), "
                 f"got {tuple(labels.shape)} of {labels.dtype}"
             )
-        if integer:
+        return self.config.problem_type == "single_label_classification"
+
+    def _no_candidate(self, row: int, column: int) -> str:
+        return (
+            f"labels of document {row} of the batch hold column {column} ({self.config.id2label[column]!r}), "
+            "which is a label of another language than the document, or one of its excluded_columns"
+        )
+
+    def _loss(
+        self, logits: Tensor, labels: Tensor, columns: Tensor | None, column_weights: Tensor | None, masked: bool
+    ) -> Tensor:
+        single = self._is_single_label(labels, len(logits))
+        if not labels.is_floating_point() and labels.dtype != torch.bool:
             targets = multi_hot(labels.reshape(len(labels), -1), self.config.num_labels, columns)
         else:
             if labels.shape[1] != self.config.num_labels:
@@ -784,20 +959,13 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 )
             targets = labels if columns is None else labels[:, columns]
         if single and bool((targets.sum(-1) != 1).any()):
-            raise ValueError(
-                "problem_type 'single_label_classification' takes exactly one gold label for each document; "
-                "use 'multi_label_classification' for any number"
-            )
+            raise ValueError(_ONE_GOLD_LABEL)
         logits = widened(logits)
         if masked:
             foreign = (targets > 0) & logits.isneginf()
             if bool(foreign.any()):
                 row, column = foreign.nonzero()[0].tolist()
-                column = column if columns is None else int(columns[column])
-                raise ValueError(
-                    f"labels of document {row} of the batch hold column {column} ({self.config.id2label[column]!r}), "
-                    "which is a label of another language than the document, or one of its excluded_columns"
-                )
+                raise ValueError(self._no_candidate(row, column if columns is None else int(columns[column])))
             # The lowest number: a loss and a gradient of zero, where minus infinity would make NaN.
             logits = logits.masked_fill(logits.isneginf(), torch.finfo(logits.dtype).min)
         softmax = single and self.config.training_loss == "cross_entropy"
@@ -864,6 +1032,12 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 )
             model.label_set = label_set
         return loaded
+
+
+_ONE_GOLD_LABEL = (
+    "problem_type 'single_label_classification' takes exactly one gold label for each document; "
+    "use 'multi_label_classification' for any number"
+)
 
 
 def _state(*tensors: Tensor) -> tuple[Any, ...]:

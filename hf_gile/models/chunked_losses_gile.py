@@ -1,0 +1,371 @@
+"""The losses of `losses_gile.py` over any number of labels, exact, in memory that does not grow with their number.
+
+The score is an inner product, so the gradient of a loss with respect to the logits of some labels is all that is needed
+of them: labels are taken chunk by chunk, a chunk is encoded and scored, its gradients are computed on the way, and its
+codes and scores are dropped. Neither the `(B, L)` scores nor, of labels that are read by an encoder, their codes are
+held; the encoder of a chunk runs within the loss (gradient caching: Gao et al., RepL4NLP 2021).
+
+Shapes: B documents, L labels, C labels of a chunk, J joint size, P gold labels of a document (padded).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from .losses_gile import IGNORE, widened
+
+
+@dataclass(frozen=True)
+class LabelChunks:
+    """Labels that are encoded chunk by chunk.
+
+    Args:
+        encode: Makes `(C, J)` codes of the rows of C labels; called as `encode(*rows)`. Labels that it encodes do not
+            depend on each other.
+        rows: What belongs to single labels, `(L, ...)` each: words, label vectors, codes. Those of floats that require
+            a gradient get one.
+        parameters: The other tensors that `encode` reads and that get a gradient.
+
+    Example:
+        >>> labels = LabelChunks(lambda codes: codes, [torch.randn(1000, 5)])
+        >>> len(labels), labels.codes(slice(0, 100)).shape
+        (1000, torch.Size([100, 5]))
+    """
+
+    encode: Callable[..., Tensor]
+    rows: Sequence[Tensor]
+    parameters: Sequence[Tensor] = ()
+
+    def __len__(self) -> int:
+        return len(self.rows[0])
+
+    def codes(self, chunk: slice) -> Tensor:
+        """The `(C, J)` codes of some labels."""
+        return self.encode(*(row[chunk] for row in self.rows))
+
+
+def chunked_loss(
+    loss: str,
+    text_codes: Tensor,
+    labels: Tensor,
+    label_chunks: LabelChunks,
+    bias: Tensor | None = None,
+    chunk_size: int = 8192,
+    column_weights: Tensor | None = None,
+    excluded: Tensor | None = None,
+    group: Any = None,
+) -> Tensor:
+    """One of the losses over all labels, without their scores.
+
+    Value and gradients are those of the same loss of `losses_gile.py` on `text_codes @ codes.T + bias`. Gradients are
+    made in the forward pass, and of scores they are not larger than one, so that 16-bit floats can hold them however
+    many documents share the mean; what is summed over chunks is summed in float32. There is no second derivative.
+
+    Args:
+        loss: `"binary_cross_entropy"`, `"cross_entropy"` or `"decoupled_softmax"`. The last two read the labels twice:
+            what a chunk takes away depends on the sum over all. Random numbers of an encoder are the same both times.
+        text_codes: `(B, J)` from `GileModel.get_text_features`.
+        labels: `(B, P)` gold columns, padded with -100; each once.
+        label_chunks: The L labels.
+        bias: `(1,)`, the b of the score.
+        chunk_size: Labels scored at once; memory is that of `(B, chunk_size)` scores and `(chunk_size, J)` codes.
+        column_weights: `(L,)` or `(B, L)`: how many labels each one stands for, if they are a sample.
+        excluded: `(B, E)` columns that are no candidates for a document, padded with -100.
+        group: Processes that share the labels: each has documents of its own, and scores those of all processes with
+            its own share of the labels. Where gradients are averaged over the processes (as DDP and FSDP do), they are
+            those of each process scoring all labels.
+
+    Returns:
+        The loss, summed over the documents: a scalar in float32 or better.
+
+    Raises:
+        ValueError: There is no such loss, or the processes of the group have not as many documents and labels each.
+
+    Example:
+        >>> texts, codes = torch.randn(2, 5, requires_grad=True), torch.randn(1000, 5, requires_grad=True)
+        >>> gold = torch.tensor([[7, -100], [3, 999]])
+        >>> labels = LabelChunks(lambda codes: codes, [codes])
+        >>> chunked_loss("binary_cross_entropy", texts, gold, labels, chunk_size=64).backward()
+        >>> codes.grad.shape
+        torch.Size([1000, 5])
+    """
+    if loss not in CHUNKED_LOSSES:
+        raise ValueError(f"loss must be one of {', '.join(CHUNKED_LOSSES)}, got {loss!r}")
+    step = CHUNKED_LOSSES[loss](label_chunks, labels, chunk_size, column_weights, excluded, group)
+    return _ChunkedLoss.apply(step, text_codes, bias, *label_chunks.rows, *label_chunks.parameters)
+
+
+class _ChunkedLoss(torch.autograd.Function):
+    """Computes the gradients in its forward pass, and hands them out in its backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, step: "_Step", text_codes: Tensor, bias: Tensor | None, *tensors: Tensor) -> Tensor:
+        kind = text_codes.device.type
+        # Without its cache: a cast made in the pass without gradients would serve the pass with them.
+        enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
+        with torch.autocast(kind, dtype, enabled, cache_enabled=False):
+            loss, gradients = step.run(text_codes.detach(), bias, ctx.needs_input_grad[3:])
+        ctx.gradients = [
+            None if tensor is None else gradient
+            for gradient, tensor in zip(gradients, (text_codes, bias, *tensors), strict=True)
+        ]
+        ctx.dtypes = [None if tensor is None else tensor.dtype for tensor in (text_codes, bias, *tensors)]
+        return loss
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        gradients, ctx.gradients = ctx.gradients, None
+        if gradients is None:
+            raise RuntimeError("the gradients of a chunked loss were handed out already: call backward once")
+        return None, *(
+            None if one is None else one.mul_(gradient).to(dtype)  # in place: nobody else has them
+            for one, dtype in zip(gradients, ctx.dtypes, strict=True)
+        )
+
+
+class _Step:
+    """The loss of one training step. A subclass says what the gradient with respect to a chunk of scores is."""
+
+    def __init__(
+        self,
+        label_chunks: LabelChunks,
+        gold: Tensor,
+        chunk_size: int,
+        column_weights: Tensor | None,
+        excluded: Tensor | None,
+        group: Any,
+    ) -> None:
+        self.label_chunks = label_chunks
+        self.weights = column_weights
+        self.group = group
+        self.own = slice(0, len(gold))  # this process's documents among those of the group
+        self.share = slice(0, len(label_chunks))  # its labels
+        if group is not None:
+            gold, excluded = self._gather_columns(gold, excluded)
+            rank, size = distributed.get_rank(group), distributed.get_world_size(group)
+            batch = len(gold) // size
+            self.own = slice(rank * batch, (rank + 1) * batch)
+            self.share = slice(len(label_chunks) * rank // size, len(label_chunks) * (rank + 1) // size)
+        self.documents = len(gold)
+        starts = range(self.share.start, self.share.stop, chunk_size)
+        self.chunks = [slice(start, min(start + chunk_size, self.share.stop)) for start in starts]
+        self.gold = self._by_chunk(gold)
+        self.excluded = None if excluded is None else self._by_chunk(excluded)
+
+    def prepare(self, chunks: Iterator[tuple[int, Tensor]]) -> None:
+        """Reads the scores of all chunks, if the gradient of one depends on the others."""
+
+    def gradient(self, logits: Tensor, place: int) -> Tensor:
+        """The gradient with respect to the scores of a chunk, which may stand in their place; adds to `losses`."""
+        raise NotImplementedError
+
+    def run(
+        self, text_codes: Tensor, bias: Tensor | None, needed: Sequence[bool]
+    ) -> tuple[Tensor, list[Tensor | None]]:
+        """The loss of this process's documents, and the gradients of text codes, bias, rows and parameters."""
+        labels = self.label_chunks
+        if self.group is not None:
+            text_codes = _all_gathered(text_codes, self.group)
+        self.text_codes, self.bias = text_codes, None if bias is None else bias.detach()
+        self.losses = text_codes.new_zeros(len(text_codes), dtype=_wide(text_codes))
+        text_gradient = torch.zeros_like(text_codes, dtype=_wide(text_codes))
+        bias_gradient = text_gradient.new_zeros(1)
+        gradients = [
+            torch.zeros_like(tensor, dtype=_wide(tensor)) if is_needed else None
+            for tensor, is_needed in zip((*labels.rows, *labels.parameters), needed, strict=True)
+        ]
+        count = len(labels.rows)
+        parameters = [tensor for tensor, is_needed in zip(labels.parameters, needed[count:], strict=True) if is_needed]
+        state = _random_state(text_codes.device)
+        self.prepare(self._scored())
+        _set_random_state(text_codes.device, state)
+        for place, chunk in enumerate(self.chunks):
+            rows = [row[chunk].detach() for row in labels.rows]
+            inputs = [row.requires_grad_() for row, is_needed in zip(rows, needed[:count], strict=True) if is_needed]
+            with torch.enable_grad():
+                codes = labels.encode(*rows)
+            gradient = self.gradient(self._scores(codes.detach(), place), place)
+            bias_gradient += gradient.sum()
+            gradient = gradient.to(codes.dtype)
+            text_gradient += gradient @ codes.detach()
+            if not codes.requires_grad:
+                continue
+            found = torch.autograd.grad(
+                codes, [*inputs, *parameters], gradient.T @ text_codes.to(codes.dtype), allow_unused=True
+            )
+            totals = [total for total in gradients if total is not None]
+            for number, (total, one) in enumerate(zip(totals, found, strict=True)):
+                if one is not None:
+                    total = total[chunk] if number < len(inputs) else total
+                    total += one
+        if self.group is not None:
+            # The other processes have scored this one's documents with the other labels.
+            for tensor in (self.losses, text_gradient):
+                distributed.all_reduce(tensor, group=self.group)
+        return self.losses[self.own].sum(), [text_gradient[self.own], bias_gradient, *gradients]
+
+    def _scored(self) -> Iterator[tuple[int, Tensor]]:
+        """The scores of every chunk, without gradients."""
+        with torch.no_grad():
+            for place, chunk in enumerate(self.chunks):
+                yield place, self._scores(self.label_chunks.codes(chunk), place)
+
+    def _scores(self, codes: Tensor, place: int) -> Tensor:
+        """`(B, C)` scores of a chunk in float32 or better; those of labels that are no candidates minus infinity."""
+        texts = self.text_codes.to(codes.dtype)
+        if self.bias is None:
+            logits = widened(texts @ codes.T)
+        else:
+            logits = widened(torch.addmm(self.bias.to(codes.dtype), texts, codes.T))
+        if self.excluded is not None:
+            logits[self.excluded[place]] = -torch.inf
+        return logits
+
+    def _weights(self, place: int) -> Tensor | None:
+        """`(C,)` or `(B, C)` weights of a chunk."""
+        return None if self.weights is None else self.weights[..., self.chunks[place]]
+
+    def _by_chunk(self, columns: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """For each chunk, documents and columns of the chunk: the pairs that `(B, P)` columns, padded, name."""
+        documents, places = (columns != IGNORE).nonzero(as_tuple=True)
+        values, order = columns[documents, places].sort()
+        documents = documents[order]
+        starts = [chunk.start for chunk in self.chunks] + [self.share.stop]
+        bounds = torch.searchsorted(values, torch.tensor(starts, device=values.device)).tolist()
+        return [
+            (documents[start:stop], values[start:stop] - chunk.start)
+            for chunk, start, stop in zip(self.chunks, bounds[:-1], bounds[1:], strict=True)
+        ]
+
+    def _gather_columns(self, gold: Tensor, excluded: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """The columns of all processes' documents."""
+        numbers = [len(gold), len(self.label_chunks), excluded is not None, self.weights is not None]
+        width = [gold.shape[1], 0 if excluded is None else excluded.shape[1]]
+        most = torch.tensor([*numbers, *(-number for number in numbers), *width], device=gold.device)
+        distributed.all_reduce(most, op=distributed.ReduceOp.MAX, group=self.group)
+        largest, smallest, (wide, wide_excluded) = most[:4].tolist(), (-most[4:8]).tolist(), most[8:].tolist()
+        if largest != smallest or self.weights is not None:
+            raise ValueError(
+                "processes that share labels score the same labels, all or without weights, and have as many documents "
+                f"each; got {smallest[0]} to {largest[0]} documents and {smallest[1]} to {largest[1]} labels"
+                f"{' with column_weights' if self.weights is not None else ''}: sample none, and keep even_batches"
+            )
+        gold = _all_gathered(functional.pad(gold, (0, wide - gold.shape[1]), value=IGNORE), self.group)
+        if excluded is not None:
+            padding = (0, wide_excluded - excluded.shape[1])
+            excluded = _all_gathered(functional.pad(excluded, padding, value=IGNORE), self.group)
+        return gold, excluded
+
+
+class _BinaryCrossEntropy(_Step):
+    def gradient(self, logits: Tensor, place: int) -> Tensor:
+        gold, weights = self.gold[place], self._weights(place)
+        at_gold = logits[gold]
+        losses = functional.softplus(logits)
+        if weights is None:
+            self.losses += losses.sum(-1)
+        else:
+            self.losses += (losses.mul_(weights)).sum(-1)
+            at_gold = at_gold * weights.expand_as(logits)[gold]
+        self.losses.index_add_(0, gold[0], at_gold, alpha=-1)
+        gradient = logits.sigmoid_()
+        gradient[gold] -= 1
+        return gradient if weights is None else gradient.mul_(weights)
+
+
+class _CrossEntropy(_Step):
+    def prepare(self, chunks: Iterator[tuple[int, Tensor]]) -> None:
+        total = torch.full_like(self.losses, -torch.inf)
+        for place, logits in chunks:
+            self.losses.index_add_(0, self.gold[place][0], logits[self.gold[place]], alpha=-1)
+            weights = self._weights(place)
+            total = torch.logaddexp(total, (logits if weights is None else logits + weights.log()).logsumexp(-1))
+        self.total = _log_sum_exp(total, self.group)
+        # The losses of a group are added up, and this term is to be there once.
+        self.losses += self.total / (1 if self.group is None else distributed.get_world_size(self.group))
+
+    def gradient(self, logits: Tensor, place: int) -> Tensor:
+        weights = self._weights(place)
+        gradient = logits.sub_(self.total[:, None]).exp_()
+        if weights is not None:
+            gradient.mul_(weights)
+        gradient[self.gold[place]] -= 1
+        return gradient
+
+
+class _DecoupledSoftmax(_Step):
+    def prepare(self, chunks: Iterator[tuple[int, Tensor]]) -> None:
+        total, at_gold = torch.full_like(self.losses, -torch.inf), []
+        for place, logits in chunks:
+            gold, weights = self.gold[place], self._weights(place)
+            at_gold.append(logits[gold])
+            if weights is not None:
+                logits = logits + weights.log()
+            logits[gold] = -torch.inf
+            total = torch.logaddexp(total, logits.logsumexp(-1))
+        total = _log_sum_exp(total, self.group)
+        margins = [total[documents] - scores for (documents, _), scores in zip(self.gold, at_gold, strict=True)]
+        self.pull = [margin.sigmoid() for margin in margins]  # of each gold label upwards
+        self.push = torch.zeros_like(total)  # of all negatives of a document downwards
+        for (documents, _), margin, pull in zip(self.gold, margins, self.pull, strict=True):
+            self.losses.index_add_(0, documents, functional.softplus(margin))
+            self.push.index_add_(0, documents, pull)
+        if self.group is not None:
+            distributed.all_reduce(self.push, group=self.group)
+        self.total = total.masked_fill(total.isneginf(), 0)  # without negatives, nothing is pushed
+
+    def gradient(self, logits: Tensor, place: int) -> Tensor:
+        gold, weights = self.gold[place], self._weights(place)
+        logits[gold] = -torch.inf
+        gradient = logits.sub_(self.total[:, None]).exp_().mul_(self.push[:, None])
+        if weights is not None:
+            gradient.mul_(weights)
+        gradient[gold] = -self.pull[place]
+        return gradient
+
+
+CHUNKED_LOSSES: dict[str, type[_Step]] = {
+    "binary_cross_entropy": _BinaryCrossEntropy,
+    "cross_entropy": _CrossEntropy,
+    "decoupled_softmax": _DecoupledSoftmax,
+}
+
+
+def _wide(tensor: Tensor) -> torch.dtype:
+    return torch.float64 if tensor.dtype == torch.float64 else torch.float32
+
+
+def _log_sum_exp(total: Tensor, group: Any) -> Tensor:
+    """Over the labels of all processes."""
+    if group is None:
+        return total
+    return _all_gathered(total[None], group).logsumexp(0)
+
+
+def _all_gathered(tensor: Tensor, group: Any) -> Tensor:
+    """The tensors of all processes, one behind the other."""
+    parts = [torch.empty_like(tensor) for _ in range(distributed.get_world_size(group))]
+    distributed.all_gather(parts, tensor.contiguous(), group=group)
+    return torch.cat(parts)
+
+
+def _random_state(device: torch.device) -> tuple[Tensor, ...]:
+    states = [torch.get_rng_state()]
+    if device.type != "cpu":
+        states.append(torch.get_device_module(device).get_rng_state(device))
+    return tuple(states)
+
+
+def _set_random_state(device: torch.device, states: tuple[Tensor, ...]) -> None:
+    torch.set_rng_state(states[0])
+    if device.type != "cpu":
+        torch.get_device_module(device).set_rng_state(states[1], device)
+
+
+__all__ = ["CHUNKED_LOSSES", "LabelChunks", "chunked_loss"]

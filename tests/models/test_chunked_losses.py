@@ -1,0 +1,190 @@
+"""Losses without logits are those with logits, in value and in gradient, and do without them."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from hf_gile.models.chunked_losses_gile import CHUNKED_LOSSES, LabelChunks, chunked_loss
+from hf_gile.models.losses_gile import binary_cross_entropy, cross_entropy, decoupled_softmax, multi_hot
+
+B, L, J, D, V = 5, 23, 7, 3, 11
+DENSE = {
+    "binary_cross_entropy": binary_cross_entropy,
+    "cross_entropy": cross_entropy,
+    "decoupled_softmax": decoupled_softmax,
+}
+GOLD = {
+    "binary_cross_entropy": torch.tensor([[2, 22, -100], [0, -100, -100], [-100] * 3, [9, 4, 7], [-100, 8, 22]]),
+    "cross_entropy": torch.tensor([[2], [0], [22], [7], [7]]),
+    "decoupled_softmax": torch.tensor([[2, 22, -100], [0, -100, -100], [-100] * 3, [9, 4, 7], [-100, 8, 22]]),
+}
+EXCLUDED = torch.tensor([[1, 3, -100], [-100, -100, -100], [21, 0, 9], [-100, 10, 11], [21, -100, 1]])
+
+
+class Problem(nn.Module):
+    """Labels of words under a projection, with a vector each, and documents."""
+
+    def __init__(self, dtype=torch.float64, seed=0):
+        super().__init__()
+        torch.manual_seed(seed)
+        self.words = nn.Embedding(V, D)
+        self.project = nn.Linear(D, J)
+        self.residual = nn.Parameter(torch.randn(L, D))
+        self.texts = nn.Parameter(torch.randn(B, J))
+        self.bias = nn.Parameter(torch.tensor([-0.7]))
+        self.label_words = torch.randint(V, (L, 4))
+        self.to(dtype)
+
+    def encode(self, words, residual):
+        return self.project(self.words(words).mean(1) + residual).tanh()
+
+    def dense(self, loss, gold, weights=None, excluded=None):
+        codes = self.encode(self.label_words, self.residual)
+        logits = self.texts @ codes.T + self.bias
+        if excluded is not None:
+            mask = multi_hot(excluded, L).bool()
+            logits = logits.masked_fill(mask, torch.finfo(logits.dtype).min)
+        return DENSE[loss](logits, multi_hot(gold, L), weights) * B
+
+    def chunks(self):
+        return LabelChunks(
+            self.encode, [self.label_words, self.residual], [self.words.weight, *self.project.parameters()]
+        )
+
+    def chunked(self, loss, gold, weights=None, excluded=None, chunk_size=4, **options):
+        return chunked_loss(loss, self.texts, gold, self.chunks(), self.bias, chunk_size, weights, excluded, **options)
+
+    def with_gradients(self, loss):
+        self.zero_grad()
+        (3 * loss).backward()
+        return {
+            "loss": loss.detach().double(),
+            **{name: parameter.grad.double() for name, parameter in self.named_parameters()},
+        }
+
+
+@pytest.mark.parametrize("loss", DENSE)
+@pytest.mark.parametrize("chunk_size", [1, 4, 23, 100])
+@pytest.mark.parametrize("weights", [None, "shared", "own"])
+@pytest.mark.parametrize("excluded", [None, EXCLUDED], ids=["all labels", "some excluded"])
+def test_values_and_gradients_are_those_of_the_loss_with_logits(loss, chunk_size, weights, excluded):
+    problem, gold = Problem(), GOLD[loss]
+    if weights is not None:
+        weights = torch.rand(*([L] if weights == "shared" else [B, L]), dtype=torch.float64) + 0.5
+    expected = problem.with_gradients(problem.dense(loss, gold, weights, excluded))
+    got = problem.with_gradients(problem.chunked(loss, gold, weights, excluded, chunk_size))
+    for name, value in expected.items():
+        torch.testing.assert_close(got[name], value, rtol=1e-10, atol=1e-10, msg=lambda text, name=name: name + text)
+
+
+@pytest.mark.parametrize("loss", DENSE)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_errors_of_short_floats_are_not_above_those_with_logits(loss, dtype):
+    gold = GOLD[loss]
+    errors = {"dense": {}, "chunked": {}}
+    for seed in range(20):
+        # The truth is that of the rounded numbers.
+        short = Problem(dtype, seed)
+        exact = Problem(torch.float64, seed)
+        exact.load_state_dict(short.state_dict())
+        truth = exact.with_gradients(exact.dense(loss, gold))
+        for form in errors:
+            for name, value in short.with_gradients(getattr(short, form)(loss, gold)).items():
+                error = (value - truth[name]).norm() / truth[name].norm()
+                errors[form][name] = errors[form].get(name, 0.0) + error.item() / 20
+    if loss != "binary_cross_entropy":
+        del errors["chunked"]["bias"]  # a softmax does not depend on it
+    for name, error in errors["chunked"].items():
+        assert error <= 1.25 * errors["dense"][name] + 2 * torch.finfo(torch.float32).eps, name
+
+
+@pytest.mark.parametrize("loss", DENSE)
+def test_a_document_whose_labels_are_all_gold_or_excluded_has_finite_gradients(loss):
+    if loss == "cross_entropy":
+        gold, excluded = GOLD[loss], torch.arange(L).expand(B, L).clone()
+        excluded[torch.arange(B), gold[:, 0]] = -100
+    else:
+        gold, excluded = torch.arange(L).expand(B, L), None
+    problem = Problem()
+    expected = problem.with_gradients(problem.dense(loss, gold, None, excluded))
+    for name, value in problem.with_gradients(problem.chunked(loss, gold, None, excluded)).items():
+        assert value.isfinite().all()
+        torch.testing.assert_close(value, expected[name], rtol=1e-10, atol=1e-10)
+
+
+class Largest(TorchDispatchMode):
+    """The size of the largest tensor made."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, tuple | list) else [result]:
+            if isinstance(tensor, torch.Tensor) and not tensor._is_view():
+                self.numel = max(self.numel, tensor.numel())
+        return result
+
+
+@pytest.mark.parametrize("loss", DENSE)
+def test_neither_scores_nor_codes_of_all_labels_are_held(loss):
+    labels, chunk_size = 5000, 100
+    words = torch.randint(V, (labels, 2))
+    problem = Problem()
+    residual_free = LabelChunks(
+        lambda words: problem.project(problem.words(words).mean(1)),
+        [words],
+        [problem.words.weight, *problem.project.parameters()],
+    )
+    with Largest() as largest:
+        chunked_loss(loss, problem.texts, GOLD[loss], residual_free, problem.bias, chunk_size).backward()
+    assert largest.numel <= chunk_size * max(B, J, 2 * D)
+
+
+def test_codes_that_need_no_gradient_get_none():
+    texts, codes = torch.randn(B, J, requires_grad=True), torch.randn(L, J)
+    gold = GOLD["binary_cross_entropy"]
+    loss = chunked_loss("binary_cross_entropy", texts, gold, LabelChunks(lambda codes: codes, [codes]), None, 4)
+    loss.backward()
+    dense = binary_cross_entropy(texts @ codes.T, multi_hot(gold, L)) * B
+    torch.testing.assert_close(loss, dense)
+    torch.testing.assert_close(texts.grad, torch.autograd.grad(dense, texts)[0])
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "decoupled_softmax"])
+def test_dropout_of_an_encoder_is_the_same_in_both_passes(loss):
+    # With the label's code lost in one pass only, the gradient of a softmax would not sum to zero.
+    problem = Problem()
+    chunks = problem.chunks()
+    dropped = LabelChunks(
+        lambda *rows: nn.functional.dropout(chunks.encode(*rows), 0.5), chunks.rows, chunks.parameters
+    )
+    gold = torch.tensor([[2], [0], [22], [7], [7]])
+    chunked_loss(loss, problem.texts, gold, dropped, problem.bias, 4).backward()
+    assert problem.bias.grad.abs().item() < 1e-12
+
+
+def test_autocast_computes_chunks_in_bfloat16_and_sums_in_float32():
+    problem, gold = Problem(torch.float32), GOLD["binary_cross_entropy"]
+    truth = problem.with_gradients(problem.dense("binary_cross_entropy", gold))
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = problem.chunked("binary_cross_entropy", gold)
+    got = problem.with_gradients(loss)
+    assert loss.dtype == torch.float32
+    for name, value in truth.items():
+        assert (got[name] - value).norm() < 0.02 * value.norm(), name
+    assert any(not torch.equal(got[name], value) for name, value in truth.items())
+
+
+def test_gradients_are_handed_out_once():
+    problem = Problem()
+    loss = problem.chunked("cross_entropy", GOLD["cross_entropy"])
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="handed out already: call backward once"):
+        loss.backward()
+
+
+def test_an_unknown_loss_is_named():
+    problem = Problem()
+    with pytest.raises(ValueError, match=f"loss must be one of {', '.join(CHUNKED_LOSSES)}, got 'hinge'"):
+        problem.chunked("hinge", GOLD["cross_entropy"])

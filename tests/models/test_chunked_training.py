@@ -1,0 +1,161 @@
+"""A training step in chunks of labels is the training step with all logits, without the logits."""
+
+import pytest
+import torch
+from huggingface_hub.errors import StrictDataclassError
+
+from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
+
+TEXTS = ["Milk was fed to infants.", "Blood and iron.", "The failing heart."]
+GOLD = torch.tensor([[1, 3], [2, -100], [0, 4]])
+MULTI = "multi_label_classification"
+
+
+def step(model, inputs, chunk_size, **options):
+    """The output of a training step, and all its gradients."""
+    model.config.label_chunk_size = chunk_size
+    model.double().train().zero_grad()
+    output = model(**inputs, **options)
+    output.loss.backward()
+    return output, {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+
+
+def assert_same_step(model, inputs, **options):
+    """The same loss and gradients in chunks of two labels."""
+    whole, expected = step(model, inputs, 0, **options)
+    chunked, got = step(model, inputs, 2, **options)
+    assert chunked.logits is None
+    torch.testing.assert_close(chunked.loss, whole.loss, rtol=1e-10, atol=1e-10)
+    assert got.keys() == expected.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(got[name], gradient, rtol=1e-10, atol=1e-10, msg=lambda text, n=name: f"{n}: {text}")
+
+
+@pytest.mark.parametrize("training_loss", ["cross_entropy", "decoupled_softmax"])
+@pytest.mark.parametrize("options", [{}, {"sampled_columns": [0, 1, 2, 3, 4]}, {"excluded_columns": True}], ids=str)
+@pytest.mark.parametrize(
+    ("output_layer", "label_encoder_type"),
+    [
+        ("gile", "mean"),
+        ("gile", "learned"),
+        ("gile", "text_encoder"),
+        ("only_label", "mean"),
+        ("only_input", "mean"),
+        ("bilinear", "mean"),
+        ("linear", "mean"),
+    ],
+)
+def test_a_step_in_chunks_is_the_step_with_logits(make_model, output_layer, label_encoder_type, training_loss, options):
+    sizes = {"hidden_size": 7} if output_layer in ("only_label", "only_input") else {}
+    model, processor = make_model(
+        output_layer=output_layer,
+        label_encoder_type=label_encoder_type,
+        training_loss=training_loss,
+        problem_type=MULTI,
+        **sizes,
+    )
+    if label_encoder_type == "learned":
+        torch.nn.init.normal_(model.gile.label_residual.weight)
+    options = dict(options)
+    if "sampled_columns" in options:
+        options["sampled_columns"] = torch.tensor(options["sampled_columns"])
+        options["column_weights"] = torch.rand(5, dtype=torch.float64) + 0.5
+    if "excluded_columns" in options:
+        options["excluded_columns"] = torch.tensor([[0, -100], [4, 3], [-100, -100]])
+    assert_same_step(model, processor(TEXTS, return_tensors="pt"), labels=GOLD, **options)
+
+
+def test_a_sample_is_taken_in_chunks_with_weights_of_each_document(make_model):
+    model, processor = make_model(problem_type=MULTI)
+    gold = torch.tensor([[1, 3], [3, -100], [4, -100]])
+    weights = torch.tensor([[1.0, 0, 2, 3], [1, 1, 1, 0], [2, 2, 2, 1]], dtype=torch.float64)
+    options = {"sampled_columns": torch.tensor([0, 1, 3, 4]), "column_weights": weights}
+    assert_same_step(model, processor(TEXTS, return_tensors="pt"), labels=gold, **options)
+
+
+def test_a_single_label_problem_has_a_softmax_in_chunks(make_model):
+    model, processor = make_model(problem_type="single_label_classification")
+    inputs = processor(TEXTS, return_tensors="pt")
+    assert_same_step(model, inputs, labels=torch.tensor([4, 0, 2]))
+    with pytest.raises(ValueError, match="takes exactly one gold label for each document"):
+        step(model, inputs, 2, labels=GOLD)
+
+
+@pytest.mark.parametrize("output_layer", ["gile", "linear"])
+@pytest.mark.parametrize("share_joint_space", [True, False])
+@pytest.mark.parametrize("label_encoder_type", ["mean", "text_encoder"])
+def test_each_language_has_its_own_labels_in_chunks(output_layer, share_joint_space, label_encoder_type):
+    labels = LabelSet(
+        [Label(f"e{i}", name, language="english") for i, name in enumerate(["milk", "iron", "heart"])]
+        + [Label(f"g{i}", name, language="german") for i, name in enumerate(["Milch", "Eisen", "Herz", "Blut"])]
+    )
+    texts = {"english": ["milk and iron", "heart"], "german": ["Milch und Eisen", "Herz und Blut"]}
+    tokenizer = build_tokenizer(texts, label_texts={}, min_count=1)
+    torch.manual_seed(0)
+    config = GileConfig(
+        vocab_size=len(tokenizer),
+        languages=["english", "german"],
+        share_joint_space=share_joint_space,
+        output_layer=output_layer,
+        label_encoder_type=label_encoder_type,
+        embedding_size=7,
+        hidden_size=5,
+        joint_size=3,
+        num_labels=7,
+        language_labels={"english": 3, "german": 4} if output_layer == "linear" else {},
+        problem_type=MULTI,
+    )
+    processor = GileProcessor.for_config(tokenizer, config)
+    model = GileForSequenceClassification(config)
+    model.set_labels(labels, processor)
+    english, german = (processor(texts[language], language=language)["input_ids"] for language in texts)
+    inputs = processor.pad_documents([english[0], german[0], english[1], german[1]])
+    gold = torch.tensor([[0, 1], [3, 6], [2, -100], [-100, -100]])
+    language = torch.tensor([0, 1, 0, 1])
+    assert_same_step(model, inputs, labels=gold, language=language)
+    sampled = {"sampled_columns": torch.tensor([0, 1, 2, 3, 5, 6]), "column_weights": torch.rand(6).double()}
+    assert_same_step(model, inputs, labels=gold, language=language, **sampled)
+    with pytest.raises(ValueError, match=r"labels of document 1 of the batch hold column 0 .* of another language"):
+        step(model, inputs, 2, labels=torch.tensor([[0], [3], [2], [0]]), language=language)
+
+
+def test_in_evaluation_all_labels_are_scored_at_once(make_model):
+    model, processor = make_model(problem_type=MULTI)
+    inputs = processor(TEXTS, return_tensors="pt")
+    with torch.no_grad():
+        whole = model(**inputs, labels=GOLD)
+        model.config.label_chunk_size = 2
+        again = model(**inputs, labels=GOLD)
+    assert torch.equal(again.logits, whole.logits)
+    assert torch.equal(again.loss, whole.loss)
+
+
+def test_wrong_labels_are_refused_as_with_logits(make_model):
+    model, processor = make_model(problem_type=MULTI)
+    inputs = processor(TEXTS, return_tensors="pt")
+    wrong = {
+        "labels holds column 5, but there are 5 labels": torch.tensor([[5], [0], [1]]),
+        "names a gold column twice": torch.tensor([[1, 1], [0, -100], [1, -100]]),
+        r"labels must have shape \(3, P\)": torch.tensor([[1], [0]]),
+        r"labels are gold columns .* got zeros and ones \(3, 5\)": torch.ones(3, 5),
+    }
+    for message, labels in wrong.items():
+        with pytest.raises(ValueError, match=message):
+            step(model, inputs, 2, labels=labels)
+    excluded = {"labels": GOLD, "excluded_columns": torch.tensor([[0], [2], [1]])}
+    with pytest.raises(ValueError, match=r"labels of document 1 .* hold column 2 .* one of its excluded_columns"):
+        step(model, inputs, 2, **excluded)
+
+
+def test_ranking_losses_cannot_be_computed_in_chunks():
+    with pytest.raises(StrictDataclassError, match="training_loss 'warp' ranks all labels at once"):
+        GileConfig(training_loss="warp", label_chunk_size=100)
+
+
+def test_labels_are_shared_by_processes_that_were_started(make_model):
+    model, _ = make_model(label_chunk_size=2)
+    with pytest.raises(ValueError, match="no processes to share labels with"):
+        model.share_labels()
+    model.config.label_chunk_size = 0
+    with pytest.raises(ValueError, match="label_chunk_size above zero"):
+        model.share_labels()
