@@ -1,0 +1,81 @@
+"""Run by test_processes.py: trains three steps as one of several processes, and keeps the weights of the first.
+
+python processes.py OUT MODE..., each MODE of the words one (no processes), ddp or fsdp, shared (labels shared by the
+processes), logits (no chunks), and softmax or decoupled.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+from safetensors.torch import save_file
+from torch.distributed import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+
+from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
+
+NAMES = [f"word{i} word{(7 * i) % 23}" for i in range(23)]
+DOCUMENTS = 8
+
+
+def make_model(mode):
+    torch.manual_seed(0)
+    tokenizer = build_tokenizer(NAMES, min_count=1)
+    single = "softmax" in mode
+    config = GileConfig(
+        vocab_size=len(tokenizer),
+        embedding_size=5,
+        hidden_size=7,
+        joint_size=11,
+        joint_act="tanh",
+        num_labels=len(NAMES),
+        problem_type="single_label_classification" if single else "multi_label_classification",
+        training_loss="decoupled_softmax" if "decoupled" in mode else "cross_entropy",
+        label_chunk_size=0 if "logits" in mode else 4,
+    )
+    model = GileForSequenceClassification(config)
+    model.set_labels(LabelSet.from_names(NAMES), GileProcessor.for_config(tokenizer, config))
+    return model.double().train()
+
+
+def train(mode):
+    model = make_model(mode)
+    rank, size, accelerator, wrapped = 0, 1, None, model
+    if "one" not in mode:
+        accelerator = Accelerator(cpu=True)
+        rank, size = accelerator.process_index, accelerator.num_processes
+        assert size == 2
+        if "shared" in mode:
+            model.share_labels()
+    if "ddp" in mode:
+        wrapped = accelerator.prepare(model)
+    elif "fsdp" in mode:
+        # What accelerate calls on GPUs; on CPUs it takes an FSDP plugin and runs DDP.
+        fully_shard(model, mesh=init_device_mesh("cpu", (size,)))
+        assert all(isinstance(parameter, DTensor) for parameter in model.parameters())
+    optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1)
+    generator = torch.Generator().manual_seed(1)
+    losses = []
+    for _ in range(3):
+        words = torch.randint(2, model.config.vocab_size, (DOCUMENTS, 6), generator=generator)
+        gold = torch.stack([torch.randperm(len(NAMES), generator=generator)[:3] for _ in range(DOCUMENTS)])
+        gold[3, 1:] = -100
+        own = slice(rank * DOCUMENTS // size, (rank + 1) * DOCUMENTS // size)
+        loss = wrapped(input_ids=words[own], labels=gold[own, 0] if "softmax" in mode else gold[own]).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach() if accelerator is None else accelerator.gather(loss.detach()).mean())
+    whole = {
+        name: tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+        for name, tensor in model.state_dict().items()
+    }
+    return rank, {**{name: tensor.contiguous() for name, tensor in whole.items()}, "losses": torch.stack(losses)}
+
+
+for mode in sys.argv[2:]:
+    rank, weights = train(mode.split("-"))
+    if rank == 0:
+        save_file(weights, Path(sys.argv[1]) / f"{mode}.safetensors")
