@@ -15,10 +15,20 @@ from units import UNITS, unit_fields
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
 from hf_gile.data import load_word_vectors
 from hf_gile.metrics import LabelMetrics
-from hf_gile.training import EpochCallback, GileDataCollator, LabelSampler, ThresholdTuner, encode_dataset
+from hf_gile.training import (
+    EpochCallback,
+    GileDataCollator,
+    HardNegatives,
+    LabelSampler,
+    ThresholdTuner,
+    encode_dataset,
+)
 
 TOP_K = (5, 10, 20)
 """Precision, recall and nDCG are given at these numbers of labels."""
+
+NEGATIVES = ("uniform", "frequency", "in_batch")
+"""What `--negatives` can be."""
 
 
 @dataclass
@@ -55,6 +65,28 @@ class ModelSettings:
         metadata={"help": "Labels sampled a step, for the whole batch, weighted to the full set; 0 takes all labels. "
                   "The paper: '0.3% negative label sampling', for each document, unweighted."},
     )  # fmt: skip
+    negatives: str = field(
+        default="uniform",
+        metadata={"help": "How they are sampled: uniform (the paper's), frequency (by the square root of the documents "
+                  "of a label), or in_batch (the gold labels of the batch and no others; biased)."},
+    )  # fmt: skip
+    hard_negatives: int = field(
+        default=0,
+        metadata={"help": "Best-scored labels that are not gold, for each document, added to the sample of the batch."},
+    )
+    hard_refresh_steps: int = field(
+        default=100, metadata={"help": "Steps between two encodings of the labels in which hard ones are searched."}
+    )
+    label_chunk_size: int = field(
+        default=2048,
+        metadata={"help": "Labels scored at a time where all are trained on (num_negatives 0): the exact loss, without "
+                  "holding all scores. 0 for all at once."},
+    )  # fmt: skip
+    share_labels: bool = field(
+        default=False,
+        metadata={"help": "Of several processes, each scores the documents of all with its share of the labels; takes "
+                  "all labels (num_negatives 0)."},
+    )  # fmt: skip
     per_document: bool = field(default=False, metadata={"help": "Sample for each document, as the paper."})
     unweighted: bool = field(
         default=False, metadata={"help": "Do not weight the sample to the full set, as the paper."}
@@ -90,6 +122,8 @@ def train_text_models(
         What was written to `results.json`: of each unit what `train` returns, `threshold`, the best one for the
         validation part, and `test`, the figures of the test part (`seen_` and `unseen_` if there are unseen labels).
     """
+    if settings.negatives not in NEGATIVES:
+        raise ValueError(f"negatives must be one of {', '.join(NEGATIVES)}, got {settings.negatives!r}")
     folder = Path(args.output_dir)
     num_seen = sum(labels.seen)
     assert not any(labels.seen[num_seen:]), "seen labels stand first"
@@ -109,6 +143,7 @@ def train_text_models(
         is_linear = UNITS[unit]["output_layer"] == "linear"
         label_set = labels[:num_seen] if is_linear else labels
         size = settings.embedding_size
+        ranks_all = UNITS[unit].get("training_loss") in ("warp", "hinge")  # these need all scores at once
         config = GileConfig(
             **unit_fields(
                 unit,
@@ -127,6 +162,7 @@ def train_text_models(
                 freeze_word_vectors=settings.freeze_word_vectors,
                 word_dropout=settings.word_dropout,
                 label_prior=settings.label_prior or min(0.5, labels_per_document / num_seen),
+                label_chunk_size=0 if settings.num_negatives or ranks_all else settings.label_chunk_size,
                 num_labels=len(label_set),
                 problem_type="multi_label_classification",
             )
@@ -138,14 +174,22 @@ def train_text_models(
         model.set_labels(label_set, processor)
 
         # All gold labels of a batch, and a sample of the other seen labels. Unseen labels are never sampled.
+        in_batch, by_frequency = settings.negatives == "in_batch", settings.negatives == "frequency"
         sampler = LabelSampler(
             len(label_set),
-            num_negatives=settings.num_negatives or None,
+            num_negatives=0 if in_batch else settings.num_negatives or None,
             columns=range(num_seen),
             per_document=settings.per_document,
             weighted=not settings.unweighted,
+            frequencies=[label.count**0.5 for label in label_set] if by_frequency else None,
             seed=args.seed,
         )
+        if settings.hard_negatives:
+            model.column_miner = HardNegatives(
+                settings.hard_negatives, settings.hard_refresh_steps, columns=range(num_seen)
+            )
+        if settings.share_labels and not is_linear:
+            model.share_labels()
         reads_sentences = config.text_encoder_type in ("hnn", "han")
         with args.main_process_first(desc="words and columns"):
             if reads_sentences not in encoded:

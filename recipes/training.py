@@ -157,7 +157,10 @@ def count_parameters(model: torch.nn.Module) -> int:
 
 
 class Clock(ProgressCallback):
-    """A progress bar, and one line an epoch; all the figures go to the history, with the seconds so far.
+    """A progress bar, and one line an epoch; all the figures go to the history, with the time so far.
+
+    That is `seconds`, with all that was done, and `training_cpu_seconds`, the processor time of the training steps of
+    this process alone, which other programs of the machine hardly change.
 
     Args:
         metric: Name of the figure of the line, in 0..1.
@@ -167,6 +170,15 @@ class Clock(ProgressCallback):
         super().__init__()
         self.metric = metric
         self.start = time.perf_counter()
+        self.cpu_seconds = 0.0
+
+    def on_epoch_begin(self, *_: Any, **__: Any) -> None:
+        """Starts the clock of the training steps."""
+        self.cpu_seconds -= time.process_time()
+
+    def on_epoch_end(self, *_: Any, **__: Any) -> None:
+        """Stops it: evaluation comes after this."""
+        self.cpu_seconds += time.process_time()
 
     def on_log(self, *_: Any, **__: Any) -> None:
         """Says nothing: `on_evaluate` has the line."""
@@ -176,6 +188,7 @@ class Clock(ProgressCallback):
         super().on_evaluate(args, state, control, **kwargs)
         if state.epoch and state.log_history and "seconds" not in state.log_history[-1]:
             state.log_history[-1]["seconds"] = seconds = time.perf_counter() - self.start
+            state.log_history[-1]["training_cpu_seconds"] = self.cpu_seconds
             if self.metric in metrics and state.is_world_process_zero:
                 left = seconds * (args.num_train_epochs / state.epoch - 1)
                 losses = [entry["loss"] for entry in state.log_history if "loss" in entry]

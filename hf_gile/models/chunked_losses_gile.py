@@ -29,7 +29,7 @@ class LabelChunks:
             depend on each other.
         rows: What belongs to single labels, `(L, ...)` each: words, label vectors, codes. Those of floats that require
             a gradient get one.
-        parameters: The other tensors that `encode` reads and that get a gradient.
+        parameters: The other tensors that `encode` reads and that get a gradient; of a chunk this may be a sparse one.
 
     Example:
         >>> labels = LabelChunks(lambda codes: codes, [torch.randn(1000, 5)])
@@ -202,8 +202,7 @@ class _Step:
             totals = [total for total in gradients if total is not None]
             for number, (total, one) in enumerate(zip(totals, found, strict=True)):
                 if one is not None:
-                    total = total[chunk] if number < len(inputs) else total
-                    total += one
+                    _add(total[chunk] if number < len(inputs) else total, one)
         if self.group is not None:
             # The other processes have scored this one's documents with the other labels.
             for tensor in (self.losses, text_gradient):
@@ -339,6 +338,13 @@ CHUNKED_LOSSES: dict[str, type[_Step]] = {
 
 def _wide(tensor: Tensor) -> torch.dtype:
     return torch.float64 if tensor.dtype == torch.float64 else torch.float32
+
+
+def _add(total: Tensor, gradient: Tensor) -> None:
+    if gradient.layout == torch.sparse_coo:  # += would sort it first
+        total.index_add_(0, gradient._indices()[0], gradient._values().to(total.dtype))
+    else:
+        total += gradient
 
 
 def _log_sum_exp(total: Tensor, group: Any) -> Tensor:

@@ -829,11 +829,11 @@ class GileForSequenceClassification(GilePreTrainedModel):
             rows.append(torch.arange(len(sizes)).repeat_interleave(sizes).to(self.label_input_ids.device))
         return rows if columns is None else [row[columns] for row in rows]
 
-    def _label_embeds(self, words: Tensor, own: Tensor | None = None) -> Tensor:
-        if own is None or self.config.label_encoder_type == "learned":
-            label_embeds = self.gile.encode_labels(words)
-            return label_embeds if own is None else label_embeds + own
-        return self.gile.encode_labels(words, label_language=own)
+    def _label_embeds(self, words: Tensor, own: Tensor | None = None, *, sparse: bool = False) -> Tensor:
+        if self.gile.label_encoder is None:
+            return self.gile.encode_labels(words, label_language=own)
+        label_embeds = self.gile.label_encoder(words, self.gile.word_embeddings, sparse)
+        return label_embeds if own is None else label_embeds + own
 
     def _label_chunks(self, columns: Tensor | None, language: str | None) -> LabelChunks:
         """The stored labels, to be encoded chunk by chunk for documents of a language."""
@@ -844,7 +844,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
         space = None if self.config.share_joint_space else language
 
         def encode(words: Tensor, own: Tensor | None = None) -> Tensor:
-            return self.gile.get_label_features(label_embeds=self._label_embeds(words, own), language=space)
+            # Sparse: the gradient of the words of a chunk is not to be as large as the table of all words.
+            label_embeds = self._label_embeds(words, own, sparse=True)
+            return self.gile.get_label_features(label_embeds=label_embeds, language=space)
 
         return LabelChunks(encode, self._label_rows(columns), self.gile.label_parameters(space))
 

@@ -27,19 +27,20 @@ class MeanLabelEncoder(nn.Module):
         # Not the table's own padding_idx, which a table of given word vectors may lack.
         self.pad_token_id = config.pad_token_id
 
-    def forward(self, label_input_ids: Tensor, word_embeddings: nn.Embedding) -> Tensor:
+    def forward(self, label_input_ids: Tensor, word_embeddings: nn.Embedding, sparse: bool = False) -> Tensor:
         """Encodes labels.
 
         Args:
             label_input_ids: `(L, T)` word ids, padded with the padding word of the table.
             word_embeddings: The `(vocab_size, D)` table that documents use too.
+            sparse: Whether the gradient of the table is a sparse tensor, for who adds up those of many calls.
 
         Returns:
             `(L, D)` label vectors; zero for a label without words.
         """
         # embedding_bag never builds the (L, T, D) word vectors of all labels.
         return functional.embedding_bag(
-            label_input_ids, word_embeddings.weight, mode="mean", padding_idx=self.pad_token_id
+            label_input_ids, word_embeddings.weight, mode="mean", sparse=sparse, padding_idx=self.pad_token_id
         )
 
 

@@ -100,10 +100,33 @@ def test_every_unit_of_the_papers_table_is_trained_by_the_same_recipe(tmp_path, 
     assert all(0 <= loss <= 1 for loss in both)
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--negatives", "frequency", "--hard_negatives", "2", "--hard_refresh_steps", "3"],
+        ["--negatives", "in_batch"],
+        ["--num_negatives", "0", "--label_chunk_size", "3"],
+    ],
+    ids=["by frequency, and hard", "in-batch", "all, in chunks"],
+)
+def test_every_way_to_choose_the_labels_of_a_step_learns(tmp_path, arguments, flags):
+    result = run([*arguments, "--units", "gile", *flags], tmp_path)
+    assert result.returncode == 0, result.stderr[-3000:]
+    figures = json.loads((tmp_path / "out" / "results.json").read_text())["gile"]["test"]
+    assert figures["test_seen_average_precision"] > 0.9
+    config = json.loads((tmp_path / "out" / "gile" / "model" / "config.json").read_text())
+    assert config["label_chunk_size"] == (3 if "--label_chunk_size" in flags else 0)
+
+
 @pytest.mark.slow
-def test_recipe_trains_on_two_processes(tmp_path, arguments):
+@pytest.mark.parametrize(
+    "flags",
+    [[], ["--hard_negatives", "1"], ["--num_negatives", "0", "--label_chunk_size", "2", "--share_labels"]],
+    ids=["sampled", "hard", "labels shared"],
+)
+def test_recipe_trains_on_two_processes(tmp_path, arguments, flags):
     launcher = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2")
-    result = run([*arguments, "--units", "gile"], tmp_path, launcher)
+    result = run([*arguments, "--units", "gile", *flags], tmp_path, launcher)
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("unseen labels") == 1
     results = json.loads((tmp_path / "out" / "results.json").read_text())

@@ -75,7 +75,8 @@ def train(mode):
     return rank, {**{name: tensor.contiguous() for name, tensor in whole.items()}, "losses": torch.stack(losses)}
 
 
-for mode in sys.argv[2:]:
-    rank, weights = train(mode.split("-"))
-    if rank == 0:
-        save_file(weights, Path(sys.argv[1]) / f"{mode}.safetensors")
+if __name__ == "__main__":  # doctests import every file
+    for mode in sys.argv[2:]:
+        rank, weights = train(mode.split("-"))
+        if rank == 0:
+            save_file(weights, Path(sys.argv[1]) / f"{mode}.safetensors")

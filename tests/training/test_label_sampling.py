@@ -8,6 +8,13 @@ from hf_gile.training import EpochCallback, LabelSampler
 
 L = 101
 GOLD = [[7, 3], [7, 50, 99], []]
+LABELS = torch.tensor([[7, 3, -100], [7, 50, 99], [-100, -100, -100]])
+COUNTS = 1000 / np.arange(1, L + 1)
+
+
+def loss(logits, labels, columns=None, weights=None):
+    targets = multi_hot(labels, logits.shape[1], columns)
+    return binary_cross_entropy(logits if columns is None else logits[:, columns], targets, weights).item()
 
 
 def test_all_gold_labels_are_in_and_columns_ascend():
@@ -37,18 +44,87 @@ def test_only_the_given_columns_and_gold_labels_are_sampled():
 
 
 @pytest.mark.parametrize("per_document", [False, True], ids=["shared", "per document"])
-def test_weighted_sampled_loss_estimates_the_full_loss_without_bias(per_document):
+@pytest.mark.parametrize("frequencies", [None, COUNTS], ids=["uniform", "by frequency"])
+def test_weighted_sampled_loss_estimates_the_full_loss_without_bias(per_document, frequencies):
     logits = torch.randn(len(GOLD), L, generator=torch.Generator().manual_seed(0), dtype=torch.double)
-    labels = torch.tensor([[7, 3, -100], [7, 50, 99], [-100, -100, -100]])
-    full = binary_cross_entropy(logits, multi_hot(labels, L))
-    sampler = LabelSampler(L, num_negatives=13, per_document=per_document)
-    estimates = []
-    for key in range(3000):
-        columns, weights = sampler(GOLD, key)
-        estimates.append(binary_cross_entropy(logits[:, columns], multi_hot(labels, L, columns), weights).item())
+    full = loss(logits, LABELS)
+    sampler = LabelSampler(L, num_negatives=13, per_document=per_document, frequencies=frequencies)
+    estimates = [loss(logits, LABELS, *sampler(GOLD, key)) for key in range(3000)]
     error = np.std(estimates) / len(estimates) ** 0.5
-    assert abs(np.mean(estimates) - full.item()) < 4 * error
-    assert error < 0.005 * full.item()
+    assert abs(np.mean(estimates) - full) < 4 * error
+    assert error < 0.02 * full
+
+
+SMALL = [[1], [4, 1]]
+SMALL_LABELS = torch.tensor([[1, -100], [4, 1]])
+
+
+def outcomes(sampler):
+    """Every sample that a sampler draws, and how often it draws it."""
+    drawn = {}
+    for key in range(4000):
+        columns, weights = sampler(SMALL, key)
+        drawn.setdefault(tuple(columns.tolist()), [columns, weights, 0])[2] += 1
+    return list(drawn.values())
+
+
+def test_the_loss_of_all_uniform_samples_averages_to_the_full_loss():
+    logits = torch.randn(2, 7, generator=torch.Generator().manual_seed(1), dtype=torch.double)
+    samples = outcomes(LabelSampler(7, num_negatives=2))
+    assert len(samples) == 10  # 2 of the 5 that are not gold
+    assert all(abs(number / 4000 - 1 / 10) < 0.03 for *_, number in samples)
+    mean = np.mean([loss(logits, SMALL_LABELS, columns, weights) for columns, weights, _ in samples])
+    assert mean == pytest.approx(loss(logits, SMALL_LABELS), rel=1e-6)
+
+
+def test_the_loss_of_all_samples_by_frequency_averages_to_the_full_loss():
+    logits = torch.randn(2, 7, generator=torch.Generator().manual_seed(1), dtype=torch.double)
+    samples = outcomes(LabelSampler(7, num_negatives=3, frequencies=[9, 9, 1, 5, 9, 2, 2]))
+    assert len(samples) == 32  # each of the 5 that are not gold, or not
+    weight = {}
+    for columns, weights, _ in samples:
+        if weights is not None:  # nothing but gold columns
+            weight |= dict(zip(columns.tolist(), weights.tolist(), strict=True))
+    assert weight.pop(1) == weight.pop(4) == 1.0
+    assert weight[0] < weight[3] < weight[5] == weight[6] < weight[2]
+    estimate = total = 0.0
+    for columns, weights, number in samples:
+        drawn = columns.tolist()
+        probability = np.prod([1 / one if column in drawn else 1 - 1 / one for column, one in weight.items()])
+        assert abs(number / 4000 - probability) < 0.03
+        total += probability
+        estimate += probability * loss(logits, SMALL_LABELS, columns, weights)
+    assert total == pytest.approx(1, rel=1e-6)
+    assert estimate == pytest.approx(loss(logits, SMALL_LABELS), rel=1e-6)
+
+
+def test_by_frequency_num_negatives_are_drawn_on_average_and_frequent_columns_more_often():
+    for labels, number in ((101, 30), (5000, 30)):
+        frequencies = 1 / np.arange(1, labels + 1)
+        sampler = LabelSampler(labels, num_negatives=number, frequencies=frequencies)
+        counts, sizes = np.zeros(labels), []
+        for key in range(1000):
+            columns, weights = sampler([[]], key)
+            counts[columns.numpy()] += 1
+            sizes.append(len(columns))
+            assert torch.equal(weights, weights.sort().values)
+        assert abs(np.mean(sizes) - number) < 4 * np.std(sizes) / 1000**0.5
+        assert counts[:5].min() > 3 * counts[-50:].max()
+    assert np.std(sizes) < number**0.5
+
+
+def test_in_batch_sampling_has_the_gold_labels_and_no_others():
+    columns, weights = LabelSampler(L, num_negatives=0)(GOLD)
+    assert columns.tolist() == [3, 7, 50, 99]
+    assert weights is None
+    columns, weights = LabelSampler(L, num_negatives=0, frequencies=COUNTS)([[], []])
+    assert len(columns) == 0
+
+
+def test_gold_columns_beside_those_to_sample_from_are_added_to_all_of_them():
+    columns, weights = LabelSampler(L, columns=range(20, 60))(GOLD)
+    assert columns.tolist() == [3, 7, *range(20, 60), 99]
+    assert weights is None
 
 
 def test_per_document_samples_give_each_document_its_own_negatives():
@@ -104,13 +180,22 @@ def test_gold_columns_out_of_range_are_refused(wrong):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_negatives": 0}, "num_negatives must be at least 1"),
+        ({"num_negatives": -1}, "num_negatives must not be negative"),
         ({"columns": []}, "columns is empty"),
         ({"columns": [3, 101]}, "columns holds 101, but there are 101 labels"),
         ({"columns": [-1, 3]}, "columns holds -1"),
         ({"columns": [3, 3]}, "columns holds 1 columns twice"),
+        ({"num_negatives": 5, "frequencies": [1.0] * 5}, r"frequencies must have shape \(101,\).*got \(5,\)"),
+        (
+            {"num_negatives": 5, "frequencies": [1.0] * 70 + [0.0] * 31},
+            r"frequencies must be positive, got 0.0 for column 70: .*leave the labels .* out of columns",
+        ),
+        (
+            {"num_negatives": 5, "frequencies": [1.0, float("nan")] + [1.0] * 99},
+            "must be positive, got nan for column 1",
+        ),
     ],
-    ids=["no negatives", "no columns", "too high", "negative", "twice"],
+    ids=["no negatives", "no columns", "too high", "negative", "twice", "shape", "zero frequency", "no number"],
 )
 def test_bad_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):

@@ -1,0 +1,392 @@
+"""Hard negatives are the best labels that are not gold, and leave the sampled loss unbiased."""
+
+from itertools import combinations
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import Trainer, TrainingArguments
+
+from hf_gile import (
+    GileConfig,
+    GileForSequenceClassification,
+    GileProcessor,
+    Label,
+    LabelIndex,
+    LabelSet,
+    build_tokenizer,
+)
+from hf_gile.models.label_index_gile import top_k_of
+from hf_gile.training import (
+    EpochCallback,
+    GileDataCollator,
+    HardNegatives,
+    LabelSampler,
+    encode_dataset,
+    hard_negatives,
+)
+
+WORDS = ["milk", "iron", "heart", "blood", "infant", "breast", "diet", "risk", "rat", "fed"]
+NAMES = [*WORDS, "breast milk", "iron diet", "heart blood"]
+L = len(NAMES)
+TEXTS = ["milk of the breast fed infant", "blood of the heart", "rat diet"]
+GOLD = torch.tensor([[0, 10, 4], [2, 3, -100], [8, -100, -100]])
+ALL = torch.arange(L)
+
+
+def make_model(output_layer="gile", labels=None, **options):
+    torch.manual_seed(0)
+    tokenizer = build_tokenizer(WORDS, min_count=1)
+    config = GileConfig(
+        vocab_size=len(tokenizer),
+        embedding_size=7,
+        hidden_size=11,
+        attention_size=5,
+        joint_size=17,
+        joint_act="tanh",
+        hidden_act="tanh",
+        output_layer=output_layer,
+        num_labels=L,
+        problem_type="multi_label_classification",
+        **options,
+    )
+    processor = GileProcessor.for_config(tokenizer, config)
+    model = GileForSequenceClassification(config)
+    model.set_labels(labels or LabelSet.from_names(NAMES), processor)
+    return model.train(), processor
+
+
+def negatives(model, processor, number, columns=ALL):
+    """By definition: all scores, and of those that are not gold the best."""
+    model.eval()
+    with torch.no_grad():
+        scores = model(**processor(TEXTS, return_tensors="pt")).logits
+    model.train()
+    found = set()
+    for row, gold in zip(scores, GOLD.tolist(), strict=True):
+        others = [column for column in columns.tolist() if column not in gold]
+        found |= set(sorted(others, key=lambda column: -row[column])[:number])
+    return found
+
+
+def mine(model, processor, sampled, weights=None, labels=GOLD):
+    """The columns and weights that a miner makes of those given, called as the model calls it."""
+    codes = model.gile.get_text_features(**processor(TEXTS, return_tensors="pt")).detach()
+    return model.column_miner(model, codes, labels, sampled, weights)
+
+
+GOLD_COLUMNS = torch.tensor([0, 2, 3, 4, 8, 10])
+
+
+@pytest.mark.parametrize("output_layer", ["gile", "only_input", "linear"])
+@pytest.mark.parametrize("number", [1, 2, 9])
+@pytest.mark.parametrize("searched", [5, 100], ids=["chunks", "at once"])
+def test_each_document_gets_its_best_labels_that_are_not_gold(monkeypatch, output_layer, number, searched):
+    monkeypatch.setattr(hard_negatives, "_SEARCHED", searched)
+    model, processor = make_model(output_layer)
+    model.column_miner = HardNegatives(number, chunk_size=4)
+    columns, weights = mine(model, processor, GOLD_COLUMNS)
+    assert weights is None
+    assert columns.tolist() == sorted({*GOLD_COLUMNS.tolist(), *negatives(model, processor, number)})
+
+
+def test_only_trainable_columns_are_mined():
+    model, processor = make_model()
+    columns = torch.arange(1, 8)
+    model.column_miner = HardNegatives(2, columns=columns.tolist())
+    hard = set(mine(model, processor, torch.tensor([10]))[0].tolist()) - {10}
+    assert hard == negatives(model, processor, 2, columns)
+    assert hard != negatives(model, processor, 2)
+
+
+def test_more_negatives_than_there_are_is_all_of_them():
+    model, processor = make_model()
+    model.column_miner = HardNegatives(99, columns=range(9))
+    assert mine(model, processor, torch.tensor([0, 10]))[0].tolist() == [*range(9), 10]
+
+
+def test_labels_in_every_form_give_the_same_columns():
+    model, processor = make_model()
+    model.column_miner = HardNegatives(2)
+    one = torch.tensor([[4], [3], [8]])
+    hot = torch.zeros(3, L).scatter_(1, one, 1.0)
+    found = [mine(model, processor, torch.tensor([3, 4, 8]), labels=labels)[0] for labels in (one, one[:, 0], hot)]
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("shape", [(6,), (1, 6), (3, 6)], ids=str)
+def test_hard_columns_count_once_and_the_others_as_before(shape):
+    model, processor = make_model()
+    model.column_miner = HardNegatives(1)
+    hard = negatives(model, processor, 1)
+    drawn = torch.tensor(sorted([*list(hard)[:1], *[column for column in range(L) if column not in hard][:5]]))
+    weights = torch.rand(shape, generator=torch.Generator().manual_seed(0)) + 2
+    columns, new = mine(model, processor, drawn, weights)
+    assert new.shape == (*shape[:-1], len(columns))
+    for place, column in enumerate(columns.tolist()):
+        before = weights[..., drawn == column][..., 0] if column not in hard else torch.ones(shape[:-1])
+        assert torch.equal(new[..., place], before), column
+
+
+def gradients(model, loss):
+    model.zero_grad()
+    loss.backward()
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+
+
+@pytest.mark.parametrize("per_document", [False, True], ids=["shared", "per document"])
+def test_loss_and_gradients_of_all_samples_average_to_those_of_all_labels(per_document):
+    model, processor = make_model()
+    documents = processor(TEXTS, return_tensors="pt")
+    full = model(**documents, labels=GOLD).loss
+    expected = gradients(model, full)
+    model.column_miner = HardNegatives(2, columns=range(L))
+    losses, sums, sizes = [], 0, set()
+    others = [column for column in range(L) if column not in GOLD_COLUMNS.tolist()]
+    for drawn in combinations(others, 2):
+        columns = torch.tensor(sorted([*GOLD_COLUMNS.tolist(), *drawn]))
+        weights = torch.ones(len(columns))
+        weights[torch.isin(columns, torch.tensor(drawn))] = len(others) / 2
+        output = model(
+            **documents,
+            labels=GOLD,
+            sampled_columns=columns,
+            column_weights=weights.repeat(3, 1) if per_document else weights,
+        )
+        sizes.add(output.logits.shape[1])
+        losses.append(output.loss.item())
+        sums = sums + gradients(model, output.loss)
+    assert len(sizes) > 1, "some samples held a hard column, others did not"
+    assert sum(losses) / len(losses) == pytest.approx(full.item(), rel=1e-5)
+    torch.testing.assert_close(sums / len(losses), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("frequencies", [None, range(1, L + 1)], ids=["uniform", "by frequency"])
+def test_what_a_sampler_draws_stays_unbiased(frequencies):
+    model, processor = make_model()
+    documents = processor(TEXTS, return_tensors="pt")
+    full = model(**documents, labels=GOLD).loss.item()
+    model.column_miner = HardNegatives(1)
+    sampler = LabelSampler(L, 3, frequencies=frequencies)
+    gold = [[column for column in row if column >= 0] for row in GOLD.tolist()]
+    losses = []
+    with torch.no_grad():
+        for key in range(1500):
+            columns, weights = sampler(gold, key)
+            losses.append(model(**documents, labels=GOLD, sampled_columns=columns, column_weights=weights).loss.item())
+    losses = torch.tensor(losses, dtype=torch.double)
+    error = losses.std().item() / len(losses) ** 0.5
+    assert abs(losses.mean().item() - full) < 4 * error
+    assert error < 0.02 * full
+
+
+def test_labels_are_encoded_anew_every_few_steps():
+    model, processor = make_model()
+    model.column_miner = HardNegatives(1, refresh_steps=3)
+    before = mine(model, processor, GOLD_COLUMNS)[0]
+    with torch.no_grad():
+        model.gile.output_layer.label_projection.weight.neg_()  # tanh: negative codes, and what was best is worst
+    stale = [mine(model, processor, GOLD_COLUMNS)[0] for _ in range(2)]
+    assert torch.equal(stale[0], before)
+    assert torch.equal(stale[1], before)
+    fresh = mine(model, processor, GOLD_COLUMNS)[0]
+    assert set(fresh.tolist()) == {*GOLD_COLUMNS.tolist(), *negatives(model, processor, 1)}
+    assert not torch.equal(fresh, before)
+
+
+def test_other_stored_labels_are_encoded_at_once():
+    model, processor = make_model()
+    model.column_miner = HardNegatives(99, refresh_steps=1000)
+    assert len(mine(model, processor, torch.tensor([0]))[0]) == L
+    model.set_labels(LabelSet.from_names(NAMES[:9]), processor)
+    assert mine(model, processor, torch.tensor([0]))[0].tolist() == list(range(9))
+
+
+def test_where_all_columns_are_trained_on_nothing_is_searched(monkeypatch):
+    model, processor = make_model()
+    model.column_miner = HardNegatives(1)
+    monkeypatch.setattr(model, "get_stored_label_features", None)
+    weights = torch.ones(L)
+    assert mine(model, processor, None, weights) == (None, weights)
+    assert mine(model, processor, ALL) == (ALL, None)
+    model.column_miner = HardNegatives(1, columns=[0, 2, 3])
+    assert mine(model, processor, GOLD_COLUMNS) == (GOLD_COLUMNS, None)
+
+
+def test_many_gold_labels_are_not_taken_for_all_columns():
+    model, processor = make_model()
+    model.column_miner = HardNegatives(1, columns=[5, 6, 7])
+    assert len(mine(model, processor, GOLD_COLUMNS)[0]) > 6
+
+
+def test_evaluation_and_inference_are_as_without(monkeypatch):
+    model, processor = make_model()
+    documents = processor(TEXTS, return_tensors="pt")
+    model.eval()
+    before = model(**documents, labels=GOLD)
+    model.column_miner = HardNegatives(1)
+    monkeypatch.setattr(HardNegatives, "__call__", None)
+    after = model(**documents, labels=GOLD, sampled_columns=GOLD_COLUMNS)
+    assert torch.equal(after.loss, before.loss)
+    model.train()
+    assert model(**documents, sampled_columns=GOLD_COLUMNS).logits.shape == (3, 6)
+
+
+def test_an_approximate_search_may_choose():
+    class Search:
+        """Misses the best label, and finds but one for the first document."""
+
+        def __init__(self, codes, text_codes):
+            self.codes = codes
+
+        def candidates(self, text_codes, k):
+            columns = top_k_of(text_codes, self.codes, 0.0, k).columns
+            columns[:, 0] = -1
+            columns[0, 1:-1] = -1
+            return columns
+
+    model, processor = make_model()
+    model.column_miner = HardNegatives(3, columns=range(1, L), make_search=Search)
+    found = set(mine(model, processor, GOLD_COLUMNS)[0].tolist()) - set(GOLD_COLUMNS.tolist())
+    assert found
+    assert found <= negatives(model, processor, L, torch.arange(1, L))
+
+
+def test_the_search_of_a_label_index_may_choose_and_knows_the_last_documents():
+    pytest.importorskip("faiss", reason="needs the extra ann")
+    from hf_gile.ann import ApproximateSearch
+
+    seen = []
+
+    def make_search(codes, text_codes):
+        seen.append(len(text_codes))
+        index = LabelIndex(LabelSet.from_names(NAMES), codes, 0.0, None, "")
+        return ApproximateSearch.build(index, text_codes, size=min(3, len(text_codes)))
+
+    model, processor = make_model()
+    model.column_miner = HardNegatives(2, refresh_steps=2, make_search=make_search)
+    columns = [mine(model, processor, GOLD_COLUMNS)[0] for _ in range(700)][-1]
+    assert set(columns.tolist()) == {*GOLD_COLUMNS.tolist(), *negatives(model, processor, 2)}
+    assert seen[:3] == [3, 9, 15]
+    assert seen[-1] == 1026
+
+
+def test_sixteen_bit_autocast_works():
+    model, processor = make_model()
+    model.column_miner = HardNegatives(2)
+    with torch.autocast("cpu", torch.bfloat16):
+        output = model(
+            **processor(TEXTS, return_tensors="pt"),
+            labels=GOLD,
+            sampled_columns=GOLD_COLUMNS,
+            column_weights=torch.ones(6),
+        )
+    assert output.logits.shape[1] > 6
+    assert output.loss.isfinite()
+    output.loss.backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+def test_excluded_columns_do_not_count_even_if_mined():
+    model, processor = make_model()
+    documents = processor(TEXTS, return_tensors="pt")
+    excluded = torch.tensor([sorted(set(range(L)) - set(GOLD_COLUMNS.tolist()))] * 3)
+    without = model(**documents, labels=GOLD, sampled_columns=GOLD_COLUMNS, excluded_columns=excluded).loss
+    model.column_miner = HardNegatives(2)
+    output = model(**documents, labels=GOLD, sampled_columns=GOLD_COLUMNS, excluded_columns=excluded)
+    assert output.logits.shape[1] > 6
+    assert output.loss.item() == pytest.approx(without.item(), rel=1e-6)
+
+
+@pytest.fixture
+def make_trainer(tmp_path):
+    def make(folder, refresh_steps=4, **options):
+        model, processor = make_model(word_dropout=0.1)
+        rows = [[WORDS[i % 10], WORDS[(i * 3 + 1) % 10]] for i in range(44)]
+        rows = Dataset.from_dict({"text": [" ".join(row) for row in rows], "labels": rows})
+        dataset = encode_dataset(rows, processor, model.label_set)
+        sampler = LabelSampler(L, num_negatives=2, columns=range(12), seed=3)
+        model.column_miner = HardNegatives(1, refresh_steps, columns=range(12))
+        arguments = TrainingArguments(
+            output_dir=str(tmp_path / folder),
+            per_device_train_batch_size=8,
+            learning_rate=1e-2,
+            report_to="none",
+            disable_tqdm=True,
+            use_cpu=True,
+            seed=3,
+            **({"save_strategy": "no"} | options),
+        )
+        return Trainer(
+            model,
+            arguments,
+            data_collator=GileDataCollator(processor, sampler),
+            train_dataset=dataset,
+            eval_dataset=dataset,
+            callbacks=[EpochCallback(sampler)],
+        )
+
+    return make
+
+
+def test_the_stock_trainer_learns_and_saves_nothing_of_it(make_trainer, tmp_path):
+    trainer = make_trainer("run", num_train_epochs=20)
+    before = trainer.evaluate()["eval_loss"]
+    trainer.train()
+    assert trainer.evaluate()["eval_loss"] < before / 2
+    trainer.save_model(str(tmp_path / "saved"))
+    loaded = GileForSequenceClassification.from_pretrained(tmp_path / "saved")
+    assert loaded.column_miner is None
+
+
+def test_resumed_where_labels_are_encoded_training_ends_at_the_same_weights_bit_for_bit(make_trainer, tmp_path):
+    whole = make_trainer("whole", max_steps=11)
+    whole.train()
+    make_trainer("part", max_steps=11, save_strategy="steps", save_steps=8).train()
+    resumed = make_trainer("part", max_steps=11)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "part" / "checkpoint-8"))
+    for name, tensor in whole.model.state_dict().items():
+        assert torch.equal(resumed.model.state_dict()[name], tensor), name
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_negatives": 0}, "num_negatives must be at least 1, got 0"),
+        ({"refresh_steps": 0}, "refresh_steps must be at least 1, got 0"),
+        ({"chunk_size": 0}, "chunk_size must be at least 1, got 0"),
+        ({"columns": []}, "columns must be columns of labels, each once, got 0"),
+        ({"columns": [3, 3]}, "got 2 with 1 different ones"),
+        ({"columns": [-1, 3]}, "the lowest of them -1"),
+    ],
+    ids=["none", "never", "chunks", "no columns", "twice", "below zero"],
+)
+def test_bad_options_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        HardNegatives(**({"num_negatives": 3} | options))
+
+
+def test_columns_that_the_model_has_not_are_refused():
+    model, processor = make_model()
+    model.column_miner = HardNegatives(1, columns=[5, L])
+    with pytest.raises(ValueError, match="columns holds 13, but there are 13 labels"):
+        mine(model, processor, GOLD_COLUMNS)
+
+
+def test_a_model_of_several_languages_is_refused():
+    labels = [
+        Label(f"{name}{place}", name, language=("english", "german")[place > 5]) for place, name in enumerate(NAMES)
+    ]
+    model, _ = make_model(labels=LabelSet(labels), languages=["english", "german"])
+    model.column_miner = HardNegatives(1)
+    with pytest.raises(ValueError, match=r"this model has 2 languages: .*column_miner = None"):
+        model.column_miner(model, torch.zeros(3, 17), GOLD, GOLD_COLUMNS, None)
+
+
+def test_of_a_model_of_one_language_its_labels_are_mined():
+    labels = LabelSet([Label(name, name, language="english") for name in NAMES])
+    model, _ = make_model(labels=labels, languages=["english"], share_joint_space=False)
+    model.column_miner = HardNegatives(99)
+    columns, _ = model.column_miner(model, torch.ones(3, 17), GOLD, GOLD_COLUMNS, None)
+    assert columns.tolist() == list(range(L))
