@@ -8,6 +8,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 from transformers.pipelines import PIPELINE_REGISTRY
 
 from .configuration_gile import GileConfig
+from .label_index_gile import LabelIndex
 from .labels_gile import Label, LabelSet
 from .modeling_gile import GileForSequenceClassification, GileModel, GileModelOutput
 from .pipeline_gile import LabelScoringPipeline
@@ -36,6 +37,7 @@ __all__ = [
     "GileModelOutput",
     "GileProcessor",
     "Label",
+    "LabelIndex",
     "LabelScoringPipeline",
     "LabelSet",
     "build_tokenizer",

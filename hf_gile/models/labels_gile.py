@@ -5,7 +5,8 @@ import difflib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter, eq
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ LABELS_FILE = "labels.jsonl"
 """The name of a label set's file in a saved model."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Label:
     """One label.
 
@@ -73,21 +74,43 @@ class LabelSet(Sequence[Label]):
         if not self._labels:
             raise ValueError(f"{source}: no labels; at least one is needed")
         self._columns: dict[str, int] = {}
-        texts: dict[tuple[str, str | None], int] = {}
+        texts: dict[Any, int] = {}
         for row, label in enumerate(self._labels):
-            where = f"{source}, row {row + 1}"
-            _check(label, where)
+            if not _is_plain(label):
+                _check(label, f"{source}, row {row + 1}")
             if label.id in self._columns:
                 raise ValueError(
-                    f"{where}: id {label.id!r} stands in row {self._columns[label.id] + 1} already; ids must be unique"
+                    f"{source}, row {row + 1}: id {label.id!r} stands in row {self._columns[label.id] + 1} already; "
+                    "ids must be unique"
                 )
-            text = (label.text, label.language)
+            text = _text_key(label)
             if text in texts:
                 raise ValueError(
-                    f"{where}: {label.text!r} stands in row {texts[text] + 1} already, as another label; "
-                    "a model cannot tell them apart: give them different names or descriptions"
+                    f"{source}, row {row + 1}: {label.text!r} stands in row {texts[text] + 1} already, as another "
+                    "label; a model cannot tell them apart: give them different names or descriptions"
                 )
             self._columns[label.id] = texts[text] = row
+
+    def _changed(self, labels: Iterable[Label], new: Sequence[Label], columns: dict[str, int] | None) -> "LabelSet":
+        """A set of these labels, all but `new` of which are in this set and need no check.
+
+        Args:
+            labels: All labels.
+            new: Those of them that are new, or changed.
+            columns: The columns of all ids; None if these are not as many as the labels, or not known.
+        """
+        changed = LabelSet.__new__(LabelSet)
+        changed._labels = tuple(labels)
+        texts = {_text_key(label) for label in new} if all(map(_is_plain, new)) else set()
+        if (
+            not changed._labels
+            or columns is None
+            or len(texts) < len(new)
+            or (new and sum(_text_key(label) in texts for label in changed._labels) > len(new))
+        ):
+            return LabelSet(changed._labels)  # which refuses, and names the row
+        changed._columns = columns
+        return changed
 
     @classmethod
     def from_names(cls, names: Iterable[str] | Mapping[str, str]) -> "LabelSet":
@@ -109,21 +132,24 @@ class LabelSet(Sequence[Label]):
         readers = {".jsonl": _read_jsonl, ".csv": _read_csv}
         if path.suffix not in readers:
             raise ValueError(f"{path}: a label set is read from a .jsonl or a .csv file")
-        rows = readers[path.suffix](path)
-        return cls((_label_from_row(row, f"{path}, row {number + 1}") for number, row in enumerate(rows)), str(path))
+        rows, name = readers[path.suffix](path), str(path)
+        return cls((_label_from_row(row, f"{name}, row {number + 1}") for number, row in enumerate(rows)), name)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes the label set to a `.jsonl` or `.csv` file that `load` reads back unchanged."""
         path = Path(path)
-        rows = [asdict(label) for label in self]
         if path.suffix == ".jsonl":
-            lines = (json.dumps(_without_defaults(row), ensure_ascii=False) + "\n" for row in rows)
-            path.write_text("".join(lines), encoding="utf-8")
+            encode = json.JSONEncoder(ensure_ascii=False).encode
+            with path.open("w", encoding="utf-8") as file:
+                file.writelines(f"{encode(_without_defaults(label))}\n" for label in self)
         elif path.suffix == ".csv":
             with path.open("w", encoding="utf-8", newline="") as file:
-                writer = csv.DictWriter(file, list(rows[0]))
-                writer.writeheader()
-                writer.writerows({**row, "seen": str(row["seen"]).lower()} for row in rows)
+                writer = csv.writer(file)
+                writer.writerow(_TYPES)
+                for label in self:
+                    writer.writerow(
+                        str(value).lower() if isinstance(value, bool) else value for value in _values(label)
+                    )
         else:
             raise ValueError(f"{path}: a label set is written to a .jsonl or a .csv file")
 
@@ -168,6 +194,8 @@ class LabelSet(Sequence[Label]):
 
     def id2label(self) -> dict[int, str]:
         """Unique names by column, as a Transformers config keeps them; a shared name gets its id behind it."""
+        if len(set(self.names)) == len(self):
+            return dict(enumerate(self.names))
         counts = Counter(self.names)
         names: dict[str, None] = {}
         for label in self:
@@ -196,12 +224,21 @@ class LabelSet(Sequence[Label]):
 
     def add(self, *labels: Label) -> "LabelSet":
         """A label set with more labels behind the present ones, whose columns stay."""
-        return LabelSet((*self, *labels))
+        columns = None
+        if all(map(_is_plain, labels)):
+            columns = self._columns | {label.id: len(self) + place for place, label in enumerate(labels)}
+        if columns is not None and len(columns) < len(self) + len(labels):
+            columns = None
+        return self._changed((*self._labels, *labels), labels, columns)
 
     def retire(self, *label_ids: str) -> "LabelSet":
         """A label set without these labels."""
         gone = set(self.columns(label_ids))
-        return LabelSet(label for column, label in enumerate(self) if column not in gone)
+        return self._part(label for column, label in enumerate(self._labels) if column not in gone)
+
+    def _part(self, labels: Iterable[Label]) -> "LabelSet":
+        labels = tuple(labels)
+        return self._changed(labels, (), {label.id: column for column, label in enumerate(labels)})
 
     def rename(self, label_id: str, name: str) -> "LabelSet":
         """A label set in which one label has another name; its id and column stay."""
@@ -210,23 +247,28 @@ class LabelSet(Sequence[Label]):
     def update(self, label_id: str, **changes: Any) -> "LabelSet":
         """A label set in which fields of one label are changed; its column stays."""
         column = self.column(label_id)
-        labels = list(self)
-        labels[column] = replace(labels[column], **changes)
-        return LabelSet(labels)
+        labels = list(self._labels)
+        new = labels[column] = replace(labels[column], **changes)
+        return self._changed(labels, (new,), self._columns if new.id == label_id else None)
 
     def with_counts(self, counts: Mapping[str, int]) -> "LabelSet":
         """A label set with the training counts of `counts`, by id; labels with a count are seen, the others unseen."""
         for label_id in counts:
             self.column(label_id)
-        return LabelSet(
-            replace(label, count=counts.get(label.id, 0), seen=counts.get(label.id, 0) > 0) for label in self
-        )
+        labels = list(self._labels)
+        new = []
+        for column, label in enumerate(labels):
+            count = counts.get(label.id, 0)
+            if label.count != count or label.seen != (count > 0):
+                labels[column] = replace(label, count=count, seen=count > 0)
+                new.append(labels[column])
+        return self._changed(labels, new, self._columns)
 
     def __contains__(self, item: object) -> bool:
         return item in self._columns if isinstance(item, str) else item in self._labels
 
     def __getitem__(self, index: Any) -> Any:
-        return LabelSet(self._labels[index]) if isinstance(index, slice) else self._labels[index]
+        return self._part(self._labels[index]) if isinstance(index, slice) else self._labels[index]
 
     def __len__(self) -> int:
         return len(self._labels)
@@ -237,7 +279,9 @@ class LabelSet(Sequence[Label]):
     def __eq__(self, other: object) -> bool:
         # By content, not by class: the same class exists twice once it has travelled to the Hub and back.
         other_labels = getattr(other, "_labels", None)
-        return other_labels is not None and list(map(vars, self._labels)) == list(map(vars, other_labels))
+        if other_labels is None or len(other_labels) != len(self):
+            return False
+        return all(map(eq, map(_values, self._labels), map(_values, other_labels)))
 
     def __hash__(self) -> int:
         return hash(tuple(self._columns))
@@ -258,6 +302,31 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
+_values = attrgetter(*_TYPES)
+
+
+def _text_key(label: Label) -> Any:
+    """What no two labels may share."""
+    return label.text if label.language is None else (label.text, label.language)
+
+
+def _is_plain(label: Any) -> bool:
+    """Whether a label is valid at first sight, as nearly all are; `_check` says it of any."""
+    try:
+        id, name, description, language, seen, count, threshold = _values(label)
+    except AttributeError:
+        return False
+    return (
+        type(id) is type(name) is type(description) is str
+        and (language is None or type(language) is str)
+        and type(seen) is bool
+        and type(count) is int
+        and count >= 0
+        and (threshold is None or (type(threshold) is float and 0 <= threshold <= 1))
+        and bool(id.strip() and name.strip())
+    )
+
+
 def _check(label: Label, where: str) -> None:
     for name, types in _TYPES.items():
         value = getattr(label, name, None)
@@ -272,15 +341,18 @@ def _check(label: Label, where: str) -> None:
         raise ValueError(f"{where}: threshold is a probability between 0 and 1, got {label.threshold}")
 
 
-def _without_defaults(row: dict[str, Any]) -> dict[str, Any]:
-    defaults = {field.name: field.default for field in fields(Label)}
-    return {name: value for name, value in row.items() if value != defaults[name]}
+_DEFAULTS = {field.name: field.default for field in fields(Label)}
+
+
+def _without_defaults(label: Label) -> dict[str, Any]:
+    row = zip(_DEFAULTS.items(), _values(label), strict=True)
+    return {name: value for (name, default), value in row if value != default}
 
 
 def _label_from_row(row: object, where: str) -> Label:
     if not isinstance(row, dict):
         raise ValueError(f"{where}: expected a table row with the fields of a label, got {row!r}")
-    unknown = sorted(set(map(str, row)) - set(_TYPES))
+    unknown = [] if row.keys() <= _TYPES.keys() else sorted(set(map(str, row)) - set(_TYPES))
     missing = [name for name in ("id", "name") if name not in row]
     if unknown or missing:
         problem = f"unknown field {unknown[0]!r}" if unknown else f"no field {missing[0]!r}"
@@ -302,7 +374,7 @@ def _read_csv(path: Path) -> Iterator[object]:
         if text is None:
             raise ValueError(f"{where}: fewer cells than the header has; quote texts that hold commas")
         if not text and name in ("language", "seen", "count", "threshold"):
-            return next(field.default for field in fields(Label) if field.name == name)
+            return _DEFAULTS[name]
         try:
             if name == "count":
                 return int(text)

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 from transformers import Pipeline
 
+from .label_index_gile import LabelIndex, bias_of, encode_labels
 from .labels_gile import LabelSet
+from .languages_gile import check_language, own_columns
 
 KEPT_LABEL_SETS = 16
 
@@ -26,8 +27,8 @@ class LabelScoringPipeline(Pipeline):
     """Scores texts against labels given by their words, called and answering as the built-in zero-shot pipeline does.
 
     Each set of candidate labels is encoded once and remembered (a `LabelSet` also spares making one of thousands of
-    names at every call); a text then costs one pass of the text encoder and an
-    inner product for each label, whatever their number.
+    names at every call, and a `LabelIndex` encoding them at all); a text then costs one pass of the text encoder and an
+    inner product for each label, whatever their number. With `top_k`, only the scores of the best labels are kept.
 
     Example::
 
@@ -44,7 +45,7 @@ class LabelScoringPipeline(Pipeline):
     _load_feature_extractor = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._kept: OrderedDict[Any, Tensor] = OrderedDict()
+        self._kept: OrderedDict[Any, LabelIndex] = OrderedDict()
         super().__init__(*args, **kwargs)
         if self.processor is None:
             raise ValueError(
@@ -61,8 +62,8 @@ class LabelScoringPipeline(Pipeline):
             inputs: A text, a list of texts, or a generator or dataset of texts (answered as a stream). An empty text
                 is scored as a document without words.
             candidate_labels: A list of label names or `Label`s, names with descriptions `{name: description}`, a
-                `LabelSet`, or one text of names separated by commas; or a list of such, one for each text. By default
-                the label set stored with the model.
+                `LabelSet`, a `LabelIndex` made by this model for texts in this language, or one text of names separated
+                by commas; or a list of such, one for each text. By default the label set stored with the model.
             kwargs: `multi_label` (each label on its own, by a sigmoid; else one label, by a softmax over the
                 candidates; by default as the model was trained), `top_k` (that many best labels; by default all),
                 `threshold` (only labels with at least this probability), `language` (of the texts, in a model of
@@ -73,7 +74,7 @@ class LabelScoringPipeline(Pipeline):
 
         Raises:
             ValueError: No texts, no labels, duplicate or empty labels, another number of label lists than of texts,
-                or a model that cannot score other labels than its own.
+                a `LabelIndex` of another model or language, or a model that cannot score other labels than its own.
         """
         if isinstance(inputs, Sequence) and not isinstance(inputs, str):
             inputs = list(inputs)
@@ -120,10 +121,16 @@ class LabelScoringPipeline(Pipeline):
         if threshold is not None and (not isinstance(threshold, int | float) or not 0 <= threshold <= 1):
             raise ValueError(f"threshold is a probability between 0 and 1, got {threshold!r}")
         preprocess = {} if candidate_labels is None else {"labels": _as_label_set(candidate_labels)}
-        languages = {"language": language, "label_language": label_language}
-        options = {"multi_label": multi_label, "top_k": top_k, "threshold": threshold}
+        in_forward = {
+            "language": language,
+            "label_language": label_language,
+            "multi_label": multi_label,
+            "top_k": top_k,
+        }
+        in_postprocess = {"multi_label": multi_label, "threshold": threshold}
         forward, postprocess = (
-            {name: value for name, value in given.items() if value is not None} for given in (languages, options)
+            {name: value for name, value in given.items() if value is not None}
+            for given in (in_forward, in_postprocess)
         )
         return preprocess, forward, postprocess
 
@@ -132,7 +139,12 @@ class LabelScoringPipeline(Pipeline):
         return {"request": inputs if hasattr(inputs, "labels") else _Request(inputs, labels)}
 
     def _forward(
-        self, model_inputs: dict[str, Any], language: str | None = None, label_language: str | None = None
+        self,
+        model_inputs: dict[str, Any],
+        language: str | None = None,
+        label_language: str | None = None,
+        multi_label: bool | None = None,
+        top_k: int | None = None,
     ) -> dict[str, Any]:
         batched = isinstance(model_inputs["request"], list)
         requests: list[_Request] = model_inputs["request"] if batched else [model_inputs["request"]]
@@ -141,69 +153,95 @@ class LabelScoringPipeline(Pipeline):
         by_labels: dict[int, list[int]] = {}
         for place, request in enumerate(requests):
             by_labels.setdefault(id(request.labels), []).append(place)
-        logits: list[Any] = [None] * len(requests)
+        found: list[Any] = [None] * len(requests)
         for places in by_labels.values():
-            labels = requests[places[0]].labels
-            codes = self._label_codes(labels, language, label_language or language)
-            scores = self.model.gile.score(text_codes[places], codes, language)
-            if labels is None:
-                scores = self.model.mask_other_languages(scores, label_language or language)
-            for place, row in zip(places, scores, strict=True):
-                logits[place] = row
-        answer = {"request": requests, "logits": logits}
+            index, first = self._index(requests[places[0]].labels, language, label_language)
+            own, total = text_codes[places], None
+            if top_k is None:
+                scores = index.scores(own)
+                columns = torch.arange(scores.shape[1]).expand(scores.shape)
+            else:
+                scores, columns = index.top_k(own, top_k)
+            if not self._each_on_its_own(multi_label):
+                total = (scores.logsumexp(-1) if top_k is None else index.log_sum_exp(own))[:, None]
+            for row, place in enumerate(places):
+                found[place] = (scores[row], columns[row] + first, None if total is None else total[row])
+        answer = {"request": requests, "found": found}
         return answer if batched else {name: values[0] for name, values in answer.items()}
 
     def postprocess(
-        self,
-        model_outputs: dict[str, Any],
-        multi_label: bool | None = None,
-        top_k: int | None = None,
-        threshold: float | None = None,
+        self, model_outputs: dict[str, Any], multi_label: bool | None = None, threshold: float | None = None
     ) -> dict[str, Any]:
         """Turns one document's logits into names and probabilities, best first."""
-        request, logits = model_outputs["request"], model_outputs["logits"].flatten().float()
-        if multi_label is None:
-            multi_label = self.model.config.problem_type != "single_label_classification"
-        scores = logits.sigmoid() if multi_label else logits.softmax(-1)
-        order = torch.argsort(logits, descending=True, stable=True)[:top_k]
-        order = order[logits[order] > -torch.inf]  # not the stored labels of other languages
+        request = model_outputs["request"]
+        logits, columns, total = model_outputs["found"]
+        scores = logits.sigmoid() if total is None else (logits - total).exp()
         if threshold is not None:
-            order = order[scores[order] >= threshold]
-        names = self.model.config.id2label if request.labels is None else request.labels.names
+            kept = scores >= threshold
+            logits, columns, scores = logits[kept], columns[kept], scores[kept]
+        order = torch.argsort(logits, descending=True, stable=True)
+        names = self.model.config.id2label
+        if request.labels is not None:
+            label_set = getattr(request.labels, "label_set", request.labels)
+            names = {column: label_set[column].name for column in columns.tolist()}
         return {
             "sequence": request.text,
-            "labels": [names[column] for column in order.tolist()],
+            "labels": [names[column] for column in columns[order].tolist()],
             "scores": scores[order].tolist(),
         }
 
-    def _label_codes(self, labels: LabelSet | None, language: str | None, label_language: str | None) -> Tensor:
+    def _each_on_its_own(self, multi_label: bool | None) -> bool:
+        if multi_label is None:
+            return self.model.config.problem_type != "single_label_classification"
+        return multi_label
+
+    def _index(self, labels: Any, language: str | None, label_language: str | None) -> tuple[LabelIndex, int]:
+        """What scores these labels, and the column of its first label."""
+        gile, config = self.model.gile, self.model.config
+        language = check_language(config, language)
+        if hasattr(labels, "codes"):
+            labels.check_fits(self.model)
+            label_language = label_language or language
+            if (labels.language, labels.label_language) != (language, label_language):
+                raise ValueError(
+                    f"this label index was built with language={labels.language!r}, "
+                    f"label_language={labels.label_language!r}, but texts are to be scored with language={language!r}, "
+                    f"label_language={label_language!r}: build an index for these"
+                )
+            return labels, 0
+        bias = bias_of(gile, language)
         if labels is None:
-            return self.model.get_stored_label_features(language=language)
-        gile = self.model.gile
-        if self.model.config.output_layer == "linear":
-            return gile.get_label_features()  # refuses, and says why
-        # A label that names its own language is read in that.
-        languages = tuple(label.language or label_language for label in labels) if gile.config.languages else None
-        texts = tuple(labels.texts)
-        key = (texts, language, languages, gile.label_state())
+            own = own_columns(config, check_language(config, label_language or language))
+            codes = self.model.get_stored_label_features(language=language)[own]
+            return LabelIndex(self.model.label_set, codes, bias, language, ""), own.start
+        if config.output_layer == "linear":
+            gile.get_label_features()  # refuses, and says why
+        where = (language, label_language, gile.label_state())
+        key = next((key for key, kept in self._kept.items() if kept.label_set is labels and key[1:] == where), None)
+        if key is None:  # not the same set as before, but maybe the same texts
+            key = (tuple((label.text, label.language) for label in labels), *where)
         if key not in self._kept:
-            if languages is not None and None in languages:
-                languages = None  # said by the processor, if it must be said
-            words = self.processor(label_text=texts, label_language=languages, return_tensors="pt").to(self.device)
-            self._kept[key] = gile.get_label_features(**words, language=language, label_language=languages)
-            while len(self._kept) > KEPT_LABEL_SETS:
+            codes = encode_labels(gile, self.processor, labels, language, label_language)
+            for stale in [other for other in self._kept if other[-1] != where[-1]]:
+                del self._kept[stale]
+            self._kept[key] = LabelIndex(labels, codes, bias, language, "")
+            if len(self._kept) > KEPT_LABEL_SETS:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
-        return self._kept[key]
+        index = self._kept[key]
+        index.label_set, index.bias = labels, bias
+        return index, 0
 
 
 def _as_label_set(labels: Any) -> LabelSet:
-    if hasattr(labels, "texts") and hasattr(labels, "names"):
+    if hasattr(labels, "codes") or (hasattr(labels, "texts") and hasattr(labels, "names")):
         return labels
     if isinstance(labels, str):  # as the built-in pipeline reads it
         labels = [name.strip() for name in labels.split(",") if name.strip()]
     if not isinstance(labels, Mapping | Iterable):
-        raise ValueError(f"candidate_labels must be names, names with descriptions or a LabelSet, got {labels!r}")
+        raise ValueError(
+            f"candidate_labels must be names, names with descriptions, a LabelSet or a LabelIndex, got {labels!r}"
+        )
     if not isinstance(labels, Mapping):
         labels = list(labels)
         if labels and all(hasattr(label, "text") for label in labels):
@@ -213,7 +251,7 @@ def _as_label_set(labels: Any) -> LabelSet:
 
 def _one_set_for_each_text(labels: Any) -> bool:
     return isinstance(labels, list | tuple) and any(
-        isinstance(one, list | tuple | Mapping) or hasattr(one, "texts") for one in labels
+        isinstance(one, list | tuple | Mapping) or hasattr(one, "texts") or hasattr(one, "codes") for one in labels
     )
 
 

@@ -7,7 +7,7 @@ from hf_gile import Label, LabelSet
 FULL = [
     Label("D006333", "Heart Failure", 'the heart "fails", often', "en", True, 42, 0.25),
     Label("D008895", "Milk, Human"),
-    Label("D007501", "Eisen", "Fe;\nMetall", "de"),
+    Label("D007501", "Eisen", "Fe;\nMetall", "de", count=1),
 ]
 
 
@@ -34,6 +34,55 @@ def test_changes_make_a_new_set_and_keep_ids_and_columns():
     assert labels.retire("D006333").ids == ["D008895", "D007501"]
     assert [label.seen for label in labels.with_counts({"D007501": 3})] == [False, False, True]
     assert labels == LabelSet(FULL)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda labels: labels.add(Label("D1", "New"), Label("D1", "Newer")), "row 5: id 'D1' stands in row 4 already"),
+        (lambda labels: labels.add(Label("D008895", "New")), "row 4: id 'D008895' stands in row 2 already"),
+        (lambda labels: labels.add(Label("D1", "Milk, Human")), "row 4: 'Milk, Human' stands in row 2 already"),
+        (lambda labels: labels.add(Label("D1", "New"), Label("D2", "New")), "row 5: 'New' stands in row 4 already"),
+        (lambda labels: labels.add(Label("D1", " ")), "row 4: the name is empty"),
+        (lambda labels: labels.add("Milk"), "row 4: id must be str, got None"),
+        (lambda labels: labels.rename("D008895", "Fe"), None),
+        (lambda labels: labels.update("D007501", name="Milk, Human", description=""), None),  # in German
+        (lambda labels: labels[:2].add(Label("x", "Fe", language="de")).rename("x", "Milk, Human"), None),
+        (lambda labels: labels.add(Label("x", "Fe")).rename("x", "Milk, Human"), "row 4: .* stands in row 2 already"),
+        (lambda labels: labels.add(Label("x", "Fe")).rename("D008895", "Fe"), "row 4: 'Fe' stands in row 2 already"),
+        (lambda labels: labels.update("D008895", id="D006333"), "row 2: id 'D006333' stands in row 1 already"),
+        (lambda labels: labels.update("D008895", id="D1"), None),
+        (lambda labels: labels.update("D008895", count=-1), "row 2: count must not be negative"),
+        (lambda labels: labels.update("D008895", threshold=0.5), None),
+        (lambda labels: labels.update("D008895", threshold=5.0), "row 2: threshold is a probability"),
+        (lambda labels: labels.retire(*labels.ids), "no labels; at least one is needed"),
+        (lambda labels: labels.retire("D006333"), None),
+        (lambda labels: labels[3:], "no labels; at least one is needed"),
+        (lambda labels: labels[::-2], None),
+        (lambda labels: labels.with_counts({"D007501": 3}), None),
+        (lambda labels: labels.with_counts({"D007501": -3}), "row 3: count must not be negative"),
+    ],
+)
+def test_a_changed_set_is_checked_as_a_new_one(change, message):
+    labels = LabelSet(FULL)
+    if message is not None:
+        with pytest.raises(ValueError, match=message):
+            change(labels)
+    else:
+        changed = change(labels)
+        assert changed == LabelSet(list(changed))
+        assert changed.columns(changed.ids) == list(range(len(changed)))
+    assert labels == LabelSet(FULL)
+    assert labels.columns(labels.ids) == [0, 1, 2]
+
+
+def test_equal_sets_hold_equal_labels_in_the_same_order():
+    labels = LabelSet(FULL)
+    assert labels != labels[:2]
+    assert labels != labels[::-1]
+    assert labels != FULL
+    assert labels != labels.update("D008895", count=1)
+    assert labels == labels.add(Label("D1", "New")).retire("D1")
 
 
 def test_labels_may_share_a_name_when_their_descriptions_differ():

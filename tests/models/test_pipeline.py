@@ -4,7 +4,8 @@ import torch
 from datasets import Dataset
 from transformers import pipeline
 
-from hf_gile import GileProcessor, Label, LabelScoringPipeline, LabelSet, build_tokenizer
+from hf_gile import GileProcessor, Label, LabelIndex, LabelScoringPipeline, LabelSet, build_tokenizer
+from hf_gile.models import label_index_gile
 
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
 CANDIDATES = ["Iron", "Milk, Human", "Risk of Infection"]
@@ -96,6 +97,18 @@ def test_one_label_out_of_several_is_a_softmax(pipe):
     assert sum(pipe(TEXTS[0], CANDIDATES, multi_label=False)["scores"]) == pytest.approx(1)
 
 
+@pytest.mark.parametrize("candidates", [CANDIDATES, None], ids=["given", "stored"])
+@pytest.mark.parametrize("multi_label", [True, False])
+def test_top_k_is_the_head_of_the_whole_answer(pipe, candidates, multi_label, monkeypatch):
+    full = pipe(TEXTS, candidates, multi_label=multi_label)
+    # A few labels are sorted whole; as many times as there would be of a million, they are not.
+    monkeypatch.setattr(label_index_gile, "_GROUP", 1)
+    monkeypatch.setattr(label_index_gile, "scores_of", None)
+    for one, other in zip(full, pipe(TEXTS, candidates, multi_label=multi_label, top_k=2, batch_size=3), strict=True):
+        assert other["labels"] == one["labels"][:2]
+        assert other["scores"] == pytest.approx(one["scores"][:2], rel=1e-5)
+
+
 def test_single_label_models_answer_by_softmax_unless_told_otherwise(make_model):
     model, processor = make_model(problem_type="single_label_classification")
     pipe = pipeline("label-scoring", model=model, processor=processor)
@@ -123,10 +136,84 @@ def test_labels_are_encoded_once_until_the_model_changes(pipe, parts, monkeypatc
     assert pipe(TEXTS[0], CANDIDATES) == fresh(TEXTS[0], CANDIDATES) != first
 
 
+def test_a_large_label_set_is_read_once(pipe, monkeypatch):
+    labels = LabelSet.from_names(CANDIDATES)
+    expected = pipe(TEXTS, labels)
+    monkeypatch.setattr(Label, "text", None)
+    assert pipe(TEXTS, labels, batch_size=2) == expected
+
+
+def test_sets_of_the_same_texts_share_codes_and_keep_their_names(pipe, monkeypatch):
+    one = LabelSet([Label("1", "Iron", "blood"), Label("2", "Milk")])
+    other = LabelSet([Label("a", "Iron: blood"), Label("b", "Milk")])
+    for labels in (one, other):
+        assert sorted(pipe(TEXTS[0], labels)["labels"]) == sorted(labels.names)
+    assert len(pipe._kept) == 1
+    monkeypatch.setattr(Label, "text", None)
+    assert sorted(pipe(TEXTS[0], other)["labels"]) == sorted(other.names)
+
+
+def test_scores_follow_a_change_of_the_constant_alone(pipe, parts):
+    low = pipe(TEXTS[0], CANDIDATES)
+    with torch.no_grad():
+        parts[0].gile.output_layer.classifier.bias += 1
+    high = pipe(TEXTS[0], CANDIDATES)
+    assert high["labels"] == low["labels"]
+    assert all(one > other for one, other in zip(high["scores"], low["scores"], strict=True))
+
+
+def test_codes_of_an_earlier_model_are_dropped(pipe, parts):
+    pipe(TEXTS[0], CANDIDATES)
+    pipe(TEXTS[0], ["Blood"])
+    parts[0].train().eval()
+    pipe(TEXTS[0], CANDIDATES)
+    assert len(pipe._kept) == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"top_k": 2}, {"threshold": 0.4}, {"multi_label": False}])
+def test_an_index_answers_as_its_labels(pipe, parts, options, tmp_path):
+    labels = LabelSet([Label(f"id {name}", name, "blood") for name in CANDIDATES])
+    LabelIndex.build(*parts, labels).save_pretrained(tmp_path)
+    index = LabelIndex.from_pretrained(tmp_path)
+    assert pipe(TEXTS, index, batch_size=2, **options) == pipe(TEXTS, labels, batch_size=2, **options)
+    assert pipe(TEXTS[:2], [index, labels], **options) == pipe(TEXTS[:2], labels, **options)
+
+
+def test_an_index_of_another_model_or_language_is_refused(pipe, parts, make_model):
+    index = LabelIndex.build(*parts, LabelSet.from_names(CANDIDATES))
+    pipe(TEXTS[0], index)
+    with pytest.raises(ValueError, match=r"built with language=None, label_language=None, but .*'german': build"):
+        pipe(TEXTS[0], index, label_language="german")
+    with torch.no_grad():
+        parts[0].gile.word_embeddings.weight[7] += 1
+    with pytest.raises(ValueError, match=r"build it again with LabelIndex\.build"):
+        pipe(TEXTS[0], index)
+
+
+def test_a_linear_unit_scores_through_an_index_too(make_model):
+    model, processor = make_model(output_layer="linear", problem_type="multi_label_classification")
+    pipe = pipeline("label-scoring", model=model, processor=processor)
+    assert pipe(TEXTS, LabelIndex.build(model)) == pipe(TEXTS)
+
+
 def test_kept_label_sets_have_a_bound(pipe):
     for number in range(20):
         pipe(TEXTS[0], [f"Iron {number}a", "Blood"])
     assert len(pipe._kept) == 16
+
+
+def test_the_label_sets_used_last_are_kept(pipe, parts, monkeypatch):
+    labels = LabelSet.from_names(CANDIDATES)
+    for kept in (CANDIDATES, labels):  # by their texts, and by being the same set
+        pipe(TEXTS[0], kept)
+        for number in range(15):
+            pipe(TEXTS[0], [f"Iron {number}a", "Blood"])
+        pipe(TEXTS[0], kept)
+        pipe(TEXTS[0], ["Heart"])
+        with monkeypatch.context() as patch:
+            patch.setattr(parts[0].gile, "get_label_features", None)
+            pipe(TEXTS[0], kept)
+        pipe._kept.clear()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,766 @@
+"""The codes of a label set, computed once: scores, exact and approximate top-k search, changes, files, shards.
+
+Shapes: B documents, L labels, C labels scored, J joint size, K labels returned.
+"""
+
+import hashlib
+import json
+import secrets
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.nn import functional
+
+from .labels_gile import LabelSet
+from .languages_gile import check_language, of_language, own_columns
+
+INDEX_FILE = "label_index.json"
+"""The file of a saved index that names the others; it is written last."""
+
+FORMAT_VERSION = 1
+"""Raised when a saved index changes meaning, so that older code refuses it instead of misreading it."""
+
+# What decides, beside the weights, which code a text gets. Fields that do not (sizes show in the weights, limits on
+# words are the processor's, the rest is of training) may change without making an index stale.
+_FIELDS = (
+    "encoder_cell",
+    "format_version",
+    "hidden_act",
+    "joint_act",
+    "label_encoder_type",
+    "languages",
+    "output_layer",
+    "pad_token_id",
+    "pooling",
+    "recurrent_act",
+    "share_joint_space",
+    "sharing",
+    "text_encoder_type",
+)
+
+# What `label_index.json` holds of an index.
+_HEAD = ("bias", "language", "label_language", "model_fingerprint")
+
+# Documents and labels of a block of scores at most: on a CPU so that a block stays in its cache.
+_CPU_BLOCK = (256, 1 << 11)
+_GPU_BLOCK = (1 << 9, 1 << 17)
+_GROUP = 64
+# Candidates of an approximate search whose codes are gathered at a time.
+_CANDIDATES = 1 << 13
+
+
+class TopLabels(NamedTuple):
+    """The best labels of each document, best first; of labels with one score, that of the lower column first.
+
+    Args:
+        scores: `(B, K)` scores, before the sigmoid.
+        columns: `(B, K)` columns of these labels; -1, with a score of minus infinity, where an approximate search found
+            fewer than K.
+    """
+
+    scores: Tensor
+    columns: Tensor
+
+
+class LabelIndex:
+    """The codes of a label set, which score any document of the model that made them.
+
+    A score is the inner product of a text code and a label code plus a constant, so it depends neither on the other
+    labels of the index nor on their order.
+
+    Make one with `build`, or load one with `from_pretrained`.
+
+    Args:
+        label_set: The labels; row j of `codes` is that of label j.
+        codes: `(L, J)` label codes, on any device; in 16 bits they take half the memory, and lose as much precision.
+        bias: The constant b of the score.
+        language: The language of the documents to score; None in a model without languages.
+        model_fingerprint: Of the model that made the codes, `fingerprint(model)`.
+        label_language: The language of labels that do not name theirs.
+
+    Attributes:
+        search: What chooses candidates for `top_k(..., approximate=True)`, such as `hf_gile.ann.ApproximateSearch`;
+            none at first. `candidates(text_codes, k)` takes `(B, J)` text codes and gives at least k columns of this
+            index for each in any order, none twice, -1 where it finds fewer; `add(codes)`, `remove(columns)` and
+            `replace(columns, codes)` follow the changes of the index.
+
+    Example:
+        >>> from hf_gile import GileConfig, GileModel, GileProcessor, build_tokenizer
+        >>> tokenizer = build_tokenizer(["heart failure", "human milk and iron"], min_count=1)
+        >>> model = GileModel(GileConfig(vocab_size=len(tokenizer))).eval()
+        >>> processor = GileProcessor.for_config(tokenizer, model.config)
+        >>> index = LabelIndex.build(model, processor, LabelSet.from_names(["Iron", "Heart", "Milk"]))
+        >>> text_codes = model.get_text_features(**processor(["iron in milk"], return_tensors="pt"))
+        >>> index.scores(text_codes).shape, index.top_k(text_codes, 2).columns.shape
+        (torch.Size([1, 3]), torch.Size([1, 2]))
+    """
+
+    def __init__(
+        self,
+        label_set: LabelSet,
+        codes: Tensor,
+        bias: float,
+        language: str | None,
+        model_fingerprint: str,
+        label_language: str | None = None,
+    ) -> None:
+        self.label_set = label_set
+        self.codes = codes
+        self.bias = bias
+        self.language = language
+        self.model_fingerprint = model_fingerprint
+        self.label_language = label_language
+        self.search: Any | None = None
+        self._shard: _Shard | None = None
+
+    @classmethod
+    def build(
+        cls,
+        model: Any,
+        processor: Any = None,
+        label_set: LabelSet | None = None,
+        *,
+        language: str | None = None,
+        label_language: str | None = None,
+        batch_size: int = 1024,
+        dtype: torch.dtype | None = None,
+    ) -> "LabelIndex":
+        """Encodes labels.
+
+        Args:
+            model: A `GileModel` or a `GileForSequenceClassification`.
+            processor: The `GileProcessor` saved with the model; not needed for stored labels.
+            label_set: The labels; by default those stored with the model, with what it has learned of each (those of
+                a linear unit, too). Of stored labels of several languages, those of `label_language` or `language`.
+            language: The language of the documents to score, in a model of several.
+            label_language: The language of labels that name none, by default that of the documents; only read where
+                the text encoder reads labels, or the processor has words of several languages.
+            batch_size: Labels encoded at a time.
+            dtype: The type of the codes, such as `torch.float16`; by default that of the model.
+
+        Raises:
+            ValueError: No label set is given or stored, no processor, a language that the model does not know, a linear
+                unit and other labels than its own, or codes with numbers that are not finite in this type.
+        """
+        gile = getattr(model, "gile", model)
+        language = check_language(gile.config, language)
+        label_language = label_language or language
+        was_training = model.training
+        if was_training:
+            model.eval()
+        try:
+            if label_set is None:
+                label_set, codes = _stored(model, language, label_language, batch_size, dtype)
+            else:
+                codes = encode_labels(gile, processor, label_set, language, label_language, batch_size, dtype)
+            index = cls(label_set, codes, bias_of(gile, language), language, fingerprint(gile), label_language)
+        finally:
+            if was_training:
+                model.train()
+        return index
+
+    def __len__(self) -> int:
+        """The number of labels L."""
+        return len(self.label_set)
+
+    def __repr__(self) -> str:
+        kind = f"{self.codes.shape[1]} numbers of {self.codes.dtype} on {self.codes.device}"
+        return f"LabelIndex({len(self)} labels, each {kind}{', sharded' if self._shard else ''})"
+
+    def scores(self, text_codes: Tensor, columns: Tensor | None = None) -> Tensor:
+        """The scores of documents with all labels, or with some.
+
+        Args:
+            text_codes: `(B, J)` from `get_text_features`, of documents in `self.language`.
+            columns: `(C,)` columns wanted; all of them by default.
+
+        Returns:
+            `(B, L)` or `(B, C)` logits on the device of the codes, in 32 bits (64, where either codes have as many).
+
+        Raises:
+            ValueError: Text codes of another shape, or a shard, which has not all labels.
+        """
+        self._check_whole()
+        codes = self.codes if columns is None else self.codes[columns.to(self.codes.device)]
+        return scores_of(text_codes, codes, self.bias)
+
+    def top_k(self, text_codes: Tensor, k: int, approximate: bool = False) -> TopLabels:
+        """The k best labels of each document, without holding the scores of all.
+
+        Of a shard, every process passes documents of its own (their number may differ, and may be 0) and gets the
+        answers for these; all processes must call, with the same k.
+
+        Args:
+            text_codes: `(B, J)` from `get_text_features`, of documents in `self.language`.
+            k: Number of labels wanted; of an index with fewer, all.
+            approximate: Whether `self.search` may choose the candidates; their scores are exact.
+
+        Returns:
+            Scores and columns, each `(B, min(k, L))`.
+
+        Raises:
+            ValueError: k below 1, text codes of another shape, an approximate search where there is none, or a shard
+                without its processes.
+        """
+        if approximate:
+            return self._approximate(text_codes, k)
+        if self._shard is not None:
+            return self._shard.top_k(text_codes, self.codes, self.bias, k, len(self))
+        return top_k_of(text_codes, self.codes, self.bias, k)
+
+    @torch.no_grad()
+    def _approximate(self, text_codes: Tensor, k: int) -> TopLabels:
+        if self.search is None:
+            raise ValueError(
+                "this index has no approximate search: build one (hf_gile.ann.ApproximateSearch), or call top_k "
+                "without approximate=True"
+            )
+        _check(text_codes, self.codes, k)
+        k = min(k, len(self))
+        text_codes = text_codes.to(self.codes.device, _wide(text_codes, self.codes))
+        columns = self.search.candidates(text_codes, k).to(self.codes.device)
+        columns = columns.sort(-1).values  # of equal scores, that of the lower column goes first
+        found = []
+        for rows in torch.arange(len(columns), device=columns.device).split(max(1, _CANDIDATES // columns.shape[1])):
+            # index_select and this order of the product: three times as fast on a CPU as what would be shorter.
+            codes = self.codes.index_select(0, columns[rows].clamp(min=0).flatten()).to(text_codes)
+            codes = codes.view(len(rows), columns.shape[1], codes.shape[1])  # (rows, candidates, J)
+            with torch.autocast(codes.device.type, enabled=False):
+                scores = torch.bmm(text_codes[rows, None], codes.mT).squeeze(1) + self.bias
+            found.append(_merged(scores.masked_fill(columns[rows] < 0, -torch.inf), columns[rows], k))
+        return TopLabels(*map(torch.cat, zip(*found, strict=True)))
+
+    def log_sum_exp(self, text_codes: Tensor) -> Tensor:
+        """The logarithm of the sum of exp(score) over all labels, which makes a softmax of any scores.
+
+        Args:
+            text_codes: `(B, J)` from `get_text_features`.
+
+        Returns:
+            `(B,)` numbers.
+
+        Raises:
+            ValueError: Text codes of another shape, or a shard.
+        """
+        self._check_whole()
+        return log_sum_exp_of(text_codes, self.codes, self.bias)
+
+    def _check_whole(self) -> None:
+        if self._shard is not None:
+            raise ValueError(
+                "a shard holds the codes of some labels: it answers top_k, together with the other shards; all else "
+                "needs the whole index"
+            )
+
+    def add(self, labels: Iterable[Any], model: Any, processor: Any) -> None:
+        """Adds labels behind the present ones, whose codes and columns stay.
+
+        Args:
+            labels: `Label`s, or a `LabelSet`.
+            model: The model that made this index.
+            processor: The `GileProcessor` saved with it.
+
+        Raises:
+            ValueError: Labels that do not go with the present ones (see `LabelSet`), another model, or a shard.
+        """
+        self._check_whole()
+        self.check_fits(model)
+        labels = list(labels)
+        label_set = self.label_set.add(*labels)
+        new = self._encode(labels, model, processor)
+        self.codes = torch.cat([self.codes, new.to(self.codes.device)])
+        self.label_set = label_set
+        if self.search is not None:
+            self.search.add(new)
+
+    def remove(self, *label_ids: str) -> None:
+        """Removes labels; those behind them move up.
+
+        Raises:
+            ValueError: An id that no label has, no label left, or a shard.
+        """
+        self._check_whole()
+        columns = torch.tensor(self.label_set.columns(label_ids), dtype=torch.long)
+        kept = torch.ones(len(self), dtype=torch.bool)
+        kept[columns] = False
+        self.label_set = self.label_set.retire(*label_ids)
+        self.codes = self.codes[kept.to(self.codes.device)]
+        if self.search is not None:
+            self.search.remove(columns)
+
+    def rename(self, label_id: str, name: str, model: Any, processor: Any) -> None:
+        """Gives a label another name, and the code of that; its id and column stay.
+
+        Raises:
+            ValueError: An id that no label has, a name that does not go with the other labels, another model, or a
+                shard.
+        """
+        self._check_whole()
+        self.check_fits(model)
+        column = self.label_set.column(label_id)
+        label_set = self.label_set.rename(label_id, name)
+        new = self._encode([label_set[column]], model, processor)
+        # In place: of codes mapped from a file, this copies the page it is on and leaves the file.
+        self.codes[column] = new[0].to(self.codes.device)
+        self.label_set = label_set
+        if self.search is not None:
+            self.search.replace(torch.tensor([column]), new)
+
+    def _encode(self, labels: Sequence[Any], model: Any, processor: Any) -> Tensor:
+        return LabelIndex.build(
+            model,
+            processor,
+            LabelSet(labels),
+            language=self.language,
+            label_language=self.label_language,
+            dtype=self.codes.dtype,
+        ).codes
+
+    def check_fits(self, model: Any) -> None:
+        """Makes sure that a model made this index, with the weights it has now.
+
+        Raises:
+            ValueError: It is another model, or another version of it.
+        """
+        found = fingerprint(model)
+        if found != self.model_fingerprint:
+            raise ValueError(
+                f"this label index was made by another model, or by this one with other weights (fingerprint "
+                f"{self.model_fingerprint[:12]}, this model has {found[:12]}): its scores would be meaningless; "
+                "build it again with LabelIndex.build(model, processor, label_set)"
+            )
+
+    def to(self, device: Any = None, dtype: torch.dtype | None = None) -> "LabelIndex":
+        """Moves the codes, in place, to a device or another type; returns the index itself."""
+        codes = self.codes.to(device=device, dtype=dtype)
+        self.codes = codes if codes.dtype == self.codes.dtype else _finite(codes)
+        return self
+
+    def shard(self, rank: int, world_size: int, group: Any = None) -> "LabelIndex":
+        """The part of this index that one process holds; `top_k` of all parts together is that of the whole.
+
+        Columns are those of the whole index, and so is `label_set`. Of an index whose codes are mapped from its file, a
+        process reads its part only; `to` moves only that to a device.
+
+        Args:
+            rank: Which part, the rank of the process in the group.
+            world_size: Number of parts, the processes of the group.
+            group: The `torch.distributed` process group; by default that of all processes.
+
+        Raises:
+            ValueError: A rank that is not below `world_size`, more parts than labels, or this is a shard already.
+        """
+        self._check_whole()
+        if not 0 <= rank < world_size <= len(self):
+            raise ValueError(
+                f"rank must be below world_size, and that at most {len(self)}, the labels; got {rank} of {world_size}"
+            )
+        start, stop = (len(self) * part // world_size for part in (rank, rank + 1))
+        part = LabelIndex(self.label_set, self.codes[start:stop], **{name: getattr(self, name) for name in _HEAD})
+        part._shard = _Shard(rank, world_size, group, start)
+        return part
+
+    def save_pretrained(self, folder: str | PathLike[str]) -> None:
+        """Saves the index: `label_index.json`, and beside it the labels and their codes, whose names it holds.
+
+        `label_index.json` is replaced when the others are written, so that what was saved in this folder before can
+        be read until the new index can.
+
+        Raises:
+            ValueError: This is a shard.
+        """
+        self._check_whole()
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        stem = f"label_index-{secrets.token_hex(4)}"
+        save_file({"codes": self.codes.contiguous()}, folder / f"{stem}.safetensors", metadata={"format": "pt"})
+        self.label_set.save(folder / f"{stem}.jsonl")
+        head = {
+            "format_version": FORMAT_VERSION,
+            "codes": f"{stem}.safetensors",
+            "labels": f"{stem}.jsonl",
+        } | {name: getattr(self, name) for name in _HEAD}
+        written = folder / f"{stem}.json"
+        written.write_text(json.dumps(head, indent=2) + "\n", encoding="utf-8")
+        written.replace(folder / INDEX_FILE)
+        for file in folder.glob("label_index-*"):  # of an index saved here before, or not to its end
+            if file.stem != stem:
+                file.unlink(missing_ok=True)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | PathLike[str], model: Any = None, mmap: bool = True) -> "LabelIndex":
+        """Loads an index from a folder.
+
+        Args:
+            folder: What `save_pretrained` was given.
+            model: The model to use it with, if it should be checked at once.
+            mmap: Whether the codes stay in their file and are read when needed; else they are read into memory.
+
+        Raises:
+            FileNotFoundError: There is no index.
+            ValueError: The index is damaged, saved by newer code, or made by another model.
+        """
+        file = Path(folder) / INDEX_FILE
+        try:
+            head = json.loads(file.read_text(encoding="utf-8"))
+            version = head["format_version"]
+            if version == FORMAT_VERSION:
+                codes_file, labels_file = Path(folder) / head["codes"], Path(folder) / head["labels"]
+                rest = {name: head[name] for name in _HEAD}
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise ValueError(f"{file} is not the head of a label index ({error!r}): build and save it again") from None
+        if version != FORMAT_VERSION:
+            raise ValueError(
+                f"{file} has format_version {version}, this code reads {FORMAT_VERSION}: "
+                "upgrade hf-gile (pip install -U hf-gile), or build the index again"
+            )
+        try:
+            with safe_open(codes_file, framework="pt") as opened:
+                codes = opened.get_tensor("codes")
+        except SafetensorError as error:
+            raise ValueError(f"{codes_file} is damaged ({error}): build and save the index again") from None
+        label_set = LabelSet.load(labels_file)
+        if len(label_set) != len(codes):
+            raise ValueError(
+                f"{folder}: {len(codes)} codes for {len(label_set)} labels; build and save the index again"
+            )
+        index = cls(label_set, codes if mmap else codes.clone(), **rest)
+        if model is not None:
+            index.check_fits(model)
+        return index
+
+
+class _Shard(NamedTuple):
+    rank: int
+    world_size: int
+    group: Any
+    first: int
+
+    @torch.no_grad()
+    def top_k(self, text_codes: Tensor, codes: Tensor, bias: float, k: int, num_labels: int) -> TopLabels:
+        distributed = torch.distributed
+        found = None
+        if distributed.is_available() and distributed.is_initialized():
+            found = (distributed.get_rank(self.group), distributed.get_world_size(self.group))
+        if found != (self.rank, self.world_size):
+            raise ValueError(
+                f"this is shard {self.rank} of {self.world_size}: it answers in the process of this rank of a "
+                f"torch.distributed group (init_process_group, or the group given to shard), "
+                f"here is {'none' if found is None else '{} of {}'.format(*found)}"
+            )
+        _check(text_codes, codes, k)
+        k = min(k, num_labels)
+        text_codes = text_codes.to(codes.device, _wide(text_codes, codes)).contiguous()
+        sizes = self._gathered(torch.tensor([len(text_codes)], device=codes.device))
+        most = int(max(sizes))
+        padded = text_codes.new_zeros(most, text_codes.shape[1])
+        padded[: len(text_codes)] = text_codes
+        documents = torch.cat(self._gathered(padded))
+        scores = documents.new_full((len(documents), k), -torch.inf)
+        columns = torch.full((len(documents), k), num_labels, device=codes.device)
+        best = top_k_of(documents, codes, bias, k)
+        scores[:, : best.scores.shape[1]] = best.scores
+        columns[:, : best.scores.shape[1]] = best.columns + self.first
+        # Every process gets the answers for all documents: k numbers of each process for a document are little.
+        own = slice(self.rank * most, self.rank * most + len(text_codes))
+        scores = torch.cat([part[own] for part in self._gathered(scores)], dim=1)
+        columns = torch.cat([part[own] for part in self._gathered(columns)], dim=1)
+        return _merged(scores, columns, k)
+
+    def _gathered(self, tensor: Tensor) -> list[Tensor]:
+        parts = [torch.empty_like(tensor) for _ in range(self.world_size)]
+        torch.distributed.all_gather(parts, tensor, group=self.group)
+        return parts
+
+
+@torch.no_grad()
+def scores_of(text_codes: Tensor, codes: Tensor, bias: float) -> Tensor:
+    """The scores of documents with labels, as `LabelIndex.scores`.
+
+    Args:
+        text_codes: `(B, J)`.
+        codes: `(L, J)` label codes.
+        bias: The constant of the score.
+
+    Returns:
+        `(B, L)` logits.
+    """
+    _check(text_codes, codes)
+    if codes.dtype == _wide(text_codes, codes):
+        with torch.autocast(codes.device.type, enabled=False):
+            return torch.addmm(codes.new_tensor(bias), text_codes.to(codes), codes.T)
+    scores = torch.empty(len(text_codes), len(codes), device=codes.device, dtype=_wide(text_codes, codes))
+    for _ in _blocks(text_codes, codes, bias, scores):
+        pass
+    return scores
+
+
+@torch.no_grad()
+def top_k_of(text_codes: Tensor, codes: Tensor, bias: float, k: int) -> TopLabels:
+    """The best labels of each document, as `LabelIndex.top_k`.
+
+    Args:
+        text_codes: `(B, J)`.
+        codes: `(L, J)` label codes.
+        bias: The constant of the score.
+        k: Number of labels wanted, at least 1.
+
+    Returns:
+        Scores and columns, each `(B, min(k, L))`.
+    """
+    _check(text_codes, codes, k)
+    k = min(k, len(codes))
+    if k * _GROUP > len(codes):  # a sort of everything is then about as fast, and the answer about as large
+        scores, columns = scores_of(text_codes, codes, bias).sort(dim=-1, descending=True, stable=True)
+        return TopLabels(scores[:, :k].contiguous(), columns[:, :k].contiguous())
+    best = torch.full((len(text_codes), k), -torch.inf, device=codes.device, dtype=_wide(text_codes, codes))
+    best_columns = torch.zeros((len(text_codes), k), device=codes.device, dtype=torch.long)
+    for rows, labels, scores in _blocks(text_codes, codes, bias):
+        _improve(best[rows], best_columns[rows], scores, labels.start)
+    return TopLabels(best, best_columns)
+
+
+@torch.no_grad()
+def log_sum_exp_of(text_codes: Tensor, codes: Tensor, bias: float) -> Tensor:
+    """The logarithm of the sum of exp(score) over all labels, as `LabelIndex.log_sum_exp`.
+
+    Args:
+        text_codes: `(B, J)`.
+        codes: `(L, J)` label codes.
+        bias: The constant of the score.
+
+    Returns:
+        `(B,)` numbers.
+    """
+    _check(text_codes, codes)
+    total = torch.full((len(text_codes),), -torch.inf, device=codes.device, dtype=_wide(text_codes, codes))
+    for rows, _, scores in _blocks(text_codes, codes, bias):
+        total[rows] = torch.logaddexp(total[rows], scores.logsumexp(1))
+    return total
+
+
+def _check(text_codes: Tensor, codes: Tensor, k: int = 1) -> None:
+    if text_codes.dim() != 2 or text_codes.shape[1] != codes.shape[1]:
+        raise ValueError(
+            f"text_codes must have shape (B, {codes.shape[1]}), as get_text_features of the model of these label codes "
+            f"makes them, got {tuple(text_codes.shape)}"
+        )
+    if not isinstance(k, int) or k < 1:
+        raise ValueError(f"k must be a whole number, at least 1, got {k!r}")
+
+
+def _wide(text_codes: Tensor, codes: Tensor) -> torch.dtype:
+    # Scores of 16 bits would put most of a million labels in ties.
+    return torch.promote_types(torch.promote_types(text_codes.dtype, codes.dtype), torch.float32)
+
+
+def _blocks(
+    text_codes: Tensor, codes: Tensor, bias: float, into: Tensor | None = None
+) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Yields blocks of scores: which documents, which labels, and a block that lasts until the next."""
+    wide = _wide(text_codes, codes)
+    # A GPU multiplies 16 bits and sums in 32.
+    native = codes.is_cuda and text_codes.dtype == codes.dtype != wide and hasattr(torch.ops.aten.mm, "dtype_out")
+    text_codes = text_codes.to(codes.device, codes.dtype if native else wide)
+    documents, most = _GPU_BLOCK if codes.is_cuda else _CPU_BLOCK
+    size, documents = documents * most, min(documents, len(text_codes))
+    most = min(len(codes), size // max(1, documents), 8 * most)
+    # Memory that is used again and again stays in the cache, too.
+    room = text_codes.new_empty(0 if into is not None else documents * most, dtype=wide)
+    converted = text_codes.new_empty(0 if text_codes.dtype == codes.dtype else most, codes.shape[1])
+    for start in range(0, len(codes), most):
+        labels = slice(start, min(start + most, len(codes)))
+        own = codes[labels]
+        if len(converted):
+            own = converted[: len(own)].copy_(own)
+        for first in range(0, len(text_codes), max(1, documents)):
+            rows = slice(first, min(first + documents, len(text_codes)))
+            shape = (rows.stop - rows.start, len(own))
+            block = room[: shape[0] * shape[1]].view(shape) if into is None else into[rows, labels]
+            if native:
+                torch.mm(text_codes[rows], own.T, out_dtype=wide, out=block)
+            else:
+                torch.mm(text_codes[rows], own.T, out=block)
+            yield rows, labels, block.add_(bias) if bias else block
+
+
+def _improve(best: Tensor, best_columns: Tensor, scores: Tensor, first: int) -> None:
+    """Puts scores of a chunk of labels, the first of which is column `first`, among the best so far, in place.
+
+    The k best of a row are in the k groups of columns whose largest scores are the largest, of equals the first: every
+    group before one of these holds a score that goes before all of the others. So a row needs its groups' maxima, and
+    a sort of few scores, and that only if one of them beats the k-th best so far.
+    """
+    k = best.shape[1]
+    scores = functional.pad(scores, (0, -scores.shape[1] % _GROUP), value=-torch.inf)
+    groups = scores.unflatten(1, (-1, _GROUP))
+    peaks = groups.amax(-1)
+    rows = (~(peaks.amax(1) <= best[:, -1])).nonzero().squeeze(1)  # as written, a score that is not a number shows
+    if len(rows) == 0:
+        return
+    chosen = peaks[rows].sort(dim=-1, descending=True, stable=True).indices[:, :k].sort().values
+    columns = first + chosen[..., None] * _GROUP + torch.arange(_GROUP, device=scores.device)
+    new_best, new_columns = _merged(
+        torch.cat([best[rows], groups[rows[:, None], chosen].flatten(1)], dim=1),
+        torch.cat([best_columns[rows], columns.flatten(1)], dim=1),
+        k,
+    )
+    best[rows], best_columns[rows] = new_best, new_columns
+
+
+def _merged(scores: Tensor, columns: Tensor, k: int) -> TopLabels:
+    """The k best of each row, in which equal scores stand in the order of their columns."""
+    found = scores.topk(min(k + 1, scores.shape[1]))
+    # topk takes any of equal scores, in any order.
+    order = found.indices[:, :k].sort().values
+    cut = (found.values[:, k - 1] == found.values[:, -1]).nonzero().squeeze(1)
+    if len(cut) and scores.shape[1] > k:
+        order[cut] = scores[cut].sort(dim=-1, descending=True, stable=True).indices[:, :k].sort().values
+    best, again = scores.gather(1, order).sort(dim=-1, descending=True, stable=True)
+    return TopLabels(best, columns.gather(1, order.gather(1, again)))
+
+
+def bias_of(gile: Any, language: str | None) -> float:
+    """The constant b of a model's scores for documents in a language; of a linear unit 0, its codes hold their own.
+
+    Args:
+        gile: A `GileModel`.
+        language: The language of the documents.
+    """
+    if gile.config.output_layer == "linear":
+        return 0.0
+    return of_language(gile.output_layer.classifier, language).bias.item()
+
+
+def _stored(
+    model: Any, language: str | None, label_language: str | None, batch_size: int, dtype: torch.dtype | None
+) -> tuple[LabelSet, Tensor]:
+    label_set = getattr(model, "label_set", None)
+    if label_set is None:
+        raise ValueError(
+            "pass label_set=: no label set is stored with this model (a GileForSequenceClassification stores one, "
+            "see its set_labels)"
+        )
+    own = own_columns(model.config, check_language(model.config, label_language))
+    columns = torch.arange(own.start, own.stop, device=model.device)
+    batches = (model.get_stored_label_features(batch, language) for batch in columns.split(batch_size))
+    codes = _collected(batches, len(columns), dtype)
+    return label_set if len(columns) == len(label_set) else label_set[own], codes
+
+
+def encode_labels(
+    gile: Any,
+    processor: Any,
+    label_set: LabelSet,
+    language: str | None = None,
+    label_language: str | None = None,
+    batch_size: int = 1024,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """The codes of labels by their words, made batch by batch; see `LabelIndex.build`.
+
+    Args:
+        gile: A `GileModel` in evaluation mode.
+        processor: The `GileProcessor` saved with it.
+        label_set: The labels.
+        language: The language of the documents to score.
+        label_language: The language of labels that name none, by default that of the documents.
+        batch_size: Labels encoded at a time.
+        dtype: The type of the codes, by default that of the model.
+
+    Returns:
+        `(L, J)` label codes.
+
+    Raises:
+        ValueError: A model with a linear unit, no processor, an unknown language, or codes that are not finite.
+    """
+    if gile.config.output_layer == "linear":
+        gile.get_label_features()  # refuses, and says why
+    if processor is None:
+        raise ValueError("pass processor=, the GileProcessor saved with the model: it makes words of label texts")
+    processor.check_fits(gile.config)
+    default = label_language or language
+
+    def batches() -> Iterator[Tensor]:
+        for start in range(0, len(label_set), batch_size):
+            labels = [label_set[column] for column in range(start, min(start + batch_size, len(label_set)))]
+            # A label that names its own language is read in that.
+            languages = [label.language or default for label in labels] if gile.config.languages else None
+            texts = [label.text for label in labels]
+            words = processor(label_text=texts, label_language=languages, return_tensors="pt").to(gile.device)
+            yield gile.get_label_features(**words, language=language, label_language=languages)
+
+    return _collected(batches(), len(label_set), dtype)
+
+
+def _collected(batches: Iterable[Tensor], size: int, dtype: torch.dtype | None) -> Tensor:
+    """The codes of all batches, in a tensor of their own: whoever made them may change or keep theirs."""
+    codes: Tensor | None = None
+    start = 0
+    with torch.inference_mode(False), torch.no_grad():
+        for batch in batches:
+            if codes is None:
+                codes = torch.empty(size, batch.shape[1], dtype=dtype or batch.dtype, device=batch.device)
+            codes[start : start + len(batch)] = batch
+            start += len(batch)
+        assert codes is not None
+        return _finite(codes)
+
+
+def _finite(codes: Tensor) -> Tensor:
+    for start in range(0, len(codes), 4096):
+        finite = codes[start : start + 4096].isfinite().all(-1)
+        if not bool(finite.all()):
+            raise ValueError(
+                f"the code of label {start + int((~finite).nonzero()[0])} has numbers that are not finite in "
+                f"{codes.dtype}; torch.bfloat16 has the range of 32 bits, torch.float16 has not"
+            )
+    return codes
+
+
+_FINGERPRINTS: "weakref.WeakKeyDictionary[Any, tuple[Any, str]]" = weakref.WeakKeyDictionary()
+
+
+def fingerprint(model: Any) -> str:
+    """What tells a model's codes from those of any other: a hash of the weights and of what else makes codes.
+
+    It survives saving, loading and moving to another device, but not another type of the weights. Hashed again only
+    when the weights may have changed.
+
+    Args:
+        model: A `GileModel` or a `GileForSequenceClassification`.
+    """
+    gile = getattr(model, "gile", model)
+    weights = {name: value for name, value in gile.state_dict().items() if not name.startswith("word_prediction.")}
+    places = [(name, w.data_ptr(), 0 if w.is_inference() else w._version) for name, w in weights.items()]
+    state = (gile._mode_changes if gile.config.output_layer == "linear" else gile.label_state(), places)
+    kept = _FINGERPRINTS.get(gile)
+    if kept is None or kept[0] != state:
+        digest = hashlib.blake2b(digest_size=32)
+        digest.update(json.dumps({name: getattr(gile.config, name) for name in _FIELDS}, sort_keys=True).encode())
+        for name, weight in sorted(weights.items()):
+            digest.update(f"{name} {weight.dtype} {tuple(weight.shape)} ".encode())
+            flat = weight.detach().flatten()
+            for start in range(0, len(flat), 1 << 22):
+                digest.update(flat[start : start + (1 << 22)].cpu().contiguous().view(torch.uint8).numpy())
+        kept = _FINGERPRINTS[gile] = (state, digest.hexdigest())
+    return kept[1]
+
+
+__all__ = [
+    "LabelIndex",
+    "TopLabels",
+    "bias_of",
+    "encode_labels",
+    "fingerprint",
+    "log_sum_exp_of",
+    "scores_of",
+    "top_k_of",
+]

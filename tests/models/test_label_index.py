@@ -1,0 +1,657 @@
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from transformers import pipeline
+
+from hf_gile import (
+    GileConfig,
+    GileForSequenceClassification,
+    GileModel,
+    GileProcessor,
+    Label,
+    LabelIndex,
+    LabelSet,
+    build_tokenizer,
+)
+from hf_gile.models import label_index_gile
+from hf_gile.models.label_index_gile import fingerprint, log_sum_exp_of, scores_of, top_k_of
+
+TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
+NAMES = ["Iron", "Milk, Human", "Risk of Infection", "Heart Failure", "Rats", "Cardiac Output", "Diet", "Blood"]
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Makes a few thousand labels many chunks."""
+    monkeypatch.setattr(label_index_gile, "_CPU_BLOCK", (4, 256))
+
+
+@pytest.fixture(params=["wan", "han"])
+def parts(request, make_model):
+    model, processor = make_model(request.param)
+    return model.gile, processor
+
+
+def text_codes_of(gile, processor, **options):
+    with torch.no_grad():
+        return gile.get_text_features(**processor(TEXTS, return_tensors="pt", **options), **options)
+
+
+def whole_numbers(documents, labels, size=6, seed=0):
+    """Codes whose products are exact in any order of summing, with many ties."""
+    generator = torch.Generator().manual_seed(seed)
+    draw = [torch.randint(-3, 4, (rows, size), generator=generator).float() for rows in (documents, labels)]
+    return draw[0], draw[1]
+
+
+def plain_index(codes, bias=0.5):
+    return LabelIndex(LabelSet.from_names([f"label {row}" for row in range(len(codes))]), codes, bias, None, "none")
+
+
+def test_scores_are_those_of_the_model(parts):
+    gile, processor = parts
+    index = LabelIndex.build(gile, processor, LabelSet.from_names(NAMES))
+    expected = gile(**processor(TEXTS, label_text=NAMES, return_tensors="pt")).logits
+    torch.testing.assert_close(index.scores(text_codes_of(gile, processor)), expected.detach())
+    assert len(index) == len(NAMES)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"output_layer": "only_label"},
+        {"output_layer": "bilinear"},
+        {"output_layer": "linear"},
+        {"label_encoder_type": "text_encoder"},
+        {"label_encoder_type": "learned"},
+    ],
+    ids=lambda options: "-".join(options.values()) or "gile",
+)
+def test_the_stored_labels_have_an_index_with_every_output_layer(make_model, options):
+    model, processor = make_model(**options)
+    if options.get("label_encoder_type") == "learned":
+        nn.init.normal_(model.gile.label_residual.weight)
+    index = LabelIndex.build(model, batch_size=2)
+    assert index.label_set == model.label_set
+    expected = model(**processor(TEXTS, return_tensors="pt")).logits.detach()
+    torch.testing.assert_close(index.scores(text_codes_of(model.gile, processor)), expected)
+
+
+def test_a_score_depends_on_neither_the_other_labels_nor_their_order(small_blocks):
+    texts, codes = whole_numbers(9, 1000)
+    scores = plain_index(codes).scores(texts)
+    order = torch.randperm(1000, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(plain_index(codes[order]).scores(texts), scores[:, order])
+    for some in (order[:1], order[:3], order[:257], torch.arange(300, 700)):
+        assert torch.equal(plain_index(codes[some]).scores(texts), scores[:, some])
+        assert torch.equal(plain_index(codes).scores(texts, some), scores[:, some])
+    more = torch.cat([codes, codes.roll(1)])
+    assert torch.equal(plain_index(more).scores(texts)[:, :1000], scores)
+    assert torch.equal(plain_index(codes[:, :3]).scores(texts[:, :3]), texts[:, :3] @ codes[:, :3].T + 0.5)
+
+
+def test_scores_of_a_model_stay_when_labels_come_go_and_change_places(parts):
+    gile, processor = parts
+    labels, texts = LabelSet.from_names(NAMES), text_codes_of(gile, processor)
+    index = LabelIndex.build(gile, processor, labels)
+    before = dict(zip(NAMES, index.scores(texts).T, strict=True))
+
+    def check(index):
+        for name, column in zip(index.label_set.ids, index.scores(texts).T, strict=True):
+            if name in before:
+                torch.testing.assert_close(column, before[name], rtol=1e-6, atol=1e-6)
+
+    check(LabelIndex.build(gile, processor, LabelSet.from_names(NAMES[::-1])))
+    check(LabelIndex.build(gile, processor, labels[2:3]))
+    check(LabelIndex.build(gile, processor, labels, batch_size=3))
+    index.add([Label("G1", "Infant"), Label("G2", "Weeks", "of milk")], gile, processor)
+    check(index)
+    index.remove("Rats", "Iron")
+    check(index)
+    assert index.label_set.ids == [name for name in NAMES if name not in ("Rats", "Iron")] + ["G1", "G2"]
+
+
+@pytest.mark.parametrize("label_encoder_type", ["mean", "text_encoder"])
+def test_codes_do_not_depend_on_the_batch_they_were_encoded_in(make_model, label_encoder_type):
+    model, processor = make_model(label_encoder_type=label_encoder_type)
+    # Of different lengths, so that batches are padded differently.
+    labels = LabelSet.from_names({f"{' '.join(NAMES[: 1 + row % 5])} {row}": "" for row in range(23)})
+    expected = LabelIndex.build(model, processor, labels).codes
+    for batch_size in (1, 2, 7, 22, 1000):
+        codes = LabelIndex.build(model, processor, labels, batch_size=batch_size).codes
+        torch.testing.assert_close(codes, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_changing_labels_is_building_the_changed_set(parts):
+    gile, processor = parts
+    index = LabelIndex.build(gile, processor, LabelSet.from_names(NAMES))
+    with pytest.MonkeyPatch.context() as patch:  # the others are not encoded again
+        encoded = []
+        patch.setattr(
+            type(processor),
+            "__call__",
+            _spy(type(processor).__call__, lambda options: encoded.extend(options["label_text"])),
+        )
+        index.add(LabelSet.from_names({"Infant": "breast milk"}), gile, processor)
+        index.remove("Diet")
+        index.rename("Rats", "Infants", gile, processor)
+    assert encoded == ["Infant: breast milk", "Infants"]
+    again = LabelIndex.build(gile, processor, index.label_set)
+    torch.testing.assert_close(index.codes, again.codes, rtol=1e-6, atol=1e-6)
+    assert index.label_set[4] == Label("Rats", "Infants")
+
+
+def _spy(run, note):
+    def spy(*arguments, **options):
+        note(options)
+        return run(*arguments, **options)
+
+    return spy
+
+
+def test_changes_that_do_not_go_leave_the_index_as_it_was(parts):
+    gile, processor = parts
+    index = LabelIndex.build(gile, processor, LabelSet.from_names(NAMES))
+    codes = index.codes.clone()
+    with pytest.raises(ValueError, match="id 'Iron' stands in row 1 already"):
+        index.add([Label("Iron", "Fe")], gile, processor)
+    with pytest.raises(ValueError, match="holds no word"):
+        index.add([Label("G1", "...")], gile, processor)
+    with pytest.raises(ValueError, match="no label has the id 'Irn'"):
+        index.remove("Iron", "Irn")
+    with pytest.raises(ValueError, match="at least one is needed"):
+        index.remove(*NAMES)
+    with pytest.raises(ValueError, match="'Blood' stands in row"):
+        index.rename("Iron", "Blood", gile, processor)
+    with pytest.raises(ValueError, match="holds no word"):
+        index.rename("Iron", "...", gile, processor)
+    assert index.label_set == LabelSet.from_names(NAMES)
+    assert torch.equal(index.codes, codes)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("labels", [1, 5, 63, 64, 300, 3001])
+def test_top_k_is_a_stable_sort_of_all_scores(small_blocks, labels, dtype):
+    texts, codes = whole_numbers(11, labels)
+    texts[3] = 0  # all labels tie
+    expected = (texts @ codes.T + 0.5).sort(dim=-1, descending=True, stable=True)
+    for k in (1, 2, 3, 10, 40, 5000):
+        found = plain_index(codes.to(dtype)).top_k(texts, k)
+        assert found.scores.shape == found.columns.shape == (11, min(k, labels))
+        assert torch.equal(found.scores, expected.values[:, :k].to(found.scores.dtype))
+        assert torch.equal(found.columns, expected.indices[:, :k])
+
+
+def test_top_k_of_rising_and_falling_scores_is_right_too(small_blocks):
+    # Every chunk holds something better than all before, or nothing does.
+    codes = torch.arange(5000.0)[:, None]
+    for texts in (torch.ones(3, 1), -torch.ones(3, 1)):
+        expected = (texts @ codes.T + 0.5).sort(dim=-1, descending=True)
+        found = plain_index(codes).top_k(texts, 7)
+        assert torch.equal(found.columns, expected.indices[:, :7])
+
+
+def test_top_k_of_real_numbers_is_that_of_the_scores(small_blocks):
+    generator = torch.Generator().manual_seed(3)
+    texts, codes = torch.randn(9, 50, generator=generator), torch.randn(2000, 50, generator=generator)
+    index = plain_index(codes)
+    expected = index.scores(texts).topk(10)
+    assert torch.equal(index.top_k(texts, 10).columns, expected.indices)
+    torch.testing.assert_close(index.top_k(texts, 10).scores, expected.values)
+
+
+def test_no_more_than_a_block_of_scores_is_held(small_blocks, monkeypatch):
+    sizes = []
+    mm = torch.mm
+    monkeypatch.setattr(torch, "mm", lambda one, other, out: sizes.append(out.numel()) or mm(one, other, out=out))
+    texts, codes = whole_numbers(50, 3000)
+    plain_index(codes).top_k(texts, 5)
+    log_sum_exp_of(texts, codes, 0.0)
+    assert max(sizes) <= 4 * 256
+    assert sum(sizes) == 2 * 50 * 3000
+
+
+def test_no_documents_have_no_answers():
+    _, codes = whole_numbers(1, 1000)
+    index = plain_index(codes)
+    assert index.top_k(torch.zeros(0, 6), 3).columns.shape == (0, 3)
+    assert index.scores(torch.zeros(0, 6)).shape == (0, 1000)
+
+
+def test_log_sum_exp_makes_a_softmax(small_blocks):
+    generator = torch.Generator().manual_seed(4)
+    texts, codes = torch.randn(9, 5, generator=generator) * 10, torch.randn(2000, 5, generator=generator)
+    index = plain_index(codes)
+    torch.testing.assert_close(index.log_sum_exp(texts), index.scores(texts).logsumexp(-1))
+
+
+def test_codes_of_16_bits_score_as_their_numbers_say(parts):
+    gile, processor = parts
+    texts = text_codes_of(gile, processor)
+    index = LabelIndex.build(gile, processor, LabelSet.from_names(NAMES), dtype=torch.bfloat16)
+    assert index.codes.dtype == torch.bfloat16
+    expected = texts @ index.codes.float().T + index.bias
+    torch.testing.assert_close(index.scores(texts), expected)
+    assert index.scores(texts.bfloat16()).dtype == torch.float32
+    assert index.to(dtype=torch.float32).scores(texts.double()).dtype == torch.float64
+
+
+def test_scores_are_of_32_bits_under_autocast_too(small_blocks):
+    generator = torch.Generator().manual_seed(5)
+    texts, codes = torch.randn(5, 50, generator=generator), torch.randn(2000, 50, generator=generator)
+    index = plain_index(codes)
+    index.search = Candidates()
+    answers = [lambda: index.scores(texts), lambda: index.top_k(texts, 3), lambda: index.top_k(texts, 3, True)]
+    for answer in answers:
+        expected = answer()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            torch.testing.assert_close(answer(), expected, rtol=0, atol=0)
+
+
+def test_codes_out_of_the_range_of_16_bits_are_refused(parts):
+    gile, processor = parts
+    with torch.no_grad():
+        gile.word_embeddings.weight[5] *= 1e7
+    names = LabelSet.from_names(NAMES)
+    with pytest.raises(ValueError, match=r"numbers that are not finite in torch\.float16; torch\.bfloat16 has"):
+        LabelIndex.build(gile, processor, names, dtype=torch.float16)
+    index = LabelIndex.build(gile, processor, names)
+    with pytest.raises(ValueError, match=r"torch.float16"):
+        index.to(dtype=torch.float16)
+    assert index.codes.dtype == torch.float32
+
+
+class Candidates:
+    """Chooses more columns than wanted, of the first document none but one."""
+
+    def __init__(self):
+        self.changes = []
+
+    def candidates(self, text_codes, k):
+        columns = torch.arange(2 * k - 1, -1, -1).expand(len(text_codes), 2 * k).clone()
+        columns[0, 1:] = -1
+        return columns
+
+    def add(self, codes):
+        self.changes.append(("add", codes))
+
+    def remove(self, columns):
+        self.changes.append(("remove", columns))
+
+    def replace(self, columns, codes):
+        self.changes.append(("replace", columns, codes))
+
+
+def test_an_approximate_search_chooses_candidates_and_their_scores_are_exact(monkeypatch):
+    monkeypatch.setattr(label_index_gile, "_CANDIDATES", 16)
+    texts, codes = whole_numbers(5, 100)
+    index = plain_index(codes)
+    with pytest.raises(ValueError, match="this index has no approximate search"):
+        index.top_k(texts, 4, approximate=True)
+    index.search = Candidates()
+    found = index.top_k(texts, 4, approximate=True)
+    expected = top_k_of(texts, codes[:8], 0.5, 4)
+    assert torch.equal(found.columns[1:], expected.columns[1:])
+    assert torch.equal(found.scores[1:], expected.scores[1:])
+    assert found.columns[0].tolist() == [7, -1, -1, -1]
+    assert found.scores[0].tolist() == [float(texts[0] @ codes[7] + 0.5)] + [-math.inf] * 3
+
+
+def test_an_approximate_search_follows_the_changes_of_the_labels(make_model):
+    model, processor = make_model()
+    index = LabelIndex.build(model, processor, LabelSet.from_names(NAMES))
+    index.search = search = Candidates()
+    index.add([Label("G1", "Infant"), Label("G2", "Weeks")], model, processor)
+    index.remove("Milk, Human", "Iron")
+    index.rename("G1", "Infants", model, processor)
+    (add, added), (remove, removed), (replace, replaced, code) = search.changes
+    assert (add, remove, replace) == ("add", "remove", "replace")
+    assert (removed.tolist(), replaced.tolist()) == ([1, 0], [6])
+    assert torch.equal(added[1], index.codes[7])
+    assert torch.equal(code[0], index.codes[6])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda index, texts: index.scores(texts[:, 1:]), r"text_codes must have shape \(B, 6\), .* got \(2, 5\)"),
+        (lambda index, texts: index.scores(texts[0]), r"got \(6,\)"),
+        (lambda index, texts: index.top_k(texts, 0), "k must be a whole number, at least 1, got 0"),
+        (lambda index, texts: index.top_k(texts, 2.0), "got 2.0"),
+        (lambda index, texts: index.shard(2, 2), "rank must be below world_size"),
+        (lambda index, texts: index.shard(0, 10), "at most 9, the labels"),
+        (lambda index, texts: index.shard(0, 2).scores(texts), "answers top_k, together with the other shards"),
+        (lambda index, texts: index.shard(0, 2).log_sum_exp(texts), "all else needs the whole index"),
+        (lambda index, texts: index.shard(0, 2).shard(0, 1), "all else needs the whole index"),
+        (lambda index, texts: index.shard(0, 2).top_k(texts, 1), "this is shard 0 of 2: it answers .*, here is none"),
+        (lambda index, texts: index.shard(0, 2).remove("label 1"), "all else needs the whole index"),
+        (lambda index, texts: index.shard(0, 2).save_pretrained("nowhere"), "all else needs the whole index"),
+    ],
+)
+def test_bad_calls_are_refused(call, message):
+    texts, codes = whole_numbers(2, 9)
+    with pytest.raises(ValueError, match=message):
+        call(plain_index(codes), texts)
+
+
+def test_what_cannot_be_built_is_refused(make_model):
+    model, processor = make_model()
+    labels = LabelSet.from_names(NAMES)
+    with pytest.raises(ValueError, match="pass label_set=: no label set is stored"):
+        LabelIndex.build(model.gile, processor)
+    with pytest.raises(ValueError, match="pass processor="):
+        LabelIndex.build(model, label_set=labels)
+    with pytest.raises(ValueError, match="this model has no languages"):
+        LabelIndex.build(model, processor, labels, language="english")
+    with pytest.raises(ValueError, match="use the processor saved with the model"):
+        LabelIndex.build(model, GileProcessor(processor.tokenizer, "han"), labels)
+    linear, processor = make_model(output_layer="linear")
+    with pytest.raises(ValueError, match="scores only the labels it was trained on"):
+        LabelIndex.build(linear, processor, labels)
+
+
+def test_building_leaves_the_model_in_its_mode(make_model):
+    model, processor = make_model()
+    model.train()
+    index = LabelIndex.build(model, processor, LabelSet.from_names(NAMES))
+    assert model.training
+    assert model.gile.training
+    assert not index.codes.requires_grad
+    model.eval()
+    state = model.gile.label_state()
+    LabelIndex.build(model)
+    assert model.gile.label_state() == state
+
+
+def test_an_index_does_not_change_with_the_model_and_refuses_it_then(make_model):
+    model, processor = make_model()
+    index = LabelIndex.build(model)
+    codes = index.codes.clone()
+    index.check_fits(model)
+    index.check_fits(model.gile)
+    for weight in model.gile.parameters():
+        before = weight.detach().clone()
+        with torch.no_grad():
+            weight.view(-1)[-1] += 1
+        with pytest.raises(ValueError, match=r"another model, or by this one with other weights .* build it again"):
+            index.check_fits(model)
+        with torch.no_grad():
+            weight.copy_(before)
+        index.check_fits(model)
+    assert torch.equal(index.codes, codes)
+    for change in (
+        lambda: index.add([Label("1", "a")], model, processor),
+        lambda: index.rename("Iron", "a", model, processor),
+    ):
+        with torch.no_grad():
+            model.gile.word_embeddings.weight[3] += 1
+        with pytest.raises(ValueError, match="build it again"):
+            change()
+    assert torch.equal(index.codes, codes)
+
+
+def test_a_trained_model_is_another_version(make_model):
+    model, processor = make_model(problem_type="multi_label_classification")
+    before = fingerprint(model)
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)  # leaves versions as they are
+    model(**processor(TEXTS, return_tensors="pt"), labels=torch.tensor([[1], [2], [1], [0]])).loss.backward()
+    optimizer.step()
+    assert fingerprint(model.eval()) != before
+
+
+def test_the_fingerprint_is_of_what_makes_codes(tmp_path, make_model):
+    model, processor = make_model()
+    ours = fingerprint(model)
+    model.save_pretrained(tmp_path / "saved")
+    assert fingerprint(GileForSequenceClassification.from_pretrained(tmp_path / "saved")) == ours
+    twin, _ = make_model(label_prior=0.3, training_loss="hinge")
+    assert fingerprint(twin) == ours
+    other, _ = make_model(joint_act="tanh")
+    assert fingerprint(other) != ours
+    model.set_labels(LabelSet.from_names(["Iron", "Milk"]), processor)
+    assert fingerprint(model) == ours
+
+
+def test_every_field_of_the_configuration_is_hashed_or_makes_no_codes():
+    sizes = {
+        "vocab_size",
+        "embedding_size",
+        "hidden_size",
+        "attention_size",
+        "joint_size",
+    }  # of weights, which show them
+    limits = {"max_words", "max_sentences", "max_sentence_words", "max_label_words", "label_length", "language_labels"}
+    training = {name for name in GileConfig.__annotations__ if name.split("_")[0] in ("training", "freeze", "word")}
+    training |= {"embedding_std", "label_prior", "label_chunk_size"}
+    hashed = set(label_index_gile._FIELDS)
+    assert hashed <= set(GileConfig.__annotations__)
+    assert set(GileConfig.__annotations__) - hashed <= sizes | limits | training
+
+
+def test_weights_are_hashed_once(make_model, monkeypatch):
+    model, _ = make_model()
+    index = LabelIndex.build(model)
+    monkeypatch.setattr(label_index_gile.hashlib, "blake2b", None)
+    index.check_fits(model)
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+def test_a_saved_index_is_the_same_again(tmp_path, make_model, mmap, dtype):
+    model, processor = make_model()
+    labels = LabelSet([Label("1", "Iron", "a metal", count=3, seen=True), Label("2", "Milk"), Label("3", "Blood")])
+    index = LabelIndex.build(model, processor, labels, dtype=dtype)
+    index.save_pretrained(tmp_path)
+    again = LabelIndex.from_pretrained(tmp_path, model, mmap=mmap)
+    assert again.label_set == labels
+    assert torch.equal(again.codes, index.codes)
+    assert again.codes.dtype == index.codes.dtype
+    for name in ("bias", "language", "label_language", "model_fingerprint"):
+        assert getattr(again, name) == getattr(index, name)
+    texts = text_codes_of(model.gile, processor)
+    assert torch.equal(again.top_k(texts, 2).columns, index.top_k(texts, 2).columns)
+    file = next(tmp_path.glob("*.safetensors"))
+    with file.open("r+b") as opened:
+        opened.seek(-1, 2)
+        opened.write(b"\x7f")
+    assert torch.equal(again.codes, index.codes) == (not mmap)
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+def test_a_loaded_index_changes_and_leaves_its_file(tmp_path, make_model, mmap):
+    model, processor = make_model()
+    built = LabelIndex.build(model, processor, LabelSet.from_names(NAMES))
+    built.save_pretrained(tmp_path)
+    index = LabelIndex.from_pretrained(tmp_path, mmap=mmap)
+    index.rename("Rats", "Infants", model, processor)
+    index.add([Label("G1", "Infant")], model, processor)
+    index.remove("Iron")
+    assert torch.equal(LabelIndex.from_pretrained(tmp_path).codes, built.codes)
+    index.save_pretrained(tmp_path)  # over the file it is mapped from
+    again = LabelIndex.from_pretrained(tmp_path, model)
+    assert again.label_set == index.label_set
+    assert torch.equal(again.codes, index.codes)
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.parametrize("step", ["save_file", "save", "write_text", "replace", "unlink"])
+def test_an_interrupted_save_loses_nothing(tmp_path, make_model, monkeypatch, step):
+    model, processor = make_model()
+    old = LabelIndex.build(model, processor, LabelSet.from_names(NAMES))
+    new = LabelIndex.build(model, processor, LabelSet.from_names(NAMES[:3]))
+    old.save_pretrained(tmp_path)
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    owner = {"save_file": label_index_gile, "save": LabelSet}.get(step, Path)
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, step, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            new.save_pretrained(tmp_path)
+    kept = new if step == "unlink" else old
+    again = LabelIndex.from_pretrained(tmp_path, model)
+    assert again.label_set == kept.label_set
+    assert torch.equal(again.codes, kept.codes)
+    new.save_pretrained(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_an_index_can_be_saved_beside_its_model(tmp_path, make_model):
+    model, processor = make_model()
+    model.save_pretrained(tmp_path)
+    LabelIndex.build(model, processor, LabelSet.from_names(NAMES)).save_pretrained(tmp_path)
+    again = GileForSequenceClassification.from_pretrained(tmp_path)
+    assert again.label_set == model.label_set
+    assert len(LabelIndex.from_pretrained(tmp_path, again)) == len(NAMES)
+
+
+def test_damaged_newer_and_foreign_indexes_are_refused(tmp_path, make_model):
+    model, processor = make_model()
+    with pytest.raises(FileNotFoundError, match=r"label_index\.json"):
+        LabelIndex.from_pretrained(tmp_path)
+    LabelIndex.build(model, processor, LabelSet.from_names(NAMES)).save_pretrained(tmp_path)
+    other, _ = make_model(joint_act="tanh")
+    with pytest.raises(ValueError, match="build it again"):
+        LabelIndex.from_pretrained(tmp_path, other)
+    head = tmp_path / "label_index.json"
+    good = json.loads(head.read_text())
+    head.write_text(json.dumps(good | {"format_version": 99}))
+    with pytest.raises(ValueError, match="format_version 99, this code reads 1: upgrade hf-gile"):
+        LabelIndex.from_pretrained(tmp_path)
+    for text in ("{", "[]", "{}", '{"format_version": 1}'):
+        head.write_text(text)
+        with pytest.raises(ValueError, match="is not the head of a label index"):
+            LabelIndex.from_pretrained(tmp_path)
+    head.write_text(json.dumps(good))
+    LabelSet.from_names(NAMES[:3]).save(tmp_path / good["labels"])
+    with pytest.raises(ValueError, match="8 codes for 3 labels"):
+        LabelIndex.from_pretrained(tmp_path)
+    codes = tmp_path / good["codes"]
+    codes.write_bytes(codes.read_bytes()[:-1])
+    with pytest.raises(ValueError, match=r"safetensors is damaged .* build and save the index again"):
+        LabelIndex.from_pretrained(tmp_path)
+
+
+@pytest.fixture
+def two_languages(tokenizer):
+    torch.manual_seed(0)
+    config = GileConfig(
+        vocab_size=len(tokenizer),
+        embedding_size=7,
+        hidden_size=11,
+        attention_size=5,
+        joint_size=13,
+        languages=["english", "german"],
+        share_joint_space=False,
+    )
+    model = GileForSequenceClassification(config)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter.normal_()
+    processor = GileProcessor.for_config(tokenizer, config)
+    labels = [Label(f"e{row}", name, language="english") for row, name in enumerate(NAMES[:3])]
+    labels += [Label(f"g{row}", name, language="german") for row, name in enumerate(NAMES[3:])]
+    model.set_labels(LabelSet(labels), processor)
+    return model.eval(), processor
+
+
+@pytest.mark.parametrize("language", ["english", "german"])
+@pytest.mark.parametrize("label_language", [None, "english", "german"])
+def test_an_index_is_of_documents_of_one_language(two_languages, language, label_language):
+    model, processor = two_languages
+    texts = text_codes_of(model.gile, processor, language=language)
+    inputs = processor(TEXTS, language=language, return_tensors="pt")
+    logits = model(**inputs, language=language, candidate_language=label_language).logits.detach()
+    stored = LabelIndex.build(model, language=language, label_language=label_language)
+    own = [label.language == (label_language or language) for label in model.label_set]
+    assert stored.label_set.ids == [label.id for label, is_own in zip(model.label_set, own, strict=True) if is_own]
+    torch.testing.assert_close(stored.scores(texts), logits[:, own])
+    given = LabelIndex.build(
+        model, processor, LabelSet.from_names(NAMES), language=language, label_language=label_language
+    )
+    words = processor(label_text=NAMES, label_language=label_language or language, return_tensors="pt")
+    expected = model.gile(**inputs, **words, language=language).logits.detach()
+    torch.testing.assert_close(given.scores(texts), expected)
+    given.add([Label("1", "Infant")], model, processor)
+    assert (given.language, given.label_language) == (language, label_language or language)
+    pipe = pipeline("label-scoring", model=model, processor=processor)
+    options = {"language": language, "label_language": label_language}
+    assert pipe(TEXTS, given, **options) == pipe(TEXTS, given.label_set, **options)
+    assert pipe(TEXTS, stored, **options) == pipe(TEXTS, **options)
+    assert pipe(TEXTS, stored, top_k=2, **options) == pipe(TEXTS, top_k=2, **options)
+    with pytest.raises(ValueError, match="build an index for these"):
+        pipe(TEXTS, given, language="english" if language == "german" else "german")
+
+
+def test_labels_that_name_their_language_are_read_in_it():
+    tokenizer = build_tokenizer({"english": ["a gift of milk"], "german": ["gift ist gefahr"]}, min_count=1)
+    config = GileConfig(vocab_size=len(tokenizer), embedding_size=7, joint_size=13, languages=["english", "german"])
+    model, processor = GileModel(config).eval(), GileProcessor.for_config(tokenizer, config)
+    labels = LabelSet(
+        [Label("1", "gift", language="english"), Label("2", "gift", language="german"), Label("3", "gift")]
+    )
+    index = LabelIndex.build(model, processor, labels, language="english", label_language="german")
+    assert torch.equal(index.codes[1], index.codes[2])
+    assert not torch.equal(index.codes[0], index.codes[1])
+    index.add([Label("4", "gefahr"), Label("5", "milk", language="english")], model, processor)
+    words = processor(label_text=["gefahr", "milk"], label_language=["german", "english"], return_tensors="pt")
+    torch.testing.assert_close(index.codes[3:], model.get_label_features(**words, language="english").detach())
+
+
+def test_a_model_of_several_languages_must_be_told_which(two_languages):
+    with pytest.raises(ValueError, match="name the language of the documents"):
+        LabelIndex.build(*two_languages, LabelSet.from_names(NAMES))
+
+
+def _top_k_of_a_shard(folder):
+    """Run by each process."""
+    rank = torch.distributed.get_rank()
+    index = LabelIndex.from_pretrained(folder)
+    part = index.shard(rank, torch.distributed.get_world_size())
+    whole = []
+    for seed, (ours, theirs) in enumerate([(3, 5), (0, 2), (1, 1)]):
+        texts, _ = whole_numbers(ours + theirs, 1, seed=seed)
+        texts = texts[:ours] if rank == 0 else texts[ours:]
+        for k in (1, 7, 900, 5000):
+            found, expected = part.top_k(texts, k), index.top_k(texts, k)
+            whole.append(torch.equal(found.scores, expected.scores) and torch.equal(found.columns, expected.columns))
+    (Path(folder) / f"answer-{rank}").write_text(str(whole))
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # Python 3.12
+def test_shards_of_two_processes_answer_as_the_whole_index(tmp_path):
+    _, codes = whole_numbers(1, 1001)
+    plain_index(codes).save_pretrained(tmp_path)
+    torch.multiprocessing.start_processes(_in_a_group, args=(str(tmp_path),), nprocs=2, start_method="fork")
+    for rank in (0, 1):
+        assert (tmp_path / f"answer-{rank}").read_text() == str([True] * 12)
+
+
+def _in_a_group(rank, folder):
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2)
+    _top_k_of_a_shard(folder)
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_gpu_gives_the_scores_and_ties_of_the_cpu(dtype, monkeypatch):
+    monkeypatch.setattr(label_index_gile, "_GPU_BLOCK", (4, 1024))
+    texts, codes = whole_numbers(17, 5001)
+    expected = top_k_of(texts, codes, 0.5, 9)
+    for text_dtype in (torch.float32, dtype):
+        found = top_k_of(texts.to("cuda", text_dtype), codes.to("cuda", dtype), 0.5, 9)
+        assert torch.equal(found.scores.cpu(), expected.scores)
+        assert torch.equal(found.columns.cpu(), expected.columns)
+        scores = scores_of(texts.to("cuda", text_dtype), codes.to("cuda", dtype), 0.5)
+        assert torch.equal(scores.cpu(), scores_of(texts, codes, 0.5))
