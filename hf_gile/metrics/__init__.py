@@ -1,7 +1,8 @@
 """Streaming multi-label metrics, equal to scikit-learn, that never hold documents x labels."""
 
 from .classification import F1Metrics
+from .evaluation import evaluate_index
 from .label_metrics import LabelMetrics
 from .ranking import RankingMetrics, ranking_metrics
 
-__all__ = ["F1Metrics", "LabelMetrics", "RankingMetrics", "ranking_metrics"]
+__all__ = ["F1Metrics", "LabelMetrics", "RankingMetrics", "evaluate_index", "ranking_metrics"]

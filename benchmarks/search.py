@@ -1,0 +1,235 @@
+"""How many documents per second find how many of their best labels, exactly and approximately, of a million labels?
+
+    python benchmarks/search.py
+    python benchmarks/search.py --model FOLDER --records test.jsonl.gz
+
+Exact: `LabelIndex.top_k` over codes in 32 and 16 bits. Approximate: `hf_gile.ann.ApproximateSearch`, built of the text
+codes of 2,000 documents, which reads 4 sqrt(lists) of its lists, or 1/128 to 1/4 of them; the candidates' exact scores
+are compared. Others, 256 of them, are asked for in one call, on one thread; the runs go in turns. Recall is the share
+of the exact answer (32 bits) that is found, k = 10 and 100. Beside it: the time for one document at a time, the time to
+build, and memory.
+
+The codes are those of a made GILE or of a trained one. Made: words have 100-dimensional vectors around 1,000 centres
+(topics), with standard deviations that fall as d^-0.5; a label is one to four words, the first two of its topic, a
+document 5 labels and 30 words of any topic; label codes are relu(U e + b), text codes w * relu(V h + b) with random
+U = V and w > 0, as training brings documents and their labels together. Their spectra, which are in the results, are
+about those of a trained model. Of a trained model: its stored labels, where these are too few also pairs of them
+(heading and subheading), and documents of a file.
+
+Writes results/search.json and docs/scale/search.png, of a model results/search_model.json and search_model.png.
+"""
+
+import argparse
+import itertools
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import faiss
+import plots
+import torch
+from machine import write_results
+from matplotlib import pyplot
+from measuring import high_water_mark, in_turns, seconds
+from torch import Tensor
+
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, LabelSet
+from hf_gile.ann import SEARCH_FILE, ApproximateSearch, share_found
+from hf_gile.data import read_records
+
+KS, SAMPLE, JOINT = (10, 100), 2_000, 500
+READ = (128, 64, 32, 8, 4)
+
+
+def made_codes(num_labels: int, num_documents: int) -> tuple[Tensor, Tensor]:
+    """Label codes and text codes of the made GILE of the module docstring."""
+    generator = torch.Generator().manual_seed(0)
+    size, words, topics = 100, 20_000, 1_000
+    normal = partial(torch.randn, generator=generator)
+    topic = torch.arange(words) * topics // words
+    vectors = (normal(topics, size)[topic] + normal(words, size)) * torch.arange(1, size + 1) ** -0.5
+    project, bias, unit = 2 * normal(JOINT, size) * (2 / size) ** 0.5, 0.3 * normal(JOINT), normal(JOINT).abs()
+
+    def label_vectors(count: int) -> Tensor:
+        per_topic = words // topics
+        own = torch.randint(topics, (count, 1), generator=generator) * per_topic
+        own = own + torch.randint(per_topic, (count, 2), generator=generator)
+        names = torch.cat([own, torch.randint(words, (count, 2), generator=generator)], dim=1)
+        kept = torch.rand(names.shape, generator=generator) < torch.tensor([1.0, 0.7, 0.5, 0.3])
+        return (vectors[names] * kept[..., None]).sum(1) / kept.sum(1, keepdim=True)
+
+    label_codes, some = torch.empty(num_labels, JOINT), []
+    for chunk in label_codes.split(20_000):
+        embeds = label_vectors(len(chunk))
+        some.append(embeds[:1000])
+        torch.addmm(bias, embeds, project.T, out=chunk).relu_()
+    embeds = torch.cat(some)
+    gold = embeds[torch.randint(len(embeds), (num_documents, 5), generator=generator)].mean(1)
+    other = vectors[torch.randint(words, (num_documents, 30), generator=generator)].mean(1)
+    documents = (15 * gold + 30 * other) / 45
+    return label_codes, unit * torch.relu(2 * documents @ project.T + bias)
+
+
+@torch.no_grad()
+def codes_of_model(folder: str, records: str, num_labels: int, num_documents: int) -> tuple[Tensor, Tensor]:
+    """Label codes and text codes of a trained model."""
+    model = GileForSequenceClassification.from_pretrained(folder).eval()
+    processor = GileProcessor.from_pretrained(folder)
+    found = itertools.islice(read_records(records), num_documents)
+    texts = [f"{record['title']} {record['abstractText']}" for record in found]
+    text_codes = [
+        model.gile.get_text_features(**processor(texts[start : start + 64], return_tensors="pt"))
+        for start in range(0, len(texts), 64)
+    ]
+    words = model.label_input_ids
+    unknown = processor.tokenizer.unk_token_id
+    words = words[((words != unknown) & (words != model.config.pad_token_id)).any(1)]
+    codes = model.gile.get_label_features(words)[:num_labels]
+    pairs = torch.randint(len(words), (num_labels - len(codes), 2), generator=torch.Generator().manual_seed(0))
+    label_codes = codes.new_empty(num_labels, codes.shape[1])
+    label_codes[: len(codes)] = codes
+    for rows, chunk in zip(label_codes[len(codes) :].split(20_000), pairs.split(20_000), strict=True):
+        rows.copy_(model.gile.get_label_features(words[chunk].flatten(1)))
+    return label_codes, torch.cat(text_codes)
+
+
+def dimensions(codes: Tensor) -> dict[str, int]:
+    """Number of principal directions that hold 90 and 99 % of the variance."""
+    held = torch.linalg.svdvals(codes - codes.mean(0)).square().cumsum(0)
+    return {f"{share} %": int((held < share / 100 * held[-1]).sum()) + 1 for share in (90, 99)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--labels", type=int, default=1_000_000)
+    parser.add_argument("--documents", type=int, default=256)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[32, 64], help="that the search projects codes to")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--model", help="folder of a trained model")
+    parser.add_argument("--records", help="documents for --model, as hf_gile.data.read_records reads them")
+    parser.add_argument("--name", help="name of the files written")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    faiss.omp_set_num_threads(1)
+    if options.model:
+        label_codes, text_codes = codes_of_model(
+            options.model, options.records, options.labels, SAMPLE + options.documents
+        )
+    else:
+        label_codes, text_codes = made_codes(options.labels, SAMPLE + options.documents)
+    sample, documents = text_codes[: -options.documents], text_codes[-options.documents :]
+    labels = LabelSet.from_names(f"label {column}" for column in range(options.labels))
+    wide = LabelIndex(labels, label_codes, 0.0, None, "")
+    half = LabelIndex(labels, label_codes.half(), 0.0, None, "")
+    setting = {
+        "labels": options.labels,
+        "joint_size": label_codes.shape[1],
+        "documents": options.documents,
+        "sample": len(sample),
+        "threads": 1,
+        "codes": options.model or "made",
+        "dimensions_of_label_codes": dimensions(label_codes[:: max(1, options.labels // 20_000)]),
+        "dimensions_of_text_codes": dimensions(sample),
+        "codes_mib": {"32 bits": label_codes.numel() * 4 / 2**20, "16 bits": label_codes.numel() * 2 / 2**20},
+    }
+    print(setting, flush=True)
+
+    builds: dict[int, dict[str, Any]] = {}
+    searches: dict[int, ApproximateSearch] = {}
+    for size in options.sizes:
+
+        def build(size: int = size) -> None:
+            searches[size] = ApproximateSearch.build(wide, sample, size=size)
+
+        builds[size] = {"build_s": seconds(build)}
+        builds[size] |= {"lists": searches[size].num_lists, "probes": searches[size].probes}
+        with tempfile.TemporaryDirectory() as folder:
+            searches[size].save(folder, wide)
+            builds[size]["mib"] = (Path(folder) / SEARCH_FILE).stat().st_size / 2**20
+        print(f"size {size}: built in {builds[size]['build_s']:.1f} s, {builds[size]['mib']:.0f} MiB", flush=True)
+
+    def approximate(size: int, probes: int, oversampling: int, asked: Tensor, k: int) -> Any:
+        wide.search = searches[size]
+        wide.search.probes, wide.search.oversampling = probes, oversampling
+        return wide.top_k(asked, k, approximate=True)
+
+    ways: dict[str, dict[str, Any]] = {"exact, 32 bits": {"run": wide.top_k}, "exact, 16 bits": {"run": half.top_k}}
+    for size in options.sizes:
+        lists, usual = builds[size]["lists"], builds[size]["probes"]
+        settings = [(usual, 2), *((max(1, lists // read), 2) for read in READ), (usual, 1), (usual, 4)]
+        for probes, oversampling in settings:
+            ways[f"size {size}, {probes} of {lists} lists, {oversampling} k candidates"] = {
+                "run": partial(approximate, size, probes, oversampling),
+                "size": size,
+                "probes": probes,
+                "oversampling": oversampling,
+            }
+    results: list[dict[str, Any]] = []
+    for k in KS:
+        exact = wide.top_k(documents, k)
+        times = in_turns({name: partial(way["run"], documents, k) for name, way in ways.items()}, options.repeats)
+        for name, way in ways.items():
+            found = way["run"](documents, k)
+            if way["run"] == half.top_k:  # what its columns score in 32 bits
+                scores = torch.stack(
+                    [wide.scores(row[None], columns)[0] for row, columns in zip(documents, found.columns, strict=True)]
+                )
+                found = found._replace(scores=scores)
+            result = {"way": name, "k": k, **{key: value for key, value in way.items() if key != "run"}}
+            result["recall"] = share_found(found, exact)
+            result["documents_per_second"] = len(documents) / times[name]["median_s"]
+            result["times"] = times[name]
+            results.append(result)
+            result["faster_than_exact"] = times["exact, 32 bits"]["median_s"] / times[name]["median_s"]
+            print(
+                f"k {k:3}  {name:52} recall {result['recall']:.4f} {result['documents_per_second']:8.0f} documents/s, "
+                f"{result['faster_than_exact']:6.1f} x",
+                flush=True,
+            )
+
+    single = {"exact, 32 bits": wide.top_k, "exact, 16 bits": half.top_k}
+    single |= {f"size {size}": partial(approximate, size, builds[size]["probes"], 2) for size in options.sizes}
+    one_by_one = {}
+    for name, run in single.items():
+        times = in_turns({name: lambda run=run: [run(row[None], 10) for row in documents[:10]]}, options.repeats)
+        one_by_one[name] = 100 * times[name]["median_s"]
+        print(f"one document at a time, k 10, {name:20} {one_by_one[name]:8.2f} ms", flush=True)
+    name = options.name or ("search_model" if options.model else "search")
+    plot(name, options.labels, results, builds)
+    write_results(
+        name,
+        {
+            "setting": setting | {"faiss": faiss.__version__},
+            "builds": builds,
+            "process_mib": high_water_mark(),
+            "one_document_ms": one_by_one,
+            "results": results,
+        },
+    )
+
+
+def plot(name: str, num_labels: int, results: list[dict[str, Any]], builds: dict[int, dict[str, Any]]) -> None:
+    figure, axes = pyplot.subplots(1, len(KS), figsize=(10, 3.8), sharey=True, layout="constrained")
+    for axis, k in zip(axes, KS, strict=True):
+        for place, size in enumerate(builds):
+            points = sorted(
+                (result["recall"], result["documents_per_second"])
+                for result in results
+                if result["k"] == k and result.get("size") == size and result["oversampling"] == 2
+            )
+            axis.plot(*zip(*points, strict=True), marker="o", color=f"C{place}", label=f"approximate, size {size}")
+        for marker, way in {"*": "exact, 32 bits", "x": "exact, 16 bits"}.items():
+            result = next(result for result in results if result["k"] == k and result["way"] == way)
+            axis.plot(result["recall"], result["documents_per_second"], marker, color="k", label=way)
+        axis.set_yscale("log")
+        axis.set_xlabel(f"recall@{k}")
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("documents per second, one thread")
+    axes[0].legend()
+    figure.suptitle(f"The best of {num_labels:,} labels")
+    plots.save(figure, name)
+
+
+if __name__ == "__main__":
+    main()

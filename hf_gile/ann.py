@@ -1,0 +1,303 @@
+"""Approximate top-k search in a label index, by faiss: most of the best labels for a small part of the work.
+
+    index.search = ApproximateSearch.build(index, text_codes)
+    index.top_k(text_codes, 10, approximate=True)
+
+Shapes: B documents, L labels, J joint size, N documents of a sample, K labels returned.
+"""
+
+import hashlib
+import json
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from .models.label_index_gile import LabelIndex, TopLabels
+
+SEARCH_FILE = "label_search.safetensors"
+"""The name of a saved search, in the folder of its index."""
+
+FORMAT_VERSION = 1
+"""Raised when a saved search changes meaning, so that older code refuses it instead of misreading it."""
+
+# faiss asks for 39 labels to train a list with; more do not find more.
+_SAMPLES_PER_LIST = 40
+_FEWEST = 32
+_CHUNK = 1 << 16
+
+
+class ApproximateSearch:
+    """Finds candidates for the best labels of a document, whose exact scores `LabelIndex.top_k` then compares.
+
+    The text codes of a model fill a small part of its joint space, so most of what a label code says never shows in a
+    score. With C the mean of q q^T over the text codes q of a sample of documents, of eigenvectors V and eigenvalues W
+    (the largest), label codes x become
+
+        x' = W^(1/2) V^T x,  and text codes  q' = W^(-1/2) V^T q,  so that  q' . x' = q . x
+
+    up to the part of q outside V; and the squared distance of x' and y' is the mean squared difference of their scores.
+    The x', 8 bits a number, are put into `4 sqrt(L)` lists by k-means; a search reads the lists whose centres score
+    highest.
+
+    Add, remove and rename on the index change the search with it. After labels of another kind were added, or about as
+    many as there were, build it again: lists and C stay those of the build.
+
+    Make one with `build`, or load one with `load`.
+
+    Attributes:
+        num_lists: Number of lists.
+        probes: Number of them that a search reads, at first 4 sqrt(num_lists); more find more of the best labels, and
+            take longer. It may be set at any time, as `oversampling`.
+        oversampling: Number of candidates for each label wanted; there are at least 32.
+    """
+
+    def __init__(
+        self, lists: Any, into_text: Tensor, into_label: Tensor, numbers: Tensor, probes: int, oversampling: int
+    ) -> None:
+        self._lists = lists
+        self.num_lists: int = lists.nlist
+        self._centres = torch.from_numpy(lists.quantizer.reconstruct_n(0, self.num_lists))  # (lists, size)
+        self._into_text = into_text  # (J, size)
+        self._into_label = into_label
+        # (L,) ascending: the number by which faiss knows the label of each column.
+        self._numbers = numbers
+        self._next = int(numbers[-1]) + 1 if len(numbers) else 0
+        self.probes = probes
+        self.oversampling = oversampling
+
+    @classmethod
+    def build(cls, index: LabelIndex, text_codes: Tensor, *, size: int = 64) -> "ApproximateSearch":
+        """Builds the search of an index; the same one whenever it is built of the same codes.
+
+        Args:
+            index: The label index; it stays as it is, set its `search`.
+            text_codes: `(N, J)` from `get_text_features`, of some documents like those that will be asked for; a
+                thousand are enough.
+            size: Size of x' and q'. A smaller one is faster, and misses more.
+
+        Raises:
+            ImportError: faiss is not installed.
+            ValueError: Text codes of another shape, fewer than `size` or not finite, or a shard.
+        """
+        faiss = _import_faiss()
+        if index._shard is not None:
+            raise ValueError("a shard holds the codes of some labels: build the search of the whole index")
+        joint_size = index.codes.shape[1]
+        size = min(size, joint_size)
+        if size < 1 or text_codes.dim() != 2 or text_codes.shape[1] != joint_size or len(text_codes) < size:
+            raise ValueError(
+                f"text_codes must have shape (N, {joint_size}) with N at least size, got {tuple(text_codes.shape)} for "
+                f"size {size}; encode about a thousand documents with get_text_features"
+            )
+        sample = text_codes.detach().cpu().double()
+        if not bool(sample.isfinite().all()):
+            raise ValueError("text_codes hold numbers that are not finite; look for a diverged model")
+        eigenvalues, eigenvectors = torch.linalg.eigh(sample.T @ sample / len(sample))  # ascending
+        kept = eigenvalues[-size:] > 1e-10 * eigenvalues[-1]
+        if not bool(kept.any()):
+            raise ValueError("text_codes are all zero: no search can be built of them")
+        eigenvectors, scale = eigenvectors[:, -size:][:, kept], eigenvalues[-size:][kept].sqrt()
+        into_label, into_text = (eigenvectors * scale).float(), (eigenvectors / scale).float()
+
+        lists_wanted = max(1, min(int(4 * len(index) ** 0.5), len(index) // _SAMPLES_PER_LIST))
+        lists = faiss.IndexIVFScalarQuantizer(
+            faiss.IndexFlatL2(into_label.shape[1]),
+            into_label.shape[1],
+            lists_wanted,
+            faiss.ScalarQuantizer.QT_8bit,
+            faiss.METRIC_INNER_PRODUCT,
+        )
+        # Centres are means, not directions. And no warning where there is a handful of labels.
+        lists.cp.spherical, lists.cp.min_points_per_centroid, lists.cp.niter = False, 1, 10
+        generator = torch.Generator().manual_seed(0)
+        chosen = torch.randperm(len(index), generator=generator)[: lists_wanted * _SAMPLES_PER_LIST].sort().values
+        lists.train(_product(index.codes[chosen.to(index.codes.device)], into_label).numpy())
+        none = torch.empty(0, dtype=torch.long)
+        search = cls(lists, into_text, into_label, none, probes=int(4 * lists_wanted**0.5), oversampling=2)
+        search.add(index.codes)
+        return search
+
+    def candidates(self, text_codes: Tensor, k: int) -> Tensor:
+        """Columns of labels that are likely among the best.
+
+        Args:
+            text_codes: `(B, J)` from `get_text_features`.
+            k: Number of labels wanted.
+
+        Returns:
+            `(B, min(max(k * oversampling, 32), L))` columns on the CPU, best first as far as the search can tell; -1
+            where the lists it read hold fewer labels.
+
+        Raises:
+            ValueError: `probes` or `oversampling` is below 1.
+        """
+        if self.probes < 1 or self.oversampling < 1:
+            raise ValueError(f"probes and oversampling must be at least 1, got {self.probes} and {self.oversampling}")
+        codes = _product(text_codes, self._into_text)
+        wanted = min(max(k * self.oversampling, _FEWEST), len(self._numbers))
+        # Labels are put into the list of the nearest centre, but read from those of the highest scores.
+        self._lists.nprobe = min(self.probes, self.num_lists)
+        scores, chosen = _product(codes, self._centres.T).topk(self._lists.nprobe)
+        found = self._lists.search_preassigned(codes.numpy(), wanted, chosen.numpy(), scores.numpy())
+        numbers = torch.from_numpy(found[1])
+        return torch.searchsorted(self._numbers, numbers).masked_fill_(numbers < 0, -1)
+
+    def add(self, codes: Tensor) -> None:
+        """Adds labels behind the present ones.
+
+        Args:
+            codes: `(C, J)` their codes.
+        """
+        numbers = torch.arange(self._next, self._next + len(codes))
+        self._put(codes, numbers)
+        self._numbers = torch.cat([self._numbers, numbers])
+        self._next += len(codes)
+
+    def remove(self, columns: Tensor) -> None:
+        """Removes labels; those behind them move up.
+
+        Args:
+            columns: `(C,)` their columns.
+        """
+        kept = torch.ones(len(self._numbers), dtype=torch.bool)
+        kept[columns.cpu()] = False
+        self._lists.remove_ids(self._numbers[~kept].numpy())
+        self._numbers = self._numbers[kept]
+
+    def replace(self, columns: Tensor, codes: Tensor) -> None:
+        """Gives labels other codes; their columns stay.
+
+        Args:
+            columns: `(C,)` their columns.
+            codes: `(C, J)` the new codes.
+        """
+        numbers = self._numbers[columns.cpu()]
+        self._lists.remove_ids(numbers.numpy())
+        self._put(codes, numbers)
+
+    def _put(self, codes: Tensor, numbers: Tensor) -> None:
+        for start in range(0, len(codes), _CHUNK):  # so that codes mapped from a file need not be in memory at once
+            chunk = slice(start, start + _CHUNK)
+            self._lists.add_with_ids(_product(codes[chunk], self._into_label).numpy(), numbers[chunk].numpy())
+
+    def save(self, folder: str | PathLike[str], index: LabelIndex) -> None:
+        """Saves the search as `label_search.safetensors`, beside its index as a rule.
+
+        Args:
+            folder: The folder of the index; it must exist.
+            index: The index it searches.
+        """
+        faiss = _import_faiss()
+        tensors = {
+            "lists": torch.from_numpy(faiss.serialize_index(self._lists)),
+            "into_text": self._into_text.contiguous(),
+            "into_label": self._into_label.contiguous(),
+            "numbers": self._numbers,
+        }
+        head = {
+            "format_version": FORMAT_VERSION,
+            "labels": _labels_state(index),
+            "probes": self.probes,
+            "oversampling": self.oversampling,
+        }
+        written = Path(folder) / f"{SEARCH_FILE}.part"
+        save_file(tensors, written, metadata={"search": json.dumps(head)})
+        written.replace(Path(folder) / SEARCH_FILE)
+
+    @classmethod
+    def load(cls, folder: str | PathLike[str], index: LabelIndex) -> "ApproximateSearch":
+        """Loads the search of an index. faiss reads it, which does not check all it reads: load what you trust.
+
+        Args:
+            folder: What `save` was given.
+            index: The index to search.
+
+        Raises:
+            FileNotFoundError: No search was saved there.
+            ImportError: faiss is not installed.
+            ValueError: The search is of other labels, or was saved by newer code.
+        """
+        faiss = _import_faiss()
+        file = Path(folder) / SEARCH_FILE
+        if not file.is_file():
+            raise FileNotFoundError(f"{file} does not exist: build the search, and save it beside its index")
+        with safe_open(file, framework="pt") as opened:
+            head = json.loads((opened.metadata() or {}).get("search", "{}"))
+            if head.get("format_version") != FORMAT_VERSION:
+                raise ValueError(
+                    f"{file} has format_version {head.get('format_version')}, this code reads {FORMAT_VERSION}: "
+                    "upgrade hf-gile (pip install -U hf-gile), or build the search again"
+                )
+            if head["labels"] != _labels_state(index):
+                raise ValueError(
+                    f"{file} is the search of other labels, or of codes by another model, than this index: build it "
+                    "again, and save it after every change of the index"
+                )
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118, not a mapping
+        lists = faiss.deserialize_index(tensors["lists"].numpy())
+        return cls(
+            lists, tensors["into_text"], tensors["into_label"], tensors["numbers"], head["probes"], head["oversampling"]
+        )
+
+
+@torch.no_grad()
+def recall(index: LabelIndex, text_codes: Tensor, k: int) -> float:
+    """The share of the k best labels that an approximate search finds, recall@k, as a mean over documents.
+
+    Of labels that score alike to float precision (a relative 1e-5) any will do.
+
+    Args:
+        index: An index with a `search`.
+        text_codes: `(B, J)` from `get_text_features`; not those the search was built of.
+        k: Number of labels wanted.
+
+    Returns:
+        A share, 0..1.
+
+    Raises:
+        ValueError: The index has no search, there are no documents, or as `LabelIndex.top_k`.
+    """
+    if len(text_codes) == 0:
+        raise ValueError("text_codes must hold at least one document, got none")
+    return share_found(index.top_k(text_codes, k, approximate=True), index.top_k(text_codes, k))
+
+
+def share_found(found: TopLabels, exact: TopLabels) -> float:
+    """As `recall`, of answers that are there already.
+
+    Args:
+        found: The answer of an approximate search.
+        exact: The exact answer for the same documents and the same number of labels.
+
+    Returns:
+        A share, 0..1.
+    """
+    least = exact.scores[:, -1:]
+    return (found.scores >= least - 1e-5 * least.abs()).double().mean().item()
+
+
+@torch.autocast("cpu", enabled=False)
+def _product(codes: Tensor, matrix: Tensor) -> Tensor:
+    return codes.detach().cpu().float() @ matrix
+
+
+def _labels_state(index: LabelIndex) -> str:
+    """A hash of what decides the codes of an index: the model, and the texts of its labels in their order."""
+    digest = hashlib.blake2b(digest_size=32)
+    digest.update(f"{index.model_fingerprint} {index.language} {index.label_language} ".encode())
+    for label in index.label_set:
+        digest.update(json.dumps([label.id, label.text, label.language]).encode())
+    return digest.hexdigest()
+
+
+def _import_faiss() -> Any:
+    try:
+        import faiss
+    except ImportError as error:
+        raise ImportError("approximate search needs faiss: pip install 'hf-gile[ann]'") from error
+    return faiss

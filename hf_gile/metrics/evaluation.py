@@ -1,0 +1,141 @@
+"""Evaluation with a label index, in memory that does not grow with the number of documents.
+
+Shapes: B documents in a batch, L labels scored, P gold labels of a document, E excluded labels of a document.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..models.label_index_gile import LabelIndex
+from ..models.labels_gile import LabelSet
+from ..models.losses_gile import IGNORE
+from .trainer import TrainerMetric
+
+
+def evaluate_index(
+    index: LabelIndex,
+    model: Any,
+    batches: Iterable[Mapping[str, Tensor]],
+    metrics: TrainerMetric | Sequence[TrainerMetric],
+    *,
+    label_set: LabelSet | None = None,
+    max_scores: int = 1 << 24,
+) -> dict[str, float]:
+    """Scores documents with all labels of an index, and measures.
+
+    The figures are those of `Trainer.evaluate` with the same metrics, where the index holds the labels stored with the
+    model; but labels are not encoded again, and never more than `max_scores` scores exist at once. With what
+    metrics make of them they take up to 25 bytes each: 400 MB by default, when there are a million labels and 16
+    documents are scored at a time. What else is held: the codes of the index, and one batch with what the encoder makes
+    of it.
+
+    To evaluate in several processes, let each do this with a part of the documents and metrics of its own, and add
+    these up with `LabelMetrics.merge` before `compute`.
+
+    Args:
+        index: The label index.
+        model: The model that made it, a `GileModel` or a `GileForSequenceClassification`; its mode (training or
+            evaluation) is afterwards as before.
+        batches: Batches as `GileDataCollator` makes them, such as `DataLoader(encoded, 64, collate_fn=collator)`:
+            `input_ids` or `inputs_embeds`, `attention_mask`, `labels`, and if need be `language` and
+            `excluded_columns`. They may be a stream.
+        metrics: What to measure over the L labels of the index: a `LabelMetrics`, a `ThresholdTuner`, or several. They
+            forget what they have measured before.
+        label_set: The labels whose columns are in the batches, where they are not those of the index: columns are then
+            translated by label id. So a dataset that was encoded once serves an index to which labels were added.
+        max_scores: Documents times labels scored at once; of one document all labels are always scored.
+
+    Returns:
+        What the metrics compute, together.
+
+    Raises:
+        ValueError: Another model than that of the index; batches without gold labels, in another language than the
+            index, or with gold labels that it does not have; or no documents.
+    """
+    if max_scores < 1:
+        raise ValueError(f"max_scores must be at least 1, got {max_scores}")
+    measured = [metrics] if isinstance(metrics, TrainerMetric) else list(metrics)
+    gile = getattr(model, "gile", model)
+    index.check_fits(gile)
+    translate = _Translation(label_set, index.label_set) if label_set is not None else None
+    documents = max(1, max_scores // len(index))
+    for metric in measured:
+        metric.reset()
+    was_training = model.training
+    model.eval()
+    try:
+        for batch in batches:
+            gold, excluded = batch.get("labels"), batch.get("excluded_columns")
+            if gold is None:
+                raise ValueError(f"a batch has no labels, only {', '.join(sorted(batch))}: they are what to measure by")
+            text_codes = _text_codes(index, gile, batch)
+            if translate is not None:
+                gold, excluded = translate.gold(gold), translate(excluded) if excluded is not None else None
+            for start in range(0, len(text_codes), documents):
+                rows = slice(start, start + documents)
+                scores = index.scores(text_codes[rows])
+                if excluded is not None:
+                    _exclude(scores, excluded[rows])
+                for metric in measured:
+                    metric.update(scores, gold[rows])
+    finally:
+        model.train(was_training)
+    return {name: value for metric in measured for name, value in metric.compute().items()}
+
+
+@torch.no_grad()
+def _text_codes(index: LabelIndex, gile: Any, batch: Mapping[str, Tensor]) -> Tensor:
+    names = ("input_ids", "attention_mask", "inputs_embeds")
+    inputs = {name: batch[name].to(gile.device) for name in names if batch.get(name) is not None}
+    language = batch.get("language")
+    known = gile.config.languages
+    if language is not None and index.language in known and bool((language != known.index(index.language)).any()):
+        raise ValueError(
+            f"the index scores documents in {index.language}, and a batch has others: evaluate the documents of each "
+            "language with an index of its own"
+        )
+    return gile.get_text_features(**inputs, language=index.language if language is None else language)
+
+
+class _Translation:
+    """From the columns of one label set to those of another, by label id."""
+
+    def __init__(self, old: LabelSet, new: LabelSet) -> None:
+        self.old = old
+        columns = {label.id: column for column, label in enumerate(new)}
+        self.columns = torch.tensor([columns.get(label.id, IGNORE) for label in old])
+
+    def __call__(self, columns: Tensor) -> Tensor:
+        """The new columns, -100 where there was padding or the new set has no such label."""
+        columns = columns.cpu()
+        if bool((columns >= len(self.columns)).any()):
+            raise ValueError(
+                f"a batch has column {int(columns.max())}, and label_set has {len(self.columns)} labels: pass the "
+                "label set that the documents were encoded with"
+            )
+        return self.columns[columns.clamp(min=0)].masked_fill(columns < 0, IGNORE)
+
+    def gold(self, columns: Tensor) -> Tensor:
+        if columns.is_floating_point() or columns.dtype == torch.bool:
+            raise ValueError("with label_set=, gold labels must be columns padded with -100, got zeros and ones")
+        new = self(columns)
+        lost = columns.cpu()[(columns.cpu() >= 0) & (new < 0)]
+        if len(lost):
+            raise ValueError(
+                f"the index has no label {self.old[int(lost[0])].id!r}, which a document has: add it to the index, or "
+                "encode the documents anew (encode_dataset with on_unknown_label='drop')"
+            )
+        return new
+
+
+def _exclude(scores: Tensor, columns: Tensor) -> None:
+    if len(columns) != len(scores) or bool((columns >= scores.shape[1]).any()):
+        raise ValueError(
+            f"excluded_columns must be columns below {scores.shape[1]}, ({len(scores)}, E) padded with -100, got shape "
+            f"{tuple(columns.shape)} with the largest {int(columns.max())}"
+        )
+    document, place = (columns >= 0).nonzero(as_tuple=True)
+    scores[document.to(scores.device), columns[document, place].to(scores.device)] = -torch.inf

@@ -1,0 +1,221 @@
+import pytest
+import torch
+from datasets import Dataset
+from torch.utils.data import DataLoader
+from transformers import Trainer, TrainingArguments
+
+from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
+from hf_gile.metrics import LabelMetrics, evaluate_index
+from hf_gile.models.label_index_gile import LabelIndex
+from hf_gile.training import GileDataCollator, LabelSampler, MultilingualDataset, ThresholdTuner, encode_dataset
+
+GOLD = ["Heart Failure", "Milk, Human", "Iron", "Infant", "Blood"]
+ROWS = {
+    "text": [
+        "Breast milk and iron.",
+        "The heart. Blood!",
+        "Infants were fed.",
+        "Rats, iron",
+        "Cardiac output",
+        "",
+        "Milk",
+    ],
+    "labels": [[GOLD[2], GOLD[1]], [GOLD[4]], [], [GOLD[0], GOLD[3]], [GOLD[0]], [GOLD[1]], GOLD[:4]],
+    "excluded": [[GOLD[0]], [], [GOLD[1], GOLD[3]], [GOLD[4]], [], [], []],
+}
+SEEN = [True, True, False, True, False]
+
+
+def by_trainer(model, dataset, collator, compute_metrics, folder):
+    arguments = TrainingArguments(
+        str(folder),
+        per_device_eval_batch_size=3,
+        batch_eval_metrics=True,
+        remove_unused_columns=False,
+        use_cpu=True,
+        report_to="none",
+        disable_tqdm=True,
+    )
+    trainer = Trainer(model, arguments, data_collator=collator, eval_dataset=dataset, compute_metrics=compute_metrics)
+    return {name.removeprefix("eval_"): value for name, value in trainer.evaluate().items()}
+
+
+def batches_of(dataset, processor, size=3):
+    return DataLoader(dataset, size, collate_fn=GileDataCollator(processor, LabelSampler(5, num_negatives=2)))
+
+
+@pytest.mark.parametrize("max_scores", [1, 13, 1 << 22])
+@pytest.mark.parametrize("excluded", [None, "excluded"])
+@pytest.mark.parametrize("output_layer", ["gile", "linear"])
+def test_the_figures_are_those_of_the_trainer(tmp_path, make_model, label_set, output_layer, excluded, max_scores):
+    model, processor = make_model("han", output_layer)
+    dataset = encode_dataset(Dataset.from_dict(ROWS), processor, label_set, excluded=excluded)
+    metrics, tuner = LabelMetrics(5, SEEN, threshold=0.4), ThresholdTuner(5)
+
+    def compute_metrics(batch, compute_result=True):
+        return {**metrics(batch, compute_result), **tuner(batch, compute_result)}
+
+    expected = by_trainer(model, dataset, GileDataCollator(processor), compute_metrics, tmp_path)
+    found = evaluate_index(
+        LabelIndex.build(model), model, batches_of(dataset, processor), [metrics, tuner], max_scores=max_scores
+    )
+    assert "unseen_ranking_loss" in found
+    assert "tuned_micro_f1" in found
+    assert found == pytest.approx({name: expected[name] for name in found}, rel=1e-6, nan_ok=True)
+
+
+def test_the_batches_may_be_a_stream_of_any_sizes(make_model, label_set):
+    model, processor = make_model()
+    index = LabelIndex.build(model)
+    dataset = encode_dataset(Dataset.from_dict(ROWS), processor, label_set)
+    results = [
+        evaluate_index(index, model, (batch for batch in batches_of(dataset, processor, size)), LabelMetrics(5))
+        for size in (1, 4, 7)
+    ]
+    assert results[0] == pytest.approx(results[1], abs=1e-12)
+    assert results[0] == pytest.approx(results[2], abs=1e-12)
+
+
+def test_never_more_scores_than_allowed_exist_at_once(make_model, label_set, monkeypatch):
+    model, processor = make_model()
+    index = LabelIndex.build(model)
+    dataset = encode_dataset(Dataset.from_dict(ROWS), processor, label_set)
+    sizes = []
+    scores = LabelIndex.scores
+    monkeypatch.setattr(LabelIndex, "scores", lambda *args: sizes.append(len(args[1])) or scores(*args))
+    evaluate_index(index, model, batches_of(dataset, processor, 7), LabelMetrics(5), max_scores=14)
+    assert sizes == [2, 2, 2, 1]
+
+
+def test_parts_by_several_workers_add_up(make_model, label_set):
+    model, processor = make_model()
+    index = LabelIndex.build(model)
+    dataset = encode_dataset(Dataset.from_dict(ROWS), processor, label_set)
+    expected = evaluate_index(index, model, batches_of(dataset, processor), LabelMetrics(5, SEEN))
+    parts = []
+    for worker in range(2):
+        parts.append(LabelMetrics(5, SEEN))
+        evaluate_index(index, model, batches_of(dataset.shard(2, worker), processor), parts[worker])
+    parts[0].merge(parts[1])
+    assert parts[0].compute() == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+def test_metrics_start_anew_and_the_model_keeps_its_mode(make_model, label_set):
+    model, processor = make_model(word_dropout=0.5)
+    index = LabelIndex.build(model)
+    dataset = encode_dataset(Dataset.from_dict(ROWS), processor, label_set)
+    metrics = LabelMetrics(5)
+    expected = evaluate_index(index, model, batches_of(dataset, processor), metrics)
+    assert not model.training
+    model.train()
+    assert evaluate_index(index, model, batches_of(dataset, processor), metrics) == expected
+    assert model.training
+    assert model.gile.text_encoder.training
+
+
+def test_gold_labels_follow_their_ids_to_another_label_set(make_model, label_set):
+    model, processor = make_model()
+    dataset = encode_dataset(Dataset.from_dict(ROWS), processor, label_set, excluded="excluded")
+    index = LabelIndex.build(model.gile, processor, LabelSet([Label("new", "blood of infants"), *label_set][::-1]))
+    index.rename(GOLD[1], "milk", model, processor)
+    expected = evaluate_index(
+        index,
+        model,
+        batches_of(encode_dataset(Dataset.from_dict(ROWS), processor, index.label_set, excluded="excluded"), processor),
+        LabelMetrics(6),
+    )
+    found = evaluate_index(index, model, batches_of(dataset, processor), LabelMetrics(6), label_set=label_set)
+    assert found == expected
+    index.remove(GOLD[4])
+    with pytest.raises(ValueError, match="the index has no label 'Blood', which a document has"):
+        evaluate_index(index, model, batches_of(dataset, processor), LabelMetrics(5), label_set=label_set)
+
+
+def test_an_excluded_label_that_the_index_lacks_does_not_matter(make_model, label_set):
+    model, processor = make_model()
+    rows = ROWS | {"labels": [[GOLD[1]]] * 7, "excluded": [[GOLD[4], GOLD[0]]] * 7}
+    index = LabelIndex.build(model)
+    index.remove(GOLD[4])
+    found = evaluate_index(
+        index,
+        model,
+        batches_of(encode_dataset(Dataset.from_dict(rows), processor, label_set, excluded="excluded"), processor),
+        LabelMetrics(4),
+        label_set=label_set,
+    )
+    rows["excluded"] = [[GOLD[0]]] * 7
+    dataset = encode_dataset(Dataset.from_dict(rows), processor, index.label_set, excluded="excluded")
+    assert found == evaluate_index(index, model, batches_of(dataset, processor), LabelMetrics(4))
+
+
+def test_each_language_is_evaluated_with_an_index_of_its_own(tmp_path):
+    torch.manual_seed(0)
+    texts = {"english": ["the gift of milk", "red iron"], "german": ["das gift der schlange", "rotes eisen"]}
+    names = {"english": ["gift", "milk", "iron"], "german": ["gift", "eisen"]}
+    label_set = LabelSet(
+        Label(f"{language}:{name}", name, language=language) for language in names for name in names[language]
+    )
+    tokenizer = build_tokenizer(texts, min_count=1)
+    config = GileConfig(
+        vocab_size=len(tokenizer), languages=list(texts), num_labels=5, language_labels={"english": 3, "german": 2}
+    )
+    processor = GileProcessor.for_config(tokenizer, config)
+    model = GileForSequenceClassification(config).eval()
+    model.set_labels(label_set, processor)
+    gold = {"english": [["english:gift", "english:milk"], ["english:iron"]], "german": [["german:gift"], []]}
+    datasets = {
+        language: encode_dataset(
+            Dataset.from_dict({"text": texts[language], "labels": gold[language]}),
+            processor,
+            label_set,
+            language=language,
+        )
+        for language in texts
+    }
+    for language, size in {"english": 3, "german": 2}.items():
+        index = LabelIndex.build(model, language=language)
+        batches = DataLoader(datasets[language], 2, collate_fn=GileDataCollator(processor))
+        expected = by_trainer(model, datasets[language], GileDataCollator(processor), LabelMetrics(5), tmp_path)
+        found = evaluate_index(index, model, batches, LabelMetrics(size), label_set=label_set)
+        assert found == pytest.approx({name: expected[name] for name in found}, rel=1e-6)
+        without = [{name: tensor for name, tensor in batch.items() if name != "language"} for batch in batches]
+        assert evaluate_index(index, model, without, LabelMetrics(size), label_set=label_set) == found
+    mixed = DataLoader(MultilingualDataset(datasets), 2, collate_fn=GileDataCollator(processor))
+    with pytest.raises(ValueError, match="scores documents in german, and a batch has others"):
+        evaluate_index(index, model, mixed, LabelMetrics(2), label_set=label_set)
+
+
+def test_an_index_of_other_weights_is_refused(make_model):
+    model, _ = make_model()
+    index = LabelIndex.build(model)
+    with torch.no_grad():
+        model.gile.word_embeddings.weight += 1
+    with pytest.raises(ValueError, match="made by another model"):
+        evaluate_index(index, model, [], LabelMetrics(5))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda batch: batch.pop("labels"), "a batch has no labels, only attention_mask, excluded_columns, input_ids"),
+        (lambda batch: batch.update(labels=torch.tensor([[5]] * 7)), "has column 5, and label_set has 5 labels"),
+        (lambda batch: batch.update(labels=torch.ones(7, 5)), "gold labels must be columns"),
+        (lambda batch: batch.update(excluded_columns=torch.tensor([[0]])), r"must be columns below 5, \(7, E\)"),
+    ],
+)
+def test_batches_that_do_not_fit_are_refused(make_model, label_set, change, message):
+    model, processor = make_model()
+    dataset = encode_dataset(Dataset.from_dict(ROWS), processor, label_set, excluded="excluded")
+    batch = GileDataCollator(processor)(list(dataset))
+    change(batch)
+    with pytest.raises(ValueError, match=message):
+        evaluate_index(LabelIndex.build(model), model, [batch], LabelMetrics(5), label_set=label_set)
+
+
+def test_no_scores_and_no_documents_are_refused(make_model):
+    model, _ = make_model()
+    index = LabelIndex.build(model)
+    with pytest.raises(ValueError, match="max_scores must be at least 1"):
+        evaluate_index(index, model, [], LabelMetrics(5), max_scores=0)
+    with pytest.raises(ValueError, match="at least one document"):
+        evaluate_index(index, model, [], LabelMetrics(5))

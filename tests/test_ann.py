@@ -1,0 +1,237 @@
+import builtins
+import json
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from hf_gile import GileProcessor, Label, LabelSet, build_tokenizer
+from hf_gile.ann import SEARCH_FILE, ApproximateSearch, recall
+from hf_gile.models import GileConfig, GileModel
+from hf_gile.models.label_index_gile import LabelIndex
+
+WORDS = [f"{first}{second}" for first in "bdfgklmnprstvz" for second in ("an", "el", "it", "om", "ur")]
+
+
+@pytest.fixture(autouse=True)
+def _faiss():
+    pytest.importorskip("faiss", reason="approximate search needs faiss: pip install 'hf-gile[ann]'")
+
+
+def names(count, seed=0):
+    """Labels of three words each."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.randint(len(WORDS), (count, 3), generator=generator).tolist()
+    return [
+        Label(f"L{seed}-{row}", f"{' '.join(WORDS[word] for word in words)} {row % 7}")
+        for row, words in enumerate(rows)
+    ]
+
+
+@pytest.fixture(scope="module")
+def made():
+    """A model with random weights, its processor, and text codes of 300 documents."""
+    torch.manual_seed(0)
+    tokenizer = build_tokenizer([" ".join([*WORDS, *"0123456"])], min_count=1)
+    config = GileConfig(vocab_size=len(tokenizer), embedding_size=23, hidden_size=19, joint_size=53)
+    model = GileModel(config).eval()
+    processor = GileProcessor.for_config(tokenizer, config)
+    with torch.no_grad():
+        texts = [" ".join(label.name.split()[:2] * 3) for label in names(300, seed=1)]
+        text_codes = model.get_text_features(**processor(texts, return_tensors="pt"))
+    return model, processor, text_codes
+
+
+@pytest.fixture
+def built(made):
+    """An index of 3,001 labels with its search."""
+    model, processor, text_codes = made
+    label_set = LabelSet({label.name: label for label in names(3100)}.values())
+    index = LabelIndex.build(model, processor, LabelSet(label_set[column] for column in range(3001)))
+    index.search = ApproximateSearch.build(index, text_codes[:200], size=32)
+    return index
+
+
+def read_everything(index):
+    index.search.probes = len(index)
+    index.search.oversampling = 64
+
+
+def assert_exact(index, text_codes, k=7):
+    found, expected = index.top_k(text_codes, k, approximate=True), index.top_k(text_codes, k)
+    torch.testing.assert_close(found.scores, expected.scores)
+    torch.testing.assert_close(index.scores(text_codes).gather(1, found.columns), expected.scores)
+
+
+def test_reading_every_list_gives_the_exact_answer(made, built):
+    read_everything(built)
+    assert_exact(built, made[2])
+    assert recall(built, made[2], 7) == 1
+
+
+def test_reading_some_lists_finds_most_of_the_best_labels_with_their_exact_scores(made, built):
+    text_codes = made[2][200:]
+    assert recall(built, text_codes, 10) > 0.95
+    built.search.probes = 4
+    found = built.top_k(text_codes, 10, approximate=True)
+    assert found.scores.shape == found.columns.shape == (100, 10)
+    torch.testing.assert_close(built.scores(text_codes).gather(1, found.columns), found.scores)
+    assert (found.scores.diff(dim=1) <= 0).all()
+    exact = built.top_k(text_codes, 10)
+    both = (found.columns[:, :, None] == exact.columns[:, None, :]).any(-1).double().mean().item()
+    assert recall(built, text_codes, 10) == pytest.approx(both, abs=0.01)  # but for labels that score alike
+    assert 0.6 < both < 1
+
+
+def test_more_probes_and_more_candidates_find_more(made, built):
+    found = []
+    for probes, oversampling in ((1, 1), (4, 1), (4, 8), (64, 8)):
+        built.search.probes, built.search.oversampling = probes, oversampling
+        found.append(recall(built, made[2][200:], 10))
+    assert found == sorted(found)
+    assert found[0] < found[1] < found[3]
+
+
+def test_directions_in_which_text_codes_do_not_lie_are_not_searched(made, built):
+    index = LabelIndex(built.label_set, built.codes.clone(), 0.0, None, "of no model")
+    text_codes = made[2].clone()
+    text_codes[:, 5] = 0
+    index.codes[:, 5] = 1000 * torch.randn(len(index), generator=torch.Generator().manual_seed(0))
+    index.search = ApproximateSearch.build(index, text_codes[:200], size=53)
+    assert recall(index, text_codes[200:], 10) > 0.6
+    read_everything(index)
+    assert_exact(index, text_codes)
+
+
+def test_a_search_follows_added_removed_and_renamed_labels(made, built):
+    model, processor, text_codes = made
+    before = built.search
+    built.remove(*(label.id for label in names(100)))
+    built.add([Label("new 1", "ban ban ban"), Label("new 2", "zur zur")], model, processor)
+    built.rename("new 1", "gel gel", model, processor)
+    built.rename("L0-200", "gel gel gel pit", model, processor)
+    built.add([Label("new 3", "kom kom")], model, processor)
+    built.remove("new 2")
+    assert built.search is before
+    read_everything(built)
+    assert_exact(built, text_codes)
+    assert_exact(built, built.codes[[-1, -2, 100]], 1)
+    columns = built.top_k(text_codes[:3], len(built), approximate=True).columns
+    assert columns.sort().values.tolist() == [list(range(len(built)))] * 3
+
+
+def test_a_saved_search_answers_as_before(tmp_path, made, built):
+    model, processor, text_codes = made
+    built.remove("L0-3", "L0-5")
+    built.search.probes = 3
+    built.save_pretrained(tmp_path)
+    built.search.save(tmp_path, built)
+    loaded = LabelIndex.from_pretrained(tmp_path)
+    loaded.search = ApproximateSearch.load(tmp_path, loaded)
+    for one, other in zip(*(index.top_k(text_codes, 9, approximate=True) for index in (built, loaded)), strict=True):
+        assert torch.equal(one, other)
+    loaded.add([Label("new", "ban ban")], model, processor)
+    read_everything(loaded)
+    assert_exact(loaded, text_codes)
+
+
+def test_a_search_of_other_labels_is_refused(tmp_path, made, built):
+    model, processor, _ = made
+    with pytest.raises(FileNotFoundError, match="build the search, and save it beside its index"):
+        ApproximateSearch.load(tmp_path, built)
+    built.search.save(tmp_path, built)
+    built.rename("L0-7", "ban", model, processor)
+    with pytest.raises(ValueError, match="is the search of other labels"):
+        ApproximateSearch.load(tmp_path, built)
+    built.search.save(tmp_path, built)
+    ApproximateSearch.load(tmp_path, built)
+    built.model_fingerprint = "another"
+    with pytest.raises(ValueError, match="or of codes by another model"):
+        ApproximateSearch.load(tmp_path, built)
+
+
+def test_a_search_saved_by_newer_code_is_refused(tmp_path, built):
+    built.search.save(tmp_path, built)
+    file = tmp_path / SEARCH_FILE
+    with safe_open(file, framework="pt") as opened:
+        head = json.loads(opened.metadata()["search"])
+    save_file(load_file(file), file, metadata={"search": json.dumps(head | {"format_version": 2})})
+    with pytest.raises(ValueError, match="has format_version 2, this code reads 1"):
+        ApproximateSearch.load(tmp_path, built)
+
+
+def test_the_same_codes_give_the_same_search(made, built):
+    again = ApproximateSearch.build(built, made[2][:200], size=32)
+    assert torch.equal(again.candidates(made[2], 10), built.search.candidates(made[2], 10))
+
+
+def test_codes_of_16_bits_are_searched_too(made, built):
+    index = LabelIndex(built.label_set, built.codes.half(), 0.25, None, "of no model")
+    index.search = ApproximateSearch.build(index, made[2], size=32)
+    read_everything(index)
+    assert_exact(index, made[2])
+
+
+def test_autocast_changes_nothing(made, built):
+    found = built.top_k(made[2], 9, approximate=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        search = ApproximateSearch.build(built, made[2][:200], size=32)
+        assert torch.equal(search.candidates(made[2], 9), built.search.candidates(made[2], 9))
+        assert torch.equal(built.top_k(made[2], 9, approximate=True).scores, found.scores)
+
+
+@pytest.mark.parametrize("count", [1, 2, 45])
+def test_few_labels_are_searched_as_well(made, built, count, capfd):
+    index = LabelIndex(built.label_set[:count], built.codes[:count], 0.0, None, "of no model")
+    index.search = ApproximateSearch.build(index, made[2])
+    found = index.top_k(made[2], 50, approximate=True)
+    assert found.columns.shape == (300, count)
+    assert_exact(index, made[2])
+    assert capfd.readouterr().err == ""  # faiss warns there of too few labels for its lists
+
+
+def test_no_documents_get_no_answers(made, built):
+    assert built.top_k(made[2][:0], 3, approximate=True).columns.shape == (0, 3)
+    with pytest.raises(ValueError, match="at least one document"):
+        recall(built, made[2][:0], 3)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda codes: codes[:, 1:], r"must have shape \(N, 53\)"),
+        (lambda codes: codes[0], r"must have shape \(N, 53\)"),
+        (lambda codes: codes[:31], "with N at least size, got .* for size 32"),
+        (lambda codes: codes * torch.nan, "not finite"),
+        (lambda codes: codes * 0, "all zero"),
+    ],
+)
+def test_text_codes_that_say_nothing_are_refused(made, built, spoil, message):
+    with pytest.raises(ValueError, match=message):
+        ApproximateSearch.build(built, spoil(made[2]), size=32)
+
+
+def test_a_shard_has_no_search(made, built):
+    with pytest.raises(ValueError, match="build the search of the whole index"):
+        ApproximateSearch.build(built.shard(0, 2), made[2])
+
+
+@pytest.mark.parametrize("name", ["probes", "oversampling"])
+def test_a_search_that_reads_nothing_is_refused(made, built, name):
+    setattr(built.search, name, 0)
+    with pytest.raises(ValueError, match="must be at least 1"):
+        built.top_k(made[2], 3, approximate=True)
+
+
+def test_without_faiss_the_error_names_the_extra(made, built, monkeypatch):
+    original = builtins.__import__
+
+    def without_faiss(name, *args, **kwargs):
+        if name == "faiss":
+            raise ImportError(name)
+        return original(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without_faiss)
+    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[ann\]'"):
+        ApproximateSearch.build(built, made[2])
