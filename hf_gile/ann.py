@@ -17,7 +17,8 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from .models.label_index_gile import LabelIndex, TopLabels
+from .models.exact_search_gile import TopLabels
+from .models.label_index_gile import LabelIndex
 
 SEARCH_FILE = "label_search.safetensors"
 """The name of a saved search, in the folder of its index."""

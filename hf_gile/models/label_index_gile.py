@@ -3,10 +3,8 @@
 Shapes: B documents, L labels, C labels scored, J joint size, K labels returned.
 """
 
-import hashlib
 import json
 import secrets
-import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
@@ -16,8 +14,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
-from torch.nn import functional
 
+from .exact_search_gile import TopLabels, best_of, check_text_codes, log_sum_exp_of, scores_of, top_k_of, wide_type
+from .fingerprint_gile import fingerprint
 from .labels_gile import LabelSet
 from .languages_gile import check_language, of_language, own_columns
 
@@ -27,46 +26,11 @@ INDEX_FILE = "label_index.json"
 FORMAT_VERSION = 1
 """Raised when a saved index changes meaning, so that older code refuses it instead of misreading it."""
 
-# What decides, beside the weights, which code a text gets. Fields that do not (sizes show in the weights, limits on
-# words are the processor's, the rest is of training) may change without making an index stale.
-_FIELDS = (
-    "encoder_cell",
-    "format_version",
-    "hidden_act",
-    "joint_act",
-    "label_encoder_type",
-    "languages",
-    "output_layer",
-    "pad_token_id",
-    "pooling",
-    "recurrent_act",
-    "share_joint_space",
-    "sharing",
-    "text_encoder_type",
-)
-
 # What `label_index.json` holds of an index.
 _HEAD = ("bias", "language", "label_language", "model_fingerprint")
 
-# Documents and labels of a block of scores at most: on a CPU so that a block stays in its cache.
-_CPU_BLOCK = (256, 1 << 11)
-_GPU_BLOCK = (1 << 9, 1 << 17)
-_GROUP = 64
 # Candidates of an approximate search whose codes are gathered at a time.
 _CANDIDATES = 1 << 13
-
-
-class TopLabels(NamedTuple):
-    """The best labels of each document, best first; of labels with one score, that of the lower column first.
-
-    Args:
-        scores: `(B, K)` scores, before the sigmoid.
-        columns: `(B, K)` columns of these labels; -1, with a score of minus infinity, where an approximate search found
-            fewer than K.
-    """
-
-    scores: Tensor
-    columns: Tensor
 
 
 class LabelIndex:
@@ -222,9 +186,9 @@ class LabelIndex:
                 "this index has no approximate search: build one (hf_gile.ann.ApproximateSearch), or call top_k "
                 "without approximate=True"
             )
-        _check(text_codes, self.codes, k)
+        check_text_codes(text_codes, self.codes, k)
         k = min(k, len(self))
-        text_codes = text_codes.to(self.codes.device, _wide(text_codes, self.codes))
+        text_codes = text_codes.to(self.codes.device, wide_type(text_codes, self.codes))
         columns = self.search.candidates(text_codes, k).to(self.codes.device)
         columns = columns.sort(-1).values  # of equal scores, that of the lower column goes first
         found = []
@@ -234,7 +198,7 @@ class LabelIndex:
             codes = codes.view(len(rows), columns.shape[1], codes.shape[1])  # (rows, candidates, J)
             with torch.autocast(codes.device.type, enabled=False):
                 scores = torch.bmm(text_codes[rows, None], codes.mT).squeeze(1) + self.bias
-            found.append(_merged(scores.masked_fill(columns[rows] < 0, -torch.inf), columns[rows], k))
+            found.append(best_of(scores.masked_fill(columns[rows] < 0, -torch.inf), columns[rows], k))
         return TopLabels(*map(torch.cat, zip(*found, strict=True)))
 
     def log_sum_exp(self, text_codes: Tensor) -> Tensor:
@@ -455,9 +419,9 @@ class _Shard(NamedTuple):
                 f"torch.distributed group (init_process_group, or the group given to shard), "
                 f"here is {'none' if found is None else '{} of {}'.format(*found)}"
             )
-        _check(text_codes, codes, k)
+        check_text_codes(text_codes, codes, k)
         k = min(k, num_labels)
-        text_codes = text_codes.to(codes.device, _wide(text_codes, codes)).contiguous()
+        text_codes = text_codes.to(codes.device, wide_type(text_codes, codes)).contiguous()
         sizes = self._gathered(torch.tensor([len(text_codes)], device=codes.device))
         most = int(max(sizes))
         padded = text_codes.new_zeros(most, text_codes.shape[1])
@@ -472,159 +436,12 @@ class _Shard(NamedTuple):
         own = slice(self.rank * most, self.rank * most + len(text_codes))
         scores = torch.cat([part[own] for part in self._gathered(scores)], dim=1)
         columns = torch.cat([part[own] for part in self._gathered(columns)], dim=1)
-        return _merged(scores, columns, k)
+        return best_of(scores, columns, k)
 
     def _gathered(self, tensor: Tensor) -> list[Tensor]:
         parts = [torch.empty_like(tensor) for _ in range(self.world_size)]
         torch.distributed.all_gather(parts, tensor, group=self.group)
         return parts
-
-
-@torch.no_grad()
-def scores_of(text_codes: Tensor, codes: Tensor, bias: float) -> Tensor:
-    """The scores of documents with labels, as `LabelIndex.scores`.
-
-    Args:
-        text_codes: `(B, J)`.
-        codes: `(L, J)` label codes.
-        bias: The constant of the score.
-
-    Returns:
-        `(B, L)` logits.
-    """
-    _check(text_codes, codes)
-    if codes.dtype == _wide(text_codes, codes):
-        with torch.autocast(codes.device.type, enabled=False):
-            return torch.addmm(codes.new_tensor(bias), text_codes.to(codes), codes.T)
-    scores = torch.empty(len(text_codes), len(codes), device=codes.device, dtype=_wide(text_codes, codes))
-    for _ in _blocks(text_codes, codes, bias, scores):
-        pass
-    return scores
-
-
-@torch.no_grad()
-def top_k_of(text_codes: Tensor, codes: Tensor, bias: float, k: int) -> TopLabels:
-    """The best labels of each document, as `LabelIndex.top_k`.
-
-    Args:
-        text_codes: `(B, J)`.
-        codes: `(L, J)` label codes.
-        bias: The constant of the score.
-        k: Number of labels wanted, at least 1.
-
-    Returns:
-        Scores and columns, each `(B, min(k, L))`.
-    """
-    _check(text_codes, codes, k)
-    k = min(k, len(codes))
-    if k * _GROUP > len(codes):  # a sort of everything is then about as fast, and the answer about as large
-        scores, columns = scores_of(text_codes, codes, bias).sort(dim=-1, descending=True, stable=True)
-        return TopLabels(scores[:, :k].contiguous(), columns[:, :k].contiguous())
-    best = torch.full((len(text_codes), k), -torch.inf, device=codes.device, dtype=_wide(text_codes, codes))
-    best_columns = torch.zeros((len(text_codes), k), device=codes.device, dtype=torch.long)
-    for rows, labels, scores in _blocks(text_codes, codes, bias):
-        _improve(best[rows], best_columns[rows], scores, labels.start)
-    return TopLabels(best, best_columns)
-
-
-@torch.no_grad()
-def log_sum_exp_of(text_codes: Tensor, codes: Tensor, bias: float) -> Tensor:
-    """The logarithm of the sum of exp(score) over all labels, as `LabelIndex.log_sum_exp`.
-
-    Args:
-        text_codes: `(B, J)`.
-        codes: `(L, J)` label codes.
-        bias: The constant of the score.
-
-    Returns:
-        `(B,)` numbers.
-    """
-    _check(text_codes, codes)
-    total = torch.full((len(text_codes),), -torch.inf, device=codes.device, dtype=_wide(text_codes, codes))
-    for rows, _, scores in _blocks(text_codes, codes, bias):
-        total[rows] = torch.logaddexp(total[rows], scores.logsumexp(1))
-    return total
-
-
-def _check(text_codes: Tensor, codes: Tensor, k: int = 1) -> None:
-    if text_codes.dim() != 2 or text_codes.shape[1] != codes.shape[1]:
-        raise ValueError(
-            f"text_codes must have shape (B, {codes.shape[1]}), as get_text_features of the model of these label codes "
-            f"makes them, got {tuple(text_codes.shape)}"
-        )
-    if not isinstance(k, int) or k < 1:
-        raise ValueError(f"k must be a whole number, at least 1, got {k!r}")
-
-
-def _wide(text_codes: Tensor, codes: Tensor) -> torch.dtype:
-    # Scores of 16 bits would put most of a million labels in ties.
-    return torch.promote_types(torch.promote_types(text_codes.dtype, codes.dtype), torch.float32)
-
-
-def _blocks(
-    text_codes: Tensor, codes: Tensor, bias: float, into: Tensor | None = None
-) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Yields blocks of scores: which documents, which labels, and a block that lasts until the next."""
-    wide = _wide(text_codes, codes)
-    # A GPU multiplies 16 bits and sums in 32.
-    native = codes.is_cuda and text_codes.dtype == codes.dtype != wide and hasattr(torch.ops.aten.mm, "dtype_out")
-    text_codes = text_codes.to(codes.device, codes.dtype if native else wide)
-    documents, most = _GPU_BLOCK if codes.is_cuda else _CPU_BLOCK
-    size, documents = documents * most, min(documents, len(text_codes))
-    most = min(len(codes), size // max(1, documents), 8 * most)
-    # Memory that is used again and again stays in the cache, too.
-    room = text_codes.new_empty(0 if into is not None else documents * most, dtype=wide)
-    converted = text_codes.new_empty(0 if text_codes.dtype == codes.dtype else most, codes.shape[1])
-    for start in range(0, len(codes), most):
-        labels = slice(start, min(start + most, len(codes)))
-        own = codes[labels]
-        if len(converted):
-            own = converted[: len(own)].copy_(own)
-        for first in range(0, len(text_codes), max(1, documents)):
-            rows = slice(first, min(first + documents, len(text_codes)))
-            shape = (rows.stop - rows.start, len(own))
-            block = room[: shape[0] * shape[1]].view(shape) if into is None else into[rows, labels]
-            if native:
-                torch.mm(text_codes[rows], own.T, out_dtype=wide, out=block)
-            else:
-                torch.mm(text_codes[rows], own.T, out=block)
-            yield rows, labels, block.add_(bias) if bias else block
-
-
-def _improve(best: Tensor, best_columns: Tensor, scores: Tensor, first: int) -> None:
-    """Puts scores of a chunk of labels, the first of which is column `first`, among the best so far, in place.
-
-    The k best of a row are in the k groups of columns whose largest scores are the largest, of equals the first: every
-    group before one of these holds a score that goes before all of the others. So a row needs its groups' maxima, and
-    a sort of few scores, and that only if one of them beats the k-th best so far.
-    """
-    k = best.shape[1]
-    scores = functional.pad(scores, (0, -scores.shape[1] % _GROUP), value=-torch.inf)
-    groups = scores.unflatten(1, (-1, _GROUP))
-    peaks = groups.amax(-1)
-    rows = (~(peaks.amax(1) <= best[:, -1])).nonzero().squeeze(1)  # as written, a score that is not a number shows
-    if len(rows) == 0:
-        return
-    chosen = peaks[rows].sort(dim=-1, descending=True, stable=True).indices[:, :k].sort().values
-    columns = first + chosen[..., None] * _GROUP + torch.arange(_GROUP, device=scores.device)
-    new_best, new_columns = _merged(
-        torch.cat([best[rows], groups[rows[:, None], chosen].flatten(1)], dim=1),
-        torch.cat([best_columns[rows], columns.flatten(1)], dim=1),
-        k,
-    )
-    best[rows], best_columns[rows] = new_best, new_columns
-
-
-def _merged(scores: Tensor, columns: Tensor, k: int) -> TopLabels:
-    """The k best of each row, in which equal scores stand in the order of their columns."""
-    found = scores.topk(min(k + 1, scores.shape[1]))
-    # topk takes any of equal scores, in any order.
-    order = found.indices[:, :k].sort().values
-    cut = (found.values[:, k - 1] == found.values[:, -1]).nonzero().squeeze(1)
-    if len(cut) and scores.shape[1] > k:
-        order[cut] = scores[cut].sort(dim=-1, descending=True, stable=True).indices[:, :k].sort().values
-    best, again = scores.gather(1, order).sort(dim=-1, descending=True, stable=True)
-    return TopLabels(best, columns.gather(1, order.gather(1, again)))
 
 
 def bias_of(gile: Any, language: str | None) -> float:
@@ -725,42 +542,4 @@ def _finite(codes: Tensor) -> Tensor:
     return codes
 
 
-_FINGERPRINTS: "weakref.WeakKeyDictionary[Any, tuple[Any, str]]" = weakref.WeakKeyDictionary()
-
-
-def fingerprint(model: Any) -> str:
-    """What tells a model's codes from those of any other: a hash of the weights and of what else makes codes.
-
-    It survives saving, loading and moving to another device, but not another type of the weights. Hashed again only
-    when the weights may have changed.
-
-    Args:
-        model: A `GileModel` or a `GileForSequenceClassification`.
-    """
-    gile = getattr(model, "gile", model)
-    weights = {name: value for name, value in gile.state_dict().items() if not name.startswith("word_prediction.")}
-    places = [(name, w.data_ptr(), 0 if w.is_inference() else w._version) for name, w in weights.items()]
-    state = (gile._mode_changes if gile.config.output_layer == "linear" else gile.label_state(), places)
-    kept = _FINGERPRINTS.get(gile)
-    if kept is None or kept[0] != state:
-        digest = hashlib.blake2b(digest_size=32)
-        digest.update(json.dumps({name: getattr(gile.config, name) for name in _FIELDS}, sort_keys=True).encode())
-        for name, weight in sorted(weights.items()):
-            digest.update(f"{name} {weight.dtype} {tuple(weight.shape)} ".encode())
-            flat = weight.detach().flatten()
-            for start in range(0, len(flat), 1 << 22):
-                digest.update(flat[start : start + (1 << 22)].cpu().contiguous().view(torch.uint8).numpy())
-        kept = _FINGERPRINTS[gile] = (state, digest.hexdigest())
-    return kept[1]
-
-
-__all__ = [
-    "LabelIndex",
-    "TopLabels",
-    "bias_of",
-    "encode_labels",
-    "fingerprint",
-    "log_sum_exp_of",
-    "scores_of",
-    "top_k_of",
-]
+__all__ = ["LabelIndex", "bias_of", "encode_labels"]

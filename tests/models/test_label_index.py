@@ -17,8 +17,9 @@ from hf_gile import (
     LabelSet,
     build_tokenizer,
 )
-from hf_gile.models import label_index_gile
-from hf_gile.models.label_index_gile import fingerprint, log_sum_exp_of, scores_of, top_k_of
+from hf_gile.models import exact_search_gile, fingerprint_gile, label_index_gile
+from hf_gile.models.exact_search_gile import log_sum_exp_of, scores_of, top_k_of
+from hf_gile.models.fingerprint_gile import fingerprint
 
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
 NAMES = ["Iron", "Milk, Human", "Risk of Infection", "Heart Failure", "Rats", "Cardiac Output", "Diet", "Blood"]
@@ -27,7 +28,7 @@ NAMES = ["Iron", "Milk, Human", "Risk of Infection", "Heart Failure", "Rats", "C
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Makes a few thousand labels many chunks."""
-    monkeypatch.setattr(label_index_gile, "_CPU_BLOCK", (4, 256))
+    monkeypatch.setattr(exact_search_gile, "_CPU_BLOCK", (4, 256))
 
 
 @pytest.fixture(params=["wan", "han"])
@@ -429,7 +430,7 @@ def test_every_field_of_the_configuration_is_hashed_or_makes_no_codes():
     limits = {"max_words", "max_sentences", "max_sentence_words", "max_label_words", "label_length", "language_labels"}
     training = {name for name in GileConfig.__annotations__ if name.split("_")[0] in ("training", "freeze", "word")}
     training |= {"embedding_std", "label_prior", "label_chunk_size"}
-    hashed = set(label_index_gile._FIELDS)
+    hashed = set(fingerprint_gile._FIELDS)
     assert hashed <= set(GileConfig.__annotations__)
     assert set(GileConfig.__annotations__) - hashed <= sizes | limits | training
 
@@ -437,7 +438,7 @@ def test_every_field_of_the_configuration_is_hashed_or_makes_no_codes():
 def test_weights_are_hashed_once(make_model, monkeypatch):
     model, _ = make_model()
     index = LabelIndex.build(model)
-    monkeypatch.setattr(label_index_gile.hashlib, "blake2b", None)
+    monkeypatch.setattr(fingerprint_gile.hashlib, "blake2b", None)
     index.check_fits(model)
 
 
@@ -646,7 +647,7 @@ def _in_a_group(rank, folder):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_a_gpu_gives_the_scores_and_ties_of_the_cpu(dtype, monkeypatch):
-    monkeypatch.setattr(label_index_gile, "_GPU_BLOCK", (4, 1024))
+    monkeypatch.setattr(exact_search_gile, "_GPU_BLOCK", (4, 1024))
     texts, codes = whole_numbers(17, 5001)
     expected = top_k_of(texts, codes, 0.5, 9)
     for text_dtype in (torch.float32, dtype):

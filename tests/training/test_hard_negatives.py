@@ -16,7 +16,7 @@ from hf_gile import (
     LabelSet,
     build_tokenizer,
 )
-from hf_gile.models.label_index_gile import top_k_of
+from hf_gile.models.exact_search_gile import top_k_of
 from hf_gile.training import (
     EpochCallback,
     GileDataCollator,

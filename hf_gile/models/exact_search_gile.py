@@ -1,0 +1,204 @@
+"""Exact search among label codes: scores, the best labels, and the sum of a softmax, in bounded memory.
+
+Shapes: B documents, L labels, J joint size, K labels returned.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+# Documents and labels of a block of scores at most: on a CPU so that a block stays in its cache.
+_CPU_BLOCK = (256, 1 << 11)
+_GPU_BLOCK = (1 << 9, 1 << 17)
+_GROUP = 64
+
+
+class TopLabels(NamedTuple):
+    """The best labels of each document, best first; of labels with one score, that of the lower column first.
+
+    Args:
+        scores: `(B, K)` scores, before the sigmoid.
+        columns: `(B, K)` columns of these labels; -1, with a score of minus infinity, where an approximate search found
+            fewer than K.
+    """
+
+    scores: Tensor
+    columns: Tensor
+
+
+@torch.no_grad()
+def scores_of(text_codes: Tensor, codes: Tensor, bias: float) -> Tensor:
+    """The scores of documents with labels, as `LabelIndex.scores`.
+
+    Args:
+        text_codes: `(B, J)`.
+        codes: `(L, J)` label codes.
+        bias: The constant of the score.
+
+    Returns:
+        `(B, L)` logits.
+    """
+    check_text_codes(text_codes, codes)
+    if codes.dtype == wide_type(text_codes, codes):
+        with torch.autocast(codes.device.type, enabled=False):
+            return torch.addmm(codes.new_tensor(bias), text_codes.to(codes), codes.T)
+    scores = torch.empty(len(text_codes), len(codes), device=codes.device, dtype=wide_type(text_codes, codes))
+    for _ in _blocks(text_codes, codes, bias, scores):
+        pass
+    return scores
+
+
+@torch.no_grad()
+def top_k_of(text_codes: Tensor, codes: Tensor, bias: float, k: int) -> TopLabels:
+    """The best labels of each document, as `LabelIndex.top_k`.
+
+    Args:
+        text_codes: `(B, J)`.
+        codes: `(L, J)` label codes.
+        bias: The constant of the score.
+        k: Number of labels wanted, at least 1.
+
+    Returns:
+        Scores and columns, each `(B, min(k, L))`.
+    """
+    check_text_codes(text_codes, codes, k)
+    k = min(k, len(codes))
+    if k * _GROUP > len(codes):  # a sort of everything is then about as fast, and the answer about as large
+        scores, columns = scores_of(text_codes, codes, bias).sort(dim=-1, descending=True, stable=True)
+        return TopLabels(scores[:, :k].contiguous(), columns[:, :k].contiguous())
+    best = torch.full((len(text_codes), k), -torch.inf, device=codes.device, dtype=wide_type(text_codes, codes))
+    best_columns = torch.zeros((len(text_codes), k), device=codes.device, dtype=torch.long)
+    for rows, labels, scores in _blocks(text_codes, codes, bias):
+        _improve(best[rows], best_columns[rows], scores, labels.start)
+    return TopLabels(best, best_columns)
+
+
+@torch.no_grad()
+def log_sum_exp_of(text_codes: Tensor, codes: Tensor, bias: float) -> Tensor:
+    """The logarithm of the sum of exp(score) over all labels, as `LabelIndex.log_sum_exp`.
+
+    Args:
+        text_codes: `(B, J)`.
+        codes: `(L, J)` label codes.
+        bias: The constant of the score.
+
+    Returns:
+        `(B,)` numbers.
+    """
+    check_text_codes(text_codes, codes)
+    total = torch.full((len(text_codes),), -torch.inf, device=codes.device, dtype=wide_type(text_codes, codes))
+    for rows, _, scores in _blocks(text_codes, codes, bias):
+        total[rows] = torch.logaddexp(total[rows], scores.logsumexp(1))
+    return total
+
+
+def check_text_codes(text_codes: Tensor, codes: Tensor, k: int = 1) -> None:
+    """Refuses text codes that cannot be of the model of these label codes, and numbers of labels below one.
+
+    Args:
+        text_codes: `(B, J)`.
+        codes: `(L, J)` label codes.
+        k: Number of labels wanted.
+
+    Raises:
+        ValueError: Text codes of another shape, or k below 1.
+    """
+    if text_codes.dim() != 2 or text_codes.shape[1] != codes.shape[1]:
+        raise ValueError(
+            f"text_codes must have shape (B, {codes.shape[1]}), as get_text_features of the model of these label codes "
+            f"makes them, got {tuple(text_codes.shape)}"
+        )
+    if not isinstance(k, int) or k < 1:
+        raise ValueError(f"k must be a whole number, at least 1, got {k!r}")
+
+
+def wide_type(text_codes: Tensor, codes: Tensor) -> torch.dtype:
+    """The type of scores: 32 bits, or 64 where either codes have as many.
+
+    Args:
+        text_codes: `(B, J)`.
+        codes: `(L, J)` label codes.
+    """
+    # Scores of 16 bits would put most of a million labels in ties.
+    return torch.promote_types(torch.promote_types(text_codes.dtype, codes.dtype), torch.float32)
+
+
+def _blocks(
+    text_codes: Tensor, codes: Tensor, bias: float, into: Tensor | None = None
+) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Yields blocks of scores: which documents, which labels, and a block that lasts until the next."""
+    wide = wide_type(text_codes, codes)
+    # A GPU multiplies 16 bits and sums in 32.
+    native = codes.is_cuda and text_codes.dtype == codes.dtype != wide and hasattr(torch.ops.aten.mm, "dtype_out")
+    text_codes = text_codes.to(codes.device, codes.dtype if native else wide)
+    documents, most = _GPU_BLOCK if codes.is_cuda else _CPU_BLOCK
+    size, documents = documents * most, min(documents, len(text_codes))
+    most = min(len(codes), size // max(1, documents), 8 * most)
+    # Memory that is used again and again stays in the cache, too.
+    room = text_codes.new_empty(0 if into is not None else documents * most, dtype=wide)
+    converted = text_codes.new_empty(0 if text_codes.dtype == codes.dtype else most, codes.shape[1])
+    for start in range(0, len(codes), most):
+        labels = slice(start, min(start + most, len(codes)))
+        own = codes[labels]
+        if len(converted):
+            own = converted[: len(own)].copy_(own)
+        for first in range(0, len(text_codes), max(1, documents)):
+            rows = slice(first, min(first + documents, len(text_codes)))
+            shape = (rows.stop - rows.start, len(own))
+            block = room[: shape[0] * shape[1]].view(shape) if into is None else into[rows, labels]
+            if native:
+                torch.mm(text_codes[rows], own.T, out_dtype=wide, out=block)
+            else:
+                torch.mm(text_codes[rows], own.T, out=block)
+            yield rows, labels, block.add_(bias) if bias else block
+
+
+def _improve(best: Tensor, best_columns: Tensor, scores: Tensor, first: int) -> None:
+    """Puts scores of a chunk of labels, the first of which is column `first`, among the best so far, in place.
+
+    The k best of a row are in the k groups of columns whose largest scores are the largest, of equals the first: every
+    group before one of these holds a score that goes before all of the others. So a row needs its groups' maxima, and
+    a sort of few scores, and that only if one of them beats the k-th best so far.
+    """
+    k = best.shape[1]
+    scores = functional.pad(scores, (0, -scores.shape[1] % _GROUP), value=-torch.inf)
+    groups = scores.unflatten(1, (-1, _GROUP))
+    peaks = groups.amax(-1)
+    rows = (~(peaks.amax(1) <= best[:, -1])).nonzero().squeeze(1)  # as written, a score that is not a number shows
+    if len(rows) == 0:
+        return
+    chosen = peaks[rows].sort(dim=-1, descending=True, stable=True).indices[:, :k].sort().values
+    columns = first + chosen[..., None] * _GROUP + torch.arange(_GROUP, device=scores.device)
+    new_best, new_columns = best_of(
+        torch.cat([best[rows], groups[rows[:, None], chosen].flatten(1)], dim=1),
+        torch.cat([best_columns[rows], columns.flatten(1)], dim=1),
+        k,
+    )
+    best[rows], best_columns[rows] = new_best, new_columns
+
+
+def best_of(scores: Tensor, columns: Tensor, k: int) -> TopLabels:
+    """The k best of each row, in which equal scores stand in the order of their columns.
+
+    Args:
+        scores: `(B, C)`.
+        columns: `(B, C)` columns of these scores.
+        k: Number of scores wanted, at most C.
+
+    Returns:
+        Scores and columns, each `(B, k)`.
+    """
+    found = scores.topk(min(k + 1, scores.shape[1]))
+    # topk takes any of equal scores, in any order.
+    order = found.indices[:, :k].sort().values
+    cut = (found.values[:, k - 1] == found.values[:, -1]).nonzero().squeeze(1)
+    if len(cut) and scores.shape[1] > k:
+        order[cut] = scores[cut].sort(dim=-1, descending=True, stable=True).indices[:, :k].sort().values
+    best, again = scores.gather(1, order).sort(dim=-1, descending=True, stable=True)
+    return TopLabels(best, columns.gather(1, order.gather(1, again)))
+
+
+__all__ = ["TopLabels", "best_of", "check_text_codes", "log_sum_exp_of", "scores_of", "top_k_of", "wide_type"]

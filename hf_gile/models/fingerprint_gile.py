@@ -1,0 +1,58 @@
+"""What tells a model's codes from those of any other."""
+
+import hashlib
+import json
+import weakref
+from typing import Any
+
+import torch
+
+# What decides, beside the weights, which code a text gets. Fields that do not (sizes show in the weights, limits on
+# words are the processor's, the rest is of training) may change without making an index stale.
+_FIELDS = (
+    "encoder_cell",
+    "format_version",
+    "hidden_act",
+    "joint_act",
+    "label_encoder_type",
+    "languages",
+    "output_layer",
+    "pad_token_id",
+    "pooling",
+    "recurrent_act",
+    "share_joint_space",
+    "sharing",
+    "text_encoder_type",
+)
+
+
+_FINGERPRINTS: "weakref.WeakKeyDictionary[Any, tuple[Any, str]]" = weakref.WeakKeyDictionary()
+
+
+def fingerprint(model: Any) -> str:
+    """What tells a model's codes from those of any other: a hash of the weights and of what else makes codes.
+
+    It survives saving, loading and moving to another device, but not another type of the weights. Hashed again only
+    when the weights may have changed.
+
+    Args:
+        model: A `GileModel` or a `GileForSequenceClassification`.
+    """
+    gile = getattr(model, "gile", model)
+    weights = {name: value for name, value in gile.state_dict().items() if not name.startswith("word_prediction.")}
+    places = [(name, w.data_ptr(), 0 if w.is_inference() else w._version) for name, w in weights.items()]
+    state = (gile._mode_changes if gile.config.output_layer == "linear" else gile.label_state(), places)
+    kept = _FINGERPRINTS.get(gile)
+    if kept is None or kept[0] != state:
+        digest = hashlib.blake2b(digest_size=32)
+        digest.update(json.dumps({name: getattr(gile.config, name) for name in _FIELDS}, sort_keys=True).encode())
+        for name, weight in sorted(weights.items()):
+            digest.update(f"{name} {weight.dtype} {tuple(weight.shape)} ".encode())
+            flat = weight.detach().flatten()
+            for start in range(0, len(flat), 1 << 22):
+                digest.update(flat[start : start + (1 << 22)].cpu().contiguous().view(torch.uint8).numpy())
+        kept = _FINGERPRINTS[gile] = (state, digest.hexdigest())
+    return kept[1]
+
+
+__all__ = ["fingerprint"]
