@@ -7,10 +7,11 @@ copied as it is, and runs where hf_gile is not installed.
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoProcessor
 from transformers.pipelines import PIPELINE_REGISTRY
 
+from .classification_gile import GileForSequenceClassification
 from .configuration_gile import GileConfig
 from .label_index_gile import LabelIndex
 from .labels_gile import Label, LabelSet
-from .modeling_gile import GileForSequenceClassification, GileModel, GileModelOutput
+from .modeling_gile import GileModel, GileModelOutput
 from .pipeline_gile import LabelScoringPipeline
 from .processing_gile import GileProcessor, build_tokenizer
 

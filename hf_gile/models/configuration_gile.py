@@ -139,7 +139,7 @@ class GileConfig(PreTrainedConfig):
         self.auto_map = {
             "AutoConfig": "configuration_gile.GileConfig",
             "AutoModel": "modeling_gile.GileModel",
-            "AutoModelForSequenceClassification": "modeling_gile.GileForSequenceClassification",
+            "AutoModelForSequenceClassification": "classification_gile.GileForSequenceClassification",
         }
         # transformers looks a model's own tasks up before its built-in ones, so this name gives our pipeline.
         self.custom_pipelines = {

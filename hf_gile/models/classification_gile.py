@@ -1,0 +1,584 @@
+"""A GILE model with a stored label set: what the stock Trainer and stock pipelines take for a classifier.
+
+Shapes and languages are those of `modeling_gile.py`.
+"""
+
+import os
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, distributed, nn
+from transformers import initialization as init
+from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.utils import can_return_tuple
+from transformers.utils.hub import cached_file
+
+from .chunked_losses_gile import LabelChunks, chunked_loss
+from .configuration_gile import GileConfig
+from .fingerprint_gile import state_of
+from .labels_gile import LABELS_FILE, LabelSet
+from .languages_gile import Languages, check_language, in_each_language, of_language, own_columns
+from .losses_gile import IGNORE, LOSSES, cross_entropy, gold_places, multi_hot, widened
+from .modeling_gile import GileModel, GilePreTrainedModel
+from .output_layers_gile import ZeroEmbedding
+
+_ONE_GOLD_LABEL = (
+    "problem_type 'single_label_classification' takes exactly one gold label for each document; "
+    "use 'multi_label_classification' for any number"
+)
+
+
+class GileForSequenceClassification(GilePreTrainedModel):
+    """A GILE model with a stored label set: what the stock Trainer and stock pipelines expect of a classifier.
+
+    The words of the labels are a buffer of the model, so the label set travels with the weights; `label_set` knows
+    the labels' ids and descriptions and is saved as `labels.jsonl`. `gile` scores any other labels.
+
+    Args:
+        config: A `GileConfig`; `num_labels` and `label_length` give the size of the stored label set.
+    """
+
+    # forward() takes no num_items_in_batch: without this, Trainer would not average over accumulated steps.
+    accepts_loss_kwargs = False
+
+    def __init__(self, config: GileConfig) -> None:
+        super().__init__(config)
+        self.gile = GileModel(config)
+        self.label_set: LabelSet | None = None
+        self.label_input_ids: Tensor  # (L, T)
+        self.register_buffer("label_input_ids", torch.zeros(config.num_labels, config.label_length, dtype=torch.long))
+        self._kept_label_codes: dict[str | None, tuple[Any, Tensor]] = {}
+        self._label_group: Any = None
+        # Chooses further columns of a training step, such as hf_gile.training.HardNegatives; not saved.
+        self.column_miner: Callable[..., tuple[Tensor | None, Tensor | None]] | None = None
+        self.post_init()
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        if module is self:
+            init.constant_(self.label_input_ids, self.config.pad_token_id)
+
+    def share_labels(self, group: Any = None) -> None:
+        """Divides the labels among processes in training: each scores the documents of all with its own labels.
+
+        Results are those of each process scoring its documents with all labels, where gradients are averaged over the
+        processes, as DDP and FSDP do; of label codes, their gradients and the scores, a process holds its share. All
+        processes train on the same labels, without weights: all of them, or a `LabelSampler` that takes all of its
+        columns.
+
+        Args:
+            group: The processes; by default all.
+
+        Raises:
+            ValueError: `config.label_chunk_size` is 0, the model has several languages, or no processes were started.
+        """
+        if self.config.label_chunk_size == 0 or self.config.languages:
+            raise ValueError(
+                "labels can be shared by processes with config.label_chunk_size above zero, in a model without "
+                f"languages; got label_chunk_size={self.config.label_chunk_size}, languages={self.config.languages}"
+            )
+        if not distributed.is_available() or not distributed.is_initialized():
+            raise ValueError(
+                "no processes to share labels with: call this within accelerate launch or torchrun, after the "
+                "Accelerator, TrainingArguments or init_process_group has started the processes"
+            )
+        self._label_group = distributed.group.WORLD if group is None else group
+
+    def set_labels(self, label_set: LabelSet, processor: Any, label_input_ids: Tensor | None = None) -> None:
+        """Stores a label set; columns of the logits and `config.id2label` follow its order.
+
+        Labels that are the same words to the processor get the same score, among them all those of unknown words only.
+
+        What the model has learned of single labels goes by their ids: `label_encoder_type="learned"` keeps the vectors
+        of the labels that stay.
+
+        Args:
+            label_set: The labels. Any number of any labels with a joint embedding; with a linear unit those it was
+                trained on. In a model of several languages the labels of each stand together, in the order of
+                `config.languages`.
+            processor: The `GileProcessor` that makes words of label texts.
+            label_input_ids: `(L, T)` words of the labels, padded, where they are known already.
+
+        Raises:
+            ValueError: The label set does not fit a linear unit or the languages of the model, or the processor does
+                not fit the model.
+        """
+        processor.check_fits(self.config)
+        sizes = label_set.language_labels if self.config.languages else {}
+        if list(sizes) != [language for language in self.config.languages if language in sizes]:
+            raise ValueError(
+                f"the labels stand in the order {', '.join(sizes)}; put those of one language after those of another "
+                f"in the order of this model, {', '.join(self.config.languages)}"
+            )
+        if self.config.output_layer == "linear":
+            if len(label_set) != self.config.num_labels or sizes != self.config.language_labels:
+                ours = f"{self.config.num_labels}{self.config.language_labels or ''}"
+                raise ValueError(
+                    f"the label set has {len(label_set)}{sizes or ''} labels, this linear unit has {ours}: "
+                    "a linear unit keeps the labels it was trained on; make the model with config.num_labels to fit "
+                    "(and config.language_labels, if it has languages)"
+                )
+            if self.label_set is not None and label_set.ids != self.label_set.ids:
+                raise ValueError(
+                    "a linear unit keeps the ids of the labels it was trained on, and their order; names may change"
+                )
+        else:
+            if label_input_ids is None:
+                if len(self.config.languages) > 1 and not sizes:
+                    raise ValueError(
+                        "the labels name no language (Label(..., language=...)); if they serve all languages, pass "
+                        "label_input_ids=processor(label_text=..., label_language=...)['label_input_ids']"
+                    )
+                languages = [label.language for label in label_set] if sizes else None
+                words = processor(label_text=label_set.texts, label_language=languages, return_tensors="pt")
+                label_input_ids = words["label_input_ids"]
+            elif len(label_input_ids) != len(label_set):
+                raise ValueError(f"label_input_ids has {len(label_input_ids)} rows for {len(label_set)} labels")
+            self.label_input_ids = label_input_ids.long().to(self.label_input_ids.device)
+            if self.config.label_encoder_type == "learned":
+                self._keep_learned_vectors(label_set)
+            self.config.label_length = self.label_input_ids.shape[1]
+            self.config.language_labels = sizes
+        self.config.id2label = label_set.id2label()
+        self.config.label2id = {name: column for column, name in self.config.id2label.items()}
+        self.label_set = label_set
+        self._kept_label_codes = {}
+
+    def _keep_learned_vectors(self, label_set: LabelSet) -> None:
+        old = self.gile.label_residual.weight.data
+        if self.label_set is None and len(label_set) == len(old):
+            return  # there is no telling whose they are, but their number
+        new = old.new_zeros(len(label_set), old.shape[1])
+        before = {} if self.label_set is None else dict(zip(self.label_set.ids, old, strict=True))
+        for column, label_id in enumerate(label_set.ids):
+            if label_id in before:
+                new[column] = before[label_id]
+        if new.shape == old.shape:
+            old.copy_(new)  # the parameter stays the one that an optimizer knows
+        else:
+            self.gile.label_residual = ZeroEmbedding.from_pretrained(new, freeze=False)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        sampled_columns: Tensor | None = None,
+        column_weights: Tensor | None = None,
+        language: Languages = None,
+        candidate_language: str | None = None,
+        excluded_columns: Tensor | None = None,
+        output_attentions: bool | None = None,
+    ) -> SequenceClassifierOutput:
+        """Scores documents with the stored labels.
+
+        If these are of several languages, a document is scored with those of its own language; the others get
+        minus infinity, which is a probability of zero, and do not count in the loss.
+
+        Label sampling is for training, like dropout: in evaluation mode `sampled_columns` is ignored and all labels
+        are scored.
+
+        Args:
+            input_ids: `(B, W)` or `(B, S, W)` word ids.
+            attention_mask: `(B, W)` or `(B, S, W)`, true or 1 where there is a word.
+            inputs_embeds: `(B, W, D)` or `(B, S, W, D)` word vectors, instead of `input_ids`.
+            labels: `(B, P)` integers, the gold columns of each document padded with -100; or `(B,)` integers, one
+                gold column each; or `(B, L)` floats, zeros and ones (not with `config.label_chunk_size`).
+            sampled_columns: `(C,)` or `(1, C)` ascending columns to train on in this step; all of them by default.
+            column_weights: `(C,)`, `(1, C)` or `(B, C)` weights of these columns in the loss.
+            language: The language of the documents, or of each; it can be left out if there is one.
+            candidate_language: The language of the labels to score, where it is not that of the documents:
+                cross-lingual prediction.
+            excluded_columns: `(B, E)` columns that are no candidates for a document, padded with -100; they get minus
+                infinity, as labels of other languages do.
+            output_attentions: Whether to return the attention weights, as in `GileModelOutput`.
+
+        Returns:
+            `loss` if there are labels: that of `config.training_loss`; of cross entropies, sigmoid (Eq. 15) for
+            `problem_type="multi_label_classification"`, softmax for `"single_label_classification"`; where it is None,
+            the first labels decide: `(B,)` the latter, else the former. `logits` `(B, L)`, or `(B, C)` for sampled
+            columns.
+
+        Raises:
+            ValueError: No label set is stored, labels do not fit it, or inputs are of a wrong shape.
+        """
+        if not self.training:
+            sampled_columns = column_weights = None
+        elif sampled_columns is not None:
+            sampled_columns = sampled_columns.flatten()
+        text_embeds, attentions = self.gile.encode_texts(input_ids, attention_mask, inputs_embeds, language)
+        text_codes = self.gile.project_texts(text_embeds, language)
+        if labels is not None and self.training and self.column_miner is not None:
+            sampled_columns, column_weights = self.column_miner(
+                self, text_codes.detach(), labels, sampled_columns, column_weights
+            )
+        logits = loss = None
+        size = self.config.num_labels if sampled_columns is None else len(sampled_columns)
+        in_chunks = size > self.config.label_chunk_size > 0 or self._label_group is not None
+        if labels is not None and self.training and in_chunks:
+            loss = self._chunked_loss(
+                text_codes, labels, sampled_columns, column_weights, excluded_columns, language, candidate_language
+            )
+        else:
+            one_space = self.config.share_joint_space or self.config.output_layer == "linear"
+            label_codes = cache(partial(self.get_stored_label_features, sampled_columns))
+
+            def score(language: str | None, text_codes: Tensor) -> tuple[Tensor]:
+                codes = label_codes(None if one_space else language)
+                scores = self.gile.output_layer.score(text_codes, codes, language)
+                return (self.mask_other_languages(scores, candidate_language or language, sampled_columns),)
+
+            logits = in_each_language(self.config, language, {"text_codes": text_codes}, score)[0]
+            if excluded_columns is not None:
+                logits = self.mask_excluded(logits, excluded_columns, sampled_columns)
+            if labels is not None:
+                masked = excluded_columns is not None or bool(self.config.language_labels)
+                loss = self._loss(logits, labels, sampled_columns, column_weights, masked)
+        if loss is not None and self.training and self.gile.word_prediction is not None:
+            loss = loss + self.config.word_prediction * self._word_prediction(text_embeds, input_ids, sampled_columns)
+        return SequenceClassifierOutput(loss=loss, logits=logits, attentions=attentions if output_attentions else None)
+
+    def mask_other_languages(self, logits: Tensor, language: str | None, columns: Tensor | None = None) -> Tensor:
+        """Gives the stored labels of other languages minus infinity, a probability of zero.
+
+        Args:
+            logits: `(B, L)` scores of all stored labels, or `(B, C)` of some.
+            language: The language whose labels are candidates; it can be left out if there is one.
+            columns: `(C,)` columns scored.
+
+        Returns:
+            The logits, as they are if the stored labels name no languages.
+        """
+        if not self.config.language_labels:
+            return logits
+        own = own_columns(self.config, check_language(self.config, language))
+        if columns is None:
+            columns = torch.arange(self.config.num_labels, device=logits.device)
+        return logits.masked_fill((columns < own.start) | (columns >= own.stop), -torch.inf)
+
+    def mask_excluded(self, logits: Tensor, excluded_columns: Tensor, columns: Tensor | None = None) -> Tensor:
+        """Gives labels that are no candidates for a document minus infinity, a probability of zero.
+
+        Args:
+            logits: `(B, L)` scores of all stored labels, or `(B, C)` of some.
+            excluded_columns: `(B, E)` columns, padded with -100.
+            columns: `(C,)` columns scored.
+
+        Returns:
+            The masked logits, of the same shape.
+
+        Raises:
+            ValueError: An excluded column is out of range, or there is not one row for each document.
+        """
+        self._check_excluded(excluded_columns, len(logits))
+        num_labels = self.config.num_labels
+        padded = excluded_columns.masked_fill(excluded_columns < 0, num_labels)
+        mask = torch.zeros(len(logits), num_labels + 1, dtype=torch.bool, device=logits.device)
+        mask = mask.scatter_(1, padded, True)[:, :num_labels]
+        return logits.masked_fill(mask if columns is None else mask[:, columns], -torch.inf)
+
+    def _check_excluded(self, excluded_columns: Tensor, documents: int) -> None:
+        num_labels = self.config.num_labels
+        if excluded_columns.ndim != 2 or len(excluded_columns) != documents or (excluded_columns >= num_labels).any():
+            raise ValueError(
+                f"excluded_columns must be columns below {num_labels}, ({documents}, E) padded with -100, got shape "
+                f"{tuple(excluded_columns.shape)} with the largest {int(excluded_columns.max())}"
+            )
+
+    def _word_prediction(self, text_embeds: Tensor, input_ids: Tensor | None, columns: Tensor | None) -> Tensor:
+        if input_ids is None:
+            raise ValueError("config.word_prediction needs input_ids: inputs_embeds have no words to predict")
+        words = self.label_input_ids if columns is None else self.label_input_ids[columns]
+        predict: Any = self.gile.word_prediction
+        return predict(text_embeds, input_ids) + predict(self._stored_label_embeds(columns), words)
+
+    def infer_label_vectors(self, columns: Tensor) -> None:
+        """Infers the vectors of stored labels from their words, for labels never trained on (AiTextML, `inf`).
+
+        Without it they have the mean of their word vectors (`avg`).
+
+        Args:
+            columns: `(C,)` columns of these labels.
+
+        Raises:
+            ValueError: The model was not trained with `config.word_prediction` and learned label vectors.
+        """
+        if self.gile.word_prediction is None or self.config.label_encoder_type != "learned":
+            raise ValueError(
+                "inferring label vectors needs a model trained with config.word_prediction above zero and "
+                "label_encoder_type='learned'"
+            )
+        words = self.label_input_ids[columns]
+        with torch.no_grad():
+            means = self.gile.encode_labels(words)
+            self.gile.label_residual.weight[columns] = self.gile.word_prediction.infer(means, words) - means
+
+    def get_stored_label_features(self, columns: Tensor | None = None, language: str | None = None) -> Tensor:
+        """Label codes of the stored label set. In evaluation without gradients they are computed once and kept.
+
+        Args:
+            columns: `(C,)` columns wanted; all of them by default.
+            language: The language of the documents to score; only read without `config.share_joint_space`.
+
+        Returns:
+            `(C, J)` label codes.
+
+        Raises:
+            ValueError: No label set is stored.
+        """
+        if self.config.output_layer == "linear":
+            if not self.config.languages:
+                return self.gile.output_layer.label_codes(columns)
+            units = [self.gile.output_layer.label_codes(None, one) for one in self.config.languages]
+            return torch.cat(units) if columns is None else torch.cat(units)[columns]
+        self._require_stored_labels()
+        if self.training or torch.is_grad_enabled() or columns is not None:
+            return self._stored_label_codes(columns, language)
+        state = (*self.gile.label_state(), *state_of(self.label_input_ids))
+        kept = self._kept_label_codes.get(language)
+        if kept is None or kept[0] != state:
+            kept = self._kept_label_codes[language] = (state, self._stored_label_codes(None, language))
+        return kept[1]
+
+    def _require_stored_labels(self) -> None:
+        if self.label_input_ids.shape[1] == 0:
+            raise ValueError(
+                "no label set is stored in this model: call model.set_labels(label_set, processor) first, "
+                "or score other labels with model.gile(..., label_input_ids=...)"
+            )
+        if bool((self.label_input_ids[0] == self.config.pad_token_id).all()):  # a label has words, or was not loaded
+            raise ValueError(
+                "the stored labels have no words: this checkpoint was saved without them (by GileModel, for example); "
+                "call model.set_labels(label_set, processor)"
+            )
+
+    def _stored_label_codes(self, columns: Tensor | None, language: str | None) -> Tensor:
+        return self.gile.get_label_features(label_embeds=self._stored_label_embeds(columns), language=language)
+
+    def _stored_label_embeds(self, columns: Tensor | None) -> Tensor:
+        return self._label_embeds(*self._label_rows(columns))
+
+    def _label_rows(self, columns: Tensor | None) -> list[Tensor]:
+        """What belongs to single stored labels: their words, and their learned vector or their language."""
+        rows = [self.label_input_ids]
+        if self.config.label_encoder_type == "learned":
+            rows.append(self.gile.label_residual.weight)
+        elif self.config.language_labels and self.config.label_encoder_type == "text_encoder":
+            sizes = torch.tensor([self.config.language_labels.get(one, 0) for one in self.config.languages])
+            rows.append(torch.arange(len(sizes)).repeat_interleave(sizes).to(self.label_input_ids.device))
+        return rows if columns is None else [row[columns] for row in rows]
+
+    def _label_embeds(self, words: Tensor, own: Tensor | None = None, *, sparse: bool = False) -> Tensor:
+        if self.gile.label_encoder is None:
+            return self.gile.encode_labels(words, label_language=own)
+        label_embeds = self.gile.label_encoder(words, self.gile.word_embeddings, sparse)
+        return label_embeds if own is None else label_embeds + own
+
+    def _label_chunks(self, columns: Tensor | None, language: str | None) -> LabelChunks:
+        """The stored labels, to be encoded chunk by chunk for documents of a language."""
+        if self.config.output_layer == "linear":
+            codes = self.get_stored_label_features(columns)  # they are the weights, not made of anything
+            return LabelChunks(lambda codes: codes, [codes])
+        self._require_stored_labels()
+        space = None if self.config.share_joint_space else language
+
+        def encode(words: Tensor, own: Tensor | None = None) -> Tensor:
+            # Sparse: the gradient of the words of a chunk is not to be as large as the table of all words.
+            label_embeds = self._label_embeds(words, own, sparse=True)
+            return self.gile.get_label_features(label_embeds=label_embeds, language=space)
+
+        return LabelChunks(encode, self._label_rows(columns), self.gile.label_parameters(space))
+
+    def _chunked_loss(
+        self,
+        text_codes: Tensor,
+        labels: Tensor,
+        columns: Tensor | None,
+        column_weights: Tensor | None,
+        excluded_columns: Tensor | None,
+        language: Languages,
+        candidate_language: str | None,
+    ) -> Tensor:
+        single = self._is_single_label(labels, len(text_codes))
+        if labels.is_floating_point() or labels.dtype == torch.bool:
+            raise ValueError(
+                "with config.label_chunk_size, labels are gold columns (integers padded with -100), got zeros and ones "
+                f"{tuple(labels.shape)}: a (documents, labels) matrix is what chunks are to avoid"
+            )
+        labels = labels.reshape(len(labels), -1)
+        if single and bool(((labels != IGNORE).sum(-1) != 1).any()):
+            raise ValueError(_ONE_GOLD_LABEL)
+        if excluded_columns is not None:
+            self._check_excluded(excluded_columns, len(labels))
+            foreign = (labels[:, :, None] == excluded_columns[:, None]) & (labels != IGNORE)[:, :, None]
+            if bool(foreign.any()):
+                row, place, _ = foreign.nonzero()[0].tolist()
+                raise ValueError(self._no_candidate(row, int(labels[row, place])))
+        if self.config.training_loss == "decoupled_softmax":
+            name = "decoupled_softmax"
+        else:
+            name = "cross_entropy" if single else "binary_cross_entropy"
+
+        def loss_of(
+            language: str | None,
+            text_codes: Tensor,
+            labels: Tensor,
+            excluded_columns: Tensor | None,
+            column_weights: Tensor | None,
+        ) -> tuple[Tensor]:
+            own, weights = columns, column_weights if column_weights is not None else shared_weights
+            if self.config.language_labels:
+                candidates = own_columns(self.config, check_language(self.config, candidate_language or language))
+                foreign = (labels != IGNORE) & ((labels < candidates.start) | (labels >= candidates.stop))
+                if bool(foreign.any()):
+                    row, place = foreign.nonzero()[0].tolist()
+                    raise ValueError(self._no_candidate(row, int(labels[row, place])))
+                own = torch.arange(candidates.start, candidates.stop, device=labels.device)
+                if columns is not None:
+                    chosen = (columns >= candidates.start) & (columns < candidates.stop)
+                    own, weights = columns[chosen], None if weights is None else weights[..., chosen]
+            if excluded_columns is not None and own is not None:
+                places = torch.searchsorted(own, excluded_columns.clamp(min=0)).clamp(max=len(own) - 1)
+                excluded_columns = places.masked_fill(own[places] != excluded_columns, IGNORE)
+            unit = None if self.config.output_layer == "linear" else self.gile.output_layer.classifier
+            loss = chunked_loss(
+                name,
+                text_codes,
+                gold_places(labels, self.config.num_labels, own),
+                self._label_chunks(own, language),
+                None if unit is None else of_language(unit, language).bias,
+                self.config.label_chunk_size,
+                weights,
+                excluded_columns,
+                self._label_group,
+            )
+            return ((loss / len(text_codes)).expand(len(text_codes)),)
+
+        if column_weights is not None and (column_weights.dim() == 1 or len(column_weights) == 1):
+            shared_weights, column_weights = column_weights.flatten(), None
+        else:
+            shared_weights = None
+        inputs = {
+            "text_codes": text_codes,
+            "labels": labels,
+            "excluded_columns": excluded_columns,
+            "column_weights": column_weights,
+        }
+        return in_each_language(self.config, language, inputs, loss_of)[0].mean()
+
+    def _is_single_label(self, labels: Tensor, documents: int) -> bool:
+        """Checks the shape of labels, and says whether the problem has one gold label a document."""
+        integer = not labels.is_floating_point() and labels.dtype != torch.bool
+        if self.config.problem_type is None:  # written down, so that pipelines answer as the model was trained
+            single = integer and labels.dim() == 1
+            self.config.problem_type = "single_label_classification" if single else "multi_label_classification"
+        if len(labels) != documents or labels.dim() > 2 or (labels.dim() == 1 and not integer):
+            raise ValueError(
+                f"labels must have shape ({documents}, P) as gold columns padded with -100, ({documents},) as one "
+                f"gold column each, or ({documents}, {self.config.num_labels}) as zeros and ones (floats), "
+                f"got {tuple(labels.shape)} of {labels.dtype}"
+            )
+        return self.config.problem_type == "single_label_classification"
+
+    def _no_candidate(self, row: int, column: int) -> str:
+        return (
+            f"labels of document {row} of the batch hold column {column} ({self.config.id2label[column]!r}), "
+            "which is a label of another language than the document, or one of its excluded_columns"
+        )
+
+    def _loss(
+        self, logits: Tensor, labels: Tensor, columns: Tensor | None, column_weights: Tensor | None, masked: bool
+    ) -> Tensor:
+        single = self._is_single_label(labels, len(logits))
+        if not labels.is_floating_point() and labels.dtype != torch.bool:
+            targets = multi_hot(labels.reshape(len(labels), -1), self.config.num_labels, columns)
+        else:
+            if labels.shape[1] != self.config.num_labels:
+                raise ValueError(
+                    f"labels of zeros and ones must have {self.config.num_labels} columns, one for each stored label, "
+                    f"got {labels.shape[1]}; pass integers to give the gold columns alone"
+                )
+            targets = labels if columns is None else labels[:, columns]
+        if single and bool((targets.sum(-1) != 1).any()):
+            raise ValueError(_ONE_GOLD_LABEL)
+        logits = widened(logits)
+        if masked:
+            foreign = (targets > 0) & logits.isneginf()
+            if bool(foreign.any()):
+                row, column = foreign.nonzero()[0].tolist()
+                raise ValueError(self._no_candidate(row, column if columns is None else int(columns[column])))
+            # The lowest number: a loss and a gradient of zero, where minus infinity would make NaN.
+            logits = logits.masked_fill(logits.isneginf(), torch.finfo(logits.dtype).min)
+        softmax = single and self.config.training_loss == "cross_entropy"
+        return (cross_entropy if softmax else LOSSES[self.config.training_loss])(logits, targets, column_weights)
+
+    def save_pretrained(
+        self,
+        save_directory: str | os.PathLike[str],
+        is_main_process: bool = True,
+        state_dict: dict[str, Any] | None = None,
+        push_to_hub: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        """Saves the model with its code and its labels; see `PreTrainedModel.save_pretrained`."""
+        for_hub = ("repo_id", "commit_message", "commit_description", "private", "create_pr", "revision", "tags")
+        hub = {name: kwargs.pop(name) for name in for_hub if name in kwargs}
+        super().save_pretrained(save_directory, is_main_process, state_dict, **kwargs)
+        file = Path(save_directory) / LABELS_FILE
+        if is_main_process:
+            file.unlink(missing_ok=True)  # of another model, saved here before
+            if self.label_set is not None:
+                self.label_set.save(file)
+        if push_to_hub:
+            # Not by super(), which would push before the labels are there.
+            repo_id = hub.pop("repo_id", Path(save_directory).name)
+            self.push_to_hub(repo_id, token=kwargs.get("token"), **hub)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        words = state_dict.get(f"{prefix}label_input_ids")
+        if (
+            self.label_set is not None
+            and words is not None
+            and not torch.equal(words.cpu(), self.label_input_ids.cpu())
+        ):
+            raise ValueError(
+                "this checkpoint stores other labels than set_labels gave this model, or in another order: "
+                "train on with the label set of the checkpoint (its labels.jsonl), or load it with from_pretrained"
+            )
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+        """Loads a model and its label set; see `PreTrainedModel.from_pretrained`.
+
+        Raises:
+            ValueError: `labels.jsonl` lists other labels than the model has.
+        """
+        hub = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
+        options = {name: kwargs[name] for name in hub if kwargs.get(name) is not None}
+        loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        file = None
+        if pretrained_model_name_or_path is not None:  # None: a state_dict was given instead
+            file = cached_file(
+                pretrained_model_name_or_path, LABELS_FILE, _raise_exceptions_for_missing_entries=False, **options
+            )
+        if file is not None:
+            label_set = LabelSet.load(file)
+            stored = {int(column): name for column, name in model.config.id2label.items()}
+            if label_set.id2label() != stored:
+                raise ValueError(
+                    f"{file} lists {len(label_set)} labels that are not the {len(stored)} labels of config.id2label; "
+                    "change the labels of a saved model with model.set_labels(label_set, processor) and save it again"
+                )
+            model.label_set = label_set
+        return loaded
+
+
+__all__ = ["GileForSequenceClassification"]
