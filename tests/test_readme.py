@@ -11,7 +11,7 @@ import torch
 README = (Path(__file__).parents[1] / "README.md").read_text()
 BLOCKS = dict(
     zip(
-        ["pipeline", "own data", "family", "published checkpoints", "attention", "without the pipeline"],
+        ["pipeline", "own data", "family", "published checkpoints", "attention", "without the pipeline", "index"],
         re.findall(r"```python\n(.*?)```", README, re.DOTALL),
         strict=True,
     )
@@ -23,7 +23,7 @@ def run(name, names):
     exec(compile(block, "README.md", "exec"), names)
 
 
-@pytest.mark.parametrize("name", ["pipeline", "own data", "family", "without the pipeline"])
+@pytest.mark.parametrize("name", ["pipeline", "own data", "family", "without the pipeline", "index"])
 def test_readme_code_runs(name, tmp_path, monkeypatch, make_model):
     monkeypatch.chdir(tmp_path)
     model, processor = make_model(problem_type="multi_label_classification")

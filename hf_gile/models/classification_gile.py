@@ -203,7 +203,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             `loss` if there are labels: that of `config.training_loss`; of cross entropies, sigmoid (Eq. 15) for
             `problem_type="multi_label_classification"`, softmax for `"single_label_classification"`; where it is None,
             the first labels decide: `(B,)` the latter, else the former. `logits` `(B, L)`, or `(B, C)` for sampled
-            columns.
+            columns; none in a training step of more labels than `config.label_chunk_size`, which never holds them.
 
         Raises:
             ValueError: No label set is stored, labels do not fit it, or inputs are of a wrong shape.

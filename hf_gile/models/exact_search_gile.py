@@ -8,12 +8,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 # Documents and labels of a block of scores at most: on a CPU so that a block stays in its cache.
-_CPU_BLOCK = (256, 1 << 11)
+_CPU_BLOCK = (256, 1 << 12)
 _GPU_BLOCK = (1 << 9, 1 << 17)
-_GROUP = 64
 
 
 class TopLabels(NamedTuple):
@@ -66,7 +64,7 @@ def top_k_of(text_codes: Tensor, codes: Tensor, bias: float, k: int) -> TopLabel
     """
     check_text_codes(text_codes, codes, k)
     k = min(k, len(codes))
-    if k * _GROUP > len(codes):  # a sort of everything is then about as fast, and the answer about as large
+    if 2 * k > len(codes):  # most of the answer is everything
         scores, columns = scores_of(text_codes, codes, bias).sort(dim=-1, descending=True, stable=True)
         return TopLabels(scores[:, :k].contiguous(), columns[:, :k].contiguous())
     best = torch.full((len(text_codes), k), -torch.inf, device=codes.device, dtype=wide_type(text_codes, codes))
@@ -159,25 +157,26 @@ def _blocks(
 def _improve(best: Tensor, best_columns: Tensor, scores: Tensor, first: int) -> None:
     """Puts scores of a chunk of labels, the first of which is column `first`, among the best so far, in place.
 
-    The k best of a row are in the k groups of columns whose largest scores are the largest, of equals the first: every
-    group before one of these holds a score that goes before all of the others. So a row needs its groups' maxima, and
-    a sort of few scores, and that only if one of them beats the k-th best so far.
+    Of labels in any order, the n-th chunk has about k / n that beat the k-th best so far: these are looked for, and
+    they alone are sorted. An equal score does not beat it, for its column is higher.
     """
     k = best.shape[1]
-    scores = functional.pad(scores, (0, -scores.shape[1] % _GROUP), value=-torch.inf)
-    groups = scores.unflatten(1, (-1, _GROUP))
-    peaks = groups.amax(-1)
-    rows = (~(peaks.amax(1) <= best[:, -1])).nonzero().squeeze(1)  # as written, a score that is not a number shows
-    if len(rows) == 0:
-        return
-    chosen = peaks[rows].sort(dim=-1, descending=True, stable=True).indices[:, :k].sort().values
-    columns = first + chosen[..., None] * _GROUP + torch.arange(_GROUP, device=scores.device)
-    new_best, new_columns = best_of(
-        torch.cat([best[rows], groups[rows[:, None], chosen].flatten(1)], dim=1),
-        torch.cat([best_columns[rows], columns.flatten(1)], dim=1),
-        k,
-    )
-    best[rows], best_columns[rows] = new_best, new_columns
+    if first == 0:
+        columns = torch.arange(scores.shape[1], device=scores.device).expand_as(scores)
+    else:
+        rows, places = (~(scores <= best[:, -1:])).nonzero(as_tuple=True)  # as written, what is not a number shows
+        if len(rows) == 0:
+            return
+        counts = rows.bincount(minlength=len(scores))
+        slots = torch.arange(len(rows), device=rows.device) - (counts.cumsum(0) - counts)[rows]
+        found = scores.new_full((len(scores), int(counts.max())), -torch.inf)
+        columns = torch.zeros_like(found, dtype=torch.long)
+        found[rows, slots] = scores[rows, places]
+        columns[rows, slots] = places + first
+        scores = found
+    found_best = best_of(torch.cat([best, scores], dim=1), torch.cat([best_columns, columns], dim=1), k)
+    best.copy_(found_best.scores)
+    best_columns.copy_(found_best.columns)
 
 
 def best_of(scores: Tensor, columns: Tensor, k: int) -> TopLabels:

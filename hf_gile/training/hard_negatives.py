@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_SEARCHED = 1 << 16
-"""Labels scored at a time."""
+from ..models.exact_search_gile import top_k_of
 
 _DOCUMENTS = 1024
 """Documents whose text codes are kept for `make_search`."""
@@ -159,7 +158,7 @@ class HardNegatives:
         # As many more as a document has gold labels, which may be the best.
         spare = int((gold > 0).sum(-1).max()) if one_hot else gold.shape[1]
         if search is None:
-            found = _best(text_codes, codes, self.num_negatives + spare)
+            found = top_k_of(text_codes, codes, 0.0, self.num_negatives + spare).columns
         else:
             found = search.candidates(text_codes, min(self.num_negatives + spare, len(codes))).to(columns.device)
         found, known = columns[found.clamp(min=0)], found >= 0
@@ -197,15 +196,3 @@ class HardNegatives:
             search = None if self.make_search is None else self.make_search(codes, torch.cat(self._last))
             self._kept = (words, period, columns, codes, search)
         return self._kept[2:]
-
-
-def _best(text_codes: Tensor, codes: Tensor, k: int) -> Tensor:
-    """`(B, K)` rows of the codes with the largest inner products, in whatever order ties fall."""
-    values, rows = [], []
-    for start in range(0, len(codes), _SEARCHED):
-        scores = text_codes.to(codes.dtype) @ codes[start : start + _SEARCHED].T
-        best = scores.topk(min(k, scores.shape[1]))
-        values.append(best.values)
-        rows.append(best.indices + start)
-    order = torch.cat(values, 1).topk(min(k, len(codes))).indices
-    return torch.cat(rows, 1).gather(1, order)

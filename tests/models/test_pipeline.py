@@ -5,7 +5,7 @@ from datasets import Dataset
 from transformers import pipeline
 
 from hf_gile import GileProcessor, Label, LabelIndex, LabelScoringPipeline, LabelSet, build_tokenizer
-from hf_gile.models import exact_search_gile, label_index_gile
+from hf_gile.models import label_index_gile
 
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
 CANDIDATES = ["Iron", "Milk, Human", "Risk of Infection"]
@@ -101,8 +101,6 @@ def test_one_label_out_of_several_is_a_softmax(pipe):
 @pytest.mark.parametrize("multi_label", [True, False])
 def test_top_k_is_the_head_of_the_whole_answer(pipe, candidates, multi_label, monkeypatch):
     full = pipe(TEXTS, candidates, multi_label=multi_label)
-    # A few labels are sorted whole; as many times as there would be of a million, they are not.
-    monkeypatch.setattr(exact_search_gile, "_GROUP", 1)
     monkeypatch.setattr(label_index_gile, "scores_of", None)
     for one, other in zip(full, pipe(TEXTS, candidates, multi_label=multi_label, top_k=2, batch_size=3), strict=True):
         assert other["labels"] == one["labels"][:2]
