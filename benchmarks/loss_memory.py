@@ -111,21 +111,25 @@ def main() -> None:
         runs["as printed"][labels] = {"needs_at_least_mib": scores * options.joint_size}
     name = "loss_memory" if options.device == "cpu" else f"loss_memory_{options.device}"
     write_results(name, {"setting": settings, "runs": runs})
+    plot(name, options.documents, runs)
+
+
+def plot(name: str, documents: int, runs: dict[str, dict[Any, dict[str, Any]]]) -> None:
     quantities = {
-        "MiB (a computed lower bound where it did not fit)": {
+        "MiB added (as printed: computed)": {
             form: {
-                count: figures.get("memory_mib", figures.get("needs_at_least_mib"))
+                int(count): figures.get("memory_mib", figures.get("needs_at_least_mib"))
                 for count, figures in by_labels.items()
             }
             for form, by_labels in runs.items()
         },
         "seconds": {
-            form: {count: figures["seconds"] for count, figures in by_labels.items() if "seconds" in figures}
+            form: {int(count): figures["seconds"] for count, figures in by_labels.items() if "seconds" in figures}
             for form, by_labels in runs.items()
             if form in FORMS
         },
     }
-    lines(name, f"Loss over all labels, forward and backward, {options.documents} documents", "labels", quantities)
+    lines(name, f"Loss over all labels, forward and backward, {documents} documents", "labels", quantities)
 
 
 if __name__ == "__main__":

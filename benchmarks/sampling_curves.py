@@ -36,6 +36,7 @@ WAYS = {
     "by frequency 1500": ["--negatives", "frequency", "--num_negatives", "1500"],
     "in-batch": ["--negatives", "in_batch"],
     "uniform 0.3 % + hard": ["--num_negatives", "36", "--hard_negatives", "32"],
+    "by frequency 1500 + hard": ["--negatives", "frequency", "--num_negatives", "1500", "--hard_negatives", "32"],
 }
 FIXED = ["--units", "gile", "--hidden_act", "tanh", "--test_curve"]
 # The last epoch counts, and no checkpoint costs time.
