@@ -81,14 +81,18 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=1024)
     parser.add_argument("--joint_size", type=int, default=500)
     parser.add_argument("--chunk_size", type=int, default=4096)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32", help="bfloat16 for autocast")
     parser.add_argument("--form", choices=FORMS, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     if options.form:
         measure(options.form, options.labels[0], options)
         return
-    settings = {name: getattr(options, name) for name in ("documents", "joint_size", "chunk_size", "device", "dtype")}
+    settings = {
+        name: getattr(options, name) for name in ("documents", "joint_size", "chunk_size", "threads", "device", "dtype")
+    }
     flags = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
     runs: dict[str, dict[str, Any]] = {form: {} for form in (*FORMS, "as printed")}
     for labels in options.labels:

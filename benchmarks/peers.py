@@ -44,7 +44,7 @@ NAMES = {
     "gile-han": "GILE, hierarchical attention",
     "gile-minilm": "GILE, transformer of MiniLM size",
     "sbert-minilm": "sentence-transformers, all-MiniLM-L6-v2",
-    "gliclass-bi-once": "GLiClass bi-encoder (bi-small), labels encoded once*",
+    "gliclass-bi-once": "GLiClass bi-encoder (bi-small), labels encoded once",
     "gliclass-bi": "GLiClass bi-encoder (bi-small), its pipeline",
     "gliclass-uni-edge": "GLiClass uni-encoder (edge-v3.0)",
     "gliclass-uni-small": "GLiClass uni-encoder (small-v1.0)",
@@ -214,7 +214,7 @@ def plot(file: str, systems: dict[str, Any]) -> None:
     axis.minorticks_off()
     axis.grid(alpha=0.3)
     figure.legend(loc="outside right upper", fontsize=8)
-    figure.text(0.995, 0.02, "hollow: extrapolated\n* by its parts, not documented", ha="right", fontsize=8)
+    figure.text(0.995, 0.02, "hollow: extrapolated", ha="right", fontsize=8)
     save(figure, file)
 
 

@@ -54,7 +54,12 @@ def main() -> None:
     options = parser.parse_args()
     runs: dict[str, Any] = {}
     if options.only != list(WAYS):
-        runs = json.loads((RESULTS / f"{options.name}.json").read_text())["runs"]
+        before = json.loads((RESULTS / f"{options.name}.json").read_text())
+        if (before["recipe"], before["seed"]) != (options.recipe, options.seed):
+            parser.error(
+                f"the others were run with seed {before['seed']} and {' '.join(before['recipe'])}: so must these"
+            )
+        runs = before["runs"]
     for way in options.only:
         runs[way] = train(options.data, options.seed, [*WAYS[way], *options.recipe])
         last = runs[way]["curve"][-1]

@@ -64,9 +64,11 @@ def main() -> None:
     parser.add_argument("--labels", type=int, nargs="+", default=[26_104, 131_072, 1_000_000])
     parser.add_argument("--documents", type=int, default=256)
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32", help="of text codes and label codes")
     options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     runs = {labels: measure(labels, options) for labels in options.labels}
     name = "scoring" if options.device == "cpu" else f"scoring_{options.device}"
     setting = {name: getattr(options, name) for name in ("documents", "repeats", "device", "dtype")}

@@ -24,6 +24,7 @@ from hf_gile.models.losses_gile import binary_cross_entropy, multi_hot
 from hf_gile.training import LabelSampler
 
 LABELS, WORDS, GOLD = 26_104, 250, 12
+WARM_LABELS = 256
 LITERAL_DOCUMENTS = 8
 SYSTEMS = {
     "linear unit": {"output_layer": "linear"},
@@ -34,34 +35,34 @@ SYSTEMS = {
 }
 
 
-def make(system: str, documents: int, device: str, dtype: torch.dtype) -> Callable[[], float]:
+def make(system: str, documents: int, device: str, dtype: torch.dtype, labels: int = LABELS) -> Callable[[], float]:
     """A training step on the same batch."""
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
     config = GileConfig(
-        num_labels=LABELS, problem_type="multi_label_classification", label_prior=0.0005, **SYSTEMS[system]
+        num_labels=labels, problem_type="multi_label_classification", label_prior=0.0005, **SYSTEMS[system]
     )
     model = GileForSequenceClassification(config)
     if config.output_layer != "linear":  # names of one to five words
-        words = rng.integers(1, config.vocab_size, (LABELS, 5))
-        words[np.arange(5) >= rng.integers(1, 6, (LABELS, 1))] = config.pad_token_id
+        words = rng.integers(1, config.vocab_size, (labels, 5))
+        words[np.arange(5) >= rng.integers(1, 6, (labels, 1))] = config.pad_token_id
         model.label_input_ids = torch.from_numpy(words)
         config.label_length = 5
     model = model.to(device).train()
     # Words as frequent as in text: the more a batch repeats, the fewer are encoded.
     text = torch.from_numpy(np.minimum(rng.zipf(1.2, (documents, WORDS)), config.vocab_size - 1)).to(device)
-    gold = torch.from_numpy(np.stack([rng.choice(LABELS, GOLD, replace=False) for _ in range(documents)]))
+    gold = torch.from_numpy(np.stack([rng.choice(labels, GOLD, replace=False) for _ in range(documents)]))
     rows = gold.tolist()
     gold = gold.to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    sampler = LabelSampler(LABELS, num_negatives=round(0.003 * LABELS))
+    sampler = LabelSampler(labels, num_negatives=round(0.003 * LABELS))
     count = iter(range(1 << 30))
 
     def literal(places: slice) -> torch.Tensor:
         gile = model.gile
         embeds = gile.encode_texts(text[places])[0]
         logits = gile.output_layer.literal_scores(embeds, gile.encode_labels(model.label_input_ids))
-        return binary_cross_entropy(logits, multi_hot(gold[places], LABELS)) * len(embeds) / documents
+        return binary_cross_entropy(logits, multi_hot(gold[places], labels)) * len(embeds) / documents
 
     def step() -> float:
         optimizer.zero_grad()
@@ -89,12 +90,12 @@ def make(system: str, documents: int, device: str, dtype: torch.dtype) -> Callab
 def memory(system: str, options: argparse.Namespace) -> float:
     """MiB that steps add, in a process of its own."""
     flags = ["--system", system, "--documents", str(options.documents), "--device", options.device]
-    return float(in_own_process(__file__, *flags, "--dtype", options.dtype))
+    return float(in_own_process(__file__, *flags, "--dtype", options.dtype, "--threads", str(options.threads)))
 
 
 def measure_memory(system: str, options: argparse.Namespace) -> None:
     dtype = getattr(torch, options.dtype)
-    make(system, 1, options.device, dtype)()  # what the libraries take once
+    make(system, 1, options.device, dtype, WARM_LABELS)()  # what the libraries take once
     step = make(system, options.documents, options.device, dtype)
     if options.device == "cuda":
         torch.cuda.reset_peak_memory_stats()
@@ -110,10 +111,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32", help="bfloat16 for autocast")
     parser.add_argument("--system", choices=SYSTEMS, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     if options.system:
         measure_memory(options.system, options)
         return

@@ -124,6 +124,17 @@ def train_text_models(
     """
     if settings.negatives not in NEGATIVES:
         raise ValueError(f"negatives must be one of {', '.join(NEGATIVES)}, got {settings.negatives!r}")
+    if settings.share_labels:
+        ranking = [unit for unit in settings.units if UNITS.get(unit, {}).get("training_loss") in ("warp", "hinge")]
+        takes_all = not settings.num_negatives and settings.negatives != "in_batch" and settings.label_chunk_size > 0
+        if not takes_all or args.world_size < 2 or ranking:
+            raise ValueError(
+                "share_labels divides all labels among processes: it needs num_negatives 0, negatives other than "
+                "in_batch, label_chunk_size above 0, at least two processes (accelerate launch) and units whose loss "
+                f"is no ranking loss; got num_negatives {settings.num_negatives}, negatives {settings.negatives}, "
+                f"label_chunk_size {settings.label_chunk_size}, {args.world_size} processes, ranking losses "
+                f"{ranking or 'none'}"
+            )
     folder = Path(args.output_dir)
     num_seen = sum(labels.seen)
     assert not any(labels.seen[num_seen:]), "seen labels stand first"

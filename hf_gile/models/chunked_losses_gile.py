@@ -30,6 +30,7 @@ class LabelChunks:
         rows: What belongs to single labels, `(L, ...)` each: words, label vectors, codes. Those of floats that require
             a gradient get one.
         parameters: The other tensors that `encode` reads and that get a gradient; of a chunk this may be a sparse one.
+        checksum: A number that differs where labels do, for processes that must have the same.
 
     Example:
         >>> labels = LabelChunks(lambda codes: codes, [torch.randn(1000, 5)])
@@ -40,6 +41,7 @@ class LabelChunks:
     encode: Callable[..., Tensor]
     rows: Sequence[Tensor]
     parameters: Sequence[Tensor] = ()
+    checksum: int = 0
 
     def __len__(self) -> int:
         return len(self.rows[0])
@@ -63,8 +65,10 @@ def chunked_loss(
     """One of the losses over all labels, without their scores.
 
     Value and gradients are those of the same loss of `losses_gile.py` on `text_codes @ codes.T + bias`. Gradients are
-    made in the forward pass, and of scores they are not larger than one, so that 16-bit floats can hold them however
-    many documents share the mean; what is summed over chunks is summed in float32. There is no second derivative.
+    made in the forward pass, before a loss is scaled or divided by the number of documents: without weights, those of
+    scores are not larger than the number of gold labels, which 16 bits hold well. With large `column_weights` those of
+    label codes can outgrow float16 (not bfloat16), and no gradient scaler would help. What is summed over chunks is
+    summed in float32. There is no second derivative.
 
     Args:
         loss: `"binary_cross_entropy"`, `"cross_entropy"` or `"decoupled_softmax"`. The last two read the labels twice:
@@ -218,10 +222,12 @@ class _Step:
     def _scores(self, codes: Tensor, place: int) -> Tensor:
         """`(B, C)` scores of a chunk in float32 or better; those of labels that are no candidates minus infinity."""
         texts = self.text_codes.to(codes.dtype)
-        if self.bias is None:
-            logits = widened(texts @ codes.T)
+        if self.bias is not None and codes.dtype == _wide(codes):
+            logits = torch.addmm(self.bias.to(codes.dtype), texts, codes.T)
         else:
-            logits = widened(torch.addmm(self.bias.to(codes.dtype), texts, codes.T))
+            logits = widened(texts @ codes.T)
+            if self.bias is not None:  # not in 16 bits: a bias of -9 leaves them steps of 0.06
+                logits += self.bias
         if self.excluded is not None:
             logits[self.excluded[place]] = -torch.inf
         return logits
@@ -229,6 +235,11 @@ class _Step:
     def _weights(self, place: int) -> Tensor | None:
         """`(C,)` or `(B, C)` weights of a chunk."""
         return None if self.weights is None else self.weights[..., self.chunks[place]]
+
+    def _weighted(self, logits: Tensor, place: int) -> Tensor:
+        """Scores with the logarithms of their weights added, in their place: what stands in the sum of a softmax."""
+        weights = self._weights(place)
+        return logits if weights is None else logits.add_(weights.log())
 
     def _by_chunk(self, columns: Tensor) -> list[tuple[Tensor, Tensor]]:
         """For each chunk, documents and columns of the chunk: the pairs that `(B, P)` columns, padded, name."""
@@ -244,17 +255,28 @@ class _Step:
 
     def _gather_columns(self, gold: Tensor, excluded: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """The columns of all processes' documents."""
-        numbers = [len(gold), len(self.label_chunks), excluded is not None, self.weights is not None]
+        ours = {
+            "documents": len(gold),
+            "labels": len(self.label_chunks),
+            "checksum of the labels": self.label_chunks.checksum,
+            "excluded_columns (0 or 1)": int(excluded is not None),
+            "column_weights (0 or 1)": int(self.weights is not None),
+        }
         width = [gold.shape[1], 0 if excluded is None else excluded.shape[1]]
-        most = torch.tensor([*numbers, *(-number for number in numbers), *width], device=gold.device)
+        numbers = [*ours.values(), *(-number for number in ours.values()), *width]
+        most = torch.tensor(numbers, device=gold.device)
         distributed.all_reduce(most, op=distributed.ReduceOp.MAX, group=self.group)
-        largest, smallest, (wide, wide_excluded) = most[:4].tolist(), (-most[4:8]).tolist(), most[8:].tolist()
-        if largest != smallest or self.weights is not None:
-            raise ValueError(
-                "processes that share labels score the same labels, all or without weights, and have as many documents "
-                f"each; got {smallest[0]} to {largest[0]} documents and {smallest[1]} to {largest[1]} labels"
-                f"{' with column_weights' if self.weights is not None else ''}: sample none, and keep even_batches"
-            )
+        *both, wide, wide_excluded = most.tolist()
+        largest, smallest = both[: len(ours)], [-number for number in both[len(ours) :]]
+        for name, high, low in zip(ours, largest, smallest, strict=True):
+            if high != low:
+                raise ValueError(
+                    "processes that share labels train on the same labels, with as many documents each; these differ "
+                    f"in {name}: {low} to {high}. Sample no labels (a LabelSampler of all its columns, "
+                    "num_negatives=None), and keep even_batches"
+                )
+        if self.weights is not None:
+            raise ValueError("processes that share labels take all of them: column_weights are for a sample")
         gold = _all_gathered(functional.pad(gold, (0, wide - gold.shape[1]), value=IGNORE), self.group)
         if excluded is not None:
             padding = (0, wide_excluded - excluded.shape[1])
@@ -283,17 +305,13 @@ class _CrossEntropy(_Step):
         total = torch.full_like(self.losses, -torch.inf)
         for place, logits in chunks:
             self.losses.index_add_(0, self.gold[place][0], logits[self.gold[place]], alpha=-1)
-            weights = self._weights(place)
-            total = torch.logaddexp(total, (logits if weights is None else logits + weights.log()).logsumexp(-1))
+            total = torch.logaddexp(total, self._weighted(logits, place).logsumexp(-1))
         self.total = _log_sum_exp(total, self.group)
         # The losses of a group are added up, and this term is to be there once.
         self.losses += self.total / (1 if self.group is None else distributed.get_world_size(self.group))
 
     def gradient(self, logits: Tensor, place: int) -> Tensor:
-        weights = self._weights(place)
-        gradient = logits.sub_(self.total[:, None]).exp_()
-        if weights is not None:
-            gradient.mul_(weights)
+        gradient = self._weighted(logits, place).sub_(self.total[:, None]).exp_()
         gradient[self.gold[place]] -= 1
         return gradient
 
@@ -302,10 +320,9 @@ class _DecoupledSoftmax(_Step):
     def prepare(self, chunks: Iterator[tuple[int, Tensor]]) -> None:
         total, at_gold = torch.full_like(self.losses, -torch.inf), []
         for place, logits in chunks:
-            gold, weights = self.gold[place], self._weights(place)
+            gold = self.gold[place]
             at_gold.append(logits[gold])
-            if weights is not None:
-                logits = logits + weights.log()
+            logits = self._weighted(logits, place)
             logits[gold] = -torch.inf
             total = torch.logaddexp(total, logits.logsumexp(-1))
         total = _log_sum_exp(total, self.group)
@@ -320,11 +337,10 @@ class _DecoupledSoftmax(_Step):
         self.total = total.masked_fill(total.isneginf(), 0)  # without negatives, nothing is pushed
 
     def gradient(self, logits: Tensor, place: int) -> Tensor:
-        gold, weights = self.gold[place], self._weights(place)
+        gold = self.gold[place]
+        logits = self._weighted(logits, place)
         logits[gold] = -torch.inf
         gradient = logits.sub_(self.total[:, None]).exp_().mul_(self.push[:, None])
-        if weights is not None:
-            gradient.mul_(weights)
         gradient[gold] = -self.pull[place]
         return gradient
 

@@ -21,7 +21,7 @@ from .configuration_gile import GileConfig
 from .fingerprint_gile import state_of
 from .labels_gile import LABELS_FILE, LabelSet
 from .languages_gile import Languages, check_language, in_each_language, of_language, own_columns
-from .losses_gile import IGNORE, LOSSES, cross_entropy, gold_places, multi_hot, widened
+from .losses_gile import IGNORE, LOSSES, cross_entropy, gold_places, multi_hot, places_among, widened
 from .modeling_gile import GileModel, GilePreTrainedModel
 from .output_layers_gile import ZeroEmbedding
 
@@ -382,9 +382,12 @@ class GileForSequenceClassification(GilePreTrainedModel):
 
     def _label_chunks(self, columns: Tensor | None, language: str | None) -> LabelChunks:
         """The stored labels, to be encoded chunk by chunk for documents of a language."""
+        checksum = 0
+        if self._label_group is not None and columns is not None:
+            checksum = int((columns * torch.arange(1, len(columns) + 1, device=columns.device)).sum())
         if self.config.output_layer == "linear":
             codes = self.get_stored_label_features(columns)  # they are the weights, not made of anything
-            return LabelChunks(lambda codes: codes, [codes])
+            return LabelChunks(lambda codes: codes, [codes], checksum=checksum)
         self._require_stored_labels()
         space = None if self.config.share_joint_space else language
 
@@ -393,7 +396,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             label_embeds = self._label_embeds(words, own, sparse=True)
             return self.gile.get_label_features(label_embeds=label_embeds, language=space)
 
-        return LabelChunks(encode, self._label_rows(columns), self.gile.label_parameters(space))
+        return LabelChunks(encode, self._label_rows(columns), self.gile.label_parameters(space), checksum)
 
     def _chunked_loss(
         self,
@@ -410,6 +413,12 @@ class GileForSequenceClassification(GilePreTrainedModel):
             raise ValueError(
                 "with config.label_chunk_size, labels are gold columns (integers padded with -100), got zeros and ones "
                 f"{tuple(labels.shape)}: a (documents, labels) matrix is what chunks are to avoid"
+            )
+        size = self.config.num_labels if columns is None else len(columns)
+        if column_weights is not None and column_weights.shape[-1] != size:
+            raise ValueError(
+                f"column_weights must have one weight for each of the {size} columns scored, "
+                f"got {tuple(column_weights.shape)}"
             )
         labels = labels.reshape(len(labels), -1)
         if single and bool(((labels != IGNORE).sum(-1) != 1).any()):
@@ -444,8 +453,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
                     chosen = (columns >= candidates.start) & (columns < candidates.stop)
                     own, weights = columns[chosen], None if weights is None else weights[..., chosen]
             if excluded_columns is not None and own is not None:
-                places = torch.searchsorted(own, excluded_columns.clamp(min=0)).clamp(max=len(own) - 1)
-                excluded_columns = places.masked_fill(own[places] != excluded_columns, IGNORE)
+                excluded_columns = places_among(own, excluded_columns)
             unit = None if self.config.output_layer == "linear" else self.gile.output_layer.classifier
             loss = chunked_loss(
                 name,

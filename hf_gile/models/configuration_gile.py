@@ -66,7 +66,8 @@ class GileConfig(PreTrainedConfig):
             `"warp"` or `"hinge"`, ranking losses of `losses_gile.py`.
         label_chunk_size: With more labels than these in a training step, the loss is computed that many labels at a
             time, exactly, and `(B, L)` logits are never held (`chunked_losses_gile.py`); the step then returns none.
-            0 for no such limit; `"warp"` and `"hinge"` need all scores at once.
+            0 for no such limit; `"warp"` and `"hinge"` need all scores at once, and `word_prediction` reads all labels
+            at once.
         word_prediction: Weight of the loss of AiTextML that makes document and label vectors predict their words;
             0 for none.
         languages: The languages of the model, such as `["english", "german"]`; none for a model that need not know.

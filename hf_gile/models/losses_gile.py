@@ -27,6 +27,25 @@ def widened(scores: Tensor) -> Tensor:
     return scores if scores.dtype == torch.float64 else scores.float()
 
 
+def places_among(columns: Tensor, wanted: Tensor) -> Tensor:
+    """Finds columns among others.
+
+    Args:
+        columns: `(C,)` ascending columns; there may be none.
+        wanted: `(B, P)` columns, padded with -100.
+
+    Returns:
+        `(B, P)` places in `columns`, -100 where a column is not among them.
+
+    Example:
+        >>> places_among(torch.tensor([3, 5, 7]), torch.tensor([[7, 4, -100]]))
+        tensor([[   2, -100, -100]])
+    """
+    places = torch.searchsorted(columns, wanted)
+    found = functional.pad(columns, (0, 1), value=IGNORE)[places] == wanted
+    return places.masked_fill(~found | (wanted == IGNORE), IGNORE)
+
+
 def gold_places(labels: Tensor, num_labels: int, columns: Tensor | None = None) -> Tensor:
     """Checks gold columns, and finds their places among the columns that are scored.
 
@@ -51,15 +70,15 @@ def gold_places(labels: Tensor, num_labels: int, columns: Tensor | None = None) 
         wrong = labels[gold & ((labels < 0) | (labels >= num_labels))][0].item()
         raise ValueError(f"labels holds column {wrong}, but there are {num_labels} labels (0 to {num_labels - 1})")
     if columns is not None:
-        places = torch.searchsorted(columns, labels.clamp(min=0)).clamp(max=len(columns) - 1)
-        if bool((gold & (columns[places] != labels)).any()):
-            wrong = labels[gold & (columns[places] != labels)][0].item()
+        places = places_among(columns, labels)
+        if bool((gold & (places == IGNORE)).any()):
+            wrong = labels[gold & (places == IGNORE)][0].item()
             raise ValueError(
                 f"labels holds column {wrong}, which is not in sampled_columns: a sample keeps all gold labels "
                 "(hf_gile.training.LabelSampler does), in ascending order; with an IterableDataset set "
                 "TrainingArguments(accelerator_config={'dispatch_batches': False}), or the sample is cut to the batch"
             )
-        labels = places.masked_fill(~gold, IGNORE)
+        labels = places
     ordered = labels.sort(dim=1).values
     if bool(((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any()):
         raise ValueError(
@@ -231,6 +250,7 @@ __all__ = [
     "gold_places",
     "hinge",
     "multi_hot",
+    "places_among",
     "warp",
     "widened",
 ]

@@ -73,6 +73,38 @@ def test_a_sample_is_taken_in_chunks_with_weights_of_each_document(make_model):
     assert_same_step(model, processor(TEXTS, return_tensors="pt"), labels=gold, **options)
 
 
+@pytest.mark.parametrize("chunk_size", [0, 2])
+def test_a_step_without_sampled_columns_has_no_loss(make_model, chunk_size):
+    model, processor = make_model(problem_type=MULTI)
+    none = {"labels": torch.full((3, 1), -100), "sampled_columns": torch.tensor([], dtype=torch.long)}
+    output, _ = step(model, processor(TEXTS, return_tensors="pt"), chunk_size, **none)
+    assert output.loss == 0
+
+
+def test_labels_are_excluded_from_a_sample_in_chunks(make_model):
+    model, processor = make_model(problem_type=MULTI)
+    gold = torch.tensor([[1, 3], [3, -100], [4, -100]])
+    options = {
+        "sampled_columns": torch.tensor([1, 3, 4]),
+        "excluded_columns": torch.tensor([[0, 4], [2, 1], [3, -100]]),
+    }
+    assert_same_step(model, processor(TEXTS, return_tensors="pt"), labels=gold, **options)
+
+
+def test_frozen_word_vectors_get_no_gradient_in_chunks(make_model):
+    model, processor = make_model(problem_type=MULTI, freeze_word_vectors=True)
+    assert_same_step(model, processor(TEXTS, return_tensors="pt"), labels=GOLD)
+    assert model.get_input_embeddings().weight.grad is None
+
+
+def test_weights_of_other_columns_than_those_scored_are_refused(make_model):
+    model, processor = make_model(problem_type=MULTI)
+    inputs = processor(TEXTS, return_tensors="pt")
+    sample = {"labels": torch.full((3, 1), -100), "sampled_columns": torch.tensor([0, 2, 4])}
+    with pytest.raises(ValueError, match=r"one weight for each of the 3 columns scored, got \(5,\)"):
+        step(model, inputs, 2, column_weights=torch.ones(5), **sample)
+
+
 def test_a_single_label_problem_has_a_softmax_in_chunks(make_model):
     model, processor = make_model(problem_type="single_label_classification")
     inputs = processor(TEXTS, return_tensors="pt")

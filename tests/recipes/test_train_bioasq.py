@@ -118,6 +118,14 @@ def test_every_way_to_choose_the_labels_of_a_step_learns(tmp_path, arguments, fl
     assert config["label_chunk_size"] == (3 if "--label_chunk_size" in flags else 0)
 
 
+def test_labels_cannot_be_shared_by_one_process(tmp_path, arguments):
+    result = run([*arguments, "--num_negatives", "0", "--share_labels"], tmp_path)
+    assert result.returncode != 0
+    assert "it needs num_negatives 0" in result.stderr
+    assert "1 processes" in result.stderr
+    assert not (tmp_path / "out" / "linear").exists()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "flags",

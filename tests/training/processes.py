@@ -1,7 +1,8 @@
 """Run by test_processes.py: trains three steps as one of several processes, and keeps the weights of the first.
 
 python processes.py OUT MODE..., each MODE of the words one (no processes), ddp or fsdp, shared (labels shared by the
-processes), logits (no chunks), and softmax or decoupled.
+processes), logits (no chunks), and softmax or decoupled; or "differ", for steps that the processes do not agree on,
+whose errors are written to a file of the process.
 """
 
 import sys
@@ -75,7 +76,35 @@ def train(mode):
     return rank, {**{name: tensor.contiguous() for name, tensor in whole.items()}, "losses": torch.stack(losses)}
 
 
+def differ(folder):
+    """Steps in which the second process has another batch or other labels than the first."""
+    accelerator = Accelerator(cpu=True)
+    second = accelerator.process_index == 1
+    model = make_model(["shared"])
+    model.share_labels()
+    words, gold = torch.full((4, 6), 2), torch.tensor([[1], [2], [3], [1]])
+    columns = torch.arange(1, 13)
+    steps = [
+        {"input_ids": words[second:], "labels": gold[second:]},
+        {"input_ids": words, "labels": gold, "sampled_columns": columns + 2 * second * (columns > 3)},
+        {"input_ids": words, "labels": gold, "sampled_columns": None if second else torch.arange(23)},
+        {"input_ids": words, "labels": gold} | ({"excluded_columns": torch.full((4, 1), 9)} if second else {}),
+        {"input_ids": words, "labels": gold, "column_weights": torch.ones(23)},
+        {"input_ids": words, "labels": gold, "excluded_columns": torch.full((4, 1 + second), 9)},
+    ]
+    lines = []
+    for step in steps:
+        try:
+            lines.append(f"{model(**step).loss.item():.6f}")
+        except ValueError as error:
+            lines.append(str(error))
+    (folder / f"differ-{accelerator.process_index}.txt").write_text("\n".join(lines))
+
+
 if __name__ == "__main__":  # doctests import every file
+    if sys.argv[2] == "differ":
+        differ(Path(sys.argv[1]))
+        sys.exit()
     for mode in sys.argv[2:]:
         rank, weights = train(mode.split("-"))
         if rank == 0:

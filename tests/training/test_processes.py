@@ -16,17 +16,23 @@ MODES = {
 }
 
 
+def run(*arguments, processes):
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    launch = [sys.executable]
+    if processes > 1:
+        launch += ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
+    command = [*launch, SCRIPT, *arguments]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr[-3000:]
+
+
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
     """Weights and losses after three steps, by mode."""
     folder = tmp_path_factory.mktemp("weights")
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    commands = [[sys.executable, SCRIPT, folder, *(f"one-logits-{loss}" for loss in LOSSES)]]
-    commands += [[*launch, SCRIPT, folder, *modes] for modes in MODES.values()]
-    for command in commands:
-        result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert result.returncode == 0, result.stderr[-3000:]
+    run(folder, *(f"one-logits-{loss}" for loss in LOSSES), processes=1)
+    for modes in MODES.values():
+        run(folder, *modes, processes=2)
     return {file.stem: load_file(file) for file in folder.iterdir()}
 
 
@@ -37,3 +43,14 @@ def test_two_processes_end_with_the_weights_of_one(weights, mode):
     for name, tensor in expected.items():
         torch.testing.assert_close(weights[mode][name], tensor, rtol=1e-10, atol=1e-10)
     assert expected["losses"][2] < expected["losses"][0]
+
+
+def test_processes_that_share_labels_must_have_the_same_ones_and_as_many_documents(tmp_path):
+    run(tmp_path, "differ", processes=2)
+    first, second = ((tmp_path / f"differ-{rank}.txt").read_text().splitlines() for rank in (0, 1))
+    messages = ["documents: 3 to 4", "checksum of the labels: ", "checksum of the labels: 0 to ", "excluded_columns"]
+    messages.append("column_weights are for a sample")
+    assert first[:5] == second[:5]
+    for line, message in zip(first, messages, strict=False):
+        assert message in line
+    assert all(float(line) > 0 for line in (first[5], second[5]))  # padded to the width of the widest
