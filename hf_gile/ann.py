@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -30,6 +30,8 @@ FORMAT_VERSION = 1
 _SAMPLES_PER_LIST = 40
 _FEWEST = 32
 _CHUNK = 1 << 16
+# Documents searched at a time: each takes the scores of all lists.
+_DOCUMENTS = 1 << 12
 
 
 class ApproximateSearch:
@@ -54,7 +56,7 @@ class ApproximateSearch:
         num_lists: Number of lists.
         probes: Number of them that a search reads, at first 4 sqrt(num_lists); more find more of the best labels, and
             take longer. It may be set at any time, as `oversampling`.
-        oversampling: Number of candidates for each label wanted; there are at least 32.
+        oversampling: Number of candidates for each label wanted, at first 4; there are at least 32.
     """
 
     def __init__(
@@ -119,9 +121,13 @@ class ApproximateSearch:
         chosen = torch.randperm(len(index), generator=generator)[: lists_wanted * _SAMPLES_PER_LIST].sort().values
         lists.train(_product(index.codes[chosen.to(index.codes.device)], into_label).numpy())
         none = torch.empty(0, dtype=torch.long)
-        search = cls(lists, into_text, into_label, none, probes=int(4 * lists_wanted**0.5), oversampling=2)
+        search = cls(lists, into_text, into_label, none, probes=int(4 * lists_wanted**0.5), oversampling=4)
         search.add(index.codes)
         return search
+
+    def __len__(self) -> int:
+        """The number of labels L."""
+        return len(self._numbers)
 
     def candidates(self, text_codes: Tensor, k: int) -> Tensor:
         """Columns of labels that are likely among the best.
@@ -139,13 +145,15 @@ class ApproximateSearch:
         """
         if self.probes < 1 or self.oversampling < 1:
             raise ValueError(f"probes and oversampling must be at least 1, got {self.probes} and {self.oversampling}")
-        codes = _product(text_codes, self._into_text)
         wanted = min(max(k * self.oversampling, _FEWEST), len(self._numbers))
         # Labels are put into the list of the nearest centre, but read from those of the highest scores.
         self._lists.nprobe = min(self.probes, self.num_lists)
-        scores, chosen = _product(codes, self._centres.T).topk(self._lists.nprobe)
-        found = self._lists.search_preassigned(codes.numpy(), wanted, chosen.numpy(), scores.numpy())
-        numbers = torch.from_numpy(found[1])
+        found = []
+        for part in text_codes.split(_DOCUMENTS):
+            codes = _product(part, self._into_text)
+            scores, chosen = _product(codes, self._centres.T).topk(self._lists.nprobe)
+            found.append(self._lists.search_preassigned(codes.numpy(), wanted, chosen.numpy(), scores.numpy())[1])
+        numbers = torch.cat(list(map(torch.from_numpy, found)))
         return torch.searchsorted(self._numbers, numbers).masked_fill_(numbers < 0, -1)
 
     def add(self, codes: Tensor) -> None:
@@ -190,7 +198,7 @@ class ApproximateSearch:
         """Saves the search as `label_search.safetensors`, beside its index as a rule.
 
         Args:
-            folder: The folder of the index; it must exist.
+            folder: The folder of the index.
             index: The index it searches.
         """
         faiss = _import_faiss()
@@ -206,6 +214,7 @@ class ApproximateSearch:
             "probes": self.probes,
             "oversampling": self.oversampling,
         }
+        Path(folder).mkdir(parents=True, exist_ok=True)
         written = Path(folder) / f"{SEARCH_FILE}.part"
         save_file(tensors, written, metadata={"search": json.dumps(head)})
         written.replace(Path(folder) / SEARCH_FILE)
@@ -221,12 +230,21 @@ class ApproximateSearch:
         Raises:
             FileNotFoundError: No search was saved there.
             ImportError: faiss is not installed.
-            ValueError: The search is of other labels, or was saved by newer code.
+            ValueError: The search is damaged, of other labels, or was saved by newer code.
         """
         faiss = _import_faiss()
         file = Path(folder) / SEARCH_FILE
         if not file.is_file():
-            raise FileNotFoundError(f"{file} does not exist: build the search, and save it beside its index")
+            raise FileNotFoundError(
+                f"{file} does not exist: build the search, and save it beside its index (ApproximateSearch.save)"
+            )
+        try:
+            return cls._load(file, index, faiss)
+        except (SafetensorError, RuntimeError, KeyError) as error:
+            raise ValueError(f"{file} is damaged ({error}): build the search again and save it") from None
+
+    @classmethod
+    def _load(cls, file: Path, index: LabelIndex, faiss: Any) -> "ApproximateSearch":
         with safe_open(file, framework="pt") as opened:
             head = json.loads((opened.metadata() or {}).get("search", "{}"))
             if head.get("format_version") != FORMAT_VERSION:

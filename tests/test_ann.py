@@ -6,7 +6,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from hf_gile import GileProcessor, Label, LabelSet, build_tokenizer
+from hf_gile import GileProcessor, Label, LabelSet, ann, build_tokenizer
 from hf_gile.ann import SEARCH_FILE, ApproximateSearch, recall
 from hf_gile.models import GileConfig, GileModel
 from hf_gile.models.label_index_gile import LabelIndex
@@ -151,6 +151,23 @@ def test_a_search_of_other_labels_is_refused(tmp_path, made, built):
         ApproximateSearch.load(tmp_path, built)
 
 
+def test_a_damaged_search_is_refused(tmp_path, made, built):
+    folder = tmp_path / "made by save"
+    built.search.save(folder, built)
+    file = folder / SEARCH_FILE
+    good = file.read_bytes()
+    with safe_open(file, framework="pt") as opened:
+        metadata = opened.metadata()
+    file.write_bytes(good[:2000])
+    with pytest.raises(ValueError, match=r"damaged .* build the search again and save it"):
+        ApproximateSearch.load(folder, built)
+    file.write_bytes(good)
+    tensors = load_file(file)
+    save_file(tensors | {"lists": tensors["lists"][:100].clone()}, file, metadata=metadata)
+    with pytest.raises(ValueError, match=r"damaged .* build the search again and save it"):
+        ApproximateSearch.load(folder, built)
+
+
 def test_a_search_saved_by_newer_code_is_refused(tmp_path, built):
     built.search.save(tmp_path, built)
     file = tmp_path / SEARCH_FILE
@@ -189,6 +206,32 @@ def test_few_labels_are_searched_as_well(made, built, count, capfd):
     assert found.columns.shape == (300, count)
     assert_exact(index, made[2])
     assert capfd.readouterr().err == ""  # faiss warns there of too few labels for its lists
+
+
+def test_many_documents_are_searched_in_parts(made, built, monkeypatch):
+    assert built.search.oversampling == 4
+    expected = built.search.candidates(made[2], 10)
+    monkeypatch.setattr(ann, "_DOCUMENTS", 7)
+    sizes = []
+    product = ann._product
+    monkeypatch.setattr(ann, "_product", lambda codes, matrix: sizes.append(len(codes)) or product(codes, matrix))
+    assert torch.equal(built.search.candidates(made[2], 10), expected)
+    assert max(sizes) == 7
+
+
+def test_as_many_labels_as_asked_for_are_found(made, built):
+    built.search.probes = 1
+    found = built.top_k(made[2], 1000, approximate=True)
+    exact = built.top_k(made[2], 1000)
+    assert (built.search.candidates(made[2], 1000) < 0).any(-1).all()
+    torch.testing.assert_close(found, exact)
+
+
+def test_the_search_of_another_index_is_refused(made, built):
+    other = LabelIndex(built.label_set[:3000], built.codes[:3000], 0.0, None, "of no model")
+    other.search = built.search
+    with pytest.raises(ValueError, match=r"has 3001 labels and the index 3000"):
+        other.top_k(made[2], 3, approximate=True)
 
 
 def test_no_documents_get_no_answers(made, built):

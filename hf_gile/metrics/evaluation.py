@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..models.fingerprint_gile import unwrapped
 from ..models.label_index_gile import LabelIndex
 from ..models.labels_gile import LabelSet
 from ..models.losses_gile import IGNORE
@@ -44,22 +45,35 @@ def evaluate_index(
             `excluded_columns`. They may be a stream.
         metrics: What to measure over the L labels of the index: a `LabelMetrics`, a `ThresholdTuner`, or several. They
             forget what they have measured before.
-        label_set: The labels whose columns are in the batches, where they are not those of the index: columns are then
+        label_set: The labels whose columns are in the batches, by default those stored with the model; columns are
             translated by label id. So a dataset that was encoded once serves an index to which labels were added.
+            Needed where the labels of the index are not those stored with the model.
         max_scores: Documents times labels scored at once; of one document all labels are always scored.
 
     Returns:
         What the metrics compute, together.
 
     Raises:
-        ValueError: Another model than that of the index; batches without gold labels, in another language than the
-            index, or with gold labels that it does not have; or no documents.
+        ValueError: Another model than that of the index; other labels than those stored with it, and no `label_set`;
+            batches without gold labels, not of tensors, in another language than the index, or with gold labels that it
+            does not have; no documents; or no metrics.
     """
     if max_scores < 1:
         raise ValueError(f"max_scores must be at least 1, got {max_scores}")
-    measured = [metrics] if isinstance(metrics, TrainerMetric) else list(metrics)
+    if not hasattr(index, "check_fits"):
+        raise ValueError(f"the first argument must be a LabelIndex, the second the model; got {type(index).__name__}")
+    measured = list(metrics) if isinstance(metrics, Sequence) else [metrics]
+    if not measured or not all(isinstance(metric, TrainerMetric) for metric in measured):
+        raise ValueError(f"metrics must be metrics, such as LabelMetrics(num_labels), or a list of some; got {metrics}")
+    model = unwrapped(model)
     gile = getattr(model, "gile", model)
     index.check_fits(gile)
+    stored = getattr(model, "label_set", None)
+    if label_set is None and (stored is None or stored.ids != index.label_set.ids):
+        raise ValueError(
+            "the labels of the index are not those stored with the model, in their order: pass label_set=, the label "
+            "set that the documents were encoded with (label_set=index.label_set, if it was that of the index)"
+        )
     translate = _Translation(label_set, index.label_set) if label_set is not None else None
     documents = max(1, max_scores // len(index))
     for metric in measured:
@@ -68,6 +82,11 @@ def evaluate_index(
     model.eval()
     try:
         for batch in batches:
+            if not isinstance(batch, Mapping) or not isinstance(batch.get("labels", torch.empty(0)), Tensor):
+                raise ValueError(
+                    "batches must be as GileDataCollator makes them: DataLoader(encode_dataset(...), 64, "
+                    f"collate_fn=GileDataCollator(processor)); got one of {type(batch).__name__} without tensors"
+                )
             gold, excluded = batch.get("labels"), batch.get("excluded_columns")
             if gold is None:
                 raise ValueError(f"a batch has no labels, only {', '.join(sorted(batch))}: they are what to measure by")

@@ -3,8 +3,9 @@
 Shapes: B documents, L labels, J joint size, K labels returned.
 """
 
+import operator
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,8 +20,7 @@ class TopLabels(NamedTuple):
 
     Args:
         scores: `(B, K)` scores, before the sigmoid.
-        columns: `(B, K)` columns of these labels; -1, with a score of minus infinity, where an approximate search found
-            fewer than K.
+        columns: `(B, K)` columns of these labels.
     """
 
     scores: Tensor
@@ -62,14 +62,13 @@ def top_k_of(text_codes: Tensor, codes: Tensor, bias: float, k: int) -> TopLabel
     Returns:
         Scores and columns, each `(B, min(k, L))`.
     """
-    check_text_codes(text_codes, codes, k)
-    k = min(k, len(codes))
+    k = min(check_text_codes(text_codes, codes, k), len(codes))
     if 2 * k > len(codes):  # most of the answer is everything
         scores, columns = scores_of(text_codes, codes, bias).sort(dim=-1, descending=True, stable=True)
         return TopLabels(scores[:, :k].contiguous(), columns[:, :k].contiguous())
     best = torch.full((len(text_codes), k), -torch.inf, device=codes.device, dtype=wide_type(text_codes, codes))
     best_columns = torch.zeros((len(text_codes), k), device=codes.device, dtype=torch.long)
-    for rows, labels, scores in _blocks(text_codes, codes, bias):
+    for rows, labels, scores in _blocks(text_codes, codes, bias, fewest=k):
         _improve(best[rows], best_columns[rows], scores, labels.start)
     return TopLabels(best, best_columns)
 
@@ -93,13 +92,16 @@ def log_sum_exp_of(text_codes: Tensor, codes: Tensor, bias: float) -> Tensor:
     return total
 
 
-def check_text_codes(text_codes: Tensor, codes: Tensor, k: int = 1) -> None:
+def check_text_codes(text_codes: Tensor, codes: Tensor, k: Any = 1) -> int:
     """Refuses text codes that cannot be of the model of these label codes, and numbers of labels below one.
 
     Args:
         text_codes: `(B, J)`.
         codes: `(L, J)` label codes.
         k: Number of labels wanted.
+
+    Returns:
+        k, which may come as a whole number of NumPy, too.
 
     Raises:
         ValueError: Text codes of another shape, or k below 1.
@@ -109,8 +111,9 @@ def check_text_codes(text_codes: Tensor, codes: Tensor, k: int = 1) -> None:
             f"text_codes must have shape (B, {codes.shape[1]}), as get_text_features of the model of these label codes "
             f"makes them, got {tuple(text_codes.shape)}"
         )
-    if not isinstance(k, int) or k < 1:
+    if not hasattr(k, "__index__") or k < 1:
         raise ValueError(f"k must be a whole number, at least 1, got {k!r}")
+    return operator.index(k)
 
 
 def wide_type(text_codes: Tensor, codes: Tensor) -> torch.dtype:
@@ -125,16 +128,16 @@ def wide_type(text_codes: Tensor, codes: Tensor) -> torch.dtype:
 
 
 def _blocks(
-    text_codes: Tensor, codes: Tensor, bias: float, into: Tensor | None = None
+    text_codes: Tensor, codes: Tensor, bias: float, into: Tensor | None = None, fewest: int = 1
 ) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Yields blocks of scores: which documents, which labels, and a block that lasts until the next."""
+    """Yields blocks of scores, the first of `fewest` labels or more: documents, labels, what lasts until the next."""
     wide = wide_type(text_codes, codes)
     # A GPU multiplies 16 bits and sums in 32.
     native = codes.is_cuda and text_codes.dtype == codes.dtype != wide and hasattr(torch.ops.aten.mm, "dtype_out")
     text_codes = text_codes.to(codes.device, codes.dtype if native else wide)
     documents, most = _GPU_BLOCK if codes.is_cuda else _CPU_BLOCK
     size, documents = documents * most, min(documents, len(text_codes))
-    most = min(len(codes), size // max(1, documents), 8 * most)
+    most = max(fewest, min(len(codes), size // max(1, documents), 8 * most))
     # Memory that is used again and again stays in the cache, too.
     room = text_codes.new_empty(0 if into is not None else documents * most, dtype=wide)
     converted = text_codes.new_empty(0 if text_codes.dtype == codes.dtype else most, codes.shape[1])
@@ -157,12 +160,14 @@ def _blocks(
 def _improve(best: Tensor, best_columns: Tensor, scores: Tensor, first: int) -> None:
     """Puts scores of a chunk of labels, the first of which is column `first`, among the best so far, in place.
 
+    The first chunk, of column 0, has at least k labels.
+
     Of labels in any order, the n-th chunk has about k / n that beat the k-th best so far: these are looked for, and
     they alone are sorted. An equal score does not beat it, for its column is higher.
     """
     k = best.shape[1]
     if first == 0:
-        columns = torch.arange(scores.shape[1], device=scores.device).expand_as(scores)
+        found_best = best_of(scores, torch.arange(scores.shape[1], device=scores.device).expand_as(scores), k)
     else:
         rows, places = (~(scores <= best[:, -1:])).nonzero(as_tuple=True)  # as written, what is not a number shows
         if len(rows) == 0:
@@ -173,8 +178,7 @@ def _improve(best: Tensor, best_columns: Tensor, scores: Tensor, first: int) -> 
         columns = torch.zeros_like(found, dtype=torch.long)
         found[rows, slots] = scores[rows, places]
         columns[rows, slots] = places + first
-        scores = found
-    found_best = best_of(torch.cat([best, scores], dim=1), torch.cat([best_columns, columns], dim=1), k)
+        found_best = best_of(torch.cat([best, found], dim=1), torch.cat([best_columns, columns], dim=1), k)
     best.copy_(found_best.scores)
     best_columns.copy_(found_best.columns)
 

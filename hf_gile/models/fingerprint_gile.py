@@ -39,10 +39,10 @@ def fingerprint(model: Any) -> str:
     Args:
         model: A `GileModel` or a `GileForSequenceClassification`.
     """
+    model = unwrapped(model)
     gile = getattr(model, "gile", model)
     weights = {name: value for name, value in gile.state_dict().items() if not name.startswith("word_prediction.")}
-    places = [(name, w.data_ptr(), 0 if w.is_inference() else w._version) for name, w in weights.items()]
-    state = (gile._mode_changes if gile.config.output_layer == "linear" else gile.label_state(), places)
+    state = (gile._mode_changes, *state_of(*weights.values()))
     kept = _FINGERPRINTS.get(gile)
     if kept is None or kept[0] != state:
         digest = hashlib.blake2b(digest_size=32)
@@ -54,6 +54,15 @@ def fingerprint(model: Any) -> str:
                 digest.update(flat[start : start + (1 << 22)].cpu().contiguous().view(torch.uint8).numpy())
         kept = _FINGERPRINTS[gile] = (state, digest.hexdigest())
     return kept[1]
+
+
+def unwrapped(model: Any) -> Any:
+    """The model itself, of one in a wrapper such as `DistributedDataParallel`.
+
+    Args:
+        model: A model, or a wrapper that has it as its `module`.
+    """
+    return getattr(model, "module", model)
 
 
 def state_of(*tensors: Tensor) -> tuple[Any, ...]:
@@ -69,9 +78,10 @@ def state_of(*tensors: Tensor) -> tuple[Any, ...]:
         version = 0 if tensor.is_inference() else tensor._version
         sample = tensor.detach().flatten()[:: max(1, tensor.numel() // 65_536)].float()
         # Falling factors, for a plain sum would not see rows change places.
-        total = (sample @ torch.linspace(1, 2, len(sample), device=sample.device)).item()
+        # `dot`, unlike `@`, is not of 16 bits under autocast.
+        total = sample.dot(torch.linspace(1, 2, len(sample), device=sample.device)).item()
         states.append((tensor.data_ptr(), tensor.device, tensor.dtype, tensor.shape, version, total))
     return tuple(states)
 
 
-__all__ = ["fingerprint", "state_of"]
+__all__ = ["fingerprint", "state_of", "unwrapped"]

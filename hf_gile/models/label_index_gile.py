@@ -4,8 +4,10 @@ Shapes: B documents, L labels, C labels scored, J joint size, K labels returned.
 """
 
 import json
+import re
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from .exact_search_gile import TopLabels, best_of, check_text_codes, log_sum_exp_of, scores_of, top_k_of, wide_type
-from .fingerprint_gile import fingerprint
+from .fingerprint_gile import fingerprint, unwrapped
 from .labels_gile import LabelSet
 from .languages_gile import check_language, of_language, own_columns
 
@@ -28,6 +30,9 @@ FORMAT_VERSION = 1
 
 # What `label_index.json` holds of an index.
 _HEAD = ("bias", "language", "label_language", "model_fingerprint")
+
+# Its other files, by names that no other files have.
+_FILES = re.compile(r"label_index-[0-9a-f]{8}\.(safetensors|jsonl|json)")
 
 # Candidates of an approximate search whose codes are gathered at a time.
 _CANDIDATES = 1 << 13
@@ -52,8 +57,12 @@ class LabelIndex:
     Attributes:
         search: What chooses candidates for `top_k(..., approximate=True)`, such as `hf_gile.ann.ApproximateSearch`;
             none at first. `candidates(text_codes, k)` takes `(B, J)` text codes and gives at least k columns of this
-            index for each in any order, none twice, -1 where it finds fewer; `add(codes)`, `remove(columns)` and
+            index for each, best first as far as it can tell (`top_k` takes any order, `HardNegatives` does not), none
+            twice, -1 where it finds fewer; `len` is its number of labels; `add(codes)`, `remove(columns)` and
             `replace(columns, codes)` follow the changes of the index.
+
+    Raises:
+        ValueError: Codes that are not a row for each label, or whole numbers.
 
     Example:
         >>> from hf_gile import GileConfig, GileModel, GileProcessor, build_tokenizer
@@ -75,6 +84,11 @@ class LabelIndex:
         model_fingerprint: str,
         label_language: str | None = None,
     ) -> None:
+        if codes.dim() != 2 or len(codes) != len(label_set):
+            raise ValueError(
+                f"codes must have one row for each of the {len(label_set)} labels, got shape {tuple(codes.shape)}"
+            )
+        _check_dtype(codes.dtype)
         self.label_set = label_set
         self.codes = codes
         self.bias = bias
@@ -111,19 +125,32 @@ class LabelIndex:
 
         Raises:
             ValueError: No label set is given or stored, no processor, a language that the model does not know, a linear
-                unit and other labels than its own, or codes with numbers that are not finite in this type.
+                unit and other labels than its own, codes with numbers that are not finite in this type, a type of whole
+                numbers, or a batch size below 1.
         """
-        gile = getattr(model, "gile", model)
+        if hasattr(processor, "ids"):
+            raise ValueError(
+                "got a label set in the place of the processor: LabelIndex.build(model, processor, label_set)"
+            )
+        if label_set is not None and not hasattr(label_set, "ids"):
+            raise ValueError(
+                f"label_set must be a LabelSet, got {type(label_set).__name__}; LabelSet.from_names(names) makes one"
+            )
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        _check_dtype(dtype)
+        model, gile = unwrapped(model), _gile(model)
         language = check_language(gile.config, language)
         label_language = label_language or language
         was_training = model.training
         if was_training:
             model.eval()
         try:
-            if label_set is None:
-                label_set, codes = _stored(model, language, label_language, batch_size, dtype)
-            else:
-                codes = encode_labels(gile, processor, label_set, language, label_language, batch_size, dtype)
+            with torch.autocast(gile.device.type, enabled=False):
+                if label_set is None:
+                    label_set, codes = _stored(model, language, label_language, batch_size, dtype)
+                else:
+                    codes = encode_labels(gile, processor, label_set, language, label_language, batch_size, dtype)
             index = cls(label_set, codes, bias_of(gile, language), language, fingerprint(gile), label_language)
         finally:
             if was_training:
@@ -156,7 +183,7 @@ class LabelIndex:
         return scores_of(text_codes, codes, self.bias)
 
     def top_k(self, text_codes: Tensor, k: int, approximate: bool = False) -> TopLabels:
-        """The k best labels of each document, without holding the scores of all.
+        """The k best labels of each document, without holding the scores of all (but for k above L / 2).
 
         Of a shard, every process passes documents of its own (their number may differ, and may be 0) and gets the
         answers for these; all processes must call, with the same k.
@@ -164,14 +191,15 @@ class LabelIndex:
         Args:
             text_codes: `(B, J)` from `get_text_features`, of documents in `self.language`.
             k: Number of labels wanted; of an index with fewer, all.
-            approximate: Whether `self.search` may choose the candidates; their scores are exact.
+            approximate: Whether `self.search` may choose the candidates; their scores are exact, and so is the answer
+                for a document of which it finds fewer than k.
 
         Returns:
             Scores and columns, each `(B, min(k, L))`.
 
         Raises:
-            ValueError: k below 1, text codes of another shape, an approximate search where there is none, or a shard
-                without its processes.
+            ValueError: k below 1, text codes of another shape, an approximate search where there is none or one of
+                another number of labels, or a shard without its processes.
         """
         if approximate:
             return self._approximate(text_codes, k)
@@ -183,11 +211,16 @@ class LabelIndex:
     def _approximate(self, text_codes: Tensor, k: int) -> TopLabels:
         if self.search is None:
             raise ValueError(
-                "this index has no approximate search: build one (hf_gile.ann.ApproximateSearch), or call top_k "
-                "without approximate=True"
+                "this index has no approximate search: build one (index.search = hf_gile.ann.ApproximateSearch.build("
+                "index, text_codes)), or load it with ApproximateSearch.load(folder, index), or call top_k without "
+                "approximate=True"
             )
-        check_text_codes(text_codes, self.codes, k)
-        k = min(k, len(self))
+        if len(self.search) != len(self):
+            raise ValueError(
+                f"index.search has {len(self.search)} labels and the index {len(self)}: it is the search of another "
+                "index; build one of this"
+            )
+        k = min(check_text_codes(text_codes, self.codes, k), len(self))
         text_codes = text_codes.to(self.codes.device, wide_type(text_codes, self.codes))
         columns = self.search.candidates(text_codes, k).to(self.codes.device)
         columns = columns.sort(-1).values  # of equal scores, that of the lower column goes first
@@ -199,7 +232,12 @@ class LabelIndex:
             with torch.autocast(codes.device.type, enabled=False):
                 scores = torch.bmm(text_codes[rows, None], codes.mT).squeeze(1) + self.bias
             found.append(best_of(scores.masked_fill(columns[rows] < 0, -torch.inf), columns[rows], k))
-        return TopLabels(*map(torch.cat, zip(*found, strict=True)))
+        best = TopLabels(*map(torch.cat, zip(*found, strict=True)))
+        rows = (best.columns < 0).any(-1).nonzero().squeeze(1)
+        if len(rows):  # too few candidates
+            exact = top_k_of(text_codes[rows], self.codes, self.bias, k)
+            best.scores[rows], best.columns[rows] = exact
+        return best
 
     def log_sum_exp(self, text_codes: Tensor) -> Tensor:
         """The logarithm of the sum of exp(score) over all labels, which makes a softmax of any scores.
@@ -223,20 +261,22 @@ class LabelIndex:
                 "needs the whole index"
             )
 
-    def add(self, labels: Iterable[Any], model: Any, processor: Any) -> None:
-        """Adds labels behind the present ones, whose codes and columns stay.
+    @torch.inference_mode(False)
+    def add(self, labels: Any, model: Any, processor: Any) -> None:
+        """Adds labels behind the present ones, whose codes and columns stay. All codes are copied: add many at once.
 
         Args:
-            labels: `Label`s, or a `LabelSet`.
+            labels: `Label`s, a `LabelSet`, or one `Label`.
             model: The model that made this index.
             processor: The `GileProcessor` saved with it.
 
         Raises:
-            ValueError: Labels that do not go with the present ones (see `LabelSet`), another model, or a shard.
+            ValueError: Labels that do not go with the present ones (see `LabelSet`), labels of which the model has
+                learned more than their words (`label_encoder_type="learned"`), another model, or a shard.
         """
         self._check_whole()
         self.check_fits(model)
-        labels = list(labels)
+        labels = [labels] if hasattr(labels, "text") else list(labels)
         label_set = self.label_set.add(*labels)
         new = self._encode(labels, model, processor)
         self.codes = torch.cat([self.codes, new.to(self.codes.device)])
@@ -244,13 +284,16 @@ class LabelIndex:
         if self.search is not None:
             self.search.add(new)
 
+    @torch.inference_mode(False)
     def remove(self, *label_ids: str) -> None:
-        """Removes labels; those behind them move up.
+        """Removes labels; those behind them move up. All codes are copied: remove many at once.
 
         Raises:
             ValueError: An id that no label has, no label left, or a shard.
         """
         self._check_whole()
+        if not all(isinstance(label_id, str) for label_id in label_ids):
+            raise ValueError("remove takes ids, not a list of them: index.remove(*ids)")
         columns = torch.tensor(self.label_set.columns(label_ids), dtype=torch.long)
         kept = torch.ones(len(self), dtype=torch.bool)
         kept[columns] = False
@@ -260,16 +303,19 @@ class LabelIndex:
             self.search.remove(columns)
 
     def rename(self, label_id: str, name: str, model: Any, processor: Any) -> None:
-        """Gives a label another name, and the code of that; its id and column stay.
+        """Gives a label another name, and the code of that (not with a linear unit); its id and column stay.
 
         Raises:
-            ValueError: An id that no label has, a name that does not go with the other labels, another model, or a
-                shard.
+            ValueError: An id that no label has, a name that does not go with the other labels, a label of which the
+                model has learned more than its words (`label_encoder_type="learned"`), another model, or a shard.
         """
         self._check_whole()
         self.check_fits(model)
         column = self.label_set.column(label_id)
         label_set = self.label_set.rename(label_id, name)
+        if _gile(model).config.output_layer == "linear":
+            self.label_set = label_set
+            return
         new = self._encode([label_set[column]], model, processor)
         # In place: of codes mapped from a file, this copies the page it is on and leaves the file.
         self.codes[column] = new[0].to(self.codes.device)
@@ -278,6 +324,15 @@ class LabelIndex:
             self.search.replace(torch.tensor([column]), new)
 
     def _encode(self, labels: Sequence[Any], model: Any, processor: Any) -> Tensor:
+        if _gile(model).config.label_encoder_type == "learned":
+            stored = getattr(unwrapped(model), "label_set", None)
+            known = [label.id for label in labels if stored is None or label.id in stored]
+            if known:
+                raise ValueError(
+                    f"the model may have learned more of label {known[0]!r} than its words say, which a code of its "
+                    "words would lack: change the labels of the GileForSequenceClassification "
+                    "(model.set_labels(model.label_set.rename(...), processor)) and build the index again"
+                )
         return LabelIndex.build(
             model,
             processor,
@@ -296,13 +351,19 @@ class LabelIndex:
         found = fingerprint(model)
         if found != self.model_fingerprint:
             raise ValueError(
-                f"this label index was made by another model, or by this one with other weights (fingerprint "
-                f"{self.model_fingerprint[:12]}, this model has {found[:12]}): its scores would be meaningless; "
-                "build it again with LabelIndex.build(model, processor, label_set)"
+                f"this label index was made by another model, or by this one with other weights or in another dtype "
+                f"(fingerprint {self.model_fingerprint[:12]}, this model has {found[:12]}): its scores would be "
+                "meaningless; build it again with LabelIndex.build(model, processor, label_set)"
             )
 
+    @torch.inference_mode(False)
     def to(self, device: Any = None, dtype: torch.dtype | None = None) -> "LabelIndex":
-        """Moves the codes, in place, to a device or another type; returns the index itself."""
+        """Moves the codes, in place, to a device or another type; returns the index itself.
+
+        Raises:
+            ValueError: A type of whole numbers, or one in which codes are not finite.
+        """
+        _check_dtype(dtype)
         codes = self.codes.to(device=device, dtype=dtype)
         self.codes = codes if codes.dtype == self.codes.dtype else _finite(codes)
         return self
@@ -327,7 +388,8 @@ class LabelIndex:
                 f"rank must be below world_size, and that at most {len(self)}, the labels; got {rank} of {world_size}"
             )
         start, stop = (len(self) * part // world_size for part in (rank, rank + 1))
-        part = LabelIndex(self.label_set, self.codes[start:stop], **{name: getattr(self, name) for name in _HEAD})
+        part = copy(self)
+        part.codes, part.search = self.codes[start:stop], None
         part._shard = _Shard(rank, world_size, group, start)
         return part
 
@@ -335,7 +397,7 @@ class LabelIndex:
         """Saves the index: `label_index.json`, and beside it the labels and their codes, whose names it holds.
 
         `label_index.json` is replaced when the others are written, so that what was saved in this folder before can
-        be read until the new index can.
+        be read until the new index can. An approximate search is saved apart, by `ApproximateSearch.save`.
 
         Raises:
             ValueError: This is a shard.
@@ -354,11 +416,12 @@ class LabelIndex:
         written = folder / f"{stem}.json"
         written.write_text(json.dumps(head, indent=2) + "\n", encoding="utf-8")
         written.replace(folder / INDEX_FILE)
-        for file in folder.glob("label_index-*"):  # of an index saved here before, or not to its end
-            if file.stem != stem:
+        for file in folder.iterdir():  # of an index saved here before, or not to its end
+            if _FILES.fullmatch(file.name) and file.stem != stem:
                 file.unlink(missing_ok=True)
 
     @classmethod
+    @torch.inference_mode(False)
     def from_pretrained(cls, folder: str | PathLike[str], model: Any = None, mmap: bool = True) -> "LabelIndex":
         """Loads an index from a folder.
 
@@ -388,14 +451,10 @@ class LabelIndex:
         try:
             with safe_open(codes_file, framework="pt") as opened:
                 codes = opened.get_tensor("codes")
-        except SafetensorError as error:
-            raise ValueError(f"{codes_file} is damaged ({error}): build and save the index again") from None
-        label_set = LabelSet.load(labels_file)
-        if len(label_set) != len(codes):
-            raise ValueError(
-                f"{folder}: {len(codes)} codes for {len(label_set)} labels; build and save the index again"
-            )
-        index = cls(label_set, codes if mmap else codes.clone(), **rest)
+            label_set = LabelSet.load(labels_file)
+            index = cls(label_set, codes if mmap else codes.clone(), **rest)
+        except (SafetensorError, FileNotFoundError, ValueError) as error:
+            raise ValueError(f"{folder}: the index is damaged ({error}): build and save it again") from None
         if model is not None:
             index.check_fits(model)
         return index
@@ -419,8 +478,7 @@ class _Shard(NamedTuple):
                 f"torch.distributed group (init_process_group, or the group given to shard), "
                 f"here is {'none' if found is None else '{} of {}'.format(*found)}"
             )
-        check_text_codes(text_codes, codes, k)
-        k = min(k, num_labels)
+        k = min(check_text_codes(text_codes, codes, k), num_labels)
         text_codes = text_codes.to(codes.device, wide_type(text_codes, codes)).contiguous()
         sizes = self._gathered(torch.tensor([len(text_codes)], device=codes.device))
         most = int(max(sizes))
@@ -442,6 +500,11 @@ class _Shard(NamedTuple):
         parts = [torch.empty_like(tensor) for _ in range(self.world_size)]
         torch.distributed.all_gather(parts, tensor, group=self.group)
         return parts
+
+
+def _gile(model: Any) -> Any:
+    model = unwrapped(model)
+    return getattr(model, "gile", model)
 
 
 def bias_of(gile: Any, language: str | None) -> float:
@@ -529,6 +592,11 @@ def _collected(batches: Iterable[Tensor], size: int, dtype: torch.dtype | None) 
             start += len(batch)
         assert codes is not None
         return _finite(codes)
+
+
+def _check_dtype(dtype: torch.dtype | None) -> None:
+    if dtype is not None and not dtype.is_floating_point:
+        raise ValueError(f"codes are floating point numbers, such as torch.float16, got {dtype}")
 
 
 def _finite(codes: Tensor) -> Tensor:

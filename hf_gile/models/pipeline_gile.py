@@ -1,5 +1,6 @@
 """The label-scoring pipeline: `pipeline("zero-shot-classification", model=..., trust_remote_code=True)`."""
 
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from .labels_gile import LabelSet
 from .languages_gile import check_language, own_columns
 
 KEPT_LABEL_SETS = 16
+
+# Of what pipelines keep. Not theirs, so that they can be copied and pickled, and never held while labels are encoded.
+_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,7 @@ class LabelScoringPipeline(Pipeline):
         for name, given in {"language": language, "label_language": label_language}.items():
             if given is not None and not isinstance(given, str):
                 raise ValueError(f"{name} must be the name of one language, got {given!r}; call once for each language")
-        if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
+        if top_k is not None and (not hasattr(top_k, "__index__") or top_k < 1):
             raise ValueError(f"top_k must be a whole number, at least 1, got {top_k!r}")
         if threshold is not None and (not isinstance(threshold, int | float) or not 0 <= threshold <= 1):
             raise ValueError(f"threshold is a probability between 0 and 1, got {threshold!r}")
@@ -199,7 +203,7 @@ class LabelScoringPipeline(Pipeline):
         """What scores these labels, and the column of its first label."""
         gile, config = self.model.gile, self.model.config
         language = check_language(config, language)
-        if hasattr(labels, "codes"):
+        if hasattr(labels, "check_fits"):
             labels.check_fits(self.model)
             label_language = label_language or language
             if (labels.language, labels.label_language) != (language, label_language):
@@ -213,28 +217,30 @@ class LabelScoringPipeline(Pipeline):
         if labels is None:
             own = own_columns(config, check_language(config, label_language or language))
             codes = self.model.get_stored_label_features(language=language)[own]
-            return LabelIndex(self.model.label_set, codes, bias, language, ""), own.start
+            places: Any = range(len(codes))  # in the place of labels: their names come from the configuration
+            return LabelIndex(places, codes, bias, language, ""), own.start
         if config.output_layer == "linear":
             gile.get_label_features()  # refuses, and says why
         where = (language, label_language, gile.label_state())
-        key = next((key for key, kept in self._kept.items() if kept.label_set is labels and key[1:] == where), None)
+        with _LOCK:
+            key = next((key for key, kept in self._kept.items() if kept.label_set is labels and key[1:] == where), None)
         if key is None:  # not the same set as before, but maybe the same texts
             key = (tuple((label.text, label.language) for label in labels), *where)
-        if key not in self._kept:
-            codes = encode_labels(gile, self.processor, labels, language, label_language)
+        kept = self._kept.get(key)
+        codes = kept.codes if kept else encode_labels(gile, self.processor, labels, language, label_language)
+        index = LabelIndex(labels, codes, bias, language, "")
+        with _LOCK:
             for stale in [other for other in self._kept if other[-1] != where[-1]]:
                 del self._kept[stale]
-            self._kept[key] = LabelIndex(labels, codes, bias, language, "")
+            self._kept[key] = index
+            self._kept.move_to_end(key)
             if len(self._kept) > KEPT_LABEL_SETS:
                 self._kept.popitem(last=False)
-        self._kept.move_to_end(key)
-        index = self._kept[key]
-        index.label_set, index.bias = labels, bias
         return index, 0
 
 
 def _as_label_set(labels: Any) -> LabelSet:
-    if hasattr(labels, "codes") or (hasattr(labels, "texts") and hasattr(labels, "names")):
+    if hasattr(labels, "check_fits") or (hasattr(labels, "texts") and hasattr(labels, "names")):
         return labels
     if isinstance(labels, str):  # as the built-in pipeline reads it
         labels = [name.strip() for name in labels.split(",") if name.strip()]
@@ -251,7 +257,7 @@ def _as_label_set(labels: Any) -> LabelSet:
 
 def _one_set_for_each_text(labels: Any) -> bool:
     return isinstance(labels, list | tuple) and any(
-        isinstance(one, list | tuple | Mapping) or hasattr(one, "texts") or hasattr(one, "codes") for one in labels
+        isinstance(one, list | tuple | Mapping) or hasattr(one, "texts") or hasattr(one, "check_fits") for one in labels
     )
 
 

@@ -47,8 +47,11 @@ class HardNegatives:
         columns: The trainable columns, as of the `LabelSampler`; no others are mined. All by default.
         chunk_size: Labels encoded at a time.
         make_search: Makes of `(L, J)` label codes, each time they are encoded, and the text codes of the last documents
-            (up to 1024, at first those of one batch) what finds candidates: an object with `candidates(text_codes, k)`.
-            A million labels on a CPU need one, with `refresh_steps` in the thousands:
+            (up to 1024, at first those of one batch) what finds candidates: an object with `candidates(text_codes, k)`,
+            best first, see the `search` of `LabelIndex`. The codes are those of `columns`, and so must be the label set
+            of an index made of them. A million labels on a CPU need one, with `refresh_steps` in the thousands:
+
+                label_set = LabelSet(model.label_set[column] for column in columns)
 
                 def make_search(codes, text_codes):
                     index = LabelIndex(label_set, codes, 0.0, None, "")

@@ -123,7 +123,10 @@ def test_gold_labels_follow_their_ids_to_another_label_set(make_model, label_set
         model,
         batches_of(encode_dataset(Dataset.from_dict(ROWS), processor, index.label_set, excluded="excluded"), processor),
         LabelMetrics(6),
+        label_set=index.label_set,
     )
+    with pytest.raises(ValueError, match="pass label_set=, the label set that the documents were encoded with"):
+        evaluate_index(index, model, batches_of(dataset, processor), LabelMetrics(6))
     found = evaluate_index(index, model, batches_of(dataset, processor), LabelMetrics(6), label_set=label_set)
     assert found == expected
     index.remove(GOLD[4])
@@ -145,7 +148,35 @@ def test_an_excluded_label_that_the_index_lacks_does_not_matter(make_model, labe
     )
     rows["excluded"] = [[GOLD[0]]] * 7
     dataset = encode_dataset(Dataset.from_dict(rows), processor, index.label_set, excluded="excluded")
-    assert found == evaluate_index(index, model, batches_of(dataset, processor), LabelMetrics(4))
+    assert found == evaluate_index(
+        index, model, batches_of(dataset, processor), LabelMetrics(4), label_set=index.label_set
+    )
+
+
+@pytest.mark.parametrize("change", ["remove", "order", "none stored"])
+def test_columns_of_other_labels_are_not_measured_by(make_model, label_set, change):
+    model, processor = make_model()
+    index = LabelIndex.build(model, processor, label_set[::-1] if change == "order" else label_set)
+    if change == "remove":
+        index.remove(GOLD[4])
+    batches = batches_of(encode_dataset(Dataset.from_dict(ROWS), processor, label_set), processor)
+    with pytest.raises(ValueError, match="are not those stored with the model"):
+        evaluate_index(index, model.gile if change == "none stored" else model, batches, LabelMetrics(len(index)))
+
+
+def test_arguments_of_another_kind_are_refused(make_model, label_set):
+    model, processor = make_model()
+    index = LabelIndex.build(model)
+    raw = Dataset.from_dict(ROWS)
+    encoded = encode_dataset(raw, processor, label_set)
+    with pytest.raises(ValueError, match="the first argument must be a LabelIndex"):
+        evaluate_index(model, index, batches_of(encoded, processor), LabelMetrics(5))
+    for metrics in (LabelMetrics, [], [LabelMetrics], len):
+        with pytest.raises(ValueError, match="metrics must be metrics, such as LabelMetrics"):
+            evaluate_index(index, model, batches_of(encoded, processor), metrics)
+    for batches in (raw, encoded, ["text"]):
+        with pytest.raises(ValueError, match=r"batches must be as GileDataCollator makes them: DataLoader"):
+            evaluate_index(index, model, batches, LabelMetrics(5))
 
 
 def test_each_language_is_evaluated_with_an_index_of_its_own(tmp_path):

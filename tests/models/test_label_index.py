@@ -1,7 +1,7 @@
 import json
-import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -147,6 +147,59 @@ def test_changing_labels_is_building_the_changed_set(parts):
     assert index.label_set[4] == Label("Rats", "Infants")
 
 
+def test_one_label_may_be_added(make_model):
+    model, processor = make_model()
+    index = LabelIndex.build(model)
+    index.add(Label("r", "Rats"), model, processor)
+    assert index.label_set.ids[5:] == ["r"]
+
+
+def test_a_label_of_a_linear_unit_gets_another_name_and_keeps_its_code(make_model):
+    model, processor = make_model(output_layer="linear")
+    index = LabelIndex.build(model)
+    codes = index.codes.clone()
+    index.rename("Iron", "Rats", model, processor)
+    assert index.label_set == model.label_set.rename("Iron", "Rats")
+    assert torch.equal(index.codes, codes)
+
+
+def test_what_was_learned_of_a_label_is_not_lost_by_a_change(make_model):
+    model, processor = make_model(label_encoder_type="learned")
+    nn.init.normal_(model.gile.label_residual.weight)
+    index = LabelIndex.build(model)
+    codes = index.codes.clone()
+    for of in (model, model.gile):
+        with pytest.raises(ValueError, match=r"learned more of label 'Iron' .* build the index again"):
+            index.rename("Iron", "Rats", of, processor)
+    assert index.label_set == model.label_set
+    assert torch.equal(index.codes, codes)
+    index.add([Label("new", "Rats")], model, processor)
+    index.rename("new", "Infants", model, processor)
+    index.remove("Iron")
+    with pytest.raises(ValueError, match="learned more of label 'Iron'"):
+        index.add([model.label_set[2]], model, processor)
+    model.set_labels(model.label_set.rename("Iron", "Rats"), processor)
+    assert len(LabelIndex.build(model)) == 5
+
+
+def test_changes_within_inference_mode_leave_codes_that_can_change(tmp_path, make_model):
+    model, processor = make_model()
+    for change in (
+        lambda index: index.add([Label("r", "Rats")], model, processor),
+        lambda index: index.remove("Blood"),
+        lambda index: index.to(dtype=torch.float64),
+    ):
+        index = LabelIndex.build(model)
+        with torch.inference_mode():
+            change(index)
+        assert not index.codes.is_inference()
+        index.rename("Iron", "Infants", model, processor)
+    index.save_pretrained(tmp_path)
+    with torch.inference_mode():
+        loaded = LabelIndex.from_pretrained(tmp_path)
+    loaded.rename("Iron", "Rats", model, processor)
+
+
 def _spy(run, note):
     def spy(*arguments, **options):
         note(options)
@@ -173,6 +226,19 @@ def test_changes_that_do_not_go_leave_the_index_as_it_was(parts):
         index.rename("Iron", "...", gile, processor)
     assert index.label_set == LabelSet.from_names(NAMES)
     assert torch.equal(index.codes, codes)
+
+
+def test_labels_of_minus_infinity_are_labels_too(small_blocks):
+    codes = torch.full((4000, 1), -torch.inf)
+    codes[3000] = 1
+    for k in (3, 400, 1500):  # 1500: more than a block of labels
+        found = plain_index(codes).top_k(torch.ones(9, 1), k).columns
+        assert torch.equal(found, torch.tensor([3000, *range(k - 1)]).expand(9, k))
+
+
+def test_the_number_of_labels_may_be_one_of_numpy():
+    texts, codes = whole_numbers(2, 9)
+    assert torch.equal(plain_index(codes).top_k(texts, np.int64(2)).columns, plain_index(codes).top_k(texts, 2).columns)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
@@ -246,12 +312,20 @@ def test_scores_are_of_32_bits_under_autocast_too(small_blocks):
     generator = torch.Generator().manual_seed(5)
     texts, codes = torch.randn(5, 50, generator=generator), torch.randn(2000, 50, generator=generator)
     index = plain_index(codes)
-    index.search = Candidates()
+    index.search = Candidates(2000)
     answers = [lambda: index.scores(texts), lambda: index.top_k(texts, 3), lambda: index.top_k(texts, 3, True)]
     for answer in answers:
         expected = answer()
         with torch.autocast("cpu", dtype=torch.bfloat16):
             torch.testing.assert_close(answer(), expected, rtol=0, atol=0)
+
+
+def test_codes_are_those_of_the_model_under_autocast_too(make_model):
+    model, processor = make_model()
+    for arguments in ((model, processor, LabelSet.from_names(NAMES)), (model,)):
+        expected = LabelIndex.build(*arguments).codes
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert torch.equal(LabelIndex.build(*arguments).codes, expected)
 
 
 def test_codes_out_of_the_range_of_16_bits_are_refused(parts):
@@ -270,8 +344,12 @@ def test_codes_out_of_the_range_of_16_bits_are_refused(parts):
 class Candidates:
     """Chooses more columns than wanted, of the first document none but one."""
 
-    def __init__(self):
+    def __init__(self, labels):
+        self.labels = labels
         self.changes = []
+
+    def __len__(self):
+        return self.labels
 
     def candidates(self, text_codes, k):
         columns = torch.arange(2 * k - 1, -1, -1).expand(len(text_codes), 2 * k).clone()
@@ -292,21 +370,26 @@ def test_an_approximate_search_chooses_candidates_and_their_scores_are_exact(mon
     monkeypatch.setattr(label_index_gile, "_CANDIDATES", 16)
     texts, codes = whole_numbers(5, 100)
     index = plain_index(codes)
-    with pytest.raises(ValueError, match="this index has no approximate search"):
+    with pytest.raises(ValueError, match=r"no approximate search: build .*, or load it with ApproximateSearch\.load"):
         index.top_k(texts, 4, approximate=True)
-    index.search = Candidates()
+    index.search = Candidates(99)
+    with pytest.raises(ValueError, match=r"index\.search has 99 labels and the index 100"):
+        index.top_k(texts, 4, approximate=True)
+    index.search = Candidates(100)
     found = index.top_k(texts, 4, approximate=True)
     expected = top_k_of(texts, codes[:8], 0.5, 4)
     assert torch.equal(found.columns[1:], expected.columns[1:])
     assert torch.equal(found.scores[1:], expected.scores[1:])
-    assert found.columns[0].tolist() == [7, -1, -1, -1]
-    assert found.scores[0].tolist() == [float(texts[0] @ codes[7] + 0.5)] + [-math.inf] * 3
+    exact = top_k_of(texts, codes, 0.5, 4)  # of the first document, which has too few candidates
+    assert torch.equal(found.columns[0], exact.columns[0])
+    assert torch.equal(found.scores[0], exact.scores[0])
+    assert not torch.equal(exact.columns[1:], expected.columns[1:])
 
 
 def test_an_approximate_search_follows_the_changes_of_the_labels(make_model):
     model, processor = make_model()
     index = LabelIndex.build(model, processor, LabelSet.from_names(NAMES))
-    index.search = search = Candidates()
+    index.search = search = Candidates(len(NAMES))
     index.add([Label("G1", "Infant"), Label("G2", "Weeks")], model, processor)
     index.remove("Milk, Human", "Iron")
     index.rename("G1", "Infants", model, processor)
@@ -324,6 +407,14 @@ def test_an_approximate_search_follows_the_changes_of_the_labels(make_model):
         (lambda index, texts: index.scores(texts[0]), r"got \(6,\)"),
         (lambda index, texts: index.top_k(texts, 0), "k must be a whole number, at least 1, got 0"),
         (lambda index, texts: index.top_k(texts, 2.0), "got 2.0"),
+        (lambda index, texts: index.to(dtype=torch.int8), r"floating point numbers, such as .* got torch\.int8"),
+        (lambda index, texts: index.remove(["label 1", "label 2"]), r"index\.remove\(\*ids\)"),
+        (lambda index, texts: plain_index(index.codes.long()), r"floating point numbers, .* got torch\.int64"),
+        (lambda index, texts: plain_index(index.codes[:, 0]), r"for each of the 9 labels, got shape \(9,\)"),
+        (
+            lambda index, texts: LabelIndex(index.label_set, index.codes[:3], 0.0, None, ""),
+            r"for each of the 9 labels, got shape \(3, 6\)",
+        ),
         (lambda index, texts: index.shard(2, 2), "rank must be below world_size"),
         (lambda index, texts: index.shard(0, 10), "at most 9, the labels"),
         (lambda index, texts: index.shard(0, 2).scores(texts), "answers top_k, together with the other shards"),
@@ -351,6 +442,14 @@ def test_what_cannot_be_built_is_refused(make_model):
         LabelIndex.build(model, processor, labels, language="english")
     with pytest.raises(ValueError, match="use the processor saved with the model"):
         LabelIndex.build(model, GileProcessor(processor.tokenizer, "han"), labels)
+    with pytest.raises(ValueError, match=r"in the place of the processor: LabelIndex\.build\(model, processor,"):
+        LabelIndex.build(model, labels)
+    with pytest.raises(ValueError, match=r"must be a LabelSet, got list; LabelSet\.from_names"):
+        LabelIndex.build(model, processor, NAMES)
+    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
+        LabelIndex.build(model, batch_size=0)
+    with pytest.raises(ValueError, match=r"floating point numbers, such as .* got torch\.int8"):
+        LabelIndex.build(model, dtype=torch.int8)
     linear, processor = make_model(output_layer="linear")
     with pytest.raises(ValueError, match="scores only the labels it was trained on"):
         LabelIndex.build(linear, processor, labels)
@@ -396,14 +495,37 @@ def test_an_index_does_not_change_with_the_model_and_refuses_it_then(make_model)
     assert torch.equal(index.codes, codes)
 
 
-def test_a_trained_model_is_another_version(make_model):
-    model, processor = make_model(problem_type="multi_label_classification")
-    before = fingerprint(model)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"output_layer": "linear"}, {"output_layer": "bilinear"}, {"output_layer": "only_input"}],
+    ids=lambda options: options.get("output_layer", "gile"),
+)
+def test_a_trained_model_is_another_version(make_model, options):
+    model, processor = make_model(problem_type="multi_label_classification", freeze_word_vectors=True, **options)
     model.train()
+    before = fingerprint(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)  # leaves versions as they are
     model(**processor(TEXTS, return_tensors="pt"), labels=torch.tensor([[1], [2], [1], [0]])).loss.backward()
     optimizer.step()
-    assert fingerprint(model.eval()) != before
+    assert fingerprint(model) != before
+
+
+@pytest.mark.parametrize("name", ["text_encoder", "input_projection", "classifier"])
+def test_weights_written_through_data_are_another_version(make_model, name):
+    model, _ = make_model()
+    before = fingerprint(model)
+    next(weight for found, weight in model.named_parameters() if name in found).data.mul_(3)
+    assert fingerprint(model) != before
+
+
+def test_a_wrapped_model_is_the_model_in_it(make_model):
+    model, processor = make_model()
+    wrapped = nn.Module()  # as DistributedDataParallel
+    wrapped.module = model
+    index = LabelIndex.build(wrapped, processor, LabelSet.from_names(NAMES))
+    index.check_fits(wrapped)
+    index.rename("Iron", "Infant", wrapped, processor)
+    index.check_fits(model)
 
 
 def test_the_fingerprint_is_of_what_makes_codes(tmp_path, make_model):
@@ -440,6 +562,8 @@ def test_weights_are_hashed_once(make_model, monkeypatch):
     index = LabelIndex.build(model)
     monkeypatch.setattr(fingerprint_gile.hashlib, "blake2b", None)
     index.check_fits(model)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        index.check_fits(model)
 
 
 @pytest.mark.parametrize("mmap", [True, False])
@@ -532,12 +656,31 @@ def test_damaged_newer_and_foreign_indexes_are_refused(tmp_path, make_model):
             LabelIndex.from_pretrained(tmp_path)
     head.write_text(json.dumps(good))
     LabelSet.from_names(NAMES[:3]).save(tmp_path / good["labels"])
-    with pytest.raises(ValueError, match="8 codes for 3 labels"):
+    with pytest.raises(ValueError, match=r"one row for each of the 3 labels, got shape \(8, 13\)\): build and save"):
         LabelIndex.from_pretrained(tmp_path)
+    LabelSet.from_names(NAMES).save(tmp_path / good["labels"])
     codes = tmp_path / good["codes"]
     codes.write_bytes(codes.read_bytes()[:-1])
-    with pytest.raises(ValueError, match=r"safetensors is damaged .* build and save the index again"):
+    with pytest.raises(ValueError, match=r"the index is damaged .*: build and save it again"):
         LabelIndex.from_pretrained(tmp_path)
+    codes.unlink()
+    with pytest.raises(ValueError, match=r"safetensors.*: build and save it again"):
+        LabelIndex.from_pretrained(tmp_path)
+    LabelIndex.build(model, processor, LabelSet.from_names(NAMES)).save_pretrained(tmp_path)
+    (tmp_path / json.loads(head.read_text())["labels"]).unlink()
+    with pytest.raises(ValueError, match=r"jsonl.*: build and save it again"):
+        LabelIndex.from_pretrained(tmp_path)
+
+
+def test_saving_leaves_the_files_of_others(tmp_path):
+    _, codes = whole_numbers(1, 9)
+    theirs = ["label_index-sources.csv", "label_index-2024", "label_index-0123456789.json", "label_index-01234567.txt"]
+    for name in theirs:
+        (tmp_path / name).mkdir() if name.endswith("2024") else (tmp_path / name).write_text("theirs")
+    for _ in range(2):
+        plain_index(codes).save_pretrained(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} > set(theirs)
+    assert len(list(tmp_path.iterdir())) == len(theirs) + 3
 
 
 @pytest.fixture

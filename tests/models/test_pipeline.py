@@ -1,3 +1,7 @@
+import copy
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -5,7 +9,7 @@ from datasets import Dataset
 from transformers import pipeline
 
 from hf_gile import GileProcessor, Label, LabelIndex, LabelScoringPipeline, LabelSet, build_tokenizer
-from hf_gile.models import label_index_gile
+from hf_gile.models import label_index_gile, pipeline_gile
 
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
 CANDIDATES = ["Iron", "Milk, Human", "Risk of Infection"]
@@ -175,6 +179,49 @@ def test_an_index_answers_as_its_labels(pipe, parts, options, tmp_path):
     index = LabelIndex.from_pretrained(tmp_path)
     assert pipe(TEXTS, index, batch_size=2, **options) == pipe(TEXTS, labels, batch_size=2, **options)
     assert pipe(TEXTS[:2], [index, labels], **options) == pipe(TEXTS[:2], labels, **options)
+
+
+def test_an_index_keeps_its_names_when_others_share_its_codes(pipe):
+    one, other = LabelSet([Label("1", "Iron", "blood")]), LabelSet([Label("a", "Iron: blood")])
+    first, second = pipe._index(one, None, None)[0], pipe._index(other, None, None)[0]
+    assert first.codes is second.codes
+    assert (first.label_set, second.label_set) == (one, other)
+
+
+def test_labels_that_others_push_out_are_scored_as_well(pipe, monkeypatch):
+    expected = pipe(TEXTS, CANDIDATES)
+    pipe._kept.clear()
+    monkeypatch.setattr(pipeline_gile, "KEPT_LABEL_SETS", 0)
+    assert pipe(TEXTS, CANDIDATES) == expected
+
+
+def test_threads_may_share_a_pipeline(pipe, monkeypatch):
+    monkeypatch.setattr(pipeline_gile, "encode_labels", lambda *_: torch.zeros(1, 13))
+    sets = [LabelSet.from_names([f"Iron {number}"]) for number in range(20)]
+
+    def ask(first):
+        for place in range(400):
+            labels = sets[(first + place) % 20]
+            assert pipe._index(labels, None, None)[0].label_set is labels
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(ask, range(0, 40, 5)))
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_a_pipeline_can_be_copied(pipe):
+    expected = pipe(TEXTS, CANDIDATES)
+    assert copy.deepcopy(pipe)(TEXTS, CANDIDATES) == expected
+
+
+def test_a_pandas_categorical_is_a_list_of_names(pipe):
+    pandas = pytest.importorskip("pandas")
+    assert pipe(TEXTS, pandas.Categorical(CANDIDATES)) == pipe(TEXTS, CANDIDATES)
+    assert pipe(TEXTS, CANDIDATES, top_k=np.int64(2)) == pipe(TEXTS, CANDIDATES, top_k=2)
 
 
 def test_an_index_of_another_model_or_language_is_refused(pipe, parts, make_model):
