@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 from machine import write_results
-from measuring import high_water_mark, in_own_process
+from measuring import add_machine_flags, high_water_mark, in_own_process
 from plots import lines
 
 from hf_gile import GileConfig, GileModel
@@ -81,9 +81,7 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=1024)
     parser.add_argument("--joint_size", type=int, default=500)
     parser.add_argument("--chunk_size", type=int, default=4096)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", default="float32", help="bfloat16 for autocast")
+    add_machine_flags(parser)
     parser.add_argument("--form", choices=FORMS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)

@@ -1,5 +1,6 @@
 """How benchmarks measure: runs in turns in one process, and memory in a process of its own."""
 
+import argparse
 import statistics
 import subprocess
 import sys
@@ -8,6 +9,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
+
+
+def add_machine_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags that say where a benchmark runs; call `torch.set_num_threads(options.threads)` with them."""
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="float32", help="bfloat16 for half the bits: of codes, or by autocast")
 
 
 def seconds(run: Callable[[], object]) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from machine import write_results
-from measuring import in_turns
+from measuring import add_machine_flags, in_turns
 from plots import lines
 
 from hf_gile import GileConfig, GileModel, Label, LabelIndex, LabelSet
@@ -64,9 +64,7 @@ def main() -> None:
     parser.add_argument("--labels", type=int, nargs="+", default=[26_104, 131_072, 1_000_000])
     parser.add_argument("--documents", type=int, default=256)
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", default="float32", help="of text codes and label codes")
+    add_machine_flags(parser)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     runs = {labels: measure(labels, options) for labels in options.labels}

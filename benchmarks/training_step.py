@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from machine import write_results
-from measuring import high_water_mark, in_own_process, in_turns
+from measuring import add_machine_flags, high_water_mark, in_own_process, in_turns
 from plots import bars
 
 from hf_gile import GileConfig, GileForSequenceClassification
@@ -111,9 +111,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", default="float32", help="bfloat16 for autocast")
+    add_machine_flags(parser)
     parser.add_argument("--system", choices=SYSTEMS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
