@@ -34,7 +34,7 @@ def evaluate_index(
     of it.
 
     To evaluate in several processes, let each do this with a part of the documents and metrics of its own, and add
-    these up with `LabelMetrics.merge` before `compute`.
+    these up with `merge` before `compute`.
 
     Args:
         index: The label index.

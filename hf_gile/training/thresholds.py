@@ -177,17 +177,40 @@ class ThresholdTuner(TrainerMetric):
             "threshold_resolution": 0.0 if self.counts is None else 2.0 ** (DROPPED_BITS - 52),
         }
 
+    def merge(self, other: "ThresholdTuner") -> None:
+        """Adds the batches that another worker has seen.
+
+        Args:
+            other: A tuner of the same labels; it stays as it is.
+
+        Raises:
+            ValueError: If the numbers of labels differ; nothing is added then.
+        """
+        if self.num_labels != other.num_labels:
+            raise ValueError(f"tuners of the same labels can be merged, got {self.num_labels} and {other.num_labels}")
+        if other.counts is not None:
+            self._counted()[:] += other.counts
+            self.cells += other.cells
+        for every, gold in other.kept:
+            self._add(every, gold)
+        self.gold += other.gold
+        self.documents += other.documents
+
     def _add(self, every: IntArray, gold: IntArray) -> None:
         self.cells += len(every)
         self.kept.append((every, gold))
-        if self.counts is None and self.cells <= self.max_cells:
-            return
+        if self.counts is not None or self.cells > self.max_cells:
+            self._counted()
+
+    def _counted(self) -> IntArray:
+        """The counts, with what was kept among them."""
         if self.counts is None:
             self.counts = np.zeros((2, BINS), np.int64)
         for kept in self.kept:
             for counts, bits in zip(self.counts, kept, strict=True):
                 counts += np.bincount((bits - FIRST) >> DROPPED_BITS, minlength=BINS)
         self.kept.clear()
+        return self.counts
 
 
 def _bits(probabilities: Tensor) -> IntArray:

@@ -193,6 +193,22 @@ class TinyModel(nn.Module):
         return {"loss": logits.square().mean(), "logits": logits}
 
 
+@pytest.mark.parametrize("limits", [(1 << 22, 1 << 22, 1 << 22), (50, 50, 50), (50, 1 << 22, 50), (1 << 22, 50, 50)])
+def test_merged_tuners_are_one_tuner_of_all_batches(limits):
+    torch.manual_seed(0)
+    scores, labels = torch.randn(20, 13), torch.randint(13, (20, 1))
+    first, second, whole = (ThresholdTuner(13, max_cells=limit) for limit in limits)
+    first.update(scores[:8], labels[:8])
+    second.update(scores[8:], labels[8:])
+    whole.update(scores, labels)
+    before = second.compute()
+    first.merge(second)
+    assert first.compute() == whole.compute()
+    assert second.compute() == before
+    with pytest.raises(ValueError, match="of the same labels can be merged, got 13 and 12"):
+        first.merge(ThresholdTuner(12))
+
+
 @pytest.mark.parametrize("batch_eval_metrics", [True, False])
 def test_it_serves_a_trainer_beside_label_metrics(tmp_path, batch_eval_metrics):
     torch.manual_seed(0)
