@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from accelerate import Accelerator
 from safetensors.torch import save_file
+from torch import distributed
 from torch.distributed import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
@@ -101,11 +102,19 @@ def differ(folder):
     (folder / f"differ-{accelerator.process_index}.txt").write_text("\n".join(lines))
 
 
+def main(folder, modes):
+    if modes == ["differ"]:
+        differ(folder)
+    else:
+        for mode in modes:
+            rank, weights = train(mode.split("-"))
+            if rank == 0:
+                save_file(weights, folder / f"{mode}.safetensors")
+    if distributed.is_initialized():
+        # A process that ends with threads of the group at work now and then aborts.
+        distributed.barrier()
+        distributed.destroy_process_group()
+
+
 if __name__ == "__main__":  # doctests import every file
-    if sys.argv[2] == "differ":
-        differ(Path(sys.argv[1]))
-        sys.exit()
-    for mode in sys.argv[2:]:
-        rank, weights = train(mode.split("-"))
-        if rank == 0:
-            save_file(weights, Path(sys.argv[1]) / f"{mode}.safetensors")
+    main(Path(sys.argv[1]), sys.argv[2:])
