@@ -125,7 +125,7 @@ def train_text_models(
     if settings.negatives not in NEGATIVES:
         raise ValueError(f"negatives must be one of {', '.join(NEGATIVES)}, got {settings.negatives!r}")
     if settings.share_labels:
-        ranking = [unit for unit in settings.units if UNITS.get(unit, {}).get("training_loss") in ("warp", "hinge")]
+        ranking = [unit for unit in settings.units if ranks_all_labels(unit)]
         takes_all = not settings.num_negatives and settings.negatives != "in_batch" and settings.label_chunk_size > 0
         if not takes_all or args.world_size < 2 or ranking:
             raise ValueError(
@@ -154,7 +154,6 @@ def train_text_models(
         is_linear = UNITS[unit]["output_layer"] == "linear"
         label_set = labels[:num_seen] if is_linear else labels
         size = settings.embedding_size
-        ranks_all = UNITS[unit].get("training_loss") in ("warp", "hinge")  # these need all scores at once
         config = GileConfig(
             **unit_fields(
                 unit,
@@ -173,7 +172,7 @@ def train_text_models(
                 freeze_word_vectors=settings.freeze_word_vectors,
                 word_dropout=settings.word_dropout,
                 label_prior=settings.label_prior or min(0.5, labels_per_document / num_seen),
-                label_chunk_size=0 if settings.num_negatives or ranks_all else settings.label_chunk_size,
+                label_chunk_size=0 if settings.num_negatives or ranks_all_labels(unit) else settings.label_chunk_size,
                 num_labels=len(label_set),
                 problem_type="multi_label_classification",
             )
@@ -250,6 +249,11 @@ def train_text_models(
             write_results(folder, results, metrics)
     args.output_dir = str(folder)
     return results
+
+
+def ranks_all_labels(unit: str) -> bool:
+    """Whether the loss of a unit needs the scores of all labels at once."""
+    return UNITS.get(unit, {}).get("training_loss") in ("warp", "hinge")
 
 
 def make_words(

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..models.fingerprint_gile import unwrapped
+from ..models.fingerprint_gile import towers_of, unwrapped
 from ..models.label_index_gile import LabelIndex
 from ..models.labels_gile import LabelSet
-from ..models.losses_gile import IGNORE
+from ..models.losses_gile import IGNORE, check_excluded
 from .trainer import TrainerMetric
 
 
@@ -65,8 +65,7 @@ def evaluate_index(
     measured = list(metrics) if isinstance(metrics, Sequence) else [metrics]
     if not measured or not all(isinstance(metric, TrainerMetric) for metric in measured):
         raise ValueError(f"metrics must be metrics, such as LabelMetrics(num_labels), or a list of some; got {metrics}")
-    model = unwrapped(model)
-    gile = getattr(model, "gile", model)
+    model, gile = unwrapped(model), towers_of(model)
     index.check_fits(gile)
     stored = getattr(model, "label_set", None)
     if label_set is None and (stored is None or stored.ids != index.label_set.ids):
@@ -151,10 +150,6 @@ class _Translation:
 
 
 def _exclude(scores: Tensor, columns: Tensor) -> None:
-    if len(columns) != len(scores) or bool((columns >= scores.shape[1]).any()):
-        raise ValueError(
-            f"excluded_columns must be columns below {scores.shape[1]}, ({len(scores)}, E) padded with -100, got shape "
-            f"{tuple(columns.shape)} with the largest {int(columns.max())}"
-        )
+    check_excluded(columns, len(scores), scores.shape[1])
     document, place = (columns >= 0).nonzero(as_tuple=True)
     scores[document.to(scores.device), columns[document, place].to(scores.device)] = -torch.inf

@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from .losses_gile import IGNORE, widened
+from .processes_gile import all_gathered, share_of
 
 
 @dataclass(frozen=True)
@@ -155,8 +156,7 @@ class _Step:
             rank, size = distributed.get_rank(group), distributed.get_world_size(group)
             batch = len(gold) // size
             self.own = slice(rank * batch, (rank + 1) * batch)
-            self.share = slice(len(label_chunks) * rank // size, len(label_chunks) * (rank + 1) // size)
-        self.documents = len(gold)
+            self.share = share_of(len(label_chunks), rank, size)
         starts = range(self.share.start, self.share.stop, chunk_size)
         self.chunks = [slice(start, min(start + chunk_size, self.share.stop)) for start in starts]
         self.gold = self._by_chunk(gold)
@@ -175,7 +175,7 @@ class _Step:
         """The loss of this process's documents, and the gradients of text codes, bias, rows and parameters."""
         labels = self.label_chunks
         if self.group is not None:
-            text_codes = _all_gathered(text_codes, self.group)
+            text_codes = torch.cat(all_gathered(text_codes, self.group))
         self.text_codes, self.bias = text_codes, None if bias is None else bias.detach()
         self.losses = text_codes.new_zeros(len(text_codes), dtype=_wide(text_codes))
         text_gradient = torch.zeros_like(text_codes, dtype=_wide(text_codes))
@@ -277,10 +277,10 @@ class _Step:
                 )
         if self.weights is not None:
             raise ValueError("processes that share labels take all of them: column_weights are for a sample")
-        gold = _all_gathered(functional.pad(gold, (0, wide - gold.shape[1]), value=IGNORE), self.group)
+        gold = torch.cat(all_gathered(functional.pad(gold, (0, wide - gold.shape[1]), value=IGNORE), self.group))
         if excluded is not None:
             padding = (0, wide_excluded - excluded.shape[1])
-            excluded = _all_gathered(functional.pad(excluded, padding, value=IGNORE), self.group)
+            excluded = torch.cat(all_gathered(functional.pad(excluded, padding, value=IGNORE), self.group))
         return gold, excluded
 
 
@@ -367,14 +367,7 @@ def _log_sum_exp(total: Tensor, group: Any) -> Tensor:
     """Over the labels of all processes."""
     if group is None:
         return total
-    return _all_gathered(total[None], group).logsumexp(0)
-
-
-def _all_gathered(tensor: Tensor, group: Any) -> Tensor:
-    """The tensors of all processes, one behind the other."""
-    parts = [torch.empty_like(tensor) for _ in range(distributed.get_world_size(group))]
-    distributed.all_gather(parts, tensor.contiguous(), group=group)
-    return torch.cat(parts)
+    return torch.stack(all_gathered(total, group)).logsumexp(0)
 
 
 def _random_state(device: torch.device) -> tuple[Tensor, ...]:

@@ -21,7 +21,7 @@ from .configuration_gile import GileConfig
 from .fingerprint_gile import state_of
 from .labels_gile import LABELS_FILE, LabelSet
 from .languages_gile import Languages, check_language, in_each_language, of_language, own_columns
-from .losses_gile import IGNORE, LOSSES, cross_entropy, gold_places, multi_hot, places_among, widened
+from .losses_gile import IGNORE, LOSSES, check_excluded, cross_entropy, gold_places, multi_hot, places_among, widened
 from .modeling_gile import GileModel, GilePreTrainedModel
 from .output_layers_gile import ZeroEmbedding
 
@@ -276,20 +276,12 @@ class GileForSequenceClassification(GilePreTrainedModel):
         Raises:
             ValueError: An excluded column is out of range, or there is not one row for each document.
         """
-        self._check_excluded(excluded_columns, len(logits))
         num_labels = self.config.num_labels
+        check_excluded(excluded_columns, len(logits), num_labels)
         padded = excluded_columns.masked_fill(excluded_columns < 0, num_labels)
         mask = torch.zeros(len(logits), num_labels + 1, dtype=torch.bool, device=logits.device)
         mask = mask.scatter_(1, padded, True)[:, :num_labels]
         return logits.masked_fill(mask if columns is None else mask[:, columns], -torch.inf)
-
-    def _check_excluded(self, excluded_columns: Tensor, documents: int) -> None:
-        num_labels = self.config.num_labels
-        if excluded_columns.ndim != 2 or len(excluded_columns) != documents or (excluded_columns >= num_labels).any():
-            raise ValueError(
-                f"excluded_columns must be columns below {num_labels}, ({documents}, E) padded with -100, got shape "
-                f"{tuple(excluded_columns.shape)} with the largest {int(excluded_columns.max())}"
-            )
 
     def _word_prediction(self, text_embeds: Tensor, input_ids: Tensor | None, columns: Tensor | None) -> Tensor:
         if input_ids is None:
@@ -424,7 +416,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if single and bool(((labels != IGNORE).sum(-1) != 1).any()):
             raise ValueError(_ONE_GOLD_LABEL)
         if excluded_columns is not None:
-            self._check_excluded(excluded_columns, len(labels))
+            check_excluded(excluded_columns, len(labels), self.config.num_labels)
             foreign = (labels[:, :, None] == excluded_columns[:, None]) & (labels != IGNORE)[:, :, None]
             if bool(foreign.any()):
                 row, place, _ = foreign.nonzero()[0].tolist()

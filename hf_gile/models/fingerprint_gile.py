@@ -39,8 +39,7 @@ def fingerprint(model: Any) -> str:
     Args:
         model: A `GileModel` or a `GileForSequenceClassification`.
     """
-    model = unwrapped(model)
-    gile = getattr(model, "gile", model)
+    gile = towers_of(model)
     weights = {name: value for name, value in gile.state_dict().items() if not name.startswith("word_prediction.")}
     state = (gile._mode_changes, *state_of(*weights.values()))
     kept = _FINGERPRINTS.get(gile)
@@ -65,6 +64,16 @@ def unwrapped(model: Any) -> Any:
     return getattr(model, "module", model)
 
 
+def towers_of(model: Any) -> Any:
+    """The `GileModel` of a classifier, or that itself, out of any wrapper.
+
+    Args:
+        model: A `GileModel` or a `GileForSequenceClassification`, wrapped or not.
+    """
+    model = unwrapped(model)
+    return getattr(model, "gile", model)
+
+
 def state_of(*tensors: Tensor) -> tuple[Any, ...]:
     """What stays equal while weights do, cheap enough for every call: places, versions, and a sum over a sample.
 
@@ -84,4 +93,4 @@ def state_of(*tensors: Tensor) -> tuple[Any, ...]:
     return tuple(states)
 
 
-__all__ = ["fingerprint", "state_of", "unwrapped"]
+__all__ = ["fingerprint", "state_of", "towers_of", "unwrapped"]

@@ -18,9 +18,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from .exact_search_gile import TopLabels, best_of, check_text_codes, log_sum_exp_of, scores_of, top_k_of, wide_type
-from .fingerprint_gile import fingerprint, unwrapped
+from .fingerprint_gile import fingerprint, towers_of, unwrapped
 from .labels_gile import LabelSet
 from .languages_gile import check_language, of_language, own_columns
+from .processes_gile import all_gathered, share_of
 
 INDEX_FILE = "label_index.json"
 """The file of a saved index that names the others; it is written last."""
@@ -139,7 +140,7 @@ class LabelIndex:
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         _check_dtype(dtype)
-        model, gile = unwrapped(model), _gile(model)
+        model, gile = unwrapped(model), towers_of(model)
         language = check_language(gile.config, language)
         label_language = label_language or language
         was_training = model.training
@@ -313,7 +314,7 @@ class LabelIndex:
         self.check_fits(model)
         column = self.label_set.column(label_id)
         label_set = self.label_set.rename(label_id, name)
-        if _gile(model).config.output_layer == "linear":
+        if towers_of(model).config.output_layer == "linear":
             self.label_set = label_set
             return
         new = self._encode([label_set[column]], model, processor)
@@ -324,7 +325,7 @@ class LabelIndex:
             self.search.replace(torch.tensor([column]), new)
 
     def _encode(self, labels: Sequence[Any], model: Any, processor: Any) -> Tensor:
-        if _gile(model).config.label_encoder_type == "learned":
+        if towers_of(model).config.label_encoder_type == "learned":
             stored = getattr(unwrapped(model), "label_set", None)
             known = [label.id for label in labels if stored is None or label.id in stored]
             if known:
@@ -387,10 +388,10 @@ class LabelIndex:
             raise ValueError(
                 f"rank must be below world_size, and that at most {len(self)}, the labels; got {rank} of {world_size}"
             )
-        start, stop = (len(self) * part // world_size for part in (rank, rank + 1))
+        own = share_of(len(self), rank, world_size)
         part = copy(self)
-        part.codes, part.search = self.codes[start:stop], None
-        part._shard = _Shard(rank, world_size, group, start)
+        part.codes, part.search = self.codes[own], None
+        part._shard = _Shard(rank, world_size, group, own.start)
         return part
 
     def save_pretrained(self, folder: str | PathLike[str]) -> None:
@@ -480,11 +481,11 @@ class _Shard(NamedTuple):
             )
         k = min(check_text_codes(text_codes, codes, k), num_labels)
         text_codes = text_codes.to(codes.device, wide_type(text_codes, codes)).contiguous()
-        sizes = self._gathered(torch.tensor([len(text_codes)], device=codes.device))
+        sizes = all_gathered(torch.tensor([len(text_codes)], device=codes.device), self.group)
         most = int(max(sizes))
         padded = text_codes.new_zeros(most, text_codes.shape[1])
         padded[: len(text_codes)] = text_codes
-        documents = torch.cat(self._gathered(padded))
+        documents = torch.cat(all_gathered(padded, self.group))
         scores = documents.new_full((len(documents), k), -torch.inf)
         columns = torch.full((len(documents), k), num_labels, device=codes.device)
         best = top_k_of(documents, codes, bias, k)
@@ -492,19 +493,9 @@ class _Shard(NamedTuple):
         columns[:, : best.scores.shape[1]] = best.columns + self.first
         # Every process gets the answers for all documents: k numbers of each process for a document are little.
         own = slice(self.rank * most, self.rank * most + len(text_codes))
-        scores = torch.cat([part[own] for part in self._gathered(scores)], dim=1)
-        columns = torch.cat([part[own] for part in self._gathered(columns)], dim=1)
+        scores = torch.cat([part[own] for part in all_gathered(scores, self.group)], dim=1)
+        columns = torch.cat([part[own] for part in all_gathered(columns, self.group)], dim=1)
         return best_of(scores, columns, k)
-
-    def _gathered(self, tensor: Tensor) -> list[Tensor]:
-        parts = [torch.empty_like(tensor) for _ in range(self.world_size)]
-        torch.distributed.all_gather(parts, tensor, group=self.group)
-        return parts
-
-
-def _gile(model: Any) -> Any:
-    model = unwrapped(model)
-    return getattr(model, "gile", model)
 
 
 def bias_of(gile: Any, language: str | None) -> float:

@@ -46,6 +46,24 @@ def places_among(columns: Tensor, wanted: Tensor) -> Tensor:
     return places.masked_fill(~found | (wanted == IGNORE), IGNORE)
 
 
+def check_excluded(excluded_columns: Tensor, documents: int, num_labels: int) -> None:
+    """Refuses columns that cannot be those of labels that are no candidates.
+
+    Args:
+        excluded_columns: `(B, E)` columns, padded with -100.
+        documents: Number B of documents.
+        num_labels: Number L of labels the columns count in.
+
+    Raises:
+        ValueError: A column is out of range, or there is not one row for each document.
+    """
+    if excluded_columns.ndim != 2 or len(excluded_columns) != documents or (excluded_columns >= num_labels).any():
+        raise ValueError(
+            f"excluded_columns must be columns below {num_labels}, ({documents}, E) padded with -100, got shape "
+            f"{tuple(excluded_columns.shape)} with the largest {int(excluded_columns.max())}"
+        )
+
+
 def gold_places(labels: Tensor, num_labels: int, columns: Tensor | None = None) -> Tensor:
     """Checks gold columns, and finds their places among the columns that are scored.
 
@@ -245,6 +263,7 @@ __all__ = [
     "IGNORE",
     "LOSSES",
     "binary_cross_entropy",
+    "check_excluded",
     "cross_entropy",
     "decoupled_softmax",
     "gold_places",
