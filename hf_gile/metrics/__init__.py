@@ -2,7 +2,16 @@
 
 from .classification import F1Metrics
 from .evaluation import evaluate_index
+from .frequency import decile_figures, propensities
 from .label_metrics import LabelMetrics
 from .ranking import RankingMetrics, ranking_metrics
 
-__all__ = ["F1Metrics", "LabelMetrics", "RankingMetrics", "evaluate_index", "ranking_metrics"]
+__all__ = [
+    "F1Metrics",
+    "LabelMetrics",
+    "RankingMetrics",
+    "decile_figures",
+    "evaluate_index",
+    "propensities",
+    "ranking_metrics",
+]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..models.losses_gile import IGNORE, widened
 from .batch import Array, read_batch, read_groups, require_documents, require_same_groups
+from .frequency import read_deciles, require_same_deciles
 
 
 class F1Metrics:
@@ -30,15 +31,18 @@ class F1Metrics:
     precision of the probabilities, so `torch.sigmoid(scores) >= threshold` is what is counted.
 
     With a mask of seen labels every value comes three times: over all labels under its own name,
-    and over the columns of a group as `seen_...` and `unseen_...`.
+    and over the columns of a group as `seen_...` and `unseen_...`. With the training documents of the labels, macro F1
+    also comes as `decile_1_macro_f1` (the rarest tenth of the labels with training documents) to `decile_10_macro_f1`
+    (the most frequent tenth).
 
     Args:
         num_labels: Number of labels L of every batch.
         threshold: Least probability of a predicted label, for all labels or `(L,)` for each.
         seen: `(L,)` bool, True for the labels that were seen in training.
+        counts: `(L,)` training documents of each label.
 
     Raises:
-        ValueError: If a threshold is not in 0..1, or threshold or mask do not fit the labels.
+        ValueError: If a threshold is not in 0..1, or threshold, mask or counts do not fit the labels.
 
     Example:
         >>> metrics = F1Metrics(num_labels=3)
@@ -52,8 +56,10 @@ class F1Metrics:
         num_labels: int,
         threshold: float | Array = 0.5,
         seen: Array | Sequence[bool] | None = None,
+        counts: Array | Sequence[float] | None = None,
     ) -> None:
         self.groups = read_groups(num_labels, seen)
+        self.deciles = read_deciles(counts, num_labels)
         self.num_labels = num_labels
         self.threshold = read_threshold(threshold, num_labels)
         self.reset()
@@ -101,20 +107,41 @@ class F1Metrics:
         """Returns the F1 values so far.
 
         Returns:
-            `micro_f1`, `macro_f1` and `example_f1` of each group; `macro_f1` is NaN if no label of the group was ever
-            a candidate.
+            `micro_f1`, `macro_f1` and `example_f1` of each group, and `macro_f1` of each decile; `macro_f1` is NaN if
+            no label of the group was ever a candidate.
 
         Raises:
             ValueError: If no document came yet.
         """
         require_documents(self.documents)
+        named = self.predicted + self.gold
+        label_f1 = _f1(self.hits, named)
         result = {}
         for prefix, columns in self.groups.items():
-            hits, named = self.hits[columns], (self.predicted + self.gold)[columns]
-            result[f"{prefix}micro_f1"] = _f1(hits.sum(), named.sum()).item()
-            result[f"{prefix}macro_f1"] = _f1(hits, named)[self.candidates[columns]].mean().item()
+            result[f"{prefix}micro_f1"] = _f1(self.hits[columns].sum(), named[columns].sum()).item()
+            result[f"{prefix}macro_f1"] = label_f1[columns][self.candidates[columns]].mean().item()
             result[f"{prefix}example_f1"] = self.example_sums[prefix] / self.documents
+        for prefix, columns in self.deciles.items():
+            result[f"{prefix}macro_f1"] = label_f1[columns][self.candidates[columns]].mean().item()
         return result
+
+    def require_same(self, other: "F1Metrics") -> None:
+        """Refuses other metrics than these to merge.
+
+        Args:
+            other: Metrics to add.
+
+        Raises:
+            ValueError: If labels, seen labels, counts or thresholds differ.
+        """
+        require_same_groups(self.groups, other.groups)
+        require_same_deciles(self.deciles, other.deciles)
+        ours, theirs = (each.threshold.expand(self.num_labels) for each in (self, other))
+        if not torch.equal(ours, theirs):
+            raise ValueError(
+                "metrics can be merged at the same threshold only, got two different ones; "
+                "make both with the same threshold"
+            )
 
     def merge(self, other: "F1Metrics") -> None:
         """Adds the batches that another worker has seen.
@@ -123,15 +150,9 @@ class F1Metrics:
             other: Metrics of the same labels, seen labels and threshold; it stays as it is.
 
         Raises:
-            ValueError: If labels, seen labels or thresholds differ; nothing is added then.
+            ValueError: As `require_same`; nothing is added then.
         """
-        require_same_groups(self.groups, other.groups)
-        ours, theirs = (each.threshold.expand(self.num_labels) for each in (self, other))
-        if not torch.equal(ours, theirs):
-            raise ValueError(
-                "metrics can be merged at the same threshold only, got two different ones; "
-                "make both with the same threshold"
-            )
+        self.require_same(other)
         self.hits += other.hits
         self.predicted += other.predicted
         self.gold += other.gold

@@ -37,9 +37,13 @@ class LabelMetrics(TrainerMetric):
         chunk_size: Number of documents worked on at once, which bounds the memory when a batch
             holds a whole data set.
         top_k: Numbers of labels k, for precision, recall and nDCG at k.
+        propensities: `(L,)` of the labels, as `hf_gile.metrics.propensities` makes them, for propensity-scored
+            precision at k.
+        counts: `(L,)` training documents of each label, for macro recall at k, and for macro recall and macro F1 of
+            labels by frequency; `decile_figures` collects these.
 
     Raises:
-        ValueError: If the mask or the threshold do not fit the labels, or chunks are empty.
+        ValueError: If what is given does not fit the labels, or chunks are empty.
 
     Example:
         >>> import torch
@@ -59,13 +63,15 @@ class LabelMetrics(TrainerMetric):
         threshold: float | Array = 0.5,
         chunk_size: int = 64,
         top_k: Sequence[int] = (),
+        propensities: Array | Sequence[float] | None = None,
+        counts: Array | Sequence[float] | None = None,
     ) -> None:
         if chunk_size < 1:
             raise ValueError(f"chunk_size must be at least 1 document, got {chunk_size}; leave it out for 64")
         self.num_labels = num_labels
         self.chunk_size = chunk_size
-        self.ranking = RankingMetrics(num_labels, seen, top_k)
-        self.f1 = F1Metrics(num_labels, threshold, seen)
+        self.ranking = RankingMetrics(num_labels, seen, top_k, propensities, counts)
+        self.f1 = F1Metrics(num_labels, threshold, seen, counts)
 
     def reset(self) -> None:
         """Forgets every batch."""
@@ -94,9 +100,10 @@ class LabelMetrics(TrainerMetric):
         Returns:
             `average_precision`, `ranking_loss`, `one_error`, `coverage`, `documents`, `skipped`,
             `micro_f1`, `macro_f1`, `example_f1`, and of each k of `top_k` `precision_at_k`, `recall_at_k` and
-            `ndcg_at_k`; with seen labels also each with `seen_` and
-            `unseen_` in front. Ranking metrics of a group in which no document has a gold label
-            are NaN.
+            `ndcg_at_k`, with propensities `psp_at_k`, with counts `macro_recall_at_k`; with seen labels also each with
+            `seen_` and `unseen_` in front. With counts also `macro_f1` and `macro_recall_at_k` with `decile_1_`
+            (the rarest tenth of the labels with training documents) to `decile_10_` (the most frequent tenth) in
+            front. Ranking metrics of a group in which no document has a gold label are NaN.
 
         Raises:
             ValueError: If no document came yet.
@@ -107,11 +114,12 @@ class LabelMetrics(TrainerMetric):
         """Adds the batches that another worker has seen.
 
         Args:
-            other: Metrics of the same labels, seen labels and threshold; it stays as it is.
+            other: Metrics made alike; it stays as it is.
 
         Raises:
-            ValueError: If labels, seen labels or thresholds differ; nothing is added then.
+            ValueError: If labels, seen labels, thresholds, `top_k`, propensities or counts differ; nothing is added
+                then.
         """
-        # F1 first: it refuses all that ranking would, and other thresholds as well
+        self.ranking.require_same(other.ranking)
         self.f1.merge(other.f1)
         self.ranking.merge(other.ranking)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..models.losses_gile import IGNORE, widened
 from .batch import Array, read_batch, read_columns, read_groups, require_documents, require_same_groups
+from .frequency import read_deciles, read_propensities, require_same_deciles
 
 
 def ranking_metrics(
@@ -78,13 +79,32 @@ class RankingMetrics:
     only, and unseen among the unseen. Documents without a gold label in a group are left out of its
     means and counted as `skipped`.
 
+    With propensities p of the labels there is also, of each k, the propensity-scored precision (Jain et al., KDD 2016),
+    normalised as the Extreme Classification Repository reports it: by the best that was possible, summed over all
+    documents before the division (it is no mean over documents).
+
+        psp_at_k = sum over documents, gold l with position(l) <= k of 1/p(l)
+                   / sum over documents of the k largest 1/p(l) of their gold labels
+
+    Of gold labels of one score, the one with the lowest p stands last.
+
+    With the training documents of the labels there is also a mean over the labels instead of the documents:
+
+        macro_recall_at_k = mean over the labels with a gold document of the share of these documents with rank(l) <= k
+
+    Here labels are ranked among all labels, whatever the group: `seen_...` and `unseen_...` are means of these shares
+    over some of the labels, and so are `decile_1_...` (the rarest tenth of the labels with training documents) to
+    `decile_10_...` (the most frequent tenth). NaN where no label of the group has a gold document.
+
     Args:
         num_labels: Number of labels L of every batch.
         seen: `(L,)` bool, True for the labels that were seen in training.
         top_k: Numbers of labels k, for precision, recall and nDCG at k.
+        propensities: `(L,)` of the labels, as the function `propensities` makes them, for `psp_at_k`.
+        counts: `(L,)` training documents of each label, for `macro_recall_at_k`.
 
     Raises:
-        ValueError: If the mask does not fit the labels, or a k is below 1.
+        ValueError: If what is given does not fit the labels, or a k is below 1.
 
     Example:
         >>> metrics = RankingMetrics(num_labels=3)
@@ -95,20 +115,33 @@ class RankingMetrics:
         (0.5, 1, 1)
     """
 
-    def __init__(self, num_labels: int, seen: Array | Sequence[bool] | None = None, top_k: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        num_labels: int,
+        seen: Array | Sequence[bool] | None = None,
+        top_k: Sequence[int] = (),
+        propensities: Array | Sequence[float] | None = None,
+        counts: Array | Sequence[float] | None = None,
+    ) -> None:
         _check_top_k(top_k)
         self.groups = read_groups(num_labels, seen)
+        self.deciles = read_deciles(counts, num_labels)
+        self.gains = None if propensities is None else 1 / read_propensities(propensities, num_labels)
         self.num_labels = num_labels
-        self.top_k = tuple(top_k)
+        self.top_k = tuple(dict.fromkeys(top_k))  # each once
         self.reset()
 
     def reset(self) -> None:
         """Forgets every batch."""
         names = ["average_precision", "ranking_loss", "one_error", "coverage"]
         names += [f"{name}_at_{k}" for k in self.top_k for name in ("precision", "recall", "ndcg")]
+        if self.gains is not None:
+            names += [f"{name}_at_{k}" for k in self.top_k for name in ("gain", "best_gain")]
         self.sums = {prefix: dict.fromkeys(names, 0.0) for prefix in self.groups}
         self.counted = dict.fromkeys(self.groups, 0)
         self.documents = 0
+        self.gold = torch.zeros(self.num_labels if self.deciles else 0, dtype=torch.long)
+        self.found = {k: torch.zeros_like(self.gold) for k in self.top_k}
 
     def update(self, scores: Array, labels: Array) -> None:
         """Adds a batch.
@@ -131,14 +164,21 @@ class RankingMetrics:
         # seen and unseen make up all labels: their ranks add up, which saves the longest sort
         if len(groups) > 1:
             ranks[""] = tuple(one + other for one, other in zip(ranks["seen_"], ranks["unseen_"], strict=True))
+        gains = None if self.gains is None else self.gains[gold.clamp(min=0).cpu()]
         for prefix, columns in groups.items():
             is_gold = (gold != IGNORE) & columns[gold.clamp(min=0)]
             rank, candidates = ranks[prefix]
-            result = _measure(rank, at_gold, is_gold, candidates, self.top_k)
+            result = _measure(rank, at_gold, is_gold, candidates, self.top_k, gains)
             counted = result.pop("counted")
             for name, value in result.items():
                 self.sums[prefix][name] += value[counted].sum().item()
             self.counted[prefix] += int(counted.sum())
+        if self.deciles:
+            is_gold = gold != IGNORE
+            self.gold += gold[is_gold].cpu().bincount(minlength=self.num_labels)
+            for k, found in self.found.items():
+                among = is_gold & (ranks[""][0] <= k) & ~at_gold.isneginf()
+                found += gold[among].cpu().bincount(minlength=self.num_labels)
         self.documents += len(gold)
 
     def compute(self) -> dict[str, float]:
@@ -146,7 +186,8 @@ class RankingMetrics:
 
         Returns:
             For each group the means, the number of `documents` they are over, and of documents
-            `skipped`. If all were skipped, no mean is defined and each is NaN.
+            `skipped`. If all were skipped, no mean is defined and each is NaN. With propensities also `psp_at_k`, and
+            with counts `macro_recall_at_k`, of the deciles as well.
 
         Raises:
             ValueError: If no document came yet.
@@ -154,11 +195,41 @@ class RankingMetrics:
         require_documents(self.documents)
         result: dict[str, float] = {}
         for prefix, counted in self.counted.items():
-            for name, value in self.sums[prefix].items():
+            sums = dict(self.sums[prefix])
+            for k in self.top_k if self.gains is not None else ():
+                gain, best = sums.pop(f"gain_at_{k}"), sums.pop(f"best_gain_at_{k}")
+                result[f"{prefix}psp_at_{k}"] = gain / best if counted else float("nan")
+            for name, value in sums.items():
                 result[prefix + name] = value / counted if counted else float("nan")
             result[f"{prefix}documents"] = counted
             result[f"{prefix}skipped"] = self.documents - counted
+        if self.deciles:
+            has_gold = self.gold > 0
+            for k, found in self.found.items():
+                recall = found.double() / self.gold.clamp(min=1)
+                for prefix, columns in {**self.groups, **self.deciles}.items():
+                    result[f"{prefix}macro_recall_at_{k}"] = recall[columns][has_gold[columns]].mean().item()
         return result
+
+    def require_same(self, other: "RankingMetrics") -> None:
+        """Refuses other metrics than these to merge.
+
+        Args:
+            other: Metrics to add.
+
+        Raises:
+            ValueError: If labels, seen labels, `top_k`, propensities or counts differ.
+        """
+        require_same_groups(self.groups, other.groups)
+        require_same_deciles(self.deciles, other.deciles)
+        if set(self.top_k) != set(other.top_k):
+            raise ValueError(f"top_k must be the same in both, got {self.top_k} and {other.top_k}")
+        ours, theirs = ([] if each.gains is None else each.gains.tolist() for each in (self, other))
+        if ours != theirs:
+            raise ValueError(
+                "metrics can be merged over the same propensities only, got two different ones; make both with the "
+                "same propensities"
+            )
 
     def merge(self, other: "RankingMetrics") -> None:
         """Adds the batches that another worker has seen.
@@ -167,11 +238,12 @@ class RankingMetrics:
             other: Metrics of the same labels and seen labels; it stays as it is.
 
         Raises:
-            ValueError: If labels, seen labels or `top_k` differ; nothing is added then.
+            ValueError: As `require_same`; nothing is added then.
         """
-        require_same_groups(self.groups, other.groups)
-        if set(self.top_k) != set(other.top_k):
-            raise ValueError(f"top_k must be the same in both, got {self.top_k} and {other.top_k}")
+        self.require_same(other)
+        self.gold += other.gold
+        for k, found in self.found.items():
+            found += other.found[k]
         for prefix in self.groups:
             for name, value in other.sums[prefix].items():
                 self.sums[prefix][name] += value
@@ -198,7 +270,12 @@ def _rank(scores: Tensor, at_gold: Tensor) -> tuple[Tensor, ...]:
 
 
 def _measure(
-    rank: Tensor, at_gold: Tensor, is_gold: Tensor, candidates: Tensor, top_k: Sequence[int]
+    rank: Tensor,
+    at_gold: Tensor,
+    is_gold: Tensor,
+    candidates: Tensor,
+    top_k: Sequence[int],
+    gains: Tensor | None = None,
 ) -> dict[str, Tensor]:
     gold_count = is_gold.sum(dim=1)
     # what is not gold sorts behind every gold score, so it is never among the scores below one
@@ -222,12 +299,18 @@ def _measure(
         "coverage": rank.masked_fill(~is_gold, 0).amax(dim=1).double(),
     }
     if top_k:
-        best_first = at_gold.masked_fill(~is_gold, -torch.inf).argsort(dim=1, descending=True)
+        # of equal scores, the one with the largest gain last
+        by_gain = torch.arange(at_gold.shape[1]).expand_as(at_gold) if gains is None else gains.argsort(dim=1)
+        scores = at_gold.masked_fill(~is_gold, -torch.inf).gather(1, by_gain)
+        best_first = by_gain.gather(1, scores.argsort(dim=1, descending=True, stable=True))
         own_place = torch.arange(1, at_gold.shape[1] + 1).expand_as(at_gold)
         position = wrong + torch.empty_like(wrong).scatter_(1, best_first, own_place)
         position = position.masked_fill(~is_gold | is_left_out, torch.iinfo(wrong.dtype).max)
         gain = 1 / torch.log2(1 + position.double())
         best_gain = (1 / torch.log2(2 + torch.arange(max(top_k), dtype=torch.float64))).cumsum(dim=0)
+        if gains is not None:
+            gains = gains.masked_fill(~is_gold, 0)
+            best_gains = gains.sort(dim=1, descending=True).values.cumsum(dim=1)
         for k in top_k:
             found = position <= k
             hits = found.sum(dim=1).double()
@@ -235,6 +318,9 @@ def _measure(
             result[f"precision_at_{k}"] = hits / k
             result[f"recall_at_{k}"] = hits / gold_count
             result[f"ndcg_at_{k}"] = gain.masked_fill(~found, 0).sum(dim=1) / ideal
+            if gains is not None:
+                result[f"gain_at_{k}"] = gains.masked_fill(~found, 0).sum(dim=1)
+                result[f"best_gain_at_{k}"] = best_gains[:, min(k, best_gains.shape[1]) - 1]
     counted = gold_count > 0
     result = {name: value.masked_fill(~counted, torch.nan) for name, value in result.items()}
     return {**result, "counted": counted}

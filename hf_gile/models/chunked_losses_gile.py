@@ -17,7 +17,7 @@ from torch import Tensor, distributed
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from .losses_gile import IGNORE, widened
+from .losses_gile import IGNORE, check_positive_weights, widened
 from .processes_gile import all_gathered, share_of
 
 
@@ -62,14 +62,15 @@ def chunked_loss(
     column_weights: Tensor | None = None,
     excluded: Tensor | None = None,
     group: Any = None,
+    positive_weights: Tensor | None = None,
 ) -> Tensor:
     """One of the losses over all labels, without their scores.
 
     Value and gradients are those of the same loss of `losses_gile.py` on `text_codes @ codes.T + bias`. Gradients are
     made in the forward pass, before a loss is scaled or divided by the number of documents: without weights, those of
-    scores are not larger than the number of gold labels, which 16 bits hold well. With large `column_weights` those of
-    label codes can outgrow float16 (not bfloat16), and no gradient scaler would help. What is summed over chunks is
-    summed in float32. There is no second derivative.
+    scores are not larger than the number of gold labels, which 16 bits hold well. With large weights those of label
+    codes can outgrow float16 (not bfloat16), and no gradient scaler would help. What is summed over chunks is summed in
+    float32. There is no second derivative.
 
     Args:
         loss: `"binary_cross_entropy"`, `"cross_entropy"` or `"decoupled_softmax"`. The last two read the labels twice:
@@ -84,12 +85,15 @@ def chunked_loss(
         group: Processes that share the labels: each has documents of its own, and scores those of all processes with
             its own share of the labels. Where gradients are averaged over the processes (as DDP and FSDP do), they are
             those of each process scoring all labels.
+        positive_weights: `(L,)`: what a term counts where the label is gold, as in `binary_cross_entropy`, and of it
+            alone; the same in all processes of a group.
 
     Returns:
         The loss, summed over the documents: a scalar in float32 or better.
 
     Raises:
-        ValueError: There is no such loss, or the processes of the group have not as many documents and labels each.
+        ValueError: There is no such loss, or the processes of the group have not as many documents and labels each;
+            or there are positive weights, and they do not fit the labels or this loss.
 
     Example:
         >>> texts, codes = torch.randn(2, 5, requires_grad=True), torch.randn(1000, 5, requires_grad=True)
@@ -101,7 +105,9 @@ def chunked_loss(
     """
     if loss not in CHUNKED_LOSSES:
         raise ValueError(f"loss must be one of {', '.join(CHUNKED_LOSSES)}, got {loss!r}")
-    step = CHUNKED_LOSSES[loss](label_chunks, labels, chunk_size, column_weights, excluded, group)
+    if positive_weights is not None:
+        check_positive_weights(positive_weights, loss, len(label_chunks))
+    step = CHUNKED_LOSSES[loss](label_chunks, labels, chunk_size, column_weights, excluded, group, positive_weights)
     return _ChunkedLoss.apply(step, text_codes, bias, *label_chunks.rows, *label_chunks.parameters)
 
 
@@ -145,9 +151,11 @@ class _Step:
         column_weights: Tensor | None,
         excluded: Tensor | None,
         group: Any,
+        positive_weights: Tensor | None = None,
     ) -> None:
         self.label_chunks = label_chunks
         self.weights = column_weights
+        self.positive_weights = positive_weights
         self.group = group
         self.own = slice(0, len(gold))  # this process's documents among those of the group
         self.share = slice(0, len(label_chunks))  # its labels
@@ -261,6 +269,7 @@ class _Step:
             "checksum of the labels": self.label_chunks.checksum,
             "excluded_columns (0 or 1)": int(excluded is not None),
             "column_weights (0 or 1)": int(self.weights is not None),
+            "positive_weights (0 or 1)": int(self.positive_weights is not None),
         }
         width = [gold.shape[1], 0 if excluded is None else excluded.shape[1]]
         numbers = [*ours.values(), *(-number for number in ours.values()), *width]
@@ -289,6 +298,11 @@ class _BinaryCrossEntropy(_Step):
         gold, weights = self.gold[place], self._weights(place)
         at_gold = logits[gold]
         losses = functional.softplus(logits)
+        positive = None
+        if self.positive_weights is not None:
+            positive = self.positive_weights[self.chunks[place]][gold[1]].to(logits.dtype)
+            # What softplus(s) is above the term of a gold label, p * softplus(-s): s, and of p beside 1 the rest.
+            at_gold = at_gold - (positive - 1) * functional.softplus(-at_gold)
         if weights is None:
             self.losses += losses.sum(-1)
         else:
@@ -297,6 +311,8 @@ class _BinaryCrossEntropy(_Step):
         self.losses.index_add_(0, gold[0], at_gold, alpha=-1)
         gradient = logits.sigmoid_()
         gradient[gold] -= 1
+        if positive is not None:
+            gradient[gold] *= positive
         return gradient if weights is None else gradient.mul_(weights)
 
 

@@ -4,7 +4,7 @@ Shapes and languages are those of `modeling_gile.py`.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,23 @@ from .configuration_gile import GileConfig
 from .fingerprint_gile import state_of
 from .labels_gile import LABELS_FILE, LabelSet
 from .languages_gile import Languages, check_language, in_each_language, of_language, own_columns
-from .losses_gile import IGNORE, LOSSES, check_excluded, cross_entropy, gold_places, multi_hot, places_among, widened
+from .losses_gile import (
+    IGNORE,
+    LOSSES,
+    binary_cross_entropy,
+    check_excluded,
+    check_positive_weights,
+    cross_entropy,
+    gold_places,
+    multi_hot,
+    places_among,
+    widened,
+)
 from .modeling_gile import GileModel, GilePreTrainedModel
-from .output_layers_gile import ZeroEmbedding
+from .score_terms_gile import ZeroEmbedding
+
+_LABELS_AT_ONCE = 2048
+"""Stored labels encoded at a time, outside training."""
 
 _ONE_GOLD_LABEL = (
     "problem_type 'single_label_classification' takes exactly one gold label for each document; "
@@ -50,10 +64,18 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self.label_set: LabelSet | None = None
         self.label_input_ids: Tensor  # (L, T)
         self.register_buffer("label_input_ids", torch.zeros(config.num_labels, config.label_length, dtype=torch.long))
+        self.label_vectors: Tensor | None  # (L, label_vector_size), of label_encoder_type "vectors"
+        given = torch.zeros(config.num_labels, config.label_vector_size) if config.label_vector_size else None
+        self.register_buffer("label_vectors", given)
         self._kept_label_codes: dict[str | None, tuple[Any, Tensor]] = {}
+        self._kept_label_vectors: dict[str, tuple[Any, Tensor]] = {}
+        self._texts: tuple[LabelSet, dict[str, int]] | None = None
+        self._steps = 0
         self._label_group: Any = None
         # Chooses further columns of a training step, such as hf_gile.training.HardNegatives; not saved.
         self.column_miner: Callable[..., tuple[Tensor | None, Tensor | None]] | None = None
+        # Chooses the text by which a training step reads each label, hf_gile.training.LabelParaphrases; not saved.
+        self.label_paraphrases: Any = None
         self.post_init()
 
     @torch.no_grad()
@@ -61,6 +83,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
         super()._init_weights(module)
         if module is self:
             init.constant_(self.label_input_ids, self.config.pad_token_id)
+            if self.label_vectors is not None:
+                init.zeros_(self.label_vectors)
 
     def share_labels(self, group: Any = None) -> None:
         """Divides the labels among processes in training: each scores the documents of all with its own labels.
@@ -88,13 +112,19 @@ class GileForSequenceClassification(GilePreTrainedModel):
             )
         self._label_group = distributed.group.WORLD if group is None else group
 
-    def set_labels(self, label_set: LabelSet, processor: Any, label_input_ids: Tensor | None = None) -> None:
+    def set_labels(
+        self,
+        label_set: LabelSet,
+        processor: Any,
+        label_input_ids: Tensor | None = None,
+        label_vectors: Tensor | None = None,
+    ) -> None:
         """Stores a label set; columns of the logits and `config.id2label` follow its order.
 
         Labels that are the same words to the processor get the same score, among them all those of unknown words only.
 
-        What the model has learned of single labels goes by their ids: `label_encoder_type="learned"` keeps the vectors
-        of the labels that stay.
+        What the model has learned of single labels goes by their ids: `config.label_rows` and
+        `label_encoder_type="learned"` keep what they have of the labels that stay.
 
         Args:
             label_set: The labels. Any number of any labels with a joint embedding; with a linear unit those it was
@@ -102,10 +132,11 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 `config.languages`.
             processor: The `GileProcessor` that makes words of label texts.
             label_input_ids: `(L, T)` words of the labels, padded, where they are known already.
+            label_vectors: `(L, label_vector_size)` vectors of the labels, for `label_encoder_type="vectors"`.
 
         Raises:
-            ValueError: The label set does not fit a linear unit or the languages of the model, or the processor does
-                not fit the model.
+            ValueError: The label set does not fit a linear unit or the languages of the model, the processor does
+                not fit the model, or vectors are missing or given to a model that has no use for them.
         """
         processor.check_fits(self.config)
         sizes = label_set.language_labels if self.config.languages else {}
@@ -138,9 +169,19 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 label_input_ids = words["label_input_ids"]
             elif len(label_input_ids) != len(label_set):
                 raise ValueError(f"label_input_ids has {len(label_input_ids)} rows for {len(label_set)} labels")
+            size = self.config.label_vector_size
+            if (label_vectors is not None) != (size > 0) or (
+                label_vectors is not None and label_vectors.shape != (len(label_set), size)
+            ):
+                raise ValueError(
+                    f"label_vectors must be ({len(label_set)}, {size}) numbers for label_encoder_type 'vectors', and "
+                    f"are of no other, got {None if label_vectors is None else tuple(label_vectors.shape)}"
+                )
             self.label_input_ids = label_input_ids.long().to(self.label_input_ids.device)
-            if self.config.label_encoder_type == "learned":
-                self._keep_learned_vectors(label_set)
+            if label_vectors is not None:
+                self.label_vectors = label_vectors.detach().float().to(self.label_input_ids.device)
+            for name, table in self.gile.label_tables.items():
+                self._keep_rows(name, table, label_set)
             self.config.label_length = self.label_input_ids.shape[1]
             self.config.language_labels = sizes
         self.config.id2label = label_set.id2label()
@@ -148,8 +189,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self.label_set = label_set
         self._kept_label_codes = {}
 
-    def _keep_learned_vectors(self, label_set: LabelSet) -> None:
-        old = self.gile.label_residual.weight.data
+    def _keep_rows(self, name: str, table: nn.Embedding, label_set: LabelSet) -> None:
+        old = table.weight.data
         if self.label_set is None and len(label_set) == len(old):
             return  # there is no telling whose they are, but their number
         new = old.new_zeros(len(label_set), old.shape[1])
@@ -160,7 +201,33 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if new.shape == old.shape:
             old.copy_(new)  # the parameter stays the one that an optimizer knows
         else:
-            self.gile.label_residual = ZeroEmbedding.from_pretrained(new, freeze=False)
+            attribute = next(own for own, module in self.gile.named_children() if module is table)
+            setattr(self.gile, attribute, ZeroEmbedding.from_pretrained(new, freeze=False))
+
+    def learned_of(self, labels: Sequence[Any]) -> dict[str, Tensor]:
+        """What the model has learned of single labels, for any labels: of stored ones their own, of others nothing.
+
+        A label is a stored one if it has its id, or its text.
+
+        Args:
+            labels: C `Label`s.
+
+        Returns:
+            Arguments of `encode`: `label_rows` `(C, H + 1)` and `learned_vectors` `(C, D)`, where the model has such.
+        """
+        tables = self.gile.label_tables
+        if not tables:
+            return {}
+        columns = torch.full((len(labels),), -1, dtype=torch.long)
+        if self.label_set is not None:
+            if self._texts is None or self._texts[0] is not self.label_set:
+                self._texts = self.label_set, {text: column for column, text in enumerate(self.label_set.texts)}
+            for place, label in enumerate(labels):
+                stored = label.id in self.label_set
+                columns[place] = self.label_set.column(label.id) if stored else self._texts[1].get(label.text, -1)
+        columns = columns.to(self.device)
+        known = (columns >= 0)[:, None]
+        return {name: table.weight[columns.clamp(min=0)] * known for name, table in tables.items()}
 
     @can_return_tuple
     def forward(
@@ -175,6 +242,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
         candidate_language: str | None = None,
         excluded_columns: Tensor | None = None,
         output_attentions: bool | None = None,
+        pooled_embeds: Tensor | None = None,
+        positive_weights: Tensor | None = None,
     ) -> SequenceClassifierOutput:
         """Scores documents with the stored labels.
 
@@ -198,6 +267,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
             excluded_columns: `(B, E)` columns that are no candidates for a document, padded with -100; they get minus
                 infinity, as labels of other languages do.
             output_attentions: Whether to return the attention weights, as in `GileModelOutput`.
+            pooled_embeds: `(B, P)` or `(B, S, P)`: what the pretrained encoder made of these documents before, as in
+                `GileModel.encode_texts`.
+            positive_weights: `(C,)` or `(1, C)` weights of these columns in the loss of the documents that have them.
 
         Returns:
             `loss` if there are labels: that of `config.training_loss`; of cross entropies, sigmoid (Eq. 15) for
@@ -209,10 +281,14 @@ class GileForSequenceClassification(GilePreTrainedModel):
             ValueError: No label set is stored, labels do not fit it, or inputs are of a wrong shape.
         """
         if not self.training:
-            sampled_columns = column_weights = None
+            sampled_columns = column_weights = positive_weights = None
         elif sampled_columns is not None:
             sampled_columns = sampled_columns.flatten()
-        text_embeds, attentions = self.gile.encode_texts(input_ids, attention_mask, inputs_embeds, language)
+        if self.training and torch.is_grad_enabled():
+            self._steps += 1
+        text_embeds, attentions = self.gile.encode_texts(
+            input_ids, attention_mask, inputs_embeds, language, pooled_embeds
+        )
         text_codes = self.gile.project_texts(text_embeds, language)
         if labels is not None and self.training and self.column_miner is not None:
             sampled_columns, column_weights = self.column_miner(
@@ -223,7 +299,14 @@ class GileForSequenceClassification(GilePreTrainedModel):
         in_chunks = size > self.config.label_chunk_size > 0 or self._label_group is not None
         if labels is not None and self.training and in_chunks:
             loss = self._chunked_loss(
-                text_codes, labels, sampled_columns, column_weights, excluded_columns, language, candidate_language
+                text_codes,
+                labels,
+                sampled_columns,
+                column_weights,
+                excluded_columns,
+                language,
+                candidate_language,
+                positive_weights,
             )
         else:
             one_space = self.config.share_joint_space or self.config.output_layer == "linear"
@@ -239,7 +322,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 logits = self.mask_excluded(logits, excluded_columns, sampled_columns)
             if labels is not None:
                 masked = excluded_columns is not None or bool(self.config.language_labels)
-                loss = self._loss(logits, labels, sampled_columns, column_weights, masked)
+                loss = self._loss(logits, labels, sampled_columns, column_weights, masked, positive_weights)
         if loss is not None and self.training and self.gile.word_prediction is not None:
             loss = loss + self.config.word_prediction * self._word_prediction(text_embeds, input_ids, sampled_columns)
         return SequenceClassifierOutput(loss=loss, logits=logits, attentions=attentions if output_attentions else None)
@@ -308,7 +391,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             )
         words = self.label_input_ids[columns]
         with torch.no_grad():
-            means = self.gile.encode_labels(words)
+            means = self.gile.encode_labels(words)[:, : self.config.embedding_size]
             self.gile.label_residual.weight[columns] = self.gile.word_prediction.infer(means, words) - means
 
     def get_stored_label_features(self, columns: Tensor | None = None, language: str | None = None) -> Tensor:
@@ -332,10 +415,13 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self._require_stored_labels()
         if self.training or torch.is_grad_enabled() or columns is not None:
             return self._stored_label_codes(columns, language)
-        state = (*self.gile.label_state(), *state_of(self.label_input_ids))
+        given = [] if self.label_vectors is None else [self.label_vectors]
+        state = (*self.gile.label_state(), *state_of(self.label_input_ids, *given))
         kept = self._kept_label_codes.get(language)
         if kept is None or kept[0] != state:
-            kept = self._kept_label_codes[language] = (state, self._stored_label_codes(None, language))
+            columns = torch.arange(self.config.num_labels, device=self.label_input_ids.device)
+            codes = torch.cat([self._stored_label_codes(chunk, language) for chunk in columns.split(_LABELS_AT_ONCE)])
+            kept = self._kept_label_codes[language] = (state, codes)
         return kept[1]
 
     def _require_stored_labels(self) -> None:
@@ -351,26 +437,98 @@ class GileForSequenceClassification(GilePreTrainedModel):
             )
 
     def _stored_label_codes(self, columns: Tensor | None, language: str | None) -> Tensor:
-        return self.gile.get_label_features(label_embeds=self._stored_label_embeds(columns), language=language)
+        return self.encode(language=language, **self._label_rows(columns))
 
     def _stored_label_embeds(self, columns: Tensor | None) -> Tensor:
-        return self._label_embeds(*self._label_rows(columns))
+        rows = self._label_rows(columns)
+        rows.pop("label_rows", None)
+        return self._label_embeds(**rows)
 
-    def _label_rows(self, columns: Tensor | None) -> list[Tensor]:
-        """What belongs to single stored labels: their words, and their learned vector or their language."""
-        rows = [self.label_input_ids]
-        if self.config.label_encoder_type == "learned":
-            rows.append(self.gile.label_residual.weight)
-        elif self.config.language_labels and self.config.label_encoder_type == "text_encoder":
-            sizes = torch.tensor([self.config.language_labels.get(one, 0) for one in self.config.languages])
-            rows.append(torch.arange(len(sizes)).repeat_interleave(sizes).to(self.label_input_ids.device))
-        return rows if columns is None else [row[columns] for row in rows]
+    def _label_rows(self, columns: Tensor | None) -> dict[str, Any]:
+        """What belongs to single stored labels, `(C, ...)` each: arguments of `encode`."""
+        config, training = self.config, self.training and torch.is_grad_enabled()
+        tables = {name: table.weight for name, table in self.gile.label_tables.items()}
+        rows = {name: weight if columns is None else weight[columns] for name, weight in tables.items()}
+        if training and config.label_row_dropout > 0:
+            own = rows["label_rows"]
+            rows["label_rows"] = own * (torch.rand(len(own), 1, device=own.device) >= config.label_row_dropout)
+        words, name, places = self.label_input_ids, "own", columns
+        if training and self.label_paraphrases is not None:
+            words, name = self.label_paraphrases.words.to(words.device), "paraphrases"
+            every = torch.arange(config.num_labels, device=words.device) if columns is None else columns
+            places = self.label_paraphrases.choose(every, self._steps)
+        vectors = self.label_vectors
+        if config.pools_labels and (config.freeze_text_encoder or (training and config.label_refresh_steps > 0)):
+            vectors = self._pooled_labels(words, name)
+        if vectors is not None:
+            rows["label_vectors"] = vectors if places is None else vectors[places]
+        rows["words"] = words if places is None else words[places]
+        if config.language_labels and config.label_encoder_type in ("text_encoder", "own_text_encoder"):
+            languages = self._languages_of_labels()
+            rows["label_language"] = languages if columns is None else languages[columns]
+        return rows
 
-    def _label_embeds(self, words: Tensor, own: Tensor | None = None, *, sparse: bool = False) -> Tensor:
-        if self.gile.label_encoder is None:
-            return self.gile.encode_labels(words, label_language=own)
-        label_embeds = self.gile.label_encoder(words, self.gile.word_embeddings, sparse)
-        return label_embeds if own is None else label_embeds + own
+    def _languages_of_labels(self) -> Tensor:
+        """`(L,)` places in `config.languages`."""
+        sizes = torch.tensor([self.config.language_labels.get(one, 0) for one in self.config.languages])
+        return torch.arange(len(sizes)).repeat_interleave(sizes).to(self.label_input_ids.device)
+
+    def _pooled_labels(self, words: Tensor, name: str) -> Tensor:
+        """`(M, P)`: what the pretrained encoder makes of words of labels, kept until it is to read them again."""
+        encoder = self.gile.label_encoder or self.gile.text_encoder
+        weights = tuple((weight.data_ptr(), weight._version) for weight in encoder.transformer.parameters())
+        refresh = self.config.label_refresh_steps
+        period = weights if self.config.freeze_text_encoder else (self._steps - 1) // refresh
+        state = (period, *state_of(words))
+        kept = self._kept_label_vectors.get(name)
+        if kept is None or kept[0] != state:
+            languages = self._languages_of_labels() if self.config.language_labels and name == "own" else None
+            mode = encoder.training
+            encoder.eval()  # without dropout: these vectors serve many steps
+            kept = self._kept_label_vectors[name] = (state, self.gile.pool_labels(words, languages))
+            encoder.train(mode)
+        return kept[1]
+
+    def encode(
+        self,
+        words: Tensor,
+        label_vectors: Tensor | None = None,
+        learned_vectors: Tensor | None = None,
+        label_rows: Tensor | None = None,
+        label_language: Languages = None,
+        language: str | None = None,
+        sparse: bool = False,
+    ) -> Tensor:
+        """Label codes of words and of what the model has learned of these labels beside.
+
+        Args:
+            words: `(C, T)` words of the labels.
+            label_vectors: `(C, P)`, as in `GileModel.encode_labels`.
+            learned_vectors: `(C, D)` learned vectors, added to those that the words give.
+            label_rows: `(C, H + 1)` rows of the labels.
+            label_language: The language of the labels, or of each.
+            language: The language of the documents to score; only read without `config.share_joint_space`.
+            sparse: Whether gradients of tables of words are sparse tensors.
+
+        Returns:
+            `(C, J)` label codes.
+        """
+        label_embeds = self._label_embeds(words, label_vectors, learned_vectors, label_language, sparse)
+        return self.gile.get_label_features(label_embeds=label_embeds, language=language, label_rows=label_rows)
+
+    def _label_embeds(
+        self,
+        words: Tensor,
+        label_vectors: Tensor | None = None,
+        learned_vectors: Tensor | None = None,
+        label_language: Languages = None,
+        sparse: bool = False,
+    ) -> Tensor:
+        label_embeds = self.gile.encode_labels(words, None, label_language, label_vectors, sparse)
+        if learned_vectors is None:
+            return label_embeds
+        size = learned_vectors.shape[1]
+        return torch.cat([label_embeds[:, :size] + learned_vectors, label_embeds[:, size:]], dim=-1)
 
     def _label_chunks(self, columns: Tensor | None, language: str | None) -> LabelChunks:
         """The stored labels, to be encoded chunk by chunk for documents of a language."""
@@ -382,13 +540,14 @@ class GileForSequenceClassification(GilePreTrainedModel):
             return LabelChunks(lambda codes: codes, [codes], checksum=checksum)
         self._require_stored_labels()
         space = None if self.config.share_joint_space else language
+        rows = self._label_rows(columns)
 
-        def encode(words: Tensor, own: Tensor | None = None) -> Tensor:
+        def encode(*chunk: Tensor) -> Tensor:
             # Sparse: the gradient of the words of a chunk is not to be as large as the table of all words.
-            label_embeds = self._label_embeds(words, own, sparse=True)
-            return self.gile.get_label_features(label_embeds=label_embeds, language=space)
+            return self.encode(**dict(zip(rows, chunk, strict=True)), language=space, sparse=True)
 
-        return LabelChunks(encode, self._label_rows(columns), self.gile.label_parameters(space), checksum)
+        parameters = self.gile.label_parameters(space, with_vectors="label_vectors" in rows)
+        return LabelChunks(encode, list(rows.values()), parameters, checksum)
 
     def _chunked_loss(
         self,
@@ -399,6 +558,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         excluded_columns: Tensor | None,
         language: Languages,
         candidate_language: str | None,
+        positive_weights: Tensor | None,
     ) -> Tensor:
         single = self._is_single_label(labels, len(text_codes))
         if labels.is_floating_point() or labels.dtype == torch.bool:
@@ -434,16 +594,17 @@ class GileForSequenceClassification(GilePreTrainedModel):
             column_weights: Tensor | None,
         ) -> tuple[Tensor]:
             own, weights = columns, column_weights if column_weights is not None else shared_weights
+            positive = None if positive_weights is None else positive_weights.flatten()
             if self.config.language_labels:
                 candidates = own_columns(self.config, check_language(self.config, candidate_language or language))
                 foreign = (labels != IGNORE) & ((labels < candidates.start) | (labels >= candidates.stop))
                 if bool(foreign.any()):
                     row, place = foreign.nonzero()[0].tolist()
                     raise ValueError(self._no_candidate(row, int(labels[row, place])))
-                own = torch.arange(candidates.start, candidates.stop, device=labels.device)
-                if columns is not None:
-                    chosen = (columns >= candidates.start) & (columns < candidates.stop)
-                    own, weights = columns[chosen], None if weights is None else weights[..., chosen]
+                every = torch.arange(self.config.num_labels, device=labels.device) if columns is None else columns
+                chosen = (every >= candidates.start) & (every < candidates.stop)
+                own = every[chosen]
+                weights, positive = (None if one is None else one[..., chosen] for one in (weights, positive))
             if excluded_columns is not None and own is not None:
                 excluded_columns = places_among(own, excluded_columns)
             unit = None if self.config.output_layer == "linear" else self.gile.output_layer.classifier
@@ -457,6 +618,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 weights,
                 excluded_columns,
                 self._label_group,
+                positive,
             )
             return ((loss / len(text_codes)).expand(len(text_codes)),)
 
@@ -493,7 +655,13 @@ class GileForSequenceClassification(GilePreTrainedModel):
         )
 
     def _loss(
-        self, logits: Tensor, labels: Tensor, columns: Tensor | None, column_weights: Tensor | None, masked: bool
+        self,
+        logits: Tensor,
+        labels: Tensor,
+        columns: Tensor | None,
+        column_weights: Tensor | None,
+        masked: bool,
+        positive_weights: Tensor | None,
     ) -> Tensor:
         single = self._is_single_label(labels, len(logits))
         if not labels.is_floating_point() and labels.dtype != torch.bool:
@@ -515,8 +683,14 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 raise ValueError(self._no_candidate(row, column if columns is None else int(columns[column])))
             # The lowest number: a loss and a gradient of zero, where minus infinity would make NaN.
             logits = logits.masked_fill(logits.isneginf(), torch.finfo(logits.dtype).min)
-        softmax = single and self.config.training_loss == "cross_entropy"
-        return (cross_entropy if softmax else LOSSES[self.config.training_loss])(logits, targets, column_weights)
+        name = self.config.training_loss
+        softmax = single and name == "cross_entropy"
+        if positive_weights is not None:
+            positive_weights = positive_weights.flatten()
+            if softmax or name != "cross_entropy":
+                check_positive_weights(positive_weights, "softmax" if softmax else name, logits.shape[1])
+            return binary_cross_entropy(logits, targets, column_weights, positive_weights)
+        return (cross_entropy if softmax else LOSSES[name])(logits, targets, column_weights)
 
     def save_pretrained(
         self,

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from huggingface_hub.dataclasses import strict
 from torch import nn
-from transformers import PreTrainedConfig
+from transformers import AutoConfig, PreTrainedConfig
 from transformers.activations import ACT2FN
 
 FORMAT_VERSION = 1
@@ -43,9 +43,18 @@ class GileConfig(PreTrainedConfig):
         text_encoder_type: What reads a document. Over its words, `input_ids` (B, W): `"nn"`, their average, or `"wan"`,
             word attention. Over sentences of words, `input_ids` (B, S, W): `"hnn"`, encoders and averages at both
             levels, or `"han"`, encoders and attention at both levels. `"han_published"` is the HAN as the published
-            checkpoints compute it, `published_gile.py`.
-        encoder_cell: The encoders g_w and g_s of Eq. 1: `"dense"`, `"gru"` or `"bigru"`. An `nn` has none.
-        pooling: What wan and han do with hidden states: `"attention"` (Eq. 2), `"mean"` or `"sum"`.
+            checkpoints compute it, `published_gile.py`. Over the tokens of a pretrained encoder:
+            `"transformer"`, `input_ids` (B, W), or `"hierarchical_transformer"`, windows of whole sentences (B, S, W)
+            with attention over the windows, for long documents.
+        text_encoder_config: Configuration of the pretrained encoder, that of any `AutoModel` that gives hidden states;
+            `from_text_encoder` sets it and loads the weights. `vocab_size`, `embedding_size` and `pad_token_id` are
+            then those of the encoder.
+        freeze_text_encoder: Whether the pretrained encoder keeps its weights in training (it then runs without
+            dropout, and what it says of a text can be computed once, see `pooled_embeds` of `forward`).
+        encoder_cell: The encoders g_w and g_s of Eq. 1: `"dense"`, `"gru"` or `"bigru"`. An `nn` has none. A
+            `hierarchical_transformer` has one over its windows, or `"none"`, which attends to their vectors themselves.
+        pooling: What wan and han do with hidden states: `"attention"` (Eq. 2), `"mean"` or `"sum"`. Of a pretrained
+            encoder also `"cls"`, the state of the first token.
         hidden_size: Size H of the encoders, and so of the document vector h; a bigru has this size in each direction,
             and the document vector twice the size. An `nn` has document vectors of the size of its words.
         attention_size: Size of v = f(h) in the attention of Eq. 2.
@@ -56,9 +65,28 @@ class GileConfig(PreTrainedConfig):
             Table 2), `"bilinear_yh15"`, act(E U) V h ([YH15]), and `"linear"`, the typical linear unit of Eq. 3, which
             scores only the labels it was trained on.
         label_encoder_type: What reads a label: `"mean"`, the mean of its word vectors (section 2.2);
-            `"text_encoder"`, the text encoder itself (the paper's future work), of a han on one sentence; or
-            `"learned"`, a vector for each label seen in training, starting at the mean, and the mean for the others
-            (WSABIE+ and AiTextML; parameters then depend on the label set).
+            `"text_encoder"`, the text encoder itself (the paper's future work), of a han on one sentence;
+            `"own_text_encoder"`, a copy of the pretrained encoder, which training changes on its own; `"learned"`, a
+            vector for each label seen in training, starting at the mean, and the mean for the others (WSABIE+ and
+            AiTextML; parameters then depend on the label set); or `"vectors"`, vectors of size `label_vector_size`
+            that are given with the labels, made by whatever model.
+        label_vector_size: Size of the given label vectors.
+        bag_size: Size of a trained vector of each token, for any encoder; 0 for none. The sum over the distinct tokens,
+            weighted by a trained weight of the token and by how often it stands there, and scaled to length 1, is
+            appended to h and to e. Words that text and label share show in it from the start, as in the cosine of
+            tf-idf vectors.
+        cosine_score: Whether the score has terms `c cos(h, e)`, one for the encoder's part of h and e and one for that of
+            the bag.
+        cosine_scale: Value c of these terms before training.
+        label_rows: Whether each stored label has a row r and a number b of its own, at zero before training, that
+            add `r . h + b` to its score: labels with enough documents lose nothing beside a linear unit, and the others,
+            unseen ones among them, are scored by what they say. Parameters then depend on the label set.
+        label_row_dropout: Share of the labels that a training step scores without their row, as if they were unseen.
+        joint_layers: Layers of both projections into the joint space. Those behind the first have a residual connection
+            (Deep Residual Output Layers: Pappas & Henderson, ICML 2019).
+        joint_dropout: Dropout of h and e before the joint space, and between its layers.
+        label_refresh_steps: With labels read by a pretrained encoder, training steps after which they are read again,
+            without training the encoder on them; 0 to read the labels of each step, and train the encoder through them.
         joint_size: Size J of the joint space (d_j). The ablations and `"bilinear"` have no choice; see
             `joint_size_for` for as many parameters as a linear unit has.
         joint_act: The activation of Eq. 7 and 8; `"linear"` gives the bilinear form of Eq. 18.
@@ -101,23 +129,37 @@ class GileConfig(PreTrainedConfig):
     """
 
     model_type = "gile"
+    sub_configs: ClassVar[dict[str, Any]] = {"text_encoder_config": AutoConfig}
 
     vocab_size: int = 30_000
     pad_token_id: int = 0
     embedding_size: int = 100
-    text_encoder_type: Literal["nn", "hnn", "wan", "han", "han_published"] = "wan"
-    encoder_cell: Literal["dense", "gru", "bigru"] = "dense"
-    pooling: Literal["attention", "mean", "sum"] = "attention"
+    text_encoder_type: Literal[
+        "nn", "hnn", "wan", "han", "han_published", "transformer", "hierarchical_transformer"
+    ] = "wan"
+    text_encoder_config: PreTrainedConfig | dict[str, Any] | None = None
+    freeze_text_encoder: bool = False
+    encoder_cell: Literal["dense", "gru", "bigru", "none"] = "dense"
+    pooling: Literal["attention", "mean", "sum", "cls"] = "attention"
     hidden_size: int = 100
     attention_size: int = 100
     hidden_act: str = "relu"
     recurrent_act: str = "tanh"
     output_layer: Literal["gile", "only_label", "only_input", "bilinear", "bilinear_yh15", "linear"] = "gile"
-    label_encoder_type: Literal["mean", "text_encoder", "learned"] = "mean"
+    label_encoder_type: Literal["mean", "text_encoder", "own_text_encoder", "learned", "vectors"] = "mean"
+    label_vector_size: int = 0
+    bag_size: int = 0
+    cosine_score: bool = False
+    cosine_scale: float | int = 15.0
+    label_rows: bool = False
+    label_row_dropout: float | int = 0.0
     joint_size: int = 500
     joint_act: str = "relu"
+    joint_layers: int = 1
+    joint_dropout: float | int = 0.0
     training_loss: Literal["cross_entropy", "decoupled_softmax", "warp", "hinge"] = "cross_entropy"
     label_chunk_size: int = 0
+    label_refresh_steps: int = 0
     word_prediction: float | int = 0.0
     languages: list[str] = field(default_factory=list)
     sharing: Literal["none", "encoders", "attention", "both"] = "attention"
@@ -135,6 +177,14 @@ class GileConfig(PreTrainedConfig):
     format_version: int = FORMAT_VERSION
 
     def __post_init__(self, **kwargs: object) -> None:
+        encoder = self.text_encoder_config
+        if isinstance(encoder, dict):
+            encoder = self.text_encoder_config = AutoConfig.for_model(**encoder)
+        if encoder is not None:
+            self.vocab_size = encoder.vocab_size
+            self.embedding_size = getattr(encoder, "embedding_size", None) or encoder.hidden_size
+            if encoder.pad_token_id is not None:
+                self.pad_token_id = encoder.pad_token_id
         super().__post_init__(**kwargs)
         # One repository serves several auto classes; register_for_auto_class could write only one of them.
         self.auto_map = {
@@ -152,16 +202,45 @@ class GileConfig(PreTrainedConfig):
         }
 
     @property
-    def document_size(self) -> int:
-        """Size of the document vector h."""
+    def encoder_size(self) -> int:
+        """Size of what the text encoder makes of a document: h without its bag."""
         if self.text_encoder_type == "nn":
             return self.embedding_size
+        if self.text_encoder_type == "transformer" or self.encoder_cell == "none":
+            return self.pooled_size
         return self.hidden_size * (2 if self.encoder_cell == "bigru" else 1)
 
     @property
+    def pooled_size(self) -> int:
+        """Size of what the pretrained encoder makes of a text, or of a window of it."""
+        encoder = self.text_encoder_config
+        return 0 if encoder is None else encoder.hidden_size  # type: ignore[union-attr]
+
+    @property
+    def document_size(self) -> int:
+        """Size H of the document vector h."""
+        return self.encoder_size + self.bag_size
+
+    @property
     def label_size(self) -> int:
-        """Size of the label vector e."""
-        return self.document_size if self.label_encoder_type == "text_encoder" else self.embedding_size
+        """Size D of the label vector e."""
+        sizes = {
+            "text_encoder": self.encoder_size,
+            "own_text_encoder": self.pooled_size,
+            "vectors": self.label_vector_size,
+        }
+        return sizes.get(self.label_encoder_type, self.embedding_size) + self.bag_size
+
+    @property
+    def reads_pretrained(self) -> bool:
+        """Whether a pretrained encoder reads documents."""
+        return self.text_encoder_type in ("transformer", "hierarchical_transformer")
+
+    @property
+    def pools_labels(self) -> bool:
+        """Whether a pretrained encoder reads labels."""
+        own = self.label_encoder_type == "own_text_encoder"
+        return own or (self.reads_pretrained and self.label_encoder_type == "text_encoder")
 
     @staticmethod
     def joint_size_for(hidden_size: int, embedding_size: int, num_labels: int | Sequence[int]) -> int:
@@ -194,6 +273,7 @@ class GileConfig(PreTrainedConfig):
             "max_sentences",
             "max_sentence_words",
             "max_label_words",
+            "joint_layers",
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
@@ -201,13 +281,14 @@ class GileConfig(PreTrainedConfig):
             raise ValueError(
                 f"pad_token_id must be a row of the {self.vocab_size} words of vocab_size, got {self.pad_token_id}"
             )
-        for name in ("label_length", "label_chunk_size"):
+        for name in ("label_length", "label_chunk_size", "label_vector_size", "bag_size", "label_refresh_steps"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
         if not 0 < self.label_prior < 1:
             raise ValueError(f"label_prior is a probability between 0 and 1, got {self.label_prior}")
-        if not 0 <= self.word_dropout < 1:
-            raise ValueError(f"word_dropout must be at least 0 and below 1, got {self.word_dropout}")
+        for name in ("word_dropout", "label_row_dropout", "joint_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
         if self.embedding_std <= 0:
             raise ValueError(f"embedding_std must be positive, got {self.embedding_std}")
 
@@ -250,6 +331,64 @@ class GileConfig(PreTrainedConfig):
             )
         if self.word_prediction > 0 and self.output_layer == "linear":
             raise ValueError("word_prediction needs an output layer with label vectors, not 'linear'")
+
+    def validate_text_encoder(self) -> None:
+        """A pretrained encoder has its configuration, and what only it can do is asked of no other."""
+        if self.reads_pretrained != (self.text_encoder_config is not None):
+            raise ValueError(
+                "text_encoder_config goes with text_encoder_type 'transformer' or 'hierarchical_transformer', got "
+                f"{type(self.text_encoder_config).__name__} with {self.text_encoder_type!r}; "
+                "GileForSequenceClassification.from_text_encoder(name) makes both"
+            )
+        if self.reads_pretrained:
+            if getattr(self.text_encoder_config, "is_encoder_decoder", False):
+                raise ValueError("text_encoder_config is of an encoder-decoder; take an encoder")
+            if self.word_prediction > 0 or self.word_dropout > 0 or self.freeze_word_vectors:
+                raise ValueError(
+                    "word_prediction, word_dropout and freeze_word_vectors are of models with word vectors of their "
+                    f"own, not of text_encoder_type {self.text_encoder_type!r}"
+                )
+            return
+        only = {
+            "pooling='cls'": self.pooling == "cls",
+            "encoder_cell='none'": self.encoder_cell == "none",
+            "label_encoder_type='own_text_encoder'": self.label_encoder_type == "own_text_encoder",
+            "freeze_text_encoder": self.freeze_text_encoder,
+            "label_refresh_steps": self.label_refresh_steps > 0,
+        }
+        for name, asked in only.items():
+            if asked:
+                raise ValueError(f"{name} needs a pretrained encoder, not text_encoder_type {self.text_encoder_type!r}")
+
+    def validate_score_terms(self) -> None:
+        """The terms of the score beside the joint embedding fit the vectors there are."""
+        if (self.label_encoder_type == "vectors") != (self.label_vector_size > 0):
+            raise ValueError(
+                "label_vector_size is the size of the vectors of label_encoder_type 'vectors', got "
+                f"{self.label_vector_size} with {self.label_encoder_type!r}"
+            )
+        terms = self.cosine_score or self.label_rows
+        if self.output_layer == "linear" and (terms or self.label_row_dropout > 0):
+            raise ValueError(
+                "cosine_score, label_rows and label_row_dropout are terms beside a joint embedding, a linear unit "
+                "has none"
+            )
+        if self.label_row_dropout > 0 and not self.label_rows:
+            raise ValueError("label_row_dropout drops the rows of label_rows, which is off")
+        if self.cosine_score and not self.bag_size and not self._has_cosine:
+            raise ValueError(
+                f"cosine_score compares h and e, of sizes {self.encoder_size} and {self.label_size}: give them one size "
+                "(label_encoder_type 'text_encoder' or 'own_text_encoder'), or a bag_size"
+            )
+        if self.joint_layers > 1 and self.output_layer != "gile":
+            raise ValueError(f"joint_layers needs output_layer 'gile', got {self.output_layer!r}")
+        if self.bag_size and self.text_encoder_type == "han_published":
+            raise ValueError("bag_size is not of the published graph, text_encoder_type 'han_published'")
+
+    @property
+    def _has_cosine(self) -> bool:
+        """Whether the encoder's parts of h and e have one size and can be compared."""
+        return self.cosine_score and self.encoder_size == self.label_size - self.bag_size
 
     def validate_published(self) -> None:
         """Labels fit the sentences of the published graph, which reads no longer ones."""

@@ -13,9 +13,12 @@ from torch import Tensor
 _FIELDS = (
     "encoder_cell",
     "format_version",
+    "cosine_score",
     "hidden_act",
     "joint_act",
+    "joint_layers",
     "label_encoder_type",
+    "label_rows",
     "languages",
     "output_layer",
     "pad_token_id",
@@ -25,6 +28,12 @@ _FIELDS = (
     "sharing",
     "text_encoder_type",
 )
+
+
+# Of the configuration of a pretrained encoder: what saving, loading and training change, and codes do not depend on.
+_NO_DIFFERENCE = {"_name_or_path", "architectures", "dtype", "transformers_version", "use_cache"} | {
+    f"{prefix}_dropout{suffix}" for prefix in ("hidden", "attention", "classifier") for suffix in ("", "_prob")
+}
 
 
 _FINGERPRINTS: "weakref.WeakKeyDictionary[Any, tuple[Any, str]]" = weakref.WeakKeyDictionary()
@@ -45,7 +54,11 @@ def fingerprint(model: Any) -> str:
     kept = _FINGERPRINTS.get(gile)
     if kept is None or kept[0] != state:
         digest = hashlib.blake2b(digest_size=32)
-        digest.update(json.dumps({name: getattr(gile.config, name) for name in _FIELDS}, sort_keys=True).encode())
+        fields = {name: getattr(gile.config, name) for name in _FIELDS}
+        if gile.config.text_encoder_config is not None:
+            encoder = gile.config.text_encoder_config.to_dict()
+            fields["text_encoder_config"] = {name: encoder[name] for name in set(encoder) - _NO_DIFFERENCE}
+        digest.update(json.dumps(fields, sort_keys=True, default=str).encode())
         for name, weight in sorted(weights.items()):
             digest.update(f"{name} {weight.dtype} {tuple(weight.shape)} ".encode())
             flat = weight.detach().flatten()

@@ -151,7 +151,7 @@ class LabelIndex:
                 if label_set is None:
                     label_set, codes = _stored(model, language, label_language, batch_size, dtype)
                 else:
-                    codes = encode_labels(gile, processor, label_set, language, label_language, batch_size, dtype)
+                    codes = encode_labels(model, processor, label_set, language, label_language, batch_size, dtype)
             index = cls(label_set, codes, bias_of(gile, language), language, fingerprint(gile), label_language)
         finally:
             if was_training:
@@ -272,8 +272,8 @@ class LabelIndex:
             processor: The `GileProcessor` saved with it.
 
         Raises:
-            ValueError: Labels that do not go with the present ones (see `LabelSet`), labels of which the model has
-                learned more than their words (`label_encoder_type="learned"`), another model, or a shard.
+            ValueError: Labels that do not go with the present ones (see `LabelSet`), a `GileModel` that has
+                learned more of labels than their words say, another model, or a shard.
         """
         self._check_whole()
         self.check_fits(model)
@@ -307,8 +307,8 @@ class LabelIndex:
         """Gives a label another name, and the code of that (not with a linear unit); its id and column stay.
 
         Raises:
-            ValueError: An id that no label has, a name that does not go with the other labels, a label of which the
-                model has learned more than its words (`label_encoder_type="learned"`), another model, or a shard.
+            ValueError: An id that no label has, a name that does not go with the other labels, a `GileModel`
+                that has learned more of labels than their words say, another model, or a shard.
         """
         self._check_whole()
         self.check_fits(model)
@@ -325,15 +325,11 @@ class LabelIndex:
             self.search.replace(torch.tensor([column]), new)
 
     def _encode(self, labels: Sequence[Any], model: Any, processor: Any) -> Tensor:
-        if towers_of(model).config.label_encoder_type == "learned":
-            stored = getattr(unwrapped(model), "label_set", None)
-            known = [label.id for label in labels if stored is None or label.id in stored]
-            if known:
-                raise ValueError(
-                    f"the model may have learned more of label {known[0]!r} than its words say, which a code of its "
-                    "words would lack: change the labels of the GileForSequenceClassification "
-                    "(model.set_labels(model.label_set.rename(...), processor)) and build the index again"
-                )
+        if towers_of(model).label_tables and getattr(unwrapped(model), "label_set", None) is None:
+            raise ValueError(
+                f"the model may have learned more of label {labels[0].id!r} than its words say, which a GileModel "
+                "cannot look up: pass the GileForSequenceClassification with its label set"
+            )
         return LabelIndex.build(
             model,
             processor,
@@ -527,7 +523,7 @@ def _stored(
 
 
 def encode_labels(
-    gile: Any,
+    model: Any,
     processor: Any,
     label_set: LabelSet,
     language: str | None = None,
@@ -535,10 +531,10 @@ def encode_labels(
     batch_size: int = 1024,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """The codes of labels by their words, made batch by batch; see `LabelIndex.build`.
+    """The codes of labels by their words and what the model has learned of them, batch by batch; see `LabelIndex.build`.
 
     Args:
-        gile: A `GileModel` in evaluation mode.
+        model: A `GileModel` or a `GileForSequenceClassification`, in evaluation mode.
         processor: The `GileProcessor` saved with it.
         label_set: The labels.
         language: The language of the documents to score.
@@ -552,6 +548,7 @@ def encode_labels(
     Raises:
         ValueError: A model with a linear unit, no processor, an unknown language, or codes that are not finite.
     """
+    gile = towers_of(model)
     if gile.config.output_layer == "linear":
         gile.get_label_features()  # refuses, and says why
     if processor is None:
@@ -566,7 +563,11 @@ def encode_labels(
             languages = [label.language or default for label in labels] if gile.config.languages else None
             texts = [label.text for label in labels]
             words = processor(label_text=texts, label_language=languages, return_tensors="pt").to(gile.device)
-            yield gile.get_label_features(**words, language=language, label_language=languages)
+            if hasattr(model, "learned_of"):
+                own = model.learned_of(labels)
+                yield model.encode(words["label_input_ids"], label_language=languages, language=language, **own)
+            else:
+                yield gile.get_label_features(**words, language=language, label_language=languages)
 
     return _collected(batches(), len(label_set), dtype)
 

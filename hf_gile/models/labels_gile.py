@@ -3,6 +3,7 @@
 import csv
 import difflib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -22,12 +23,14 @@ class Label:
     Args:
         id: A URI or a code that never changes (a MeSH UI, a SKOS concept); results and thresholds are kept by it.
         name: What people call the label.
-        description: What else is known of it (synonyms, a definition); the model reads it after the name.
+        description: What else is known of it (a definition, say); the model reads it after the name.
         language: Language of name and description; in a model of several languages, one of its languages.
         seen: Whether the model was trained on documents with this label.
         count: Number of training documents with this label.
         threshold: Probability from which the label should count as assigned, where it has its own; kept for those
             who read the scores, the model and the pipeline do not apply it.
+        synonyms: Other names of it, in the same language, without white space around them. A model does not read
+            them; training may (`hf_gile.training.LabelParaphrases`).
 
     Example:
         >>> Label("D006333", "Heart Failure", "cardiac failure; the heart cannot pump enough blood").text
@@ -41,6 +44,7 @@ class Label:
     seen: bool = False
     count: int = 0
     threshold: float | None = None
+    synonyms: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -122,7 +126,10 @@ class LabelSet(Sequence[Label]):
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "LabelSet":
-        """Reads a label set from a `.jsonl` or `.csv` file with the fields of `Label`; other fields are refused.
+        r"""Reads a label set from a `.jsonl` or `.csv` file with the fields of `Label`; other fields are refused.
+
+        A cell of CSV holds synonyms with semicolons between them; in a synonym, a semicolon is written `\;`, a
+        backslash `\\`.
 
         Raises:
             FileNotFoundError: There is no such file.
@@ -147,9 +154,7 @@ class LabelSet(Sequence[Label]):
                 writer = csv.writer(file)
                 writer.writerow(_TYPES)
                 for label in self:
-                    writer.writerow(
-                        str(value).lower() if isinstance(value, bool) else value for value in _values(label)
-                    )
+                    writer.writerow(map(_cell, _values(label)))
         else:
             raise ValueError(f"{path}: a label set is written to a .jsonl or a .csv file")
 
@@ -299,6 +304,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "seen": (bool,),
     "count": (int,),
     "threshold": (float, int, type(None)),
+    "synonyms": (tuple,),
 }
 
 
@@ -313,7 +319,7 @@ def _text_key(label: Label) -> Any:
 def _is_plain(label: Any) -> bool:
     """Whether a label is valid at first sight, as nearly all are; `_check` says it of any."""
     try:
-        id, name, description, language, seen, count, threshold = _values(label)
+        id, name, description, language, seen, count, threshold, synonyms = _values(label)
     except AttributeError:
         return False
     return (
@@ -324,6 +330,8 @@ def _is_plain(label: Any) -> bool:
         and count >= 0
         and (threshold is None or (type(threshold) is float and 0 <= threshold <= 1))
         and bool(id.strip() and name.strip())
+        and type(synonyms) is tuple
+        and all(map(_is_synonym, synonyms))
     )
 
 
@@ -339,6 +347,15 @@ def _check(label: Label, where: str) -> None:
         raise ValueError(f"{where}: count must not be negative, got {label.count}")
     if label.threshold is not None and not 0 <= label.threshold <= 1:
         raise ValueError(f"{where}: threshold is a probability between 0 and 1, got {label.threshold}")
+    for synonym in label.synonyms:
+        if not _is_synonym(synonym):
+            raise ValueError(
+                f"{where}: a synonym must be a text that is not empty, without white space around it, got {synonym!r}"
+            )
+
+
+def _is_synonym(value: object) -> bool:
+    return isinstance(value, str) and value != "" and value == value.strip()
 
 
 _DEFAULTS = {field.name: field.default for field in fields(Label)}
@@ -357,6 +374,8 @@ def _label_from_row(row: object, where: str) -> Label:
     if unknown or missing:
         problem = f"unknown field {unknown[0]!r}" if unknown else f"no field {missing[0]!r}"
         raise ValueError(f"{where}: {problem}; a label has {', '.join(_TYPES)}")
+    if isinstance(row.get("synonyms"), list):
+        row = {**row, "synonyms": tuple(row["synonyms"])}
     return Label(**row)
 
 
@@ -375,6 +394,8 @@ def _read_csv(path: Path) -> Iterator[object]:
             raise ValueError(f"{where}: fewer cells than the header has; quote texts that hold commas")
         if not text and name in ("language", "seen", "count", "threshold"):
             return _DEFAULTS[name]
+        if name == "synonyms":
+            return split_synonyms(text)
         try:
             if name == "count":
                 return int(text)
@@ -396,4 +417,24 @@ def _read_csv(path: Path) -> Iterator[object]:
             yield {name: convert(name, text, where) for name, text in row.items()}
 
 
-__all__ = ["LABELS_FILE", "Label", "LabelSet"]
+def _cell(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return "; ".join(re.sub(r"[;\\]", r"\\\g<0>", synonym) for synonym in value)
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def split_synonyms(cell: str) -> tuple[str, ...]:
+    r"""The synonyms of a cell of CSV.
+
+    Args:
+        cell: Synonyms with semicolons between them; `\;` is a semicolon of a synonym, and `\\` a backslash.
+
+    Example:
+        >>> split_synonyms(r"breast milk; mother's milk;; a\;b")
+        ('breast milk', "mother's milk", 'a;b')
+    """
+    parts = re.findall(r"(?:[^;\\]|\\[;\\]?)+", cell)
+    return tuple(re.sub(r"\\([;\\])", r"\1", part) for part in map(str.strip, parts) if part)
+
+
+__all__ = ["LABELS_FILE", "Label", "LabelSet", "split_synonyms"]

@@ -133,7 +133,33 @@ def multi_hot(labels: Tensor, num_labels: int, columns: Tensor | None = None) ->
     return target.scatter_(1, places.masked_fill(places == IGNORE, size), 1.0)[:, :size]
 
 
-def binary_cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor | None = None) -> Tensor:
+def check_positive_weights(positive_weights: Tensor, loss: str, columns: int) -> None:
+    """Refuses weights of positive terms that a loss cannot take.
+
+    Args:
+        positive_weights: `(C,)` weights.
+        loss: The name of the loss function.
+        columns: Number C of columns scored.
+
+    Raises:
+        ValueError: The loss is not a sum of terms of single labels, as binary cross-entropy alone is, or there is not
+            one weight for each column.
+    """
+    if loss != binary_cross_entropy.__name__:
+        raise ValueError(
+            f"positive_weights are of the positive terms of binary_cross_entropy, and the loss is {loss}; leave them "
+            "out, or train with training_loss='cross_entropy' and problem_type='multi_label_classification'"
+        )
+    if positive_weights.shape != (columns,):
+        raise ValueError(
+            f"positive_weights must have shape ({columns},), one weight for each column scored, got "
+            f"{tuple(positive_weights.shape)}"
+        )
+
+
+def binary_cross_entropy(
+    logits: Tensor, targets: Tensor, column_weights: Tensor | None = None, positive_weights: Tensor | None = None
+) -> Tensor:
     """The multi-label loss: summed over the labels, averaged over the documents.
 
     Eq. 15 divides by the number of labels as well. With many labels that leaves gradients of 1e-8, as small as the
@@ -147,13 +173,22 @@ def binary_cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor
         column_weights: `(C,)` or `(B, C)`: how many columns of the full set each one stands for. With weights of
             (number of unsampled columns) / (number sampled) this is an unbiased estimate of the loss over all labels
             (Eq. 17 leaves the weights out, and so estimates something else).
+        positive_weights: `(C,)`: what the terms of a column count where it is gold, `-log sigmoid(s)`, beside the
+            column weight. Weights of `hf_gile.training.propensity_weights` make up for labels that are missing in the
+            data, and so for rare ones.
 
     Returns:
         The loss, a scalar in float32 or better.
+
+    Raises:
+        ValueError: There is not one positive weight for each column.
     """
     logits = widened(logits)
+    if positive_weights is not None:
+        check_positive_weights(positive_weights, "binary_cross_entropy", logits.shape[1])
+        positive_weights = positive_weights.to(logits.dtype)
     loss = functional.binary_cross_entropy_with_logits(
-        logits, targets.to(logits.dtype), column_weights, reduction="sum"
+        logits, targets.to(logits.dtype), column_weights, reduction="sum", pos_weight=positive_weights
     )
     return loss / len(logits)
 
@@ -264,6 +299,7 @@ __all__ = [
     "LOSSES",
     "binary_cross_entropy",
     "check_excluded",
+    "check_positive_weights",
     "cross_entropy",
     "decoupled_softmax",
     "gold_places",

@@ -1,7 +1,8 @@
 """GILE for Transformers: both towers, `GileModel`; `classification_gile.py` has the classifier over it.
 
 One legend for every shape: B documents, S sentences, W words, D word-embedding size, H document size, J joint size,
-L labels, C columns scored in a training step, T words of a label, P gold labels of a document.
+L labels, C columns scored in a training step, T words of a label, P gold labels of a document. Of a pretrained encoder
+W and T count tokens, S windows of a document, and P is the size of its hidden states.
 
 In a model of several languages (`config.languages`, section 3.3 of the paper) a call names the language of its
 documents: `language="german"`, or one for each document, as names or as a `(B,)` tensor of places in the list. Labels
@@ -15,7 +16,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import AutoModel, PreTrainedModel
 from transformers import initialization as init
 from transformers.utils import ModelOutput, can_return_tuple
 
@@ -28,10 +29,11 @@ from .output_layers_gile import (
     JointInputLabelEmbedding,
     LinearOutput,
     MeanLabelEncoder,
-    ZeroEmbedding,
 )
 from .published_gile import RecurrentWeight
+from .score_terms_gile import BagEmbedding, CosineScale, TokenBag, ZeroEmbedding
 from .text_encoders_gile import TEXT_ENCODERS
+from .transformer_encoders_gile import TransformerEncoder, without_pooler
 from .word_prediction_gile import WordPrediction
 
 
@@ -44,7 +46,8 @@ class GileModelOutput(ModelOutput):
         text_embeds: `(B, H)` document vectors h.
         label_embeds: `(L, D)` label vectors e; none for a linear unit.
         attentions: With `output_attentions=True`, the word attention `(B, W)` of a WAN, or the word attention
-            `(B, S, W)` and sentence attention `(B, S)` of a HAN; of averages, the weights of the average.
+            `(B, S, W)` and sentence attention `(B, S)` of a HAN; of averages, the weights of the average. Those of a
+            pretrained encoder are of its pooling, and are missing where `pooled_embeds` were given.
     """
 
     logits: Tensor | None = None
@@ -60,6 +63,7 @@ class GilePreTrainedModel(PreTrainedModel):
     base_model_prefix = "gile"
     main_input_name = "input_ids"
     _input_embed_layer = "word_embeddings"
+    supports_gradient_checkpointing = True
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -72,6 +76,10 @@ class GilePreTrainedModel(PreTrainedModel):
                 init.normal_(module.weight, std=module.in_features**-0.5)
         elif isinstance(module, ZeroEmbedding):
             init.zeros_(module.weight)
+        elif isinstance(module, BagEmbedding):
+            init.normal_(module.weight, std=module.embedding_dim**-0.5)
+        elif isinstance(module, CosineScale):
+            init.constant_(module.scale, self.config.cosine_scale)
         elif isinstance(module, RecurrentWeight):
             init.orthogonal_(module.weight)
         elif isinstance(module, nn.GRU):
@@ -93,7 +101,16 @@ class GilePreTrainedModel(PreTrainedModel):
                 init.zeros_(module.weight[module.padding_idx])
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Gives the model another number of words; see `PreTrainedModel.resize_token_embeddings`."""
+        """Gives the model another number of words; see `PreTrainedModel.resize_token_embeddings`.
+
+        Raises:
+            ValueError: The words are the tokens of a pretrained encoder, or have vectors in a bag.
+        """
+        if args and args[0] != self.config.vocab_size and (self.config.reads_pretrained or self.config.bag_size):
+            raise ValueError(
+                "the tokens of a pretrained encoder, and those of a bag, keep their number: resize the encoder before "
+                "from_text_encoder, or make a new model"
+            )
         resized = super().resize_token_embeddings(*args, **kwargs)
         model: Any = getattr(self, self.base_model_prefix, self)
         predict = model.word_prediction
@@ -105,10 +122,61 @@ class GilePreTrainedModel(PreTrainedModel):
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
         """Loads a model; see `PreTrainedModel.from_pretrained`, which takes all weights for trainable."""
         loaded = super().from_pretrained(*args, **kwargs)
-        model = loaded[0] if isinstance(loaded, tuple) else loaded
-        if model.config.freeze_word_vectors:
-            model.get_input_embeddings().requires_grad_(False)
+        model: Any = loaded[0] if isinstance(loaded, tuple) else loaded
+        getattr(model, cls.base_model_prefix, model).freeze()
         return loaded
+
+    @classmethod
+    def from_text_encoder(
+        cls, pretrained_model_name_or_path: Any, *, text_encoder_options: dict[str, Any] | None = None, **fields: Any
+    ) -> Any:
+        """A model over a pretrained encoder, whose weights are loaded; all else starts fresh.
+
+        By default documents and labels are read by the same encoder, as the mean of its last hidden states, 256 tokens
+        of a document and 64 of a label.
+
+        Args:
+            pretrained_model_name_or_path: What `AutoModel.from_pretrained` takes: an encoder of the Hub, or a folder.
+            text_encoder_options: Its options, such as `{"revision": ..., "attn_implementation": "sdpa"}` or fields of
+                the encoder's configuration, such as `{"attention_probs_dropout_prob": 0.0}`. Weights are loaded in
+                float32 unless they say otherwise.
+            fields: Fields of `GileConfig`.
+
+        Returns:
+            The model. `GileProcessor.from_text_encoder` makes the processor that goes with it.
+
+        Raises:
+            ValueError: An encoder-decoder, or a model that gives no hidden states, or fields that do not go together.
+
+        Example:
+            >>> from transformers import BertConfig, BertModel
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     encoder = BertConfig(vocab_size=31, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+            ...     BertModel(encoder).save_pretrained(folder)
+            ...     model = GileModel.from_text_encoder(folder, joint_size=5, bag_size=3)
+            >>> model.config.document_size, model.config.label_size
+            (11, 11)
+        """
+        transformer = AutoModel.from_pretrained(
+            pretrained_model_name_or_path, **{"dtype": torch.float32, **(text_encoder_options or {})}
+        )
+        defaults = {
+            "text_encoder_type": "transformer",
+            "label_encoder_type": "text_encoder",
+            "pooling": "mean",
+            "max_words": 256,
+            "max_label_words": 64,
+        }
+        if fields.get("text_encoder_type") == "hierarchical_transformer":
+            defaults |= {"encoder_cell": "none", "max_sentences": 16, "max_sentence_words": 128}
+        model = cls(cls.config_class(**{**defaults, **fields, "text_encoder_config": transformer.config}))
+        gile: Any = getattr(model, cls.base_model_prefix, model)
+        without_pooler(transformer)
+        gile.text_encoder.transformer.load_state_dict(transformer.state_dict())
+        if gile.config.label_encoder_type == "own_text_encoder":
+            gile.label_encoder.transformer.load_state_dict(transformer.state_dict())
+        return model.eval()
 
 
 class GileModel(GilePreTrainedModel):
@@ -129,23 +197,67 @@ class GileModel(GilePreTrainedModel):
 
     _mode_changes = 0
     # The stored labels of a classifier's checkpoint: not needed here, and nothing to warn of.
-    _keys_to_ignore_on_load_unexpected: ClassVar[list[str]] = ["label_input_ids"]
+    _keys_to_ignore_on_load_unexpected: ClassVar[list[str]] = ["label_input_ids", "label_vectors"]
 
     def __init__(self, config: GileConfig) -> None:
         super().__init__(config)
-        self.word_embeddings = nn.Embedding(config.vocab_size, config.embedding_size, padding_idx=config.pad_token_id)
-        self.word_embeddings.weight.requires_grad_(not config.freeze_word_vectors)
+        if not config.reads_pretrained:
+            size = config.embedding_size
+            self.word_embeddings = nn.Embedding(config.vocab_size, size, padding_idx=config.pad_token_id)
         self.text_encoder = TEXT_ENCODERS[config.text_encoder_type](config)
+        self.bag = TokenBag(config) if config.bag_size else None
+        self.label_encoder: Any = None
         self.output_layer: Any  # either has encode_texts and score
         if config.output_layer == "linear":
             self.output_layer = LinearOutput(config)
         else:
-            self.label_encoder = None if config.label_encoder_type == "text_encoder" else MeanLabelEncoder(config)
+            if config.label_encoder_type in ("mean", "learned"):
+                self.label_encoder = MeanLabelEncoder(config)
+            elif config.label_encoder_type == "own_text_encoder":
+                self.label_encoder = TransformerEncoder(config)
             if config.label_encoder_type == "learned":
                 self.label_residual = ZeroEmbedding(config.num_labels, config.embedding_size)
+            if config.label_rows:
+                self.label_rows = ZeroEmbedding(config.num_labels, config.document_size + 1)
             self.output_layer = JointInputLabelEmbedding(config)
         self.word_prediction = WordPrediction(config) if config.word_prediction > 0 else None
+        self.freeze()
         self.post_init()
+
+    def freeze(self) -> None:
+        """Takes from training what the configuration keeps as it is."""
+        if self.config.freeze_word_vectors:
+            self.word_embeddings.requires_grad_(False)
+        if self.config.freeze_text_encoder:
+            for encoder in (self.text_encoder, self.label_encoder):
+                if hasattr(encoder, "transformer"):
+                    encoder.transformer.requires_grad_(False)
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The table of word vectors, or that of the tokens of the pretrained encoder."""
+        if self.config.reads_pretrained:
+            return self.text_encoder.transformer.get_input_embeddings()
+        return self.word_embeddings
+
+    def set_token_weights(self, log_weights: Tensor | Any) -> None:
+        """Gives the tokens of the bag their weights, such as those of `hf_gile.training.log_idf`; training changes them.
+
+        Args:
+            log_weights: `(vocab_size,)` natural logarithms of the weights; minus infinity for a token that is not to
+                count (it is kept as -20).
+
+        Raises:
+            ValueError: A model without a bag, or weights of another shape or that are not numbers.
+        """
+        if self.bag is None:
+            raise ValueError("token weights are those of the bag, and config.bag_size is 0")
+        given = torch.as_tensor(log_weights, dtype=torch.float32)
+        if given.shape != (self.config.vocab_size,) or bool((given.isnan() | given.isposinf()).any()):
+            raise ValueError(
+                f"log_weights must be ({self.config.vocab_size},) finite numbers or -inf, got {tuple(given.shape)}"
+            )
+        with torch.no_grad():
+            self.bag.log_weights.weight.copy_(given.clamp(min=-20)[:, None])
 
     def set_word_vectors(self, vectors: Tensor | Any) -> None:
         """Gives words their vectors, such as those of `hf_gile.data.load_word_vectors`.
@@ -175,6 +287,7 @@ class GileModel(GilePreTrainedModel):
         attention_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         language: Languages = None,
+        pooled_embeds: Tensor | None = None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The text encoder: document vectors and attention.
 
@@ -184,6 +297,8 @@ class GileModel(GilePreTrainedModel):
                 the padding word; with `inputs_embeds`, every word.
             inputs_embeds: `(B, W, D)` or `(B, S, W, D)` word vectors, instead of `input_ids`.
             language: The language of the documents, or of each.
+            pooled_embeds: `(B, P)`, or `(B, S, P)` of windows, from `pool_texts`: what the pretrained encoder made of
+                these documents before, which it then need not do again. A bag needs `input_ids` as well.
 
         Returns:
             `(B, H)` document vectors, and the attention weights as in `GileModelOutput`. A document without words
@@ -194,9 +309,116 @@ class GileModel(GilePreTrainedModel):
                 that the model does not know.
         """
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
-        self._check_documents(input_ids, inputs_embeds)
-        document, *attentions = in_each_language(self.config, language, inputs, self._encode)
+        if pooled_embeds is None:
+            self._check_documents(input_ids, inputs_embeds)
+        else:
+            self._check_pooled(pooled_embeds, input_ids, inputs_embeds)
+        encode: Any = self._encode
+        if self.config.reads_pretrained:
+            encode = self._encode_tokens
+            inputs["pooled_embeds"] = pooled_embeds
+        document, *attentions = in_each_language(self.config, language, inputs, encode)
         return document, tuple(attentions)
+
+    def pool_texts(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        language: Languages = None,
+    ) -> Tensor:
+        """What the pretrained encoder makes of documents: the part of `encode_texts` that a frozen one need do once.
+
+        Args:
+            input_ids: `(B, W)` or `(B, S, W)` token ids.
+            attention_mask: `(B, W)` or `(B, S, W)`, true or 1 where there is a token.
+            language: The language of the documents, or of each.
+
+        Returns:
+            `(B, P)` vectors, or `(B, S, P)` of windows: the `pooled_embeds` of `encode_texts`.
+
+        Raises:
+            ValueError: The model has no pretrained encoder, or inputs of a wrong shape.
+        """
+        if not self.config.reads_pretrained:
+            raise ValueError(f"text_encoder_type {self.config.text_encoder_type!r} has no pretrained encoder to pool")
+        self._check_documents(input_ids, None)
+
+        def pool(language: str | None, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Tensor]:
+            return (self._pool(input_ids, None, self._token_mask(input_ids, None, attention_mask), language)[0],)
+
+        return in_each_language(
+            self.config, language, {"input_ids": input_ids, "attention_mask": attention_mask}, pool
+        )[0]
+
+    def _token_mask(
+        self, input_ids: Tensor | None, inputs_embeds: Tensor | None, attention_mask: Tensor | None
+    ) -> Tensor:
+        if input_ids is not None:
+            given, shape = input_ids, input_ids.shape
+        else:
+            assert inputs_embeds is not None
+            given, shape = inputs_embeds, inputs_embeds.shape[:-1]
+        if attention_mask is None:
+            if input_ids is None:
+                return torch.ones(shape, dtype=torch.bool, device=given.device)
+            return input_ids != self.config.pad_token_id
+        if attention_mask.shape != shape:
+            raise ValueError(
+                f"attention_mask must have shape {tuple(shape)} like the words, got {tuple(attention_mask.shape)}"
+            )
+        return attention_mask.bool()
+
+    def _pool(
+        self, input_ids: Tensor | None, inputs_embeds: Tensor | None, mask: Tensor, language: str | None
+    ) -> tuple[Tensor, Tensor]:
+        """`(B, P)` or `(B, S, P)` vectors of tokens, and the weights of the pooling, shaped as the mask."""
+        ids = None if input_ids is None else input_ids.flatten(0, -2)
+        embeds = None if inputs_embeds is None else inputs_embeds.flatten(0, -3)
+        pooled, weights = self.text_encoder(ids, embeds, mask.flatten(0, -2), language)
+        return pooled.view(*mask.shape[:-1], -1), weights.view(mask.shape)
+
+    def _encode_tokens(
+        self,
+        language: str | None,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        inputs_embeds: Tensor | None,
+        pooled_embeds: Tensor | None,
+    ) -> tuple[Tensor, ...]:
+        weights = None
+        if input_ids is None and inputs_embeds is None:
+            assert pooled_embeds is not None
+            mask = pooled_embeds.any(-1, keepdim=True)  # a window without tokens is a vector of zeros
+        else:
+            mask = self._token_mask(input_ids, inputs_embeds, attention_mask)
+        if pooled_embeds is None:
+            pooled_embeds, weights = self._pool(input_ids, inputs_embeds, mask, language)
+        document, attentions = self.text_encoder.encode(mask, pooled_embeds, weights, language)
+        return self._with_bag(document, input_ids, mask), *attentions
+
+    def _with_bag(self, vectors: Tensor, input_ids: Tensor | None, mask: Tensor, sparse: bool = False) -> Tensor:
+        if self.bag is None:
+            return vectors
+        if input_ids is None:
+            raise ValueError("config.bag_size needs input_ids: inputs_embeds and pooled_embeds do not say which tokens")
+        return torch.cat([vectors, self.bag(input_ids.flatten(1), mask.flatten(1), sparse)], dim=-1)
+
+    def _check_pooled(self, pooled: Tensor, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> None:
+        config = self.config
+        if not config.reads_pretrained:
+            raise ValueError(f"pooled_embeds are of a pretrained encoder, not of {config.text_encoder_type!r}")
+        dims = 3 if config.text_encoder_type == "hierarchical_transformer" else 2
+        if inputs_embeds is not None or pooled.dim() != dims or pooled.shape[-1] != config.pooled_size:
+            shape = f"({'B, S' if dims == 3 else 'B'}, {config.pooled_size})"
+            raise ValueError(
+                f"pooled_embeds must have shape {shape}, and stand in the place of inputs_embeds, "
+                f"got {tuple(pooled.shape)}"
+            )
+        if input_ids is not None and input_ids.shape[:-1] != pooled.shape[:-1]:
+            raise ValueError(
+                f"pooled_embeds {tuple(pooled.shape)} and input_ids {tuple(input_ids.shape)} are not of the same "
+                "documents"
+            )
 
     def _encode(
         self,
@@ -212,63 +434,127 @@ class GileModel(GilePreTrainedModel):
                 attention_mask = None
             words, places = torch.unique(input_ids, return_inverse=True)
             word_vectors = self.word_embeddings(words)
-            if attention_mask is None:
-                attention_mask = input_ids != self.config.pad_token_id
         else:
             assert inputs_embeds is not None
             word_vectors = inputs_embeds.flatten(0, -2)
             places = torch.arange(len(word_vectors), device=word_vectors.device).reshape(inputs_embeds.shape[:-1])
-        if attention_mask is None:
-            attention_mask = torch.ones_like(places)
-        if attention_mask.shape != places.shape:
-            raise ValueError(
-                f"attention_mask must have shape {tuple(places.shape)} like the words, "
-                f"got {tuple(attention_mask.shape)}"
-            )
-        mask = attention_mask.bool()
+        mask = self._token_mask(input_ids, inputs_embeds, attention_mask)
         if inputs_embeds is not None:  # a weight of zero would not rid a sum of NaN
             word_vectors = word_vectors.masked_fill(~mask.reshape(-1, 1), 0)
         if self.training and self.config.word_dropout > 0 and not is_label:
             kept = torch.rand(len(places), len(word_vectors), device=places.device) >= self.config.word_dropout
             mask = mask & kept.gather(1, places.flatten(1)).reshape(places.shape)
         document, attentions = self.text_encoder(word_vectors, places, mask, language)
-        return document, *attentions
+        if is_label:
+            return document, *attentions
+        return self._with_bag(document, input_ids, mask), *attentions
 
     def encode_labels(
         self,
         label_input_ids: Tensor,
         label_attention_mask: Tensor | None = None,
         label_language: Languages = None,
+        label_vectors: Tensor | None = None,
+        sparse: bool = False,
     ) -> Tensor:
-        """The label encoder: the mean of the word vectors of each label (section 2.2), or the text encoder itself.
+        """The label encoder: the mean of the word vectors of each label (section 2.2), or another that reads labels.
 
         Args:
             label_input_ids: `(L, T)` word ids, padded with the padding word.
             label_attention_mask: `(L, T)`, true or 1 where there is a word; by default the words that are not padding.
             label_language: The language of the labels, or of each; only read where the text encoder reads labels.
+            label_vectors: `(L, P)` from `pool_labels`, what the pretrained encoder made of these labels before; or the
+                `(L, label_vector_size)` given vectors of `label_encoder_type="vectors"`.
+            sparse: Whether gradients of tables of words are sparse tensors, for who adds up those of many calls.
 
         Returns:
-            `(L, D)` label vectors e; `(L, H)` from the text encoder.
+            `(L, D)` label vectors e.
 
         Raises:
-            ValueError: A wrong number of dimensions, or a model with a linear unit.
+            ValueError: A wrong number of dimensions, no vectors where they are to be given, or a model with a linear
+                unit.
         """
         self._require_joint_embedding()
         if label_input_ids.dim() != 2:
             raise ValueError(f"label_input_ids must have shape (L, T), got {tuple(label_input_ids.shape)}")
         if label_attention_mask is not None:
             label_input_ids = label_input_ids.masked_fill(~label_attention_mask.bool(), self.config.pad_token_id)
-        if self.label_encoder is not None:
-            return self.label_encoder(label_input_ids, self.word_embeddings)
-        if TEXT_ENCODERS[self.config.text_encoder_type].input_dims == "(B, S, W)":
+        size = self.config.label_vector_size or self.config.pooled_size
+        if label_vectors is not None and label_vectors.shape != (len(label_input_ids), size):
+            raise ValueError(
+                f"label_vectors must have shape ({len(label_input_ids)}, {size}), got {tuple(label_vectors.shape)}"
+            )
+        vectors = self._read_labels(label_input_ids, label_language, label_vectors, sparse)
+        return self._with_bag(vectors, label_input_ids, label_input_ids != self.config.pad_token_id, sparse)
+
+    def pool_labels(self, label_input_ids: Tensor, label_language: Languages = None, batch_size: int = 256) -> Tensor:
+        """What the pretrained encoder makes of labels, without gradients: the `label_vectors` of `encode_labels`.
+
+        Args:
+            label_input_ids: `(L, T)` token ids; labels of about the same length are encoded together.
+            label_language: The language of the labels, or of each.
+            batch_size: Labels encoded at a time.
+
+        Returns:
+            `(L, P)` vectors.
+
+        Raises:
+            ValueError: No pretrained encoder reads the labels.
+        """
+        if not self.config.pools_labels:
+            raise ValueError(
+                f"label_encoder_type {self.config.label_encoder_type!r} with text_encoder_type "
+                f"{self.config.text_encoder_type!r} has no pretrained encoder that reads labels"
+            )
+        encoder = self.label_encoder or self.text_encoder
+        lengths = (label_input_ids != self.config.pad_token_id).sum(-1)
+        pooled = torch.zeros(len(lengths), self.config.pooled_size, device=lengths.device)
+        if isinstance(label_language, list | tuple):
+            label_language = torch.tensor([self.config.languages.index(one) for one in label_language])
+
+        def pool(language: str | None, label_input_ids: Tensor) -> tuple[Tensor]:
+            return (encoder(label_input_ids, None, label_input_ids != self.config.pad_token_id, language)[0],)
+
+        with torch.no_grad():
+            for rows in lengths.argsort().split(batch_size):
+                words = label_input_ids[rows, : max(1, int(lengths[rows].max()))]
+                language = label_language[rows.cpu()] if isinstance(label_language, Tensor) else label_language
+                pooled[rows] = in_each_language(self.config, language, {"label_input_ids": words}, pool)[0]
+        return pooled
+
+    def _read_labels(
+        self, label_input_ids: Tensor, label_language: Languages, label_vectors: Tensor | None, sparse: bool
+    ) -> Tensor:
+        kind = self.config.label_encoder_type
+        if kind == "vectors":
+            if label_vectors is None:
+                raise ValueError(
+                    "label_encoder_type 'vectors' reads no words: pass label_vectors, made as those it was trained on"
+                )
+            return label_vectors
+        if kind in ("mean", "learned"):
+            return self.label_encoder(label_input_ids, self.get_input_embeddings(), sparse)
+        if kind == "own_text_encoder" and label_vectors is not None:
+            return label_vectors
+        if self.label_encoder is None and TEXT_ENCODERS[self.config.text_encoder_type].input_dims == "(B, S, W)":
             label_input_ids = label_input_ids[:, None]  # one sentence
         if label_language is None and len(self.config.languages) > 1:
             raise ValueError(
                 "the text encoder reads the labels: name their language, or that of each (label_language=...)"
             )
-        inputs = {"input_ids": label_input_ids, "attention_mask": None, "inputs_embeds": None}
-        encode = partial(self._encode, is_label=True)
-        return in_each_language(self.config, label_language, inputs, encode)[0]
+        inputs: dict[str, Tensor | None] = {"input_ids": label_input_ids}
+        if not self.config.reads_pretrained:
+            encode = partial(self._encode, attention_mask=None, inputs_embeds=None, is_label=True)
+            return in_each_language(self.config, label_language, inputs, encode)[0]
+
+        def read(language: str | None, input_ids: Tensor, pooled: Tensor | None) -> tuple[Tensor]:
+            mask = input_ids != self.config.pad_token_id
+            encoder = self.text_encoder if self.label_encoder is None else self.label_encoder
+            if pooled is None:
+                pooled = encoder(input_ids.flatten(0, -2), None, mask.flatten(0, -2), language)[0]
+            return (encoder.encode(mask, pooled.view(*mask.shape[:-1], -1), None, language)[0],)
+
+        return in_each_language(self.config, label_language, {**inputs, "pooled": label_vectors}, read)[0]
 
     def get_text_features(
         self,
@@ -276,13 +562,14 @@ class GileModel(GilePreTrainedModel):
         attention_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         language: Languages = None,
+        pooled_embeds: Tensor | None = None,
     ) -> Tensor:
         """Text codes, the documents' side of the score; arguments as in `encode_texts`.
 
         Returns:
             `(B, J)` text codes (`(B, H + 1)` with a linear unit).
         """
-        text_embeds = self.encode_texts(input_ids, attention_mask, inputs_embeds, language)[0]
+        text_embeds = self.encode_texts(input_ids, attention_mask, inputs_embeds, language, pooled_embeds)[0]
         return self.project_texts(text_embeds, language)
 
     def project_texts(self, text_embeds: Tensor, language: Languages = None) -> Tensor:
@@ -308,6 +595,8 @@ class GileModel(GilePreTrainedModel):
         label_embeds: Tensor | None = None,
         language: str | None = None,
         label_language: Languages = None,
+        label_vectors: Tensor | None = None,
+        label_rows: Tensor | None = None,
     ) -> Tensor:
         """Label codes, the labels' side of the score: compute them once and keep them.
 
@@ -318,6 +607,8 @@ class GileModel(GilePreTrainedModel):
             language: The language of the documents to score; only read without `config.share_joint_space`.
             label_language: The language of the labels, or of each; only read where the text encoder reads labels, and
                 by default that of the documents.
+            label_vectors: `(L, P)` as in `encode_labels`, beside `label_input_ids`.
+            label_rows: `(L, H + 1)` rows of stored labels, with `config.label_rows`; labels have none by default.
 
         Returns:
             `(L, J)` label codes. A code depends on its own label only.
@@ -327,10 +618,12 @@ class GileModel(GilePreTrainedModel):
         """
         if label_language is None:
             label_language = language
-        label_embeds = self._label_embeds(label_input_ids, label_attention_mask, label_embeds, label_language)
+        label_embeds = self._label_embeds(
+            label_input_ids, label_attention_mask, label_embeds, label_language, label_vectors
+        )
         if not self.config.share_joint_space:
             language = check_language(self.config, language)
-        return self.output_layer.encode_labels(label_embeds, language)
+        return self.output_layer.encode_labels(label_embeds, language, label_rows)
 
     def score(self, text_codes: Tensor, label_codes: Tensor, language: Languages = None) -> Tensor:
         """The inner product that is the score.
@@ -356,23 +649,41 @@ class GileModel(GilePreTrainedModel):
         into `.data`, leave the version as it is), how often `train` was called, and the autocast type.
         """
         weights: list[Tensor] = [*self.label_parameters()]
-        if self.config.label_encoder_type == "learned":
-            weights.append(self.label_residual.weight)
-        kind = self.word_embeddings.weight.device.type
+        weights += [table.weight for table in self.label_tables.values()]
+        kind = self.device.type
         autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
         return (self._mode_changes, autocast, *state_of(*weights))
 
-    def label_parameters(self, language: str | None = None) -> list[nn.Parameter]:
+    @property
+    def label_tables(self) -> dict[str, nn.Embedding]:
+        """The tables that hold something of each stored label, by the name of what they hold."""
+        names = {"learned_vectors": "label_residual", "label_rows": "label_rows"}
+        return {name: getattr(self, table) for name, table in names.items() if hasattr(self, table)}
+
+    def label_parameters(self, language: str | None = None, with_vectors: bool = False) -> list[nn.Parameter]:
         """The weights that make label codes of the words of labels.
 
         Args:
             language: The language of the documents to score; by default of all.
+            with_vectors: Whether `label_vectors` are given, so that the pretrained encoder takes no part.
         """
-        projection = self.output_layer.label_projection
-        parts = [self.word_embeddings, projection if language is None else of_language(projection, language)]
-        if self.config.label_encoder_type == "text_encoder":
-            parts.append(self.text_encoder)
-        return [parameter for part in parts if part is not None for parameter in part.parameters()]
+        layer = self.output_layer
+        projections = [layer.label_projection, *layer.label_layers]
+        parts = [part if part is None or language is None else of_language(part, language) for part in projections]
+        parts += [self.bag, layer.direct]
+        if self.config.label_encoder_type in ("text_encoder", "own_text_encoder"):
+            parts.append(self.text_encoder if self.label_encoder is None else self.label_encoder)
+        if self.config.label_encoder_type in ("mean", "learned") or not self.config.reads_pretrained:
+            parts.append(self.get_input_embeddings())
+        encoders = [getattr(part, "transformer", None) for part in parts] if with_vectors else []
+        left_out = {id(parameter) for one in encoders if one is not None for parameter in one.parameters()}
+        return [
+            parameter
+            for part in parts
+            if part is not None
+            for parameter in part.parameters()
+            if id(parameter) not in left_out
+        ]
 
     def train(self, mode: bool = True) -> "GileModel":
         """Switches between training and evaluation; what was kept of the labels is stale from here on."""
@@ -391,6 +702,8 @@ class GileModel(GilePreTrainedModel):
         language: Languages = None,
         label_language: Languages = None,
         output_attentions: bool | None = None,
+        pooled_embeds: Tensor | None = None,
+        label_vectors: Tensor | None = None,
     ) -> GileModelOutput:
         """Scores every document with every label.
 
@@ -404,6 +717,8 @@ class GileModel(GilePreTrainedModel):
             language: The language of the documents, or of each; it can be left out if there is one.
             label_language: The language of the labels, or of each, as in `get_label_features`.
             output_attentions: Whether to return the attention weights.
+            pooled_embeds: `(B, P)` or `(B, S, P)`, as in `encode_texts`.
+            label_vectors: `(L, P)`, as in `encode_labels`.
 
         Returns:
             A `GileModelOutput`.
@@ -411,12 +726,14 @@ class GileModel(GilePreTrainedModel):
         Raises:
             ValueError: Arguments are missing, or of a wrong shape.
         """
-        text_embeds, attentions = self.encode_texts(input_ids, attention_mask, inputs_embeds, language)
+        text_embeds, attentions = self.encode_texts(input_ids, attention_mask, inputs_embeds, language, pooled_embeds)
         is_linear = self.config.output_layer == "linear" and label_input_ids is None and label_embeds is None
         if not is_linear:
             if label_language is None:
                 label_language = language if language is None or isinstance(language, str) else None
-            label_embeds = self._label_embeds(label_input_ids, label_attention_mask, label_embeds, label_language)
+            label_embeds = self._label_embeds(
+                label_input_ids, label_attention_mask, label_embeds, label_language, label_vectors
+            )
 
         layer = self.output_layer
         one_space = self.config.share_joint_space and not is_linear
@@ -442,12 +759,13 @@ class GileModel(GilePreTrainedModel):
         label_attention_mask: Tensor | None,
         label_embeds: Tensor | None,
         label_language: Languages,
+        label_vectors: Tensor | None,
     ) -> Tensor:
         self._require_joint_embedding()
         if label_input_ids is not None:
             if label_embeds is not None:
                 raise ValueError("pass either label_input_ids or label_embeds, got both")
-            return self.encode_labels(label_input_ids, label_attention_mask, label_language)
+            return self.encode_labels(label_input_ids, label_attention_mask, label_language, label_vectors)
         if label_embeds is None:
             raise ValueError(
                 "pass either label_input_ids or label_embeds, got neither; "

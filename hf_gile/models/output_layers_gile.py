@@ -6,6 +6,8 @@ inner product, plus a constant, is the score. Label codes can therefore be compu
 Shapes: B documents, L labels, D word-embedding size, H document size, J joint size.
 """
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -13,6 +15,7 @@ from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
 from .languages_gile import of_language, per_language
+from .score_terms_gile import DirectScore
 
 
 class MeanLabelEncoder(nn.Module):
@@ -42,10 +45,6 @@ class MeanLabelEncoder(nn.Module):
         return functional.embedding_bag(
             label_input_ids, word_embeddings.weight, mode="mean", sparse=sparse, padding_idx=self.pad_token_id
         )
-
-
-class ZeroEmbedding(nn.Embedding):
-    """A table of vectors; a class of its own because it starts at zero."""
 
 
 class ClassificationUnit(nn.Linear):
@@ -87,7 +86,8 @@ class JointInputLabelEmbedding(nn.Module):
 
     U and b_u are `label_projection`, V and b_v are `input_projection`, w and b are `classifier`. The paper writes
     e U where nn.Linear computes U e, with U transposed. Of several languages each has a w and a b of its own, and a
-    U, V, b_u and b_v of its own unless `config.share_joint_space` (section 3.3).
+    U, V, b_u and b_v of its own unless `config.share_joint_space` (section 3.3). With `config.joint_layers` above 1
+    there are further layers behind U and V, x + act(W x + b); `direct` has the other terms of the score, if any.
 
     Args:
         config: A `GileConfig`.
@@ -111,20 +111,43 @@ class JointInputLabelEmbedding(nn.Module):
         self.classifier = per_language(config, False, BiasUnit if bilinear else lambda: ClassificationUnit(size, 1))
         self.activation = ACT2FN[config.joint_act]
         self.input_activation = ACT2FN["linear" if bilinear else config.joint_act]
+        self.dropout = nn.Dropout(config.joint_dropout)
+        self.label_layers, self.input_layers = (
+            nn.ModuleList(
+                per_language(config, config.share_joint_space, lambda: nn.Linear(size, size))
+                for _ in range(config.joint_layers - 1)
+            )
+            for _ in range(2)
+        )
+        self.direct = DirectScore(config) if config.cosine_score or config.label_rows else None
 
-    def encode_labels(self, label_embeds: Tensor, language: str | None = None) -> Tensor:
+    def encode_labels(
+        self, label_embeds: Tensor, language: str | None = None, label_rows: Tensor | None = None
+    ) -> Tensor:
         """The labels' side of the score, Eq. 7.
 
         Args:
             label_embeds: `(L, D)` label vectors e.
             language: The language of the documents to score.
+            label_rows: `(L, H + 1)` rows of labels that have some of their own (`config.label_rows`).
 
         Returns:
-            `(L, J)` label codes, act(U e + b_u).
+            `(L, J)` label codes, act(U e + b_u), and behind it the labels' side of the other terms of the score.
         """
-        if self.label_projection is None:
-            return label_embeds
-        return self.activation(of_language(self.label_projection, language)(label_embeds))
+        codes = label_embeds
+        if self.label_projection is not None:
+            codes = self.activation(of_language(self.label_projection, language)(self.dropout(codes)))
+            codes = self._deeper(codes, self.label_layers, language)
+        return (
+            codes
+            if self.direct is None
+            else torch.cat([codes, self.direct.encode_labels(label_embeds, label_rows)], -1)
+        )
+
+    def _deeper(self, codes: Tensor, layers: Iterable[nn.Module], language: str | None) -> Tensor:
+        for layer in layers:
+            codes = codes + self.activation(of_language(layer, language)(self.dropout(codes)))
+        return codes
 
     def encode_texts(self, text_embeds: Tensor, language: str | None = None) -> Tensor:
         """The documents' side of the score, Eq. 8, with the weights w of Eq. 11 already applied.
@@ -134,12 +157,16 @@ class JointInputLabelEmbedding(nn.Module):
             language: The language of the documents.
 
         Returns:
-            `(B, J)` text codes, w * act(V h + b_v).
+            `(B, J)` text codes, w * act(V h + b_v), and behind it the documents' side of the other terms of the score.
         """
+        codes = text_embeds
         if self.input_projection is not None:
-            text_embeds = self.input_activation(of_language(self.input_projection, language)(text_embeds))
+            codes = self.input_activation(of_language(self.input_projection, language)(self.dropout(codes)))
+            codes = self._deeper(codes, self.input_layers, language)
         unit = of_language(self.classifier, language)
-        return text_embeds if isinstance(unit, BiasUnit) else text_embeds * unit.weight[0]
+        if not isinstance(unit, BiasUnit):
+            codes = codes * unit.weight[0]
+        return codes if self.direct is None else torch.cat([codes, self.direct.encode_texts(text_embeds)], -1)
 
     def score(self, text_codes: Tensor, label_codes: Tensor, language: str | None = None) -> Tensor:
         """The score of every document with every label, Eq. 12.
@@ -154,13 +181,20 @@ class JointInputLabelEmbedding(nn.Module):
         """
         return functional.linear(text_codes, label_codes) + of_language(self.classifier, language).bias
 
-    def literal_scores(self, text_embeds: Tensor, label_embeds: Tensor, language: str | None = None) -> Tensor:
+    def literal_scores(
+        self,
+        text_embeds: Tensor,
+        label_embeds: Tensor,
+        language: str | None = None,
+        label_rows: Tensor | None = None,
+    ) -> Tensor:
         """The paper's formula, step by step: for tests and for readers; it holds (B, L, J).
 
         Args:
             text_embeds: `(B, H)` document vectors h.
             label_embeds: `(L, D)` label vectors e.
             language: The language of the documents.
+            label_rows: `(L, H + 1)` rows of labels that have some of their own.
 
         Returns:
             `(B, L)` logits.
@@ -168,11 +202,18 @@ class JointInputLabelEmbedding(nn.Module):
         labels, texts = label_embeds, text_embeds
         if self.label_projection is not None:
             labels = self.activation(of_language(self.label_projection, language)(label_embeds))  # e', Eq. 7
+            labels = self._deeper(labels, self.label_layers, language)
         if self.input_projection is not None:
             texts = self.input_activation(of_language(self.input_projection, language)(text_embeds))  # h', Eq. 8
+            texts = self._deeper(texts, self.input_layers, language)
         joint = texts[:, None, :] * labels[None, :, :]  # g_joint (B, L, J), Eq. 10
         unit = of_language(self.classifier, language)
-        return joint.sum(-1) + unit.bias if isinstance(unit, BiasUnit) else unit(joint).squeeze(-1)  # Eq. 11-12
+        scores = joint.sum(-1) + unit.bias if isinstance(unit, BiasUnit) else unit(joint).squeeze(-1)  # Eq. 11-12
+        return (
+            scores
+            if self.direct is None
+            else scores + self.direct.literal_scores(text_embeds, label_embeds, label_rows)
+        )
 
 
 class LinearOutput(nn.Module):
@@ -244,5 +285,4 @@ __all__ = [
     "JointInputLabelEmbedding",
     "LinearOutput",
     "MeanLabelEncoder",
-    "ZeroEmbedding",
 ]

@@ -225,9 +225,11 @@ class LabelScoringPipeline(Pipeline):
         with _LOCK:
             key = next((key for key, kept in self._kept.items() if kept.label_set is labels and key[1:] == where), None)
         if key is None:  # not the same set as before, but maybe the same texts
-            key = (tuple((label.text, label.language) for label in labels), *where)
+            # What is learned of single labels goes by their ids.
+            ids = gile.label_tables and self.model.label_set is not None
+            key = (tuple((label.id if ids else "", label.text, label.language) for label in labels), *where)
         kept = self._kept.get(key)
-        codes = kept.codes if kept else encode_labels(gile, self.processor, labels, language, label_language)
+        codes = kept.codes if kept else encode_labels(self.model, self.processor, labels, language, label_language)
         index = LabelIndex(labels, codes, bias, language, "")
         with _LOCK:
             for stale in [other for other in self._kept if other[-1] != where[-1]]:

@@ -1,173 +1,51 @@
-"""From text to word ids: a word-level tokenizer, and a processor that cuts documents into words or sentences x words.
+"""From text to ids: documents as words or sentences x words, of the model's own vocabulary or a pretrained tokenizer's.
 
-Shapes: B documents, S sentences, W words, L labels, T words of a label.
+Shapes: B documents, S sentences, W words, L labels, T words of a label. To a pretrained encoder, words are the tokens
+of its tokenizer, and sentences are windows of whole sentences.
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice, repeat
+from os import PathLike
 from typing import Any
 
 import numpy as np
 import torch
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer, models
 from torch import Tensor
-from transformers import BatchFeature, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, BatchFeature, PreTrainedTokenizerFast
 from transformers.processing_utils import ProcessorMixin
 
 from .text_encoders_gile import TEXT_ENCODERS
+from .tokenizing_gile import split_sentences
 
-PAD, UNK, NUM = "[PAD]", "[UNK]", "NUM"
-
-# A number that stands alone: part of a name (interleukin-2, HLA-A1, 1976-1980) it says which one is meant, and stays.
-_NUMBER = r"(?<![\w\-.,])[+-]?\d+(?:[.,]\d+)*%?(?![\w\-]|[.,]\d)"
-_WORD = r"\w+"
-
-
-def normalizer_and_splitter() -> tuple[normalizers.Normalizer, pre_tokenizers.PreTokenizer]:
-    """How text becomes words: lower case, numbers that stand alone replaced by NUM, cut at all but letters and digits.
-
-    Source: section 4.1.1 of GILE (tokenization, number replacements, rare word replacements).
-    """
-    normalizer = normalizers.Sequence(
-        [normalizers.NFKC(), normalizers.Lowercase(), normalizers.Replace(Regex(_NUMBER), NUM)]
-    )
-    # invert: what matches the pattern is a word, all between is dropped.
-    return normalizer, pre_tokenizers.Split(Regex(_WORD), behavior="removed", invert=True)
-
-
-def build_tokenizer(
-    texts: Iterable[str] | Mapping[str, Iterable[str]] | None = None,
-    vocabulary: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
-    label_texts: Iterable[str] | Mapping[str, Iterable[str]] = (),
-    min_count: int = 2,
-    max_vocabulary: int | None = None,
-) -> PreTrainedTokenizerFast:
-    """Makes a word-level tokenizer, from texts or of a given vocabulary.
-
-    The result is a plain fast tokenizer that `AutoTokenizer` loads without trusting any code. Row 0 is the padding
-    word, row 1 stands for every unknown word.
-
-    For a model of several languages, texts, vocabulary and texts of labels come by language. Each language then has its
-    own words, which stand in the vocabulary with its name in front, `"german:gift"`: a word of two languages is two
-    words. `GileProcessor` knows; the tokenizer alone does not find them. (One language alone needs no names.)
-
-    Args:
-        texts: Texts to count words in; the most frequent word comes first.
-        vocabulary: Words in the order of their word vectors, instead of texts; written as they come out of
-            `normalizer_and_splitter`, since other words can never match.
-        label_texts: Texts of the labels to train on: their words are kept however rare (behind the others), for a word
-            of a label is read at every step, and often is all that tells the label from another.
-        min_count: Words of `texts` counted fewer times are unknown.
-        max_vocabulary: Number of words of `texts` kept at most, padding and unknown word included; of each language.
-
-    Raises:
-        ValueError: Not exactly one of `texts` and `vocabulary`, no word left, or a word that stands there twice.
-
-    Example:
-        >>> tokenizer = build_tokenizer(["The cat sat on 3 mats.", "A cat of 12.5 kg; interleukin-2"], min_count=1)
-        >>> tokenizer.tokenize("CAT on 99 tables with interleukin-2")
-        ['cat', 'on', 'NUM', '[UNK]', '[UNK]', 'interleukin', '2']
-    """
-    normalizer, splitter = normalizer_and_splitter()
-    if (texts is None) == (vocabulary is None):
-        raise ValueError(f"pass either texts or vocabulary, got {'neither' if texts is None else 'both'}")
-    if isinstance(texts, str):
-        raise ValueError("texts must be an iterable of texts, got one text")
-
-    def words_of(given: Any, label_texts: Any) -> list[str]:
-        if texts is None:
-            return [word for word in given if word not in (PAD, UNK)]
-        counted = _count_words(given, normalizer, splitter, min_count, max_vocabulary)
-        return list(dict.fromkeys([*counted, *_count_words(label_texts, normalizer, splitter, 1, None)]))
-
-    given = vocabulary if texts is None else texts
-    by_language = isinstance(given, Mapping)
-    if label_texts and isinstance(label_texts, Mapping) != by_language:
-        raise ValueError("texts and label_texts must both be given by language, or neither")
-    if isinstance(given, Mapping):
-        labels = label_texts if isinstance(label_texts, Mapping) else {}
-        strange = [language for language in labels if language not in given]
-        if strange:
-            raise ValueError(f"label_texts has {strange[0]!r}, which is not among the languages of the texts")
-        for language, own in [*given.items(), *labels.items()]:
-            if isinstance(own, str):
-                raise ValueError(f"the texts of {language} must be an iterable of texts, got one text")
-        words = []
-        for language, own in given.items():
-            name = f"{language}:" if len(given) > 1 else ""
-            words += [name + word for word in words_of(own, labels.get(language, ()))]
-    else:
-        words = words_of(given, label_texts)
-    if not words:
-        raise ValueError(
-            "the vocabulary is empty: the texts hold no word often enough"
-            + (f" (min_count is {min_count})" if vocabulary is None else "")
-        )
-    ids = {word: row for row, word in enumerate([PAD, UNK, *words])}
-    if len(ids) != len(words) + 2:
-        repeated = next(word for row, word in enumerate(words) if ids[word] != row + 2)
-        raise ValueError(f"the vocabulary lists {repeated!r} more than once; every word needs one row")
-    tokenizer = Tokenizer(models.WordLevel(ids, unk_token=UNK))
-    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token=PAD,
-        unk_token=UNK,
-        padding_side="right",
-        model_input_names=["input_ids", "attention_mask"],
-    )
-
-
-def _count_words(
-    texts: Iterable[str],
-    normalizer: normalizers.Normalizer,
-    splitter: pre_tokenizers.PreTokenizer,
-    min_count: int,
-    max_vocabulary: int | None,
-) -> list[str]:
-    from tokenizers.trainers import WordLevelTrainer
-
-    counter = Tokenizer(models.WordLevel(unk_token=UNK))
-    counter.normalizer, counter.pre_tokenizer = normalizer, splitter
-    # The trainer's own limit counts the special words too.
-    trainer = WordLevelTrainer(
-        vocab_size=max_vocabulary or 1 << 31,
-        min_frequency=min_count,
-        special_tokens=[PAD, UNK],
-        show_progress=False,
-    )
-    counter.train_from_iterator(texts, trainer)
-    ids = counter.get_vocab()
-    return sorted((word for word in ids if word not in (PAD, UNK)), key=ids.__getitem__)
-
-
-def split_sentences(text: str) -> list[str]:
-    """Cuts a text after full stops, question and exclamation marks, and at line ends.
-
-    Abbreviations are cut too; pass a document as a list of sentences to use a better splitter.
-
-    Example:
-        >>> split_sentences("Milk was tested. Was it safe? Yes, at 4.5 degrees.")
-        ['Milk was tested.', 'Was it safe?', 'Yes, at 4.5 degrees.']
-    """
-    return [sentence for sentence in re.split(r"(?<=[.!?])\s+|\s*\n\s*", text.strip()) if sentence]
+_PRETRAINED = ("transformer", "hierarchical_transformer")
+_BATCH = 10_000  # texts that are encoded at once: what a tokenizer returns takes many times the memory of their ids
 
 
 class GileProcessor(ProcessorMixin):
     """Makes a model's inputs of documents and of label texts.
 
+    A pretrained encoder reads the tokens of its own tokenizer, its special tokens around every document, window and
+    label; the limits count tokens then, special ones included. A window holds as many whole sentences as fit, in their
+    order; a sentence that is longer than a window goes on in the next one.
+
     Args:
-        tokenizer: The word-level tokenizer, from `build_tokenizer`.
-        text_encoder_type: As in `GileConfig`: `"nn"` and `"wan"` read documents of words, the others documents of
-            sentences of words.
-        max_words: Words kept of a document (nn, wan).
-        max_sentences: Sentences kept of a document (hnn, han).
-        max_sentence_words: Words kept of a sentence (hnn, han).
+        tokenizer: The word-level tokenizer, from `build_tokenizer`, or that of the pretrained encoder.
+        text_encoder_type: As in `GileConfig`: `"nn"`, `"wan"` and `"transformer"` read documents of words, the others
+            documents of sentences of words (`"hierarchical_transformer"`: windows).
+        max_words: Words kept of a document (nn, wan, transformer).
+        max_sentences: Sentences or windows kept of a document.
+        max_sentence_words: Words kept of a sentence (hnn, han), tokens that a window holds.
         max_label_words: Words kept of a label.
         languages: The languages of the model.
 
+    Raises:
+        ValueError: No such encoder, a tokenizer of another kind than it reads, a tokenizer without a padding token, or
+            a limit that leaves no room between the special tokens.
+
     Example:
+        >>> from hf_gile import build_tokenizer
         >>> processor = GileProcessor(build_tokenizer(["a cat sat", "a dog ran"], min_count=1))
         >>> batch = processor(["a dog sat", "cat"], label_text=["dog", "cat: a small animal"], return_tensors="pt")
         >>> {name: tuple(tensor.shape) for name, tensor in batch.items()}
@@ -194,17 +72,43 @@ class GileProcessor(ProcessorMixin):
         self.max_label_words = max_label_words
         self.languages = list(languages)
         self._reads_sentences = TEXT_ENCODERS[text_encoder_type].input_dims == "(B, S, W)"
+        self._is_pretrained = text_encoder_type in _PRETRAINED
         self._tokenizers: dict[str | None, Tokenizer | None] = {}
+        self._front, self._back = self._special_tokens(tokenizer)
         if not self._reads_sentences:  # so that truncation=True means the same to whoever uses the tokenizer alone
             tokenizer.model_max_length = max_words
         super().__init__(tokenizer, **kwargs)
+
+    @classmethod
+    def from_text_encoder(
+        cls, name_or_path: str | PathLike[str], config: Any, **tokenizer_options: Any
+    ) -> "GileProcessor":
+        """The processor of a model over a pretrained encoder.
+
+        Args:
+            name_or_path: The encoder's name on the Hub, or its folder.
+            config: The model's configuration.
+            tokenizer_options: What `AutoTokenizer.from_pretrained` takes besides, such as `revision`.
+
+        Raises:
+            ValueError: As for `for_config`.
+
+        Example:
+            ```python
+            model = GileForSequenceClassification.from_text_encoder("sentence-transformers/all-MiniLM-L6-v2")
+            processor = GileProcessor.from_text_encoder("sentence-transformers/all-MiniLM-L6-v2", model.config)
+            ```
+        """
+        # What a model reads: pipelines that call the tokenizer alone pass on all that it makes.
+        options = {"model_input_names": ["input_ids", "attention_mask"], **tokenizer_options}
+        return cls.for_config(AutoTokenizer.from_pretrained(name_or_path, **options), config)
 
     @classmethod
     def for_config(cls, tokenizer: PreTrainedTokenizerFast, config: Any) -> "GileProcessor":
         """The processor that fits a model's configuration.
 
         Raises:
-            ValueError: The tokenizer has other words than the model has room for.
+            ValueError: The tokenizer has other words than the model has room for, or is of another kind than it reads.
         """
         names = (
             "text_encoder_type",
@@ -224,17 +128,23 @@ class GileProcessor(ProcessorMixin):
         Raises:
             ValueError: The model has another number of words, another padding word or another shape of documents.
         """
-        tokenizer = self.tokenizer
-        if len(tokenizer) != config.vocab_size or tokenizer.pad_token_id != config.pad_token_id:
-            raise ValueError(
-                f"the tokenizer has {len(tokenizer)} words with padding in row {tokenizer.pad_token_id}, the model "
-                f"{config.vocab_size} with padding in row {config.pad_token_id}: use the processor saved with the "
-                "model, or make a new config with vocab_size=len(tokenizer) and pad_token_id=tokenizer.pad_token_id"
-            )
         if self.text_encoder_type != config.text_encoder_type:
             raise ValueError(
                 f"the processor makes documents for {self.text_encoder_type!r}, the model reads those for "
                 f"{config.text_encoder_type!r}; use the processor saved with the model"
+            )
+        size, pad = len(self.tokenizer), self.tokenizer.pad_token_id
+        # Tables of pretrained encoders often have spare rows, to a round number.
+        fits = size <= config.vocab_size if self._is_pretrained else size == config.vocab_size
+        if not fits or pad != config.pad_token_id:
+            hint = (
+                "make one with GileProcessor.from_text_encoder"
+                if self._is_pretrained
+                else "make a new config with vocab_size=len(tokenizer) and pad_token_id=tokenizer.pad_token_id"
+            )
+            raise ValueError(
+                f"the tokenizer has {size} words with padding in row {pad}, the model {config.vocab_size} with padding "
+                f"in row {config.pad_token_id}: use the processor saved with the model, or {hint}"
             )
         if self.languages != config.languages:
             raise ValueError(
@@ -254,17 +164,18 @@ class GileProcessor(ProcessorMixin):
         """Makes model inputs.
 
         Args:
-            text: Documents, each a text or (han) a list of sentences. One text stands for a list of one. An empty
-                text is a document without words, which has a defined score.
-            label_text: Texts of labels, such as `LabelSet.texts`. Their unknown words are left out, if any is known.
+            text: Documents, each a text or, for encoders that read sentences, a list of sentences. One text stands
+                for a list of one. An empty text is a document without words, which has a defined score.
+            label_text: Texts of labels, such as `LabelSet.texts`. Words that a word-level tokenizer does not know are
+                left out, if any is known.
             language: The language of the documents, or of each, if the model has several.
             label_language: The language of the labels, or of each; by default that of the documents.
             return_tensors: `"pt"` for padded tensors; by default lists without padding, for a dataset.
             kwargs: Nothing; other processors' options are refused.
 
         Returns:
-            `input_ids` and `attention_mask`, `(B, W)` (wan) or `(B, S, W)` (han), for documents; `label_input_ids`
-            `(L, T)` for labels.
+            `input_ids` and `attention_mask`, `(B, W)` or `(B, S, W)`, for documents; `label_input_ids` `(L, T)` for
+            labels.
 
         Raises:
             ValueError: Nothing to process, an empty list, something that is not a text (named by its place), an empty
@@ -287,15 +198,15 @@ class GileProcessor(ProcessorMixin):
             if label_language is None and isinstance(language, str):
                 label_language = language
             labels = self._labels(label_text if isinstance(label_text, str) else list(label_text), label_language)
-            data["label_input_ids"] = _pad(labels, self.tokenizer.pad_token_id) if return_tensors else labels
+            data["label_input_ids"] = pad_rows(labels, self.tokenizer.pad_token_id) if return_tensors else labels
         return BatchFeature(data)
 
     def pad_documents(self, documents: Sequence[Any]) -> dict[str, Tensor]:
         """Pads documents of word ids to the longest of a batch.
 
         Args:
-            documents: For each document a list of ids, or a list of sentences of ids (hnn, han), as `__call__` makes
-                them without `return_tensors`.
+            documents: For each document a list of ids, or a list of sentences or windows of ids, as `__call__`
+                makes them without `return_tensors`.
 
         Returns:
             `input_ids` and `attention_mask`, `(B, W)` or `(B, S, W)`.
@@ -307,11 +218,11 @@ class GileProcessor(ProcessorMixin):
             raise ValueError("documents is an empty list; a batch has at least one document")
         pad = self.tokenizer.pad_token_id
         if not self._reads_sentences:
-            input_ids = _pad(documents, pad)
+            input_ids = pad_rows(documents, pad)
         else:
             sentences = max(1, *(len(document) for document in documents))
             padded = [sentence for document in documents for sentence in [*document, *[[]] * sentences][:sentences]]
-            input_ids = _pad(padded, pad)
+            input_ids = pad_rows(padded, pad)
             input_ids = input_ids.reshape(len(documents), sentences, input_ids.shape[-1])
         return {"input_ids": input_ids, "attention_mask": (input_ids != pad).long()}
 
@@ -323,16 +234,70 @@ class GileProcessor(ProcessorMixin):
             for place, text in enumerate(texts):
                 if not isinstance(text, str):
                     raise ValueError(f"text[{place}] must be a text, got {type(text).__name__}")
-            return [words[: self.max_words] for words in self._words(texts, languages)]
-        documents = []
+            return [self._cut(words, self.max_words) for words in self._words(texts, languages)]
+        documents: list[list[str]] = []
         for place, text in enumerate(texts):
             sentences = split_sentences(text) if isinstance(text, str) else text
             if not isinstance(sentences, list | tuple) or not all(isinstance(one, str) for one in sentences):
                 raise ValueError(f"text[{place}] must be a text or a list of sentences, got {type(text).__name__}")
-            words = self._words(sentences, [languages[place]] * len(sentences)) if sentences else []
-            cut = [sentence[: self.max_sentence_words] for sentence in words if sentence]
-            documents.append(cut[: self.max_sentences])
-        return documents
+            documents.append(list(sentences))
+        sizes = list(map(len, documents))
+        of_sentences = list(chain.from_iterable(map(repeat, languages, sizes)))
+        words = iter(self._words(list(chain.from_iterable(documents)), of_sentences))
+        return [self._sentences([sentence for sentence in islice(words, size) if sentence]) for size in sizes]
+
+    def _sentences(self, sentences: list[list[int]]) -> list[list[int]]:
+        """The sentences of a document, or its windows."""
+        if not self._is_pretrained:
+            return [sentence[: self.max_sentence_words] for sentence in sentences[: self.max_sentences]]
+        room = self.max_sentence_words - len(self._front) - len(self._back)
+        windows: list[list[int]] = []
+        for sentence in sentences:
+            if windows and len(windows[-1]) + len(sentence) <= room:
+                windows[-1] += sentence
+            else:
+                windows += [sentence[start : start + room] for start in range(0, len(sentence), room)]
+            if len(windows) > self.max_sentences:
+                break
+        # An empty document is a window of special tokens: some encoders have no output for a batch without any token.
+        return [self._cut(window, self.max_sentence_words) for window in (windows or [[]])[: self.max_sentences]]
+
+    def _cut(self, words: list[int], limit: int) -> list[int]:
+        """The words of a text that are read, with special tokens around them."""
+        return [*self._front, *words[: limit - len(self._front) - len(self._back)], *self._back]
+
+    def _special_tokens(self, tokenizer: PreTrainedTokenizerFast) -> tuple[list[int], list[int]]:
+        """What stands before and behind a text; none around words."""
+        kind = self.text_encoder_type
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        is_word_level = backend is not None and isinstance(backend.model, models.WordLevel)
+        if is_word_level == self._is_pretrained:
+            what, hint = (
+                ("cuts texts into whole words", "its own: GileProcessor.from_text_encoder(name_or_path, config)")
+                if is_word_level
+                else ("is not one of whole words", "one made with build_tokenizer")
+            )
+            raise ValueError(f"the tokenizer {what}, but the text encoder {kind!r} reads {hint}")
+        if not self._is_pretrained:
+            return [], []
+        if tokenizer.pad_token_id is None:
+            raise ValueError(
+                "the tokenizer has no padding token: give it one that texts do not hold, as in "
+                "tokenizer.pad_token = tokenizer.eos_token"
+            )
+        # This also ends the cutting and padding that some tokenizers were saved with.
+        words = tokenizer("a", add_special_tokens=False)["input_ids"]
+        whole = tokenizer("a")["input_ids"]
+        starts = range(len(whole) - len(words) + 1)
+        start = next(start for start in starts if whole[start : start + len(words)] == words)
+        front, back = whole[:start], whole[start + len(words) :]
+        for name in ("max_sentence_words" if self._reads_sentences else "max_words", "max_label_words"):
+            if getattr(self, name) <= len(front) + len(back):
+                raise ValueError(
+                    f"{name} must be more than the {len(front) + len(back)} special tokens around a text, got "
+                    f"{getattr(self, name)}"
+                )
+        return front, back
 
     def _labels(self, texts: Sequence[str], language: str | Sequence[str] | None) -> list[list[int]]:
         if isinstance(texts, str):
@@ -348,9 +313,9 @@ class GileProcessor(ProcessorMixin):
         for place, words in enumerate(self._words(texts, languages)):
             if not words:
                 raise ValueError(f"label_text[{place}] holds no word (letters or digits): {texts[place]!r}")
-            # An unknown word would pull the labels that have one together.
-            known = [word for word in words if word != unknown]
-            labels.append((known or words)[: self.max_label_words])
+            # An unknown word would pull the labels that have one together; pretrained encoders know theirs.
+            known = [] if self._is_pretrained else [word for word in words if word != unknown]
+            labels.append(self._cut(known or words, self.max_label_words))
         return labels
 
     def _languages(self, language: str | Sequence[str] | None, size: int, name: str) -> Sequence[str | None]:
@@ -371,18 +336,29 @@ class GileProcessor(ProcessorMixin):
 
     def _words(self, texts: Sequence[str], languages: Sequence[str | None]) -> list[list[int]]:
         words: list[list[int]] = [[]] * len(texts)
+        if self._is_pretrained:  # reads all languages alike
+            languages = [None] * len(texts)
         for language in dict.fromkeys(languages):
             places = [place for place, other in enumerate(languages) if other == language]
             given = [texts[place] for place in places]
-            own = self._own_tokenizer(language)
-            # Limits are for the caller to apply: the tokenizer would keep that of its last call in what is saved.
-            if own is None:
-                rows = self.tokenizer(given, add_special_tokens=False, verbose=False)["input_ids"]
-            else:
-                rows = [encoding.ids for encoding in own.encode_batch_fast(given, add_special_tokens=False)]
+            rows = self._encoded(given, self._own_tokenizer(language))
             for place, row in zip(places, rows, strict=True):
                 words[place] = row
         return words
+
+    def _encoded(self, texts: list[str], own: Tokenizer | None) -> list[list[int]]:
+        """All ids of texts, without special tokens."""
+        tokenizer = getattr(self.tokenizer, "backend_tokenizer", None) if own is None else own
+        if tokenizer is None:  # one that is written in Python
+            return self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
+        # It keeps the limits of whoever called it last, also in what is saved; ours are applied to what it returns.
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        ids: list[list[int]] = []
+        for start in range(0, len(texts), _BATCH):
+            encodings = tokenizer.encode_batch_fast(texts[start : start + _BATCH], add_special_tokens=False)
+            ids += [encoding.ids for encoding in encodings]
+        return ids
 
     def _own_tokenizer(self, language: str | None) -> Tokenizer | None:
         """The words of one language, without its name in front; none if the vocabulary is the same for all."""
@@ -404,9 +380,17 @@ class GileProcessor(ProcessorMixin):
         return {**self.__dict__, "_tokenizers": {}}
 
 
-def _pad(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
-    # All rows at once: a batch of documents of sentences has thousands. At least one column: a batch of empty texts is
-    # (B, 1) padding.
+def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
+    """Pads rows of ids to the longest, and to one column at least: a batch of empty texts is `(B, 1)` padding.
+
+    Args:
+        rows: N rows of ids, each of its length.
+        pad: What to fill them up with, behind.
+
+    Returns:
+        `(N, T)` ids.
+    """
+    # All rows at once: a batch of documents of sentences has thousands.
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     padded = np.full((len(rows), max(1, lengths.max(initial=0))), pad, np.int64)
     padded[np.arange(padded.shape[1]) < lengths[:, None]] = np.fromiter(
@@ -415,4 +399,4 @@ def _pad(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
     return torch.from_numpy(padded)
 
 
-__all__ = ["NUM", "PAD", "UNK", "GileProcessor", "build_tokenizer", "normalizer_and_splitter", "split_sentences"]
+__all__ = ["GileProcessor", "pad_rows"]

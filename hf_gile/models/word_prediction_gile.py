@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedConfig
 
-from .output_layers_gile import ZeroEmbedding
+from .score_terms_gile import ZeroEmbedding
 
 NUM_NOISE = 5
 """What the noise counts, in words."""

@@ -4,17 +4,22 @@ from .collator import GileDataCollator
 from .encoding import encode_dataset
 from .hard_negatives import HardNegatives
 from .label_sampling import EpochCallback, LabelSampler
+from .label_weights import class_balanced_weights, propensity_weights
 from .multilingual import MultilingualDataset
+from .paraphrases import LabelParaphrases
 from .thresholds import ThresholdTuner, paper_threshold, tune_threshold
 
 __all__ = [
     "EpochCallback",
     "GileDataCollator",
     "HardNegatives",
+    "LabelParaphrases",
     "LabelSampler",
     "MultilingualDataset",
     "ThresholdTuner",
+    "class_balanced_weights",
     "encode_dataset",
     "paper_threshold",
+    "propensity_weights",
     "tune_threshold",
 ]

@@ -45,8 +45,9 @@ class GileDataCollator:
         Returns:
             `input_ids` and `attention_mask` as `GileProcessor.pad_documents` makes them, and with labels `labels`,
             `(B, P)` padded with -100 or `(B,)`; with a label sampler `sampled_columns` `(1, C)`, and
-            `column_weights` `(1, C)` or `(B, C)`; with languages `language` `(B,)`, places in the processor's list;
-            with columns that are no candidates `excluded_columns`, `(B, E)` padded with -100.
+            `column_weights` `(1, C)` or `(B, C)`, and if it has them `positive_weights` `(1, C)`; with languages
+            `language` `(B,)`, places in the processor's list; with columns that are no candidates `excluded_columns`,
+            `(B, E)` padded with -100.
 
         Raises:
             ValueError: An example without `input_ids`, or with labels that are no gold columns.
@@ -91,6 +92,8 @@ class GileDataCollator:
             batch["sampled_columns"] = sampled[None]
             if weights is not None:
                 batch["column_weights"] = weights.reshape(-1, len(sampled))
+            if self.label_sampler.positive_weights is not None:
+                batch["positive_weights"] = self.label_sampler.positive_weights[sampled][None]
         return batch
 
 

@@ -38,6 +38,10 @@ class LabelSampler:
 
     The time of a draw does not depend on the number of labels.
 
+    Two kinds of weights are of labels and not of the draw, and change what is estimated: `label_weights` those of all
+    terms of a label, `positive_weights` those of its terms where it is gold. `hf_gile.training.class_balanced_weights`
+    and `propensity_weights` make them of the labels' numbers of documents.
+
     Args:
         num_labels: Number L of stored labels.
         num_negatives: Columns sampled, for the batch or for each document; 0 adds none to the gold labels, None takes
@@ -50,10 +54,14 @@ class LabelSampler:
         frequencies: `(L,)` how often each label is drawn beside the others, such as the square root of the number of
             its documents. Only those of `columns` are read. By default all are drawn alike.
         seed: Seed of the draws.
+        label_weights: `(L,)` what each label counts in a loss that is a sum over labels, gold or sampled: the weight of
+            a column is multiplied by it. Columns that `HardNegatives` mines count 1.
+        positive_weights: `(L,)` what each label counts where it is gold. The columns' weights do not hold them: a
+            `GileDataCollator` adds those of the columns to the batch. Binary cross-entropy alone takes them.
 
     Raises:
-        ValueError: A negative number, columns that are out of range, repeated or missing, or frequencies that are not
-            one positive number for each label.
+        ValueError: A negative number, columns that are out of range, repeated or missing, frequencies that are not
+            one positive number for each label, or weights that are not one number from 0 on for each label.
 
     Example:
         >>> sampler = LabelSampler(num_labels=1000, num_negatives=4)
@@ -71,6 +79,8 @@ class LabelSampler:
         weighted: bool = True,
         frequencies: Sequence[float] | NDArray[Any] | None = None,
         seed: int = 0,
+        label_weights: Sequence[float] | NDArray[Any] | None = None,
+        positive_weights: Sequence[float] | NDArray[Any] | None = None,
     ) -> None:
         if num_negatives is not None and num_negatives < 0:
             raise ValueError(f"num_negatives must not be negative, and None takes all labels, got {num_negatives}")
@@ -89,6 +99,8 @@ class LabelSampler:
         if frequencies is not None and num_negatives is not None and 0 < num_negatives < len(self.columns):
             self._rates = _rates(self._own(frequencies, num_labels), num_negatives)
             self._rates_below = np.cumsum(self._rates)
+        self.label_weights = _label_weights("label_weights", label_weights, num_labels)
+        self.positive_weights = _label_weights("positive_weights", positive_weights, num_labels)
         self.num_labels = num_labels
         self.num_negatives = num_negatives
         self.per_document = per_document
@@ -129,6 +141,13 @@ class LabelSampler:
         Raises:
             ValueError: A gold column is out of range.
         """
+        columns, weights = self._sample(gold, batch_key)
+        if self.label_weights is None:
+            return columns, weights
+        own = self.label_weights[columns]
+        return columns, own if weights is None else weights * own
+
+    def _sample(self, gold: Sequence[Sequence[int]], batch_key: int) -> tuple[Tensor, Tensor | None]:
         golds = [np.asarray(columns, dtype=np.int64) for columns in gold]
         positives = np.unique(np.concatenate(golds))
         wrong = positives[(positives < 0) | (positives >= self.num_labels)]
@@ -186,6 +205,18 @@ class LabelSampler:
             drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]
             drawn = drawn[~_is_in(drawn, gold)]
         return drawn[:size], counted
+
+
+def _label_weights(name: str, weights: Sequence[float] | NDArray[Any] | None, num_labels: int) -> Tensor | None:
+    if weights is None:
+        return None
+    given = np.asarray(weights, dtype=np.float32)
+    if given.shape != (num_labels,):
+        raise ValueError(f"{name} must have shape ({num_labels},), one for each label, got {given.shape}")
+    wrong = np.flatnonzero(~(given >= 0) | ~np.isfinite(given))
+    if len(wrong):
+        raise ValueError(f"{name} must be finite and not negative, got {given[wrong[0]]} for column {wrong[0]}")
+    return torch.from_numpy(given.copy())
 
 
 def _is_in(columns: IntArray, ascending: IntArray) -> NDArray[np.bool_]:

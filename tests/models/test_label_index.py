@@ -164,22 +164,30 @@ def test_a_label_of_a_linear_unit_gets_another_name_and_keeps_its_code(make_mode
 
 
 def test_what_was_learned_of_a_label_is_not_lost_by_a_change(make_model):
-    model, processor = make_model(label_encoder_type="learned")
-    nn.init.normal_(model.gile.label_residual.weight)
-    index = LabelIndex.build(model)
-    codes = index.codes.clone()
-    for of in (model, model.gile):
-        with pytest.raises(ValueError, match=r"learned more of label 'Iron' .* build the index again"):
-            index.rename("Iron", "Rats", of, processor)
-    assert index.label_set == model.label_set
-    assert torch.equal(index.codes, codes)
-    index.add([Label("new", "Rats")], model, processor)
-    index.rename("new", "Infants", model, processor)
-    index.remove("Iron")
-    with pytest.raises(ValueError, match="learned more of label 'Iron'"):
+    for fields in ({"label_encoder_type": "learned"}, {"label_rows": True}):
+        model, processor = make_model(**fields)
+        for table in model.gile.label_tables.values():
+            nn.init.normal_(table.weight)
+        index = LabelIndex.build(model)
+        codes = index.codes.clone()
+        with pytest.raises(ValueError, match=r"learned more of label 'Iron' .* cannot look up"):
+            index.rename("Iron", "Rats", model.gile, processor)
+        assert index.label_set == model.label_set
+        assert torch.equal(index.codes, codes)
+        index.rename("Iron", "Infants", model, processor)
+        renamed = model.label_set.rename("Iron", "Infants")
+        index.add([Label("new", "Rats")], model, processor)
+        iron, new = index.codes[2].clone(), index.codes[-1].clone()
+        index.remove("Iron")
         index.add([model.label_set[2]], model, processor)
-    model.set_labels(model.label_set.rename("Iron", "Rats"), processor)
-    assert len(LabelIndex.build(model)) == 5
+        assert torch.allclose(index.codes[-1], codes[2])  # by its id, whatever the index had
+        assert torch.equal(LabelIndex.build(model, processor).codes, codes)
+        assert torch.allclose(LabelIndex.build(model, processor, LabelSet([Label("x", "Iron")])).codes, codes[2:3])
+        model.set_labels(renamed, processor)
+        assert torch.allclose(LabelIndex.build(model).codes[2], iron)
+        for table in model.gile.label_tables.values():
+            nn.init.zeros_(table.weight)
+        assert torch.allclose(LabelIndex.build(model, processor, LabelSet([Label("y", "Rats")])).codes[0], new)
 
 
 def test_changes_within_inference_mode_leave_codes_that_can_change(tmp_path, make_model):
@@ -551,10 +559,20 @@ def test_every_field_of_the_configuration_is_hashed_or_makes_no_codes():
     }  # of weights, which show them
     limits = {"max_words", "max_sentences", "max_sentence_words", "max_label_words", "label_length", "language_labels"}
     training = {name for name in GileConfig.__annotations__ if name.split("_")[0] in ("training", "freeze", "word")}
-    training |= {"embedding_std", "label_prior", "label_chunk_size"}
+    training |= {
+        "embedding_std",
+        "label_prior",
+        "label_chunk_size",
+        "cosine_scale",
+        "label_row_dropout",
+        "joint_dropout",
+    }
+    training |= {"label_refresh_steps"}
+    sizes |= {"bag_size", "label_vector_size"}
+    hashed_otherwise = {"text_encoder_config"}
     hashed = set(fingerprint_gile._FIELDS)
     assert hashed <= set(GileConfig.__annotations__)
-    assert set(GileConfig.__annotations__) - hashed <= sizes | limits | training
+    assert set(GileConfig.__annotations__) - hashed <= sizes | limits | training | hashed_otherwise | {"sub_configs"}
 
 
 def test_weights_are_hashed_once(make_model, monkeypatch):

@@ -1,0 +1,155 @@
+"""What stands beside the joint embedding in a score: lexical overlap, similarity, and a row for each stored label.
+
+All of it is an inner product of something of the document and something of the label, so it lengthens their codes and
+changes nothing else.
+
+Shapes: B documents, L labels, R texts of T tokens, H document size, D label size.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedConfig
+
+
+class ZeroEmbedding(nn.Embedding):
+    """A table of numbers that start at zero; a class of its own because of that."""
+
+
+class BagEmbedding(nn.Embedding):
+    """The token vectors of a bag; a class of its own because they start random and of length 1 on average."""
+
+
+class TokenBag(nn.Module):
+    """A text as the weighted sum of the vectors of its distinct tokens, scaled to a root mean square of 1.
+
+        bag(text) = sum_t exp(weight_t) (1 + log count_t) vector_t, normalised
+
+    Vectors start random, so they are nearly orthogonal, and the inner product of two bags starts as the cosine of their
+    tf-idf vectors (a random projection of it), if the weights start at the logarithm of the idf; training goes on
+    from there.
+
+    Args:
+        config: A `GileConfig` with a `bag_size`.
+    """
+
+    def __init__(self, config: PreTrainedConfig) -> None:
+        super().__init__()
+        self.vectors = BagEmbedding(config.vocab_size, config.bag_size)
+        self.log_weights = ZeroEmbedding(config.vocab_size, 1)
+
+    def forward(self, input_ids: Tensor, mask: Tensor, sparse: bool = False) -> Tensor:
+        """Encodes texts.
+
+        Args:
+            input_ids: `(R, T)` token ids, documents or labels.
+            mask: `(R, T)` booleans, true where there is a token.
+            sparse: Whether gradients of the tables are sparse tensors, for who adds up those of many calls.
+
+        Returns:
+            `(R, bag_size)` vectors; zero for a text without tokens.
+        """
+        number = self.vectors.num_embeddings
+        rows = torch.arange(len(input_ids), device=input_ids.device)[:, None]
+        distinct, counts = torch.unique((rows * number + input_ids)[mask], return_counts=True)
+        tokens = distinct % number
+        starts = torch.searchsorted(distinct, rows[:, 0] * number)
+        weights = functional.embedding(tokens, self.log_weights.weight, sparse=sparse).squeeze(-1).exp()
+        total = functional.embedding_bag(
+            tokens,
+            self.vectors.weight,
+            starts,
+            mode="sum",
+            sparse=sparse,
+            per_sample_weights=weights * (1 + counts.to(weights.dtype).log()),
+        )
+        return functional.normalize(total, dim=-1) * self.vectors.embedding_dim**0.5
+
+
+class CosineScale(nn.Module):
+    """The factors c of the cosines, one for each part of the vectors; they start at `config.cosine_scale`."""
+
+    def __init__(self, parts: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.zeros(parts))
+
+
+class DirectScore(nn.Module):
+    """Terms of the score that compare h with e, and with a row of the label's own, without a joint space.
+
+        sum over the parts of h and e of c cos(h_part, e_part)  +  r . h + b_l
+
+    The parts are what the encoder made and the bag. `r` and `b_l` are the row of a stored label (`label_rows`),
+    which others do not have; h stands there with a root mean square of 1 in each part.
+
+    Args:
+        config: A `GileConfig` with `cosine_score` or `label_rows`.
+    """
+
+    def __init__(self, config: PreTrainedConfig) -> None:
+        super().__init__()
+        self.text_sizes = [config.encoder_size, config.bag_size]
+        self.label_sizes = [config.label_size - config.bag_size, config.bag_size]
+        self.has_rows = config.label_rows
+        self.cosine = CosineScale(len(self.text_sizes)) if config.cosine_score else None
+
+    def encode_texts(self, text_embeds: Tensor) -> Tensor:
+        """The documents' side.
+
+        Args:
+            text_embeds: `(B, H)` document vectors h.
+
+        Returns:
+            `(B, H)` numbers, `(B, H + 1)` if labels have rows.
+        """
+        parts = text_embeds.split(self.text_sizes, dim=-1)
+        code = torch.cat([functional.normalize(part, dim=-1) * part.shape[-1] ** 0.5 for part in parts], dim=-1)
+        return functional.pad(code, (0, 1), value=1.0) if self.has_rows else code
+
+    def encode_labels(self, label_embeds: Tensor, label_rows: Tensor | None = None) -> Tensor:
+        """The labels' side.
+
+        Args:
+            label_embeds: `(L, D)` label vectors e.
+            label_rows: `(L, H + 1)` rows of the labels, r with b behind it; by default none has one.
+
+        Returns:
+            `(L, H)` numbers, `(L, H + 1)` if labels have rows.
+        """
+        parts = []
+        for place, part in enumerate(label_embeds.split(self.label_sizes, dim=-1)):
+            size = self.text_sizes[place]
+            if self.cosine is None or part.shape[-1] != size:
+                parts.append(part.new_zeros(len(part), size))
+            else:
+                parts.append(functional.normalize(part, dim=-1) * (self.cosine.scale[place] / max(size, 1) ** 0.5))
+        code = torch.cat(parts, dim=-1)
+        if not self.has_rows:
+            return code
+        code = functional.pad(code, (0, 1))
+        return code if label_rows is None else code + label_rows
+
+    def literal_scores(self, text_embeds: Tensor, label_embeds: Tensor, label_rows: Tensor | None = None) -> Tensor:
+        """The formula, term by term: for tests and for readers.
+
+        Args:
+            text_embeds: `(B, H)` document vectors h.
+            label_embeds: `(L, D)` label vectors e.
+            label_rows: `(L, H + 1)` rows of the labels.
+
+        Returns:
+            `(B, L)` numbers to add to the logits.
+        """
+        scores = text_embeds.new_zeros(len(text_embeds), len(label_embeds))
+        texts, labels = text_embeds.split(self.text_sizes, dim=-1), label_embeds.split(self.label_sizes, dim=-1)
+        for place, (text, label) in enumerate(zip(texts, labels, strict=True)):
+            if self.cosine is not None and text.shape[-1] == label.shape[-1] > 0:
+                cosines = functional.cosine_similarity(text[:, None], label[None], dim=-1)
+                scores = scores + self.cosine.scale[place] * cosines
+        if label_rows is not None:
+            parts = [part / part.square().mean(-1, keepdim=True).sqrt() for part in texts if part.shape[-1]]
+            scores = scores + torch.cat(parts, dim=-1) @ label_rows[:, :-1].T + label_rows[:, -1]
+        return scores
+
+
+__all__ = ["BagEmbedding", "CosineScale", "DirectScore", "TokenBag", "ZeroEmbedding"]

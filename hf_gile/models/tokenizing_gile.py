@@ -1,0 +1,147 @@
+"""How text is cut: into sentences, and into words by a word-level tokenizer made of the texts at hand."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+PAD, UNK, NUM = "[PAD]", "[UNK]", "NUM"
+
+# A number that stands alone: part of a name (interleukin-2, HLA-A1, 1976-1980) it says which one is meant, and stays.
+_NUMBER = r"(?<![\w\-.,])[+-]?\d+(?:[.,]\d+)*%?(?![\w\-]|[.,]\d)"
+_WORD = r"\w+"
+
+
+def normalizer_and_splitter() -> tuple[normalizers.Normalizer, pre_tokenizers.PreTokenizer]:
+    """How text becomes words: lower case, numbers that stand alone replaced by NUM, cut at all but letters and digits.
+
+    Source: section 4.1.1 of GILE (tokenization, number replacements, rare word replacements).
+    """
+    normalizer = normalizers.Sequence(
+        [normalizers.NFKC(), normalizers.Lowercase(), normalizers.Replace(Regex(_NUMBER), NUM)]
+    )
+    # invert: what matches the pattern is a word, all between is dropped.
+    return normalizer, pre_tokenizers.Split(Regex(_WORD), behavior="removed", invert=True)
+
+
+def build_tokenizer(
+    texts: Iterable[str] | Mapping[str, Iterable[str]] | None = None,
+    vocabulary: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
+    label_texts: Iterable[str] | Mapping[str, Iterable[str]] = (),
+    min_count: int = 2,
+    max_vocabulary: int | None = None,
+) -> PreTrainedTokenizerFast:
+    """Makes a word-level tokenizer, from texts or of a given vocabulary.
+
+    The result is a plain fast tokenizer that `AutoTokenizer` loads without trusting any code. Row 0 is the padding
+    word, row 1 stands for every unknown word.
+
+    For a model of several languages, texts, vocabulary and texts of labels come by language. Each language then has its
+    own words, which stand in the vocabulary with its name in front, `"german:gift"`: a word of two languages is two
+    words. `GileProcessor` knows; the tokenizer alone does not find them. (One language alone needs no names.)
+
+    Args:
+        texts: Texts to count words in; the most frequent word comes first.
+        vocabulary: Words in the order of their word vectors, instead of texts; written as they come out of
+            `normalizer_and_splitter`, since other words can never match.
+        label_texts: Texts of the labels to train on: their words are kept however rare (behind the others), for a word
+            of a label is read at every step, and often is all that tells the label from another.
+        min_count: Words of `texts` counted fewer times are unknown.
+        max_vocabulary: Number of words of `texts` kept at most, padding and unknown word included; of each language.
+
+    Raises:
+        ValueError: Not exactly one of `texts` and `vocabulary`, no word left, or a word that stands there twice.
+
+    Example:
+        >>> tokenizer = build_tokenizer(["The cat sat on 3 mats.", "A cat of 12.5 kg; interleukin-2"], min_count=1)
+        >>> tokenizer.tokenize("CAT on 99 tables with interleukin-2")
+        ['cat', 'on', 'NUM', '[UNK]', '[UNK]', 'interleukin', '2']
+    """
+    normalizer, splitter = normalizer_and_splitter()
+    if (texts is None) == (vocabulary is None):
+        raise ValueError(f"pass either texts or vocabulary, got {'neither' if texts is None else 'both'}")
+    if isinstance(texts, str):
+        raise ValueError("texts must be an iterable of texts, got one text")
+
+    def words_of(given: Any, label_texts: Any) -> list[str]:
+        if texts is None:
+            return [word for word in given if word not in (PAD, UNK)]
+        counted = _count_words(given, normalizer, splitter, min_count, max_vocabulary)
+        return list(dict.fromkeys([*counted, *_count_words(label_texts, normalizer, splitter, 1, None)]))
+
+    given = vocabulary if texts is None else texts
+    by_language = isinstance(given, Mapping)
+    if label_texts and isinstance(label_texts, Mapping) != by_language:
+        raise ValueError("texts and label_texts must both be given by language, or neither")
+    if isinstance(given, Mapping):
+        labels = label_texts if isinstance(label_texts, Mapping) else {}
+        strange = [language for language in labels if language not in given]
+        if strange:
+            raise ValueError(f"label_texts has {strange[0]!r}, which is not among the languages of the texts")
+        for language, own in [*given.items(), *labels.items()]:
+            if isinstance(own, str):
+                raise ValueError(f"the texts of {language} must be an iterable of texts, got one text")
+        words = []
+        for language, own in given.items():
+            name = f"{language}:" if len(given) > 1 else ""
+            words += [name + word for word in words_of(own, labels.get(language, ()))]
+    else:
+        words = words_of(given, label_texts)
+    if not words:
+        raise ValueError(
+            "the vocabulary is empty: the texts hold no word often enough"
+            + (f" (min_count is {min_count})" if vocabulary is None else "")
+        )
+    ids = {word: row for row, word in enumerate([PAD, UNK, *words])}
+    if len(ids) != len(words) + 2:
+        repeated = next(word for row, word in enumerate(words) if ids[word] != row + 2)
+        raise ValueError(f"the vocabulary lists {repeated!r} more than once; every word needs one row")
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token=UNK))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        unk_token=UNK,
+        padding_side="right",
+        model_input_names=["input_ids", "attention_mask"],
+    )
+
+
+def _count_words(
+    texts: Iterable[str],
+    normalizer: normalizers.Normalizer,
+    splitter: pre_tokenizers.PreTokenizer,
+    min_count: int,
+    max_vocabulary: int | None,
+) -> list[str]:
+    from tokenizers.trainers import WordLevelTrainer
+
+    counter = Tokenizer(models.WordLevel(unk_token=UNK))
+    counter.normalizer, counter.pre_tokenizer = normalizer, splitter
+    # The trainer's own limit counts the special words too.
+    trainer = WordLevelTrainer(
+        vocab_size=max_vocabulary or 1 << 31,
+        min_frequency=min_count,
+        special_tokens=[PAD, UNK],
+        show_progress=False,
+    )
+    counter.train_from_iterator(texts, trainer)
+    ids = counter.get_vocab()
+    return sorted((word for word in ids if word not in (PAD, UNK)), key=ids.__getitem__)
+
+
+def split_sentences(text: str) -> list[str]:
+    """Cuts a text after full stops, question and exclamation marks, and at line ends.
+
+    Abbreviations are cut too; pass a document as a list of sentences to use a better splitter.
+
+    Example:
+        >>> split_sentences("Milk was tested. Was it safe? Yes, at 4.5 degrees.")
+        ['Milk was tested.', 'Was it safe?', 'Yes, at 4.5 degrees.']
+    """
+    return [sentence for sentence in re.split(r"(?<=[.!?])\s+|\s*\n\s*", text.strip()) if sentence]
+
+
+__all__ = ["NUM", "PAD", "UNK", "build_tokenizer", "normalizer_and_splitter", "split_sentences"]
