@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from .models import GileForSequenceClassification, GileProcessor
-from .models.processing_gile import split_sentences
+from .models.tokenizing_gile import split_sentences
 
 
 class AttentionRecord(TypedDict):

@@ -30,6 +30,7 @@ def read_label_file(
     id: str = "id",
     name: Sequence[str] = ("name",),
     describe: Sequence[str] = (),
+    synonyms: Sequence[str] = (),
     languages: Sequence[str] = ("en",),
     encoding: str = "utf-8",
     report: ReadReport | None = None,
@@ -43,6 +44,7 @@ def read_label_file(
         name: Of a table, the columns of names; the first one that is not empty counts.
         describe: What to make descriptions of: columns of a table, `entry_terms`, `scope_note`, `tree_path` of MeSH,
             `alt_labels`, `definition`, `broader` of SKOS.
+        synonyms: Of a table, the columns of other names; MeSH and SKOS have theirs.
         languages: Of SKOS, the languages of names, the best first.
         encoding: Of a table.
         report: Counts labels and says whether malformed ones raise, as they do without, or are left out.
@@ -50,6 +52,6 @@ def read_label_file(
     if is_mesh(path):
         return load_mesh(path, describe, report)
     if suffix_of(Path(path)) in TABLES:
-        columns = {"id": id, "name": list(name), "description": list(describe) or None}
-        return load_labels(path, **columns, encoding=encoding, report=report)
+        columns = {"name": list(name), "description": list(describe) or None, "synonyms": list(synonyms) or None}
+        return load_labels(path, id=id, **columns, encoding=encoding, report=report)
     return load_skos(path, list(languages), describe, report=report)

@@ -146,7 +146,7 @@ def load_mesh(
     *,
     encoding: str = "utf-8",
 ) -> LabelSet:
-    """Reads MeSH as a label set, by the ids of the descriptors.
+    """Reads MeSH as a label set, by the ids of the descriptors; their entry terms are the synonyms.
 
     Args:
         path: The file, as for `read_mesh`.
@@ -183,7 +183,8 @@ def load_mesh(
             "scope_note": descriptor.scope_note,
             "tree_path": _tree_path(descriptor, names),
         }
-        labels.append(Label(descriptor.ui, descriptor.name, described(texts[choice] for choice in chosen)))
+        description = described(texts[choice] for choice in chosen)
+        labels.append(Label(descriptor.ui, descriptor.name, description, synonyms=descriptor.entry_terms))
         hints[descriptor.ui] = [texts["tree_path"]]
     return distinct(labels, hints, report, str(path))
 

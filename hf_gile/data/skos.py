@@ -88,7 +88,7 @@ def load_skos(
     scheme: str | None = None,
     report: ReadReport | None = None,
 ) -> LabelSet:
-    """Reads concepts as a label set, by their URIs.
+    """Reads concepts as a label set, by their URIs; their alternative labels are the synonyms.
 
     Concepts without a URI, deprecated ones and those without a name in the languages are left out and counted. Of
     several names in one language the first in the alphabet is taken. Where names and descriptions are the same, what
@@ -133,8 +133,9 @@ def load_skos(
         name = vocabulary.name(concept)
         broader = vocabulary.broader_names(concept)
         definitions = vocabulary.texts("definition", concept) or vocabulary.texts("scope_note", concept)
+        alt_labels = tuple(text for text in vocabulary.texts("alt_label", concept) if text != name)
         texts = {
-            "alt_labels": "; ".join(text for text in vocabulary.texts("alt_label", concept) if text != name),
+            "alt_labels": "; ".join(alt_labels),
             "definition": "".join(definitions[:1]),
             "broader": " > ".join(broader),
         }
@@ -148,7 +149,7 @@ def load_skos(
             report.problem("malformed record", f"{concept}: {error}")
             continue
         report.records += 1
-        labels.append(Label(concept, name, described(texts[choice] for choice in chosen)))
+        labels.append(Label(concept, name, described(texts[choice] for choice in chosen), synonyms=alt_labels))
     source = str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1:,} more"
     if not labels:
         raise ValueError(f"{source}: {vocabulary.summary(scheme)}; {report}")

@@ -26,7 +26,7 @@ from pathlib import Path
 from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ..models.labels_gile import Label, LabelSet
+from ..models.labels_gile import Label, LabelSet, split_synonyms
 from .files import Paths, find_files
 from .homonyms import distinct
 from .loading import Piece, load_pieces
@@ -191,6 +191,7 @@ def load_labels(
     id: str = "id",
     name: str | Sequence[str] = "name",
     description: str | Sequence[str] | None = None,
+    synonyms: str | Sequence[str] | None = None,
     language: str | None = None,
     encoding: str = "utf-8",
     report: ReadReport | None = None,
@@ -205,6 +206,7 @@ def load_labels(
         id: The column of the ids.
         name: The column of the names, or several of which the first that is not empty counts.
         description: The column of what else is known, or several that are joined by semicolons; so are lists.
+        synonyms: The column of other names, or several; each a list, or a text with semicolons between the names.
         language: The column of the language of name and description.
         encoding: Of a text file; see `load_table`.
         report: Counts labels and says whether malformed rows raise, as they do without, or are left out.
@@ -218,17 +220,18 @@ def load_labels(
             no id or no name, or the id of an earlier row.
     """
     report = ReadReport() if report is None else report
-    file, *others = find_files(path, SUFFIXES)
-    if others:
-        raise ValueError(f"{path}: expected one file of labels, got {len(others) + 1}")
+    file, *more = find_files(path, SUFFIXES)
+    if more:
+        raise ValueError(f"{path}: expected one file of labels, got {len(more) + 1}")
     form = Format(checked_encoding(encoding))
     names, descriptions = _several(name), _several(description) if description else ()
-    needed = [id, *names, *descriptions, *([] if language is None else [language])]
+    others = _several(synonyms) if synonyms else ()
+    needed = [id, *names, *descriptions, *others, *([] if language is None else [language])]
     rows = list(read_rows(Piece(str(file)), report, form, needed, all_columns=True))
     own = {field.name for field in fields(Label)}
-    if not descriptions and language is None and all(own.issuperset(row) for _, _, row in rows):
-        descriptions, language = ("description",), "language"
-        own -= {"id", "name", "description", "language"}
+    if not descriptions and not others and language is None and all(own.issuperset(row) for _, _, row in rows):
+        descriptions, others, language = ("description",), ("synonyms",), "language"
+        own -= {"id", "name", "description", "synonyms", "language"}
     else:
         own = set()
     labels: dict[str, Label] = {}
@@ -246,6 +249,7 @@ def load_labels(
                 id=label_id,
                 name=given[0],
                 description=_description(row, descriptions),
+                synonyms=_synonyms(row, others),
                 language=None if language is None else clean_text(row.get(language), language).strip() or None,
                 **{field: _own_value(row[field]) for field in own if row.get(field) not in (None, "")},
             )
@@ -451,6 +455,17 @@ def _description(row: Mapping[str, Any], columns: Sequence[str]) -> str:
         for part in value if isinstance(value, list | tuple) else [value]:
             parts.append(clean_text(part, column).strip())
     return "; ".join(dict.fromkeys(filter(None, parts)))
+
+
+def _synonyms(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:
+    names: list[str] = []
+    for column in columns:
+        value = row.get(column)
+        if isinstance(value, list | tuple):
+            names += filter(None, (clean_text(part, column).strip() for part in value))
+        else:
+            names += split_synonyms(clean_text(value, column))
+    return tuple(names)
 
 
 def _own_value(value: Any) -> Any:

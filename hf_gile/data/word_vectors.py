@@ -37,7 +37,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from ..models.processing_gile import PAD, UNK, normalizer_and_splitter
+from ..models.tokenizing_gile import PAD, UNK, normalizer_and_splitter
 from .files import open_binary
 from .report import ReadReport
 from .safe_pickle import load_pickle

@@ -291,9 +291,13 @@ class GileForSequenceClassification(GilePreTrainedModel):
         )
         text_codes = self.gile.project_texts(text_embeds, language)
         if labels is not None and self.training and self.column_miner is not None:
+            before = sampled_columns
             sampled_columns, column_weights = self.column_miner(
                 self, text_codes.detach(), labels, sampled_columns, column_weights
             )
+            if positive_weights is not None and before is not None:  # what is mined is gold of no document
+                given, positive_weights = positive_weights, positive_weights.new_ones(len(sampled_columns))
+                positive_weights[torch.searchsorted(sampled_columns, before)] = given.flatten()
         logits = loss = None
         size = self.config.num_labels if sampled_columns is None else len(sampled_columns)
         in_chunks = size > self.config.label_chunk_size > 0 or self._label_group is not None
@@ -454,9 +458,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
             rows["label_rows"] = own * (torch.rand(len(own), 1, device=own.device) >= config.label_row_dropout)
         words, name, places = self.label_input_ids, "own", columns
         if training and self.label_paraphrases is not None:
-            words, name = self.label_paraphrases.words.to(words.device), "paraphrases"
             every = torch.arange(config.num_labels, device=words.device) if columns is None else columns
             places = self.label_paraphrases.choose(every, self._steps)
+            words, name = self.label_paraphrases.words.to(words.device), "paraphrases"
         vectors = self.label_vectors
         if config.pools_labels and (config.freeze_text_encoder or (training and config.label_refresh_steps > 0)):
             vectors = self._pooled_labels(words, name)

@@ -125,6 +125,7 @@ def test_all_formats_give_the_same_label_set(written, describe):
     assert first.ids == [descriptor.ui for descriptor in DESCRIPTORS]
     assert first.names == [descriptor.name for descriptor in DESCRIPTORS]
     assert all(other == first for other in others)
+    assert [label.synonyms for label in first] == [descriptor.entry_terms for descriptor in DESCRIPTORS]
 
 
 @pytest.mark.parametrize(("name", "content"), CONTENTS.items(), ids=CONTENTS)

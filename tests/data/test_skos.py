@@ -110,6 +110,12 @@ def test_the_description_is_made_of_what_was_chosen_in_that_order(texts_of):
     ]
 
 
+def test_alternative_labels_in_the_language_are_synonyms(labels_of):
+    assert [label.synonyms for label in labels_of(HEART)] == [(), ("cor", "pump"), ()]
+    assert [label.synonyms for label in labels_of(HEART, language="de")] == [(), ("Pumpe",), ()]
+    assert [label.synonyms for label in labels_of(NAMES)] == [("paint", "dye")]
+
+
 def test_several_files_and_folders_hold_one_vocabulary(written, tmp_path):
     written(HEAD + HEART, "organs/a.ttl")
     written("not read", "organs/README.md")

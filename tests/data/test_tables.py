@@ -668,11 +668,26 @@ def test_label_tables_of_any_format_and_any_columns(write, name):
     assert load_labels(path, id="ui", name="name_de", language="ui")[0].language == "D3"
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
+def test_synonyms_are_lists_or_cells_with_semicolons(write, name):
+    path = write(name, rows=LABELS)
+    labels = load_labels(path, id="ui", name=["name_en", "name_de"], synonyms="synonyms")
+    assert [label.synonyms for label in labels] == [("Mouse", "House Mouse", "Mouse"), ()]
+    assert labels.texts == ["Mice", "Ratten"]
+    labels = load_labels(path, id="ui", name="name_de", description="note", synonyms=["name_en", "synonyms"])
+    assert [label.synonyms for label in labels] == [("Mice", "Mouse", "House Mouse", "Mouse"), ()]
+    assert labels.texts == ["Mäuse: Small.", "Ratten"]
+    with pytest.raises(ValueError, match="no column 'others', only "):
+        load_labels(path, id="ui", name="name_de", synonyms="others")
+
+
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
 def test_a_table_of_the_fields_of_labels_is_what_label_sets_load(tmp_path, suffix):
     labels = LabelSet(
         [
-            Label("D3", "Mice", "mouse", "english", seen=True, count=7, threshold=0.5),
+            Label(
+                "D3", "Mice", "mouse", "english", seen=True, count=7, threshold=0.5, synonyms=("House; Mouse", "b\\")
+            ),
             Label("D5", "Rats"),
             Label("D7", "Stars", count=3),
         ]

@@ -18,6 +18,7 @@ PLAIN = {
     "macro_f1",
     "example_f1",
 }
+TAIL = ("psp", "macro_recall")
 SEEN = np.arange(17) % 5 != 2
 
 
@@ -92,12 +93,37 @@ def test_a_refused_batch_adds_nothing():
     assert metrics.compute() == before
 
 
-def test_a_refused_merge_adds_nothing():
-    first, second = LabelMetrics(17, threshold=0.5), LabelMetrics(17, threshold=0.3)
+def test_it_has_the_figures_of_tails_if_given_what_they_need():
+    scores, gold = batch()
+    propensities, counts = np.linspace(0.1, 1, 17), np.arange(17)
+    ranking = RankingMetrics(17, SEEN, [1, 5], propensities, counts)
+    f1 = F1Metrics(17, 0.5, SEEN, counts)
+    ranking.update(scores, gold)
+    f1.update(scores, gold)
+    result = full(scores, gold, seen=SEEN, top_k=[1, 5], propensities=propensities, counts=counts)
+    assert result == pytest.approx(ranking.compute() | f1.compute(), abs=1e-12, nan_ok=True)
+    tails = {f"decile_{number}_" for number in range(1, 11)}
+    names = {prefix + name for prefix in tails for name in ("macro_f1", "macro_recall_at_1", "macro_recall_at_5")}
+    names |= {f"{prefix}{name}_at_{k}" for prefix in ("", "seen_", "unseen_") for k in (1, 5) for name in TAIL}
+    assert set(result) - set(full(scores, gold, seen=SEEN, top_k=[1, 5])) == names
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"threshold": 0.3}, "same threshold only"),
+        ({"top_k": [5]}, "top_k must be the same"),
+        ({"counts": range(17)}, "same counts only"),
+        ({"propensities": np.ones(17)}, "same propensities only"),
+    ],
+    ids=["threshold", "top_k", "counts", "propensities"],
+)
+def test_a_refused_merge_adds_nothing(options, message):
+    first, second = LabelMetrics(17), LabelMetrics(17, **options)
     first.update(*batch())
     second.update(*batch(seed=1))
     before = first.compute()
-    with pytest.raises(ValueError, match="same threshold only"):
+    with pytest.raises(ValueError, match=message):
         first.merge(second)
     assert first.compute() == before
 
@@ -137,10 +163,12 @@ def test_a_refused_batch_ends_the_evaluation():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_an_accelerator_gives_the_same():
     scores, gold = batch()
-    expected = pytest.approx(full(scores, gold, seen=SEEN), abs=1e-12)
+    tails = {"top_k": [1, 5], "propensities": torch.linspace(0.1, 1, 17), "counts": torch.arange(17)}
+    expected = pytest.approx(full(scores, gold, seen=SEEN, **tails), abs=1e-12, nan_ok=True)
     scores = torch.tensor(scores, device="cuda")
+    tails |= {name: tails[name].cuda() for name in ("propensities", "counts")}
     for labels in (torch.tensor(gold, device="cuda"), gold):
-        assert full(scores, labels, seen=torch.tensor(SEEN, device="cuda")) == expected
+        assert full(scores, labels, seen=torch.tensor(SEEN, device="cuda"), **tails) == expected
 
 
 def test_one_gold_column_each_may_come_without_padding():

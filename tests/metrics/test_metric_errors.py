@@ -93,6 +93,31 @@ def test_a_threshold_is_refused(make, threshold, message):
         make(5, threshold=threshold)
 
 
+COUNTS = {
+    "too few": ([1, 2, 3], r"counts must be numbers of shape \(5,\), one for each label, got int64 of shape \(3,\)"),
+    "negative": ([1, 2, -3, 4, 5], "counts must be numbers from 0 on, got -3 for column 2"),
+    "infinite": ([1, np.inf, 3, 4, 5], "got inf for column 1"),
+    "of nothing": (torch.zeros(5), "counts must hold a label with training documents, got only zeros; leave counts"),
+    "a mask": (np.ones(5, bool), "got bool of shape"),
+}
+
+
+@pytest.mark.parametrize("make", [RankingMetrics, F1Metrics, LabelMetrics])
+@pytest.mark.parametrize(("counts", "message"), COUNTS.values(), ids=COUNTS)
+def test_counts_are_refused(make, counts, message):
+    with pytest.raises(ValueError, match=message):
+        make(5, counts=counts)
+
+
+@pytest.mark.parametrize("make", [RankingMetrics, LabelMetrics])
+@pytest.mark.parametrize("wrong", [0.0, -0.1, 1.5, float("nan")])
+def test_propensities_are_refused(make, wrong):
+    with pytest.raises(ValueError, match=f"propensities must be numbers above 0 and up to 1, got {wrong:g} for column"):
+        make(5, propensities=[0.5, 0.5, 0.5, 0.5, wrong])
+    with pytest.raises(ValueError, match=r"propensities must be numbers of shape \(5,\)"):
+        make(5, propensities=[0.5])
+
+
 def test_empty_chunks_are_refused():
     with pytest.raises(ValueError, match="at least 1 document, got 0"):
         LabelMetrics(5, chunk_size=0)

@@ -6,6 +6,7 @@ from sklearn.metrics import (
     label_ranking_average_precision_score,
     label_ranking_loss,
     ndcg_score,
+    recall_score,
 )
 
 from hf_gile.metrics import RankingMetrics, ranking_metrics
@@ -349,3 +350,138 @@ def test_a_k_below_one_and_merging_other_ks_are_refused():
         ranking_metrics(torch.zeros(1, 2), torch.tensor([[0]]), top_k=[-1])
     with pytest.raises(ValueError, match="top_k must be the same"):
         RankingMetrics(3, top_k=[5]).merge(RankingMetrics(3))
+
+
+PROPENSITIES = np.random.default_rng(9).choice([0.1, 0.25, 0.6, 1.0], 17)
+COUNTS = np.random.default_rng(8).integers(0, 6, 40)
+
+
+def literal_psp(scores, gold, propensities, k):
+    """Sorts the labels of each document, with a gold label behind all others of its score, the rarest one last."""
+    gained = best = 0.0
+    for row, chosen in zip(scores, gold, strict=True):
+        order = sorted(range(len(row)), key=lambda label: (-row[label], chosen[label], -propensities[label]))
+        gained += sum(1 / propensities[label] for label in order[:k] if chosen[label] and row[label] > -np.inf)
+        best += sum(sorted(1 / propensities[chosen])[::-1][:k])
+    return gained / best
+
+
+@pytest.mark.parametrize("gold_share", [0.03, 0.3, 0.95])
+@pytest.mark.parametrize("ties", [True, False])
+def test_propensity_scored_precision_is_that_of_the_sorted_labels(ties, gold_share):
+    for seed in range(29):
+        scores, gold = batch(seed, ties=ties, gold_share=gold_share)
+        if seed % 2:
+            scores[np.random.default_rng(seed).random(scores.shape) < 0.2] = -np.inf
+        for labels in (gold, sparse(gold, seed)):
+            result = streamed(scores, labels, top_k=(1, 3, 17, 23), propensities=PROPENSITIES)
+            for k in (1, 3, 17, 23):
+                expected = literal_psp(scores, gold, PROPENSITIES, k)
+                assert result[f"psp_at_{k}"] == pytest.approx(expected, abs=1e-12)
+
+
+def test_propensity_scored_precision_by_hand():
+    # Ranked c, a, b, d. The first finds a of a and b, the second c and d of b, c and d.
+    scores = torch.tensor([[3.0, 2.0, 4.0, 1.0]] * 2)
+    labels = torch.tensor([[0, 1, -100], [1, 2, 3]])
+    metrics = RankingMetrics(4, top_k=[2], propensities=[0.5, 0.25, 1.0, 0.2])
+    metrics.update(scores, labels)
+    result = metrics.compute()
+    assert result["psp_at_2"] == pytest.approx((2 + 1) / (2 + 4 + 4 + 5))
+    assert not {"gain_at_2", "best_gain_at_2"} & result.keys()
+
+
+def test_of_equal_propensities_the_propensity_scored_precision_is_the_share_of_what_can_be_found():
+    scores, gold = batch(4)
+    result = streamed(scores, gold, top_k=[3], propensities=np.full(17, 0.3))
+    found = result["precision_at_3"] * 3 * result["documents"]
+    assert result["psp_at_3"] == pytest.approx(found / np.minimum(gold.sum(axis=1), 3).sum(), abs=1e-12)
+
+
+def test_propensity_scored_precision_of_a_group_is_that_of_its_own_labels():
+    scores, gold = batch(3)
+    seen = np.arange(17) % 3 > 0
+    result = streamed(scores, gold, seen=seen, top_k=[5], propensities=PROPENSITIES)
+    for prefix, columns in {"seen_": seen, "unseen_": ~seen}.items():
+        expected = literal_psp(scores[:, columns], gold[:, columns], PROPENSITIES[columns], 5)
+        assert result[f"{prefix}psp_at_5"] == pytest.approx(expected, abs=1e-12)
+
+
+def test_other_figures_do_not_depend_on_propensities():
+    scores, gold = batch(6)
+    result = streamed(scores, gold, top_k=[5, 5], propensities=PROPENSITIES)
+    plain = streamed(scores, gold, top_k=[5])
+    assert {name: result[name] for name in plain} == pytest.approx(plain, abs=1e-12)
+    assert set(result) - set(plain) == {"psp_at_5"}
+
+
+def test_without_gold_labels_propensity_scored_precision_and_macro_recall_are_nan():
+    result = streamed(torch.zeros(2, 3), torch.zeros(2, 3), 3, top_k=[1], propensities=[1, 1, 1], counts=[1, 2, 3])
+    assert np.isnan(result["psp_at_1"])
+    assert np.isnan(result["macro_recall_at_1"])
+
+
+def deciles(counts):
+    """Ten groups of the labels with training documents, by number and then by column, the rarest first."""
+    order = [column for column in sorted(range(len(counts)), key=lambda column: counts[column]) if counts[column]]
+    return np.array_split(order, 10)
+
+
+@pytest.mark.parametrize("ties", [True, False])
+def test_macro_recall_is_the_mean_over_labels_of_the_documents_that_find_them(ties):
+    for seed in range(7):
+        scores, gold = batch(seed, documents=31, num_labels=40, ties=ties, gold_share=0.05)
+        scores[np.random.default_rng(seed).random(scores.shape) < 0.1] = -np.inf
+        seen = COUNTS > 0
+        result = streamed(scores, sparse(gold), 40, seen=seen, counts=COUNTS, top_k=[1, 5, 53])
+        for k in (1, 5, 53):
+            rank = (scores[:, None] >= scores[:, :, None]).sum(axis=-1)
+            found = (rank <= k) & (scores > -np.inf)
+            recall = [found[gold[:, label], label].mean() if gold[:, label].any() else np.nan for label in range(40)]
+            groups = {"": range(40), "seen_": np.flatnonzero(seen), "unseen_": np.flatnonzero(~seen)}
+            groups |= {f"decile_{number}_": columns for number, columns in enumerate(deciles(COUNTS), start=1)}
+            for prefix, columns in groups.items():
+                own = [recall[column] for column in columns if not np.isnan(recall[column])]
+                expected = np.mean(own) if own else np.nan
+                assert result[f"{prefix}macro_recall_at_{k}"] == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+def test_macro_recall_without_ties_equals_scikit_learn():
+    scores, gold = batch(2, documents=60, num_labels=40, ties=False)
+    assert gold.any(axis=0).all()
+    best = np.zeros_like(gold)
+    np.put_along_axis(best, np.argsort(-scores, axis=1)[:, :5], True, axis=1)
+    result = streamed(scores, gold, 40, counts=COUNTS, top_k=[5])
+    assert result["macro_recall_at_5"] == pytest.approx(recall_score(gold, best, average="macro"), abs=1e-12)
+    for number, columns in enumerate(deciles(COUNTS), start=1):
+        expected = recall_score(gold[:, columns], best[:, columns], average="macro")
+        assert result[f"decile_{number}_macro_recall_at_5"] == pytest.approx(expected, abs=1e-12)
+
+
+def test_split_and_merged_tail_figures_equal_those_of_one_worker():
+    scores, gold = batch(seed=2)
+    options = {"seen": np.arange(17) < 11, "top_k": [1, 5], "propensities": PROPENSITIES, "counts": np.arange(17)}
+    expected = pytest.approx(streamed(scores, gold, **options), abs=1e-12, nan_ok=True)
+    first, second = RankingMetrics(17, **options), RankingMetrics(17, **options)
+    for rows in (slice(0, 3), slice(3, 3), slice(3, 7)):
+        first.update(scores[rows], gold[rows])
+    second.update(scores[7:], gold[7:])
+    first.merge(second)
+    assert first.compute() == expected
+    first.reset()
+    first.update(scores, gold)
+    assert first.compute() == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"propensities": [0.5, 0.5, 1.0]}, "same propensities only"),
+        ({}, "same propensities only"),
+        ({"propensities": [0.5, 1.0, 1.0], "counts": [1, 2, 3]}, "same counts only"),
+    ],
+    ids=["other propensities", "no propensities", "counts"],
+)
+def test_tail_figures_of_metrics_made_otherwise_are_not_merged(options, message):
+    with pytest.raises(ValueError, match=message):
+        RankingMetrics(3, propensities=[0.5, 1.0, 1.0]).merge(RankingMetrics(3, **options))

@@ -39,13 +39,13 @@ class Problem(nn.Module):
     def encode(self, words, residual):
         return self.project(self.words(words).mean(1) + residual).tanh()
 
-    def dense(self, loss, gold, weights=None, excluded=None):
+    def dense(self, loss, gold, weights=None, excluded=None, **options):
         codes = self.encode(self.label_words, self.residual)
         logits = self.texts @ codes.T + self.bias
         if excluded is not None:
             mask = multi_hot(excluded, L).bool()
             logits = logits.masked_fill(mask, torch.finfo(logits.dtype).min)
-        return DENSE[loss](logits, multi_hot(gold, L), weights) * B
+        return DENSE[loss](logits, multi_hot(gold, L), weights, **options) * B
 
     def chunks(self):
         return LabelChunks(
@@ -76,6 +76,31 @@ def test_values_and_gradients_are_those_of_the_loss_with_logits(loss, chunk_size
     got = problem.with_gradients(problem.chunked(loss, gold, weights, excluded, chunk_size))
     for name, value in expected.items():
         torch.testing.assert_close(got[name], value, rtol=1e-10, atol=1e-10, msg=lambda text, name=name: name + text)
+
+
+@pytest.mark.parametrize("chunk_size", [1, 4, 100])
+@pytest.mark.parametrize("weights", [None, "shared", "own"])
+@pytest.mark.parametrize("excluded", [None, EXCLUDED], ids=["all labels", "some excluded"])
+def test_values_and_gradients_with_positive_weights_are_those_of_the_loss_with_logits(chunk_size, weights, excluded):
+    problem, gold, loss = Problem(), GOLD["binary_cross_entropy"], "binary_cross_entropy"
+    if weights is not None:
+        weights = torch.rand(*([L] if weights == "shared" else [B, L]), dtype=torch.float64) + 0.5
+    positive = 20 * torch.rand(L)  # of another type than the scores
+    expected = problem.with_gradients(problem.dense(loss, gold, weights, excluded, positive_weights=positive))
+    got = problem.with_gradients(problem.chunked(loss, gold, weights, excluded, chunk_size, positive_weights=positive))
+    for name, value in expected.items():
+        torch.testing.assert_close(got[name], value, rtol=1e-10, atol=1e-10, msg=lambda text, name=name: name + text)
+    without = problem.with_gradients(problem.chunked(loss, gold, weights, excluded, chunk_size))
+    assert all(not torch.allclose(without[name], value) for name, value in expected.items())
+
+
+def test_positive_weights_that_do_not_fit_are_refused():
+    problem = Problem()
+    for loss in ("cross_entropy", "decoupled_softmax"):
+        with pytest.raises(ValueError, match=f"of binary_cross_entropy, and the loss is {loss}"):
+            problem.chunked(loss, GOLD[loss], positive_weights=torch.ones(L))
+    with pytest.raises(ValueError, match=r"positive_weights must have shape \(23,\)"):
+        problem.chunked("binary_cross_entropy", GOLD["cross_entropy"], positive_weights=torch.ones(4))
 
 
 @pytest.mark.parametrize("loss", DENSE)

@@ -6,7 +6,9 @@ from hf_gile import Label, LabelSet
 
 FULL = [
     Label("D006333", "Heart Failure", 'the heart "fails", often', "en", True, 42, 0.25),
-    Label("D008895", "Milk, Human"),
+    Label(
+        "D008895", "Milk, Human", synonyms=("Breast Milk", "Mother's Milk; human", "a\\b;", "\\", 'say "milk",\nnow')
+    ),
     Label("D007501", "Eisen", "Fe;\nMetall", "de", count=1),
 ]
 
@@ -55,6 +57,8 @@ def test_changes_make_a_new_set_and_keep_ids_and_columns():
         (lambda labels: labels.update("D008895", count=-1), "row 2: count must not be negative"),
         (lambda labels: labels.update("D008895", threshold=0.5), None),
         (lambda labels: labels.update("D008895", threshold=5.0), "row 2: threshold is a probability"),
+        (lambda labels: labels.update("D008895", synonyms=("milk",)), None),
+        (lambda labels: labels.update("D008895", synonyms=("milk", "")), "row 2: a synonym must be a text .* got ''"),
         (lambda labels: labels.retire(*labels.ids), "no labels; at least one is needed"),
         (lambda labels: labels.retire("D006333"), None),
         (lambda labels: labels[3:], "no labels; at least one is needed"),
@@ -103,8 +107,14 @@ def test_labels_may_share_a_name_when_their_descriptions_differ():
         ([Label("1", None)], "row 1: name must be str, got None"),
         ([Label("1", "a", count=-1)], "row 1: count must not be negative"),
         ([Label("1", "a", threshold=1.5)], "row 1: threshold is a probability"),
+        ([Label("1", "a", synonyms=["b"])], r"row 1: synonyms must be tuple, got \['b'\]"),
+        ([Label("1", "a", synonyms=("b", 3))], "row 1: a synonym must be a text that is not empty, .* got 3"),
+        ([Label("1", "a", synonyms=(" b",))], "row 1: a synonym must be a text .* without white space around it"),
     ],
-    ids=["none", "id twice", "text twice", "empty name", "empty id", "no text", "negative count", "threshold"],
+    ids=[
+        *("none", "id twice", "text twice", "empty name", "empty id", "no text", "negative count", "threshold"),
+        *("list", "number", "space"),
+    ],
 )
 def test_bad_labels_are_refused_by_row(labels, message):
     with pytest.raises(ValueError, match=message):
@@ -129,6 +139,12 @@ def test_unknown_id_names_the_nearest():
         ("a.jsonl", '{"id": "1", "title": "a"}\n', "a.jsonl, row 1: unknown field 'title'; a label has id, name"),
         ("a.jsonl", '{"id": "1"}\n', "a.jsonl, row 1: no field 'name'"),
         ("a.jsonl", '{"id": 1, "name": "a"}\n', "row 1: id must be str, got 1"),
+        ("a.jsonl", '{"id": "1", "name": "a", "synonyms": "b"}\n', "row 1: synonyms must be tuple, got 'b'"),
+        (
+            "a.jsonl",
+            '{"id": "1", "name": "a", "synonyms": ["b", null]}\n',
+            "row 1: a synonym must be a text .* got None",
+        ),
         ("a.jsonl", "", "a.jsonl: no labels"),
         ("a.csv", "id,name\n1,Milk, Human\n", "a.csv, row 1: more cells than the header has"),
         ("a.csv", "id,name,count\n1,a\n", "a.csv, row 1: fewer cells than the header has"),
@@ -147,6 +163,21 @@ def test_a_byte_order_mark_and_missing_cells_of_optional_fields_are_fine(tmp_pat
     (tmp_path / "a.csv").write_text("id,name,count,threshold\n1,a,,\n", encoding="utf-8-sig")
     (tmp_path / "a.jsonl").write_text(json.dumps({"id": "1", "name": "a"}), encoding="utf-8-sig")
     assert LabelSet.load(tmp_path / "a.csv") == LabelSet.load(tmp_path / "a.jsonl") == LabelSet([Label("1", "a")])
+
+
+def test_synonyms_of_a_cell_stand_between_semicolons(tmp_path):
+    (tmp_path / "a.csv").write_text('id,name,synonyms\n1,a,"b; c, d ;; e\\;f;g\\\\;h\\i"\n2,b,\n', encoding="utf-8")
+    labels = LabelSet.load(tmp_path / "a.csv")
+    assert [label.synonyms for label in labels] == [("b", "c, d", "e;f", "g\\", "h\\i"), ()]
+
+
+def test_synonyms_are_no_part_of_what_the_model_reads_and_labels_may_share_them():
+    labels = LabelSet([Label("1", "Mercury", "a metal", synonyms=("Hg", "Quicksilver")), Label("2", "Hg")])
+    assert labels.texts == ["Mercury: a metal", "Hg"]
+    assert len({*labels}) == 2
+    assert labels != labels.update("1", synonyms=())
+    with pytest.raises(ValueError, match="row 2: 'Hg' stands in row 1 already"):
+        LabelSet([Label("1", "Hg"), Label("2", "Hg", synonyms=("Mercury",))])
 
 
 def test_missing_file_is_named(tmp_path):

@@ -2,7 +2,13 @@ import pytest
 import torch
 from torch.nn import functional
 
-from hf_gile.models.losses_gile import LOSSES, binary_cross_entropy, cross_entropy, multi_hot
+from hf_gile.models.losses_gile import (
+    LOSSES,
+    binary_cross_entropy,
+    check_positive_weights,
+    cross_entropy,
+    multi_hot,
+)
 
 B, L = 3, 17
 
@@ -43,6 +49,45 @@ def test_sigmoid_loss_is_equation_15_times_the_number_of_labels(logits):
     y_hat = 1 / (1 + torch.exp(-logits))
     equation_15 = -(targets * y_hat.log() + (1 - targets) * (1 - y_hat).log()).sum() / (B * L)
     torch.testing.assert_close(binary_cross_entropy(logits, targets), equation_15 * L)
+
+
+def test_positive_weights_weight_the_terms_of_gold_labels_alone(logits):
+    targets = multi_hot(LABELS, L).double()
+    positive = torch.linspace(0, 30, L)
+    y_hat = logits.sigmoid()
+    terms = -(targets * positive.double() * y_hat.log() + (1 - targets) * (1 - y_hat).log())
+    for weights in (None, torch.rand(L).double(), torch.rand(B, L).double()):
+        expected = (terms if weights is None else terms * weights).sum() / B
+        torch.testing.assert_close(binary_cross_entropy(logits, targets, weights, positive), expected)
+    half = binary_cross_entropy(logits.bfloat16(), targets, None, positive)
+    assert half.dtype == torch.float32
+    assert half.item() == pytest.approx((terms.sum() / B).item(), rel=0.01)
+
+
+def test_positive_weights_leave_labels_that_are_no_candidates_alone(logits):
+    targets = multi_hot(LABELS, L)
+    masked = logits.masked_fill(torch.arange(L) == 7, torch.finfo(logits.dtype).min).requires_grad_()
+    positive, kept = torch.full((L,), 5.0), [column for column in range(L) if column != 7]
+    loss = binary_cross_entropy(masked, targets, None, positive)
+    torch.testing.assert_close(loss, binary_cross_entropy(logits[:, kept], targets[:, kept], None, positive[kept]))
+    loss.backward()
+    assert masked.grad.isfinite().all()
+    assert not masked.grad[:, 7].any()
+
+
+@pytest.mark.parametrize("shape", [(L - 1,), (1, L), (B, L), ()])
+def test_positive_weights_of_another_shape_are_refused(logits, shape):
+    with pytest.raises(ValueError, match=r"positive_weights must have shape \(17,\), one weight for each column"):
+        binary_cross_entropy(logits, multi_hot(LABELS, L), None, torch.ones(shape))
+
+
+@pytest.mark.parametrize("loss", [cross_entropy, *LOSSES.values()])
+def test_binary_cross_entropy_alone_takes_positive_weights(loss):
+    if loss is binary_cross_entropy:
+        check_positive_weights(torch.ones(L), loss.__name__, L)
+    else:
+        with pytest.raises(ValueError, match=f"of binary_cross_entropy, and the loss is {loss.__name__}; leave them"):
+            check_positive_weights(torch.ones(L), loss.__name__, L)
 
 
 def test_softmax_loss_is_the_stock_one(logits):

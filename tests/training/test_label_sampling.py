@@ -171,6 +171,61 @@ def test_every_column_is_drawn_alike():
         assert abs(counts / 4000 - 5 / labels).max() < 0.03
 
 
+@pytest.mark.parametrize("per_document", [False, True], ids=["shared", "per document"])
+def test_label_weights_multiply_those_of_the_draw(per_document):
+    label_weights = np.random.default_rng(0).random(L)
+    label_weights[7] = 0
+    options = {"num_negatives": 13, "per_document": per_document}
+    columns, drawn = LabelSampler(L, **options)(GOLD, 3)
+    weighted_columns, weights = LabelSampler(L, label_weights=label_weights, **options)(GOLD, 3)
+    assert torch.equal(weighted_columns, columns)
+    assert weights.dtype == drawn.dtype
+    torch.testing.assert_close(weights, drawn * torch.tensor(label_weights[columns]).float())
+
+
+def test_without_weights_of_the_draw_label_weights_are_those_of_the_columns():
+    label_weights = np.arange(1, L + 1)
+    for options in ({}, {"num_negatives": 0}, {"num_negatives": 13, "weighted": False}):
+        columns, weights = LabelSampler(L, label_weights=label_weights, **options)(GOLD)
+        assert torch.equal(weights, columns.float() + 1)
+
+
+def test_the_sampled_loss_with_label_weights_estimates_that_of_all_labels_with_them():
+    logits = torch.randn(len(GOLD), L, generator=torch.Generator().manual_seed(0), dtype=torch.double)
+    label_weights = np.random.default_rng(0).random(L) * 2
+    full = loss(logits, LABELS, weights=torch.tensor(label_weights))
+    sampler = LabelSampler(L, num_negatives=13, label_weights=label_weights)
+    estimates = [loss(logits, LABELS, *sampler(GOLD, key)) for key in range(3000)]
+    error = np.std(estimates) / len(estimates) ** 0.5
+    assert abs(np.mean(estimates) - full) < 4 * error
+    assert error < 0.02 * full
+
+
+def test_positive_weights_leave_the_draw_as_it_is():
+    positive = np.linspace(1, 9, L, dtype=np.float32)
+    sampler = LabelSampler(L, num_negatives=13, positive_weights=positive)
+    for got, expected in zip(sampler(GOLD), LabelSampler(L, num_negatives=13)(GOLD), strict=True):
+        assert torch.equal(got, expected)
+    positive[:] = 0  # what the caller does to it later is not ours
+    assert torch.equal(sampler.positive_weights, torch.linspace(1, 9, L, dtype=torch.double).float())
+
+
+@pytest.mark.parametrize("name", ["label_weights", "positive_weights"])
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0] * 5, r"must have shape \(101,\), one for each label, got \(5,\)"),
+        ([1.0] * 100 + [-2.0], "must be finite and not negative, got -2.0 for column 100"),
+        ([1.0, np.inf] + [1.0] * 99, "must be finite and not negative, got inf for column 1"),
+        ([np.nan] * 101, "must be finite and not negative, got nan for column 0"),
+    ],
+    ids=["shape", "negative", "infinite", "no number"],
+)
+def test_weights_of_labels_that_are_none_are_refused(name, weights, message):
+    with pytest.raises(ValueError, match=f"{name} {message}"):
+        LabelSampler(L, **{name: weights})
+
+
 @pytest.mark.parametrize("wrong", [-1, -100, L])
 def test_gold_columns_out_of_range_are_refused(wrong):
     with pytest.raises(ValueError, match=f"gold column {wrong}, but there are 101 labels"):

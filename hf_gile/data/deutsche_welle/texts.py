@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any
 from tokenizers import Tokenizer, models
 
 from ...models.labels_gile import Label, LabelSet
-from ...models.processing_gile import UNK, normalizer_and_splitter, split_sentences
+from ...models.tokenizing_gile import UNK, normalizer_and_splitter, split_sentences
 from ..files import open_binary
 from ..report import ReadReport
 from ..word_vectors import WordVectors

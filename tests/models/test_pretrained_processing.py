@@ -1,0 +1,213 @@
+"""The processor over the tokenizer of a pretrained encoder."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import AutoProcessor, AutoTokenizer, BertConfig, BertTokenizer, PreTrainedTokenizerFast
+
+from hf_gile import GileConfig, GileProcessor
+
+VOCABULARY = [
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "breast", "milk", "heart", "fail", "##ing", "##ed", "iron", "was", "blood"),
+    *(",", ".", "!", ":", "a", "[MASK]"),
+]
+PAD, UNK, CLS, SEP = range(4)
+
+
+@pytest.fixture
+def pieces():
+    return BertTokenizer(vocab={word: row for row, word in enumerate(VOCABULARY)})
+
+
+def ids(*words):
+    return [VOCABULARY.index(word) for word in words]
+
+
+def config_of(kind="transformer", vocab_size=19, **limits):
+    encoder = BertConfig(vocab_size=vocab_size, hidden_size=12, num_hidden_layers=2, num_attention_heads=2)
+    return GileConfig(text_encoder_type=kind, text_encoder_config=encoder, **limits)
+
+
+@pytest.fixture
+def flat(pieces):
+    return GileProcessor.for_config(pieces, config_of(max_words=6, max_label_words=5))
+
+
+@pytest.fixture
+def windows(pieces):
+    limits = {"max_sentences": 3, "max_sentence_words": 7, "max_label_words": 5}
+    return GileProcessor.for_config(pieces, config_of("hierarchical_transformer", **limits))
+
+
+def test_documents_are_tokens_between_special_tokens(flat):
+    batch = flat(["Breast milk", "Heart failing!"], return_tensors="pt")
+    assert batch["input_ids"].tolist() == [
+        [CLS, *ids("breast", "milk"), SEP, PAD, PAD],
+        [CLS, *ids("heart", "fail", "##ing", "!"), SEP],
+    ]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]]
+
+
+def test_limits_count_special_tokens_as_the_tokenizer_does(flat, pieces):
+    texts = ["iron milk blood heart fail was", "a", ""]
+    assert flat(texts)["input_ids"] == pieces(texts, truncation=True, max_length=6)["input_ids"]
+    assert flat(texts)["input_ids"][2] == [CLS, SEP]
+
+
+def test_labels_keep_unknown_words_and_are_cut_between_special_tokens(flat):
+    labels = flat(label_text=["Zebrafish milk", "Zebrafish", "Milk: milk, milk"])["label_input_ids"]
+    assert labels == [[CLS, UNK, *ids("milk"), SEP], [CLS, UNK, SEP], [CLS, *ids("milk", ":", "milk"), SEP]]
+
+
+def test_windows_hold_as_many_whole_sentences_as_fit(windows):
+    document = "Iron was. Blood. Milk failed. Heart. A."
+    assert windows([document])["input_ids"] == [
+        [
+            [CLS, *ids("iron", "was", ".", "blood", "."), SEP],
+            [CLS, *ids("milk", "fail", "##ed", "."), SEP],
+            [CLS, *ids("heart", ".", "a", "."), SEP],
+        ]
+    ]
+
+
+def test_a_sentence_longer_than_a_window_goes_on_in_the_next(windows):
+    document = ["milk", "a iron was blood heart milk a", "iron", ""]
+    assert windows([document])["input_ids"][0] == [
+        [CLS, *ids("milk"), SEP],
+        [CLS, *ids("a", "iron", "was", "blood", "heart"), SEP],
+        [CLS, *ids("milk", "a", "iron"), SEP],
+    ]
+
+
+def test_windows_are_cut_at_the_limit_and_padded_with_padding_alone(windows):
+    batch = windows(["a a a a a a a a a a a a a a a a a a a a a a", "a.", ""], return_tensors="pt")
+    assert batch["input_ids"].shape == (3, 3, 7)
+    assert batch["attention_mask"].sum(-1).tolist() == [[7, 7, 7], [4, 0, 0], [2, 0, 0]]
+    assert batch["input_ids"][1].tolist() == [[CLS, *ids("a", "."), SEP, PAD, PAD, PAD], [PAD] * 7, [PAD] * 7]
+
+
+def test_no_token_of_a_document_that_fits_is_lost_in_windows(pieces):
+    processor = GileProcessor(pieces, "hierarchical_transformer", max_sentences=50, max_sentence_words=7)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(30):
+        lengths = torch.randint(1, 12, (7,), generator=generator).tolist()
+        sentences = [" ".join(["milk", "iron", "a"][place % 3] for place in range(length)) for length in lengths]
+        (document,) = processor([sentences])["input_ids"]
+        inside = [token for window in document for token in window[1:-1]]
+        assert inside == pieces(" ".join(sentences), add_special_tokens=False)["input_ids"]
+        assert all(len(window) <= 7 and window[0] == CLS and window[-1] == SEP for window in document)
+
+
+def test_limits_a_tokenizer_was_saved_with_or_called_with_do_not_matter(tmp_path, pieces):
+    text = "iron was blood " * 7
+    expected = GileProcessor(pieces, "transformer")([text])["input_ids"]
+    pieces.backend_tokenizer.enable_truncation(5)
+    pieces.backend_tokenizer.enable_padding(length=5)
+    pieces.save_pretrained(tmp_path)
+    processor = GileProcessor.from_text_encoder(tmp_path, config_of())
+    assert processor([text])["input_ids"] == expected
+    processor.tokenizer([text], truncation=True, max_length=5)
+    assert processor([text])["input_ids"] == expected
+
+
+def test_a_tokenizer_without_special_tokens_puts_none_around_a_text():
+    backend = Tokenizer(models.BPE({"<pad>": 0, "a": 1, "b": 2, "ab": 3}, [("a", "b")], unk_token="<pad>"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>")
+    processor = GileProcessor(tokenizer, "hierarchical_transformer", max_sentence_words=2)
+    batch = processor([["aba", "b"], ""], return_tensors="pt")
+    assert batch["input_ids"].tolist() == [[[3, 1], [2, 0]], [[0, 0], [0, 0]]]
+    assert processor(label_text=["ab"])["label_input_ids"] == [[3]]
+
+
+def test_several_special_tokens_on_either_side_are_kept(pieces):
+    special = [("[CLS]", CLS), ("[SEP]", SEP)]
+    pieces.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] [CLS] $A [SEP] [SEP] [SEP]", special_tokens=special
+    )
+    processor = GileProcessor(pieces, "transformer", max_words=7)
+    assert processor(["milk iron blood"])["input_ids"] == [[CLS, CLS, *ids("milk", "iron"), SEP, SEP, SEP]]
+    with pytest.raises(ValueError, match="max_words must be more than the 5 special tokens around a text, got 5"):
+        GileProcessor(pieces, "transformer", max_words=5)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "hierarchical_transformer"])
+def test_a_saved_processor_gives_the_same_tokens(tmp_path, pieces, kind):
+    text = "Breast milk failed. Iron, " * 20
+    processor = GileProcessor.for_config(pieces, config_of(kind, max_words=11, max_sentence_words=7))
+    processor.save_pretrained(tmp_path)
+    config_of(kind).save_pretrained(tmp_path)
+    again = AutoProcessor.from_pretrained(tmp_path)
+    assert again([text])["input_ids"] == processor([text])["input_ids"]
+    assert (
+        again(label_text=["Milk: iron"])["label_input_ids"] == processor(label_text=["Milk: iron"])["label_input_ids"]
+    )
+    assert (again.text_encoder_type, again.max_sentence_words) == (kind, 7)
+
+
+def test_a_tokenizer_of_other_parts_is_saved_as_it_is(tmp_path, pieces):
+    backend = Tokenizer(models.WordPiece({word: row for row, word in enumerate(VOCABULARY)}, unk_token="[UNK]"))
+    backend.normalizer = normalizers.Lowercase()
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]")
+    GileProcessor(tokenizer, "transformer").save_pretrained(tmp_path)
+    again = GileProcessor.from_pretrained(tmp_path)
+    assert again(["Milk failing."])["input_ids"] == [ids("milk", "fail", "##ing", ".")]
+
+
+def test_what_the_tokenizer_alone_makes_is_what_the_model_reads(tmp_path, pieces):
+    pieces.save_pretrained(tmp_path / "encoder")
+    processor = GileProcessor.from_text_encoder(tmp_path / "encoder", config_of(max_words=7))
+    processor.save_pretrained(tmp_path / "model")
+    alone = AutoTokenizer.from_pretrained(tmp_path / "model")
+    text = "milk iron blood heart fail was milk"
+    inputs = alone(text, truncation=True)
+    assert set(inputs) == {"input_ids", "attention_mask"}
+    assert inputs["input_ids"] == processor([text])["input_ids"][0]
+
+
+def test_all_languages_are_read_by_one_tokenizer(pieces):
+    processor = GileProcessor(pieces, "transformer", languages=["english", "german"])
+    one = GileProcessor(pieces, "transformer")
+    texts = ["milk", "iron"]
+    assert processor(texts, language=["german", "english"])["input_ids"] == one(texts)["input_ids"]
+    with pytest.raises(ValueError, match="words of several languages: name one of english, german"):
+        processor(texts)
+
+
+def test_a_tokenizer_may_have_fewer_tokens_than_the_encoder_but_not_more(pieces):
+    GileProcessor.for_config(pieces, config_of(vocab_size=len(VOCABULARY) + 7))
+    with pytest.raises(ValueError, match=r"has 19 words with padding in row 0, the model 17 .*from_text_encoder"):
+        GileProcessor.for_config(pieces, config_of(vocab_size=17))
+    other = SimpleNamespace(**{**vars(config_of()), "pad_token_id": 5})
+    with pytest.raises(ValueError, match=r"padding in row 0, the model 19 with padding in row 5"):
+        GileProcessor(pieces, "transformer").check_fits(other)
+
+
+def test_tokenizers_of_the_other_kind_are_refused(pieces, tokenizer):
+    with pytest.raises(
+        ValueError, match=r"cuts texts into whole words, .*'transformer' reads its own: GileProcessor\.f"
+    ):
+        GileProcessor(tokenizer, "transformer")
+    with pytest.raises(ValueError, match=r"is not one of whole words, .*'wan' reads one made with build_tokenizer"):
+        GileProcessor(pieces, "wan")
+    with pytest.raises(ValueError, match="makes documents for 'wan', the model reads those for 'transformer'"):
+        GileProcessor(tokenizer).check_fits(config_of())
+
+
+def test_a_tokenizer_without_padding_is_refused():
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE({"a": 0}, [])))
+    with pytest.raises(ValueError, match="the tokenizer has no padding token: give it one"):
+        GileProcessor(tokenizer, "transformer")
+
+
+def test_labels_and_texts_of_no_use_are_refused_by_place(flat, windows):
+    with pytest.raises(ValueError, match=r"label_text\[1\] must be a text that is not empty"):
+        flat(label_text=["milk", " "])
+    with pytest.raises(ValueError, match=r"label_text\[1\] holds no word"):
+        flat(label_text=["milk", "\u200b"])
+    with pytest.raises(ValueError, match=r"text\[0\] must be a text, got list"):
+        flat([["milk"]])
+    with pytest.raises(ValueError, match=r"text\[1\] must be a text or a list of sentences"):
+        windows(["milk", ["a", 3]])
