@@ -1,7 +1,10 @@
 """Trains output layers on the same texts and labels: what recipes/train_bioasq.py and recipes/train_table.py share."""
 
+import json
+import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +16,33 @@ from transformers import Trainer, TrainingArguments, set_seed
 from units import UNITS, unit_fields
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
-from hf_gile.data import load_word_vectors
-from hf_gile.metrics import LabelMetrics
+from hf_gile.data import held_out_labels, load_word_vectors
+from hf_gile.data.zero_shot import fraction_of
+from hf_gile.metrics import LabelMetrics, propensities
+from hf_gile.metrics.batch import Array, read_batch
+from hf_gile.metrics.trainer import TrainerMetric
 from hf_gile.training import (
     EpochCallback,
     GileDataCollator,
     HardNegatives,
+    LabelParaphrases,
     LabelSampler,
     ThresholdTuner,
+    add_lora,
+    add_pooled_embeds,
+    class_balanced_weights,
     encode_dataset,
+    log_idf,
+    merge_lora,
+    parameter_groups,
+    propensity_weights,
 )
 
 TOP_K = (5, 10, 20)
-"""Precision, recall and nDCG are given at these numbers of labels."""
+"""Precision, recall and nDCG are given at these numbers of labels; of the test part also at 1 and 3."""
+
+LABEL_TEXTS = ("name", "synonyms", "definitions")
+"""What `--label_texts` can be."""
 
 NEGATIVES = ("uniform", "frequency", "in_batch")
 """What `--negatives` can be."""
@@ -39,12 +56,25 @@ class ModelSettings:
         default_factory=lambda: ["linear", "gile"], metadata={"help": f"Output layers to train: {', '.join(UNITS)}."}
     )
     text_encoder_type: str = field(default="wan", metadata={"help": "wan (the paper's), nn, hnn or han."})
-    encoder_cell: str = field(default="dense", metadata={"help": "'DENSE encoder'; or gru, bigru."})
+    encoder_cell: str | None = field(
+        default=None, metadata={"help": "'DENSE encoder', dense; or gru, bigru. Of windows by default none."}
+    )
     embedding_size: int = field(default=100, metadata={"help": "'100-dimensional word embeddings, encoder, attention'"})
     joint_size: int = field(default=500, metadata={"help": "'joint input-label embedding of 500'"})
     hidden_act: str = field(default="relu", metadata={"help": "'ReLU activation'; tanh was better wherever tried."})
-    max_words: int = field(default=300, metadata={"help": "'maximum number of 300 words per document'"})
-    max_label_words: int = field(default=50, metadata={"help": "'and 50 words per label'"})
+    max_words: int | None = field(
+        default=None,
+        metadata={"help": "'maximum number of 300 words per document'; of a pretrained encoder 256 tokens."},
+    )
+    max_label_words: int | None = field(
+        default=None, metadata={"help": "'and 50 words per label'; of a pretrained encoder 64 tokens."}
+    )
+    max_sentences: int | None = field(
+        default=None, metadata={"help": "Sentences read of a document (30), or windows (16)."}
+    )
+    max_sentence_words: int | None = field(
+        default=None, metadata={"help": "Words read of a sentence (30), or tokens that a window holds (128)."}
+    )
     min_count: int = field(
         default=3, metadata={"help": "'rare word replacements (UNK)'; the paper does not say how rare."}
     )
@@ -91,6 +121,63 @@ class ModelSettings:
     unweighted: bool = field(
         default=False, metadata={"help": "Do not weight the sample to the full set, as the paper."}
     )
+    text_encoder: str | None = field(
+        default=None, metadata={"help": "A pretrained encoder instead of text_encoder_type: its name or its folder."}
+    )
+    text_encoder_options: str = field(
+        default="{}",
+        metadata={"help": 'JSON of what loading the encoder takes, such as {"attention_probs_dropout_prob": 0}, which '
+                  "is faster."},
+    )  # fmt: skip
+    hierarchical: bool = field(
+        default=False, metadata={"help": "The encoder reads windows of whole sentences, with attention over them."}
+    )
+    pooling: str | None = field(
+        default=None,
+        metadata={"help": "attention (default), mean or sum; of a pretrained encoder mean (default), cls, sum or "
+                  "attention."},
+    )  # fmt: skip
+    freeze_text_encoder: bool = field(
+        default=False, metadata={"help": "Train only what is above the encoder, on vectors that it makes once."}
+    )
+    text_encoder_learning_rate: float = field(default=1e-4, metadata={"help": "Of the encoder's last layer."})
+    layer_decay: float = field(default=1.0, metadata={"help": "Learning rate of a layer in that of the layer above."})
+    lora_rank: int = field(default=0, metadata={"help": "Train adapters of this rank in the encoder, not its weights."})
+    label_encoder_type: str | None = field(
+        default=None,
+        metadata={"help": "mean, text_encoder, own_text_encoder or learned; by default mean, or with a pretrained "
+                  "encoder text_encoder."},
+    )  # fmt: skip
+    label_refresh_steps: int = field(
+        default=0, metadata={"help": "Steps after which the encoder reads labels anew; 0 trains it through them."}
+    )
+    label_texts: str = field(
+        default="definitions",
+        metadata={"help": "What the model reads of a label: its name, its name and synonyms, or its name and what else "
+                  "the label file says (--describe, --label_description)."},
+    )  # fmt: skip
+    paraphrase_names: float = field(
+        default=0.0, metadata={"help": "Share of the readings of a label in training that are of its name alone."}
+    )
+    paraphrase_synonyms: float = field(default=0.0, metadata={"help": "The same of one of its synonyms."})
+    paraphrase_definitions: float = field(default=0.0, metadata={"help": "The same of its description."})
+    bag_size: int = field(default=0, metadata={"help": "Size of token vectors for the overlap of words; 0 for none."})
+    cosine_score: bool = field(default=False, metadata={"help": "Add the cosine of document and label to the score."})
+    label_rows: bool = field(default=False, metadata={"help": "Add a row of its own for each label to its score."})
+    label_row_dropout: float = field(default=0.0, metadata={"help": "Share of the labels a step scores without row."})
+    joint_layers: int = field(default=1, metadata={"help": "Layers of the joint projections."})
+    joint_dropout: float = field(default=0.0, metadata={"help": "Dropout before and between these layers."})
+    class_balanced: float = field(
+        default=0.0, metadata={"help": "beta of class-balanced weights of labels, such as 0.99; 0 for none."}
+    )
+    propensity_weighted: bool = field(
+        default=False, metadata={"help": "Weight gold labels by what annotators are likely to miss."}
+    )
+    held_out_labels: int = field(
+        default=0,
+        metadata={"help": "Labels, by a hash of their ids, that training does not see but validation has: to choose by "
+                  "--metric_for_best_model eval_validation_unseen_average_precision. The test leaves them out."},
+    )  # fmt: skip
     patience: int = field(default=2, metadata={"help": "Epochs without a better validation before training stops."})
     test_curve: bool = field(
         default=False, metadata={"help": "Evaluate the test part after every epoch too; nothing is chosen by it."}
@@ -120,10 +207,169 @@ def train_text_models(
 
     Returns:
         What was written to `results.json`: of each unit what `train` returns, `threshold`, the best one for the
-        validation part, and `test`, the figures of the test part (`seen_` and `unseen_` if there are unseen labels).
+        validation part, and `test`, the figures of the test part (`seen_` and `unseen_` if there are unseen labels),
+        with `test_documents_per_second`, from texts to the scores of all labels.
+    """
+    check_settings(settings, args)
+    folder, wanted_metric = Path(args.output_dir), args.metric_for_best_model
+    held_out: set[str] = set()
+    if settings.held_out_labels:
+        labels, held_out = hold_out(labels, settings.held_out_labels)
+        with args.main_process_first(desc="held-out labels"):
+            parts = {**parts, "train": without(parts["train"], gold, held_out)}
+    elif "unseen" in (wanted_metric or ""):
+        unseen = {label.id for label in labels if not label.seen}
+        if unseen.isdisjoint(label_id for row in parts["validation"][gold] for label_id in row):
+            raise ValueError(
+                f"metric_for_best_model {wanted_metric}: no validation document has an unseen label; hold some out of "
+                "training with --held_out_labels"
+            )
+    num_seen = sum(labels.seen)
+    assert not any(labels.seen[num_seen:]), "seen labels stand first"
+
+    # Words of documents and of seen labels; what an unseen label says must be learned from these, unless word vectors
+    # say it. All units have the same words.
+    described, labels = labels, as_read(labels, settings.label_texts)
+    words: tuple[Any, Any] = (None, None)
+    if settings.text_encoder is None:
+        with args.main_process_first(desc="words"):
+            words = make_words(settings, parts["train"], labels[:num_seen], text)
+        say(f"{len(words[0]):,} words")
+    say(f"{labels}, {len(held_out):,} of them held out for validation" if held_out else f"{labels}")
+    labels_per_document = sum(label.count for label in labels) / len(parts["train"])
+    prior = settings.label_prior or min(0.5, labels_per_document / num_seen)
+    encoded: dict[str, dict[str, Dataset]] = {}
+    results: dict[str, Any] = {}
+    metrics: dict[str, str] = {}
+    for unit in settings.units:
+        # The same encoder under every output layer. A linear unit has no use for labels it is not trained on.
+        set_seed(args.seed)
+        is_linear = UNITS[unit]["output_layer"] == "linear"
+        label_set = labels[:num_seen] if is_linear else labels
+        model, processor = make_model(settings, unit, label_set, words, prior)
+        config = model.config
+        model.set_labels(label_set, processor)
+        if any(shares := paraphrase_shares(settings)) and not is_linear:
+            known = described if settings.label_texts == "name" else label_set
+            model.label_paraphrases = LabelParaphrases(known, processor, *shares, seed=args.seed)
+
+        # All gold labels of a batch, and a sample of the other seen labels. Unseen labels are never sampled.
+        counts, number = [label.count for label in label_set], len(parts["train"])
+        in_batch, by_frequency = settings.negatives == "in_batch", settings.negatives == "frequency"
+        sampler = LabelSampler(
+            len(label_set),
+            num_negatives=0 if in_batch else settings.num_negatives or None,
+            columns=range(num_seen),
+            per_document=settings.per_document,
+            weighted=not settings.unweighted,
+            frequencies=[count**0.5 for count in counts] if by_frequency else None,
+            seed=args.seed,
+            label_weights=class_balanced_weights(counts, settings.class_balanced) if settings.class_balanced else None,
+            positive_weights=propensity_weights(counts, number) if settings.propensity_weighted else None,
+        )
+        if settings.hard_negatives:
+            model.column_miner = HardNegatives(
+                settings.hard_negatives, settings.hard_refresh_steps, columns=range(num_seen)
+            )
+        if settings.share_labels and not is_linear:
+            model.share_labels()
+        kind = {"hnn": "han", "nn": "wan"}.get(config.text_encoder_type, config.text_encoder_type)
+        with args.main_process_first(desc="words and columns"):
+            if kind not in encoded:
+                encoded[kind] = {
+                    part: encode_dataset(rows, processor, labels, text, gold, on_unknown_label="drop")
+                    for part, rows in parts.items()
+                }
+                if config.has_fixed_pooling:
+                    model.to(args.device)
+                    encoded[kind] = {
+                        part: add_pooled_embeds(rows, model, processor, bf16=args.bf16)
+                        for part, rows in encoded[kind].items()
+                    }
+            own = {
+                part: rows.map(first_columns, fn_kwargs={"number": num_seen}, batched=True, input_columns="labels")
+                if is_linear and num_seen < len(labels)
+                else rows
+                for part, rows in encoded[kind].items()
+            }
+        if config.bag_size:
+            special = processor.tokenizer.all_special_ids
+            documents = encoded[kind]["train"]["input_ids"]
+            model.gile.set_token_weights(log_idf(documents, config.vocab_size, special))
+        if settings.lora_rank:
+            add_lora(model, settings.lora_rank, alpha=2 * settings.lora_rank)
+        optimizer = None
+        if settings.text_encoder is not None:
+            model.to(args.device)
+            groups = parameter_groups(
+                model, args.learning_rate, settings.text_encoder_learning_rate, settings.layer_decay, args.weight_decay
+            )
+            optimizer_class, options = Trainer.get_optimizer_cls_and_kwargs(args)
+            optimizer = optimizer_class(groups, **options)
+
+        # Held-out labels are candidates of validation documents and not of test documents, unseen ones the other way.
+        in_test = [column for column, label in enumerate(label_set) if label.id not in held_out]
+        in_validation = [
+            column for column, label in enumerate(label_set) if label.seen or label.id in held_out or not held_out
+        ]
+        args.output_dir = str(folder / unit)
+        metrics[unit] = args.metric_for_best_model = metric_name(wanted_metric, len(label_set) > num_seen)
+        args.greater_is_better = not args.metric_for_best_model.endswith(("loss", "one_error", "coverage"))
+        trainer = Trainer(
+            model,
+            args,
+            data_collator=GileDataCollator(processor, sampler),
+            train_dataset=own["train"],
+            eval_dataset={part: own[part] for part in ("validation", "test") if part != "test" or settings.test_curve},
+            processing_class=processor,
+            compute_metrics=label_metrics(label_set, in_validation, top_k=TOP_K),
+            callbacks=[EpochCallback(sampler)],
+            optimizers=(optimizer, None),
+        )
+        say(f"\n{unit}: {count_parameters(model):,} parameters")
+        results[unit] = train(trainer, settings.patience)
+        if settings.lora_rank:
+            merge_lora(model)
+
+        # The decision threshold is that of the validation part.
+        trainer.compute_metrics = OnColumns(ThresholdTuner(len(in_validation)), in_validation)
+        threshold = trainer.evaluate(own["validation"])["eval_threshold"]
+        trainer.compute_metrics = label_metrics(
+            label_set, in_test, threshold, top_k=(1, 3, *TOP_K), num_documents=len(parts["train"])
+        )
+        results[unit] |= {"threshold": threshold, "test": trainer.evaluate(own["test"], metric_key_prefix="test")}
+        if config.word_prediction > 0 and len(label_set) > num_seen:
+            # AiTextML inf: the vector of an unseen label predicts its words.
+            model.infer_label_vectors(torch.arange(num_seen, len(labels), device=model.device))
+            inferred = trainer.evaluate(own["test"], metric_key_prefix="test")
+            results[f"{unit}_inferred"] = {**results[unit], "test": inferred}
+        speed = documents_per_second(model, processor, some_texts(parts["test"], text), args.bf16)
+        results[unit]["test"]["test_documents_per_second"] = speed
+
+        # A folder as the Hub has it: weights, code, words, labels.
+        trainer.save_model(str(folder / unit / "model"))
+        (folder / unit / "model" / "training_args.bin").unlink(missing_ok=True)  # a pickle: nothing to hand to others
+        if args.process_index == 0:
+            write_results(folder, results, metrics)
+    args.output_dir, args.metric_for_best_model = str(folder), wanted_metric
+    return results
+
+
+def check_settings(settings: ModelSettings, args: TrainingArguments) -> None:
+    """Names settings that do not go together, before anything is read.
+
+    Raises:
+        ValueError: There are some.
     """
     if settings.negatives not in NEGATIVES:
         raise ValueError(f"negatives must be one of {', '.join(NEGATIVES)}, got {settings.negatives!r}")
+    if settings.label_texts not in LABEL_TEXTS:
+        raise ValueError(f"label_texts must be one of {', '.join(LABEL_TEXTS)}, got {settings.label_texts!r}")
+    if settings.text_encoder is None and (settings.hierarchical or settings.lora_rank):
+        raise ValueError("hierarchical and lora_rank are of pretrained encoders: name one with --text_encoder")
+    of_words = [unit for unit in settings.units if {"text_encoder_type", "joint_size"} & set(UNITS.get(unit, {}))]
+    if settings.text_encoder is not None and of_words:
+        raise ValueError(f"units {', '.join(of_words)} are of models over words, without --text_encoder")
     if settings.share_labels:
         ranking = [unit for unit in settings.units if ranks_all_labels(unit)]
         takes_all = not settings.num_negatives and settings.negatives != "in_batch" and settings.label_chunk_size > 0
@@ -135,120 +381,203 @@ def train_text_models(
                 f"label_chunk_size {settings.label_chunk_size}, {args.world_size} processes, ranking losses "
                 f"{ranking or 'none'}"
             )
-    folder = Path(args.output_dir)
-    num_seen = sum(labels.seen)
-    assert not any(labels.seen[num_seen:]), "seen labels stand first"
 
-    # Words of documents and of seen labels; what an unseen label says must be learned from these, unless word vectors
-    # say it. All units have the same words.
-    with args.main_process_first(desc="words"):
-        tokenizer, vectors = make_words(settings, parts["train"], labels[:num_seen], text)
-    say(f"{len(tokenizer):,} words; {labels}")
-    labels_per_document = sum(label.count for label in labels) / len(parts["train"])
-    encoded: dict[bool, dict[str, Dataset]] = {}
-    results: dict[str, Any] = {}
-    metrics: dict[str, str] = {}
-    for unit in settings.units:
-        # The same encoder under every output layer. A linear unit has no use for labels it is not trained on.
-        set_seed(args.seed)
-        is_linear = UNITS[unit]["output_layer"] == "linear"
-        label_set = labels[:num_seen] if is_linear else labels
-        size = settings.embedding_size
-        config = GileConfig(
-            **unit_fields(
-                unit,
-                vocab_size=len(tokenizer),
-                text_encoder_type=settings.text_encoder_type,
-                encoder_cell=settings.encoder_cell,
-                embedding_size=size if vectors is None else vectors.shape[1],
-                hidden_size=size,
-                attention_size=size,
-                hidden_act=settings.hidden_act,
-                joint_act=settings.hidden_act,
-                joint_size=settings.joint_size,
-                max_words=settings.max_words,
-                max_label_words=settings.max_label_words,
-                embedding_std=settings.embedding_std,
-                freeze_word_vectors=settings.freeze_word_vectors,
-                word_dropout=settings.word_dropout,
-                label_prior=settings.label_prior or min(0.5, labels_per_document / num_seen),
-                label_chunk_size=0 if settings.num_negatives or ranks_all_labels(unit) else settings.label_chunk_size,
-                num_labels=len(label_set),
-                problem_type="multi_label_classification",
-            )
+
+def make_model(
+    settings: ModelSettings, unit: str, label_set: LabelSet, words: tuple[Any, Any], label_prior: float
+) -> tuple[Any, GileProcessor]:
+    """A model and its processor, over words or over a pretrained encoder."""
+    tokenizer, vectors = words
+    size = settings.embedding_size
+    fields: dict[str, Any] = {
+        "encoder_cell": settings.encoder_cell,
+        "pooling": settings.pooling,
+        "hidden_size": size,
+        "attention_size": size,
+        "hidden_act": settings.hidden_act,
+        "joint_act": settings.hidden_act,
+        "joint_size": settings.joint_size,
+        "bag_size": settings.bag_size,
+        "max_words": settings.max_words,
+        "max_label_words": settings.max_label_words,
+        "max_sentences": settings.max_sentences,
+        "max_sentence_words": settings.max_sentence_words,
+        "freeze_text_encoder": settings.freeze_text_encoder,
+        "label_prior": label_prior,
+        "label_chunk_size": 0 if settings.num_negatives or ranks_all_labels(unit) else settings.label_chunk_size,
+        "num_labels": len(label_set),
+        "problem_type": "multi_label_classification",
+    }
+    if UNITS[unit]["output_layer"] != "linear":
+        for name in (
+            "label_encoder_type",
+            "label_refresh_steps",
+            "cosine_score",
+            "label_rows",
+            "label_row_dropout",
+            "joint_layers",
+            "joint_dropout",
+        ):
+            fields[name] = getattr(settings, name)
+    fields = {name: value for name, value in fields.items() if value is not None}
+    if settings.text_encoder is not None:
+        kind = "hierarchical_transformer" if settings.hierarchical else "transformer"
+        fields |= {"text_encoder_type": kind, "text_encoder_options": json.loads(settings.text_encoder_options)}
+        model = GileForSequenceClassification.from_text_encoder(settings.text_encoder, **unit_fields(unit, **fields))
+        return model, GileProcessor.from_text_encoder(settings.text_encoder, model.config)
+    fields |= {
+        "vocab_size": len(tokenizer),
+        "text_encoder_type": settings.text_encoder_type,
+        "embedding_size": size if vectors is None else vectors.shape[1],
+        "embedding_std": settings.embedding_std,
+        "freeze_word_vectors": settings.freeze_word_vectors,
+        "word_dropout": settings.word_dropout,
+    }
+    config = GileConfig(**unit_fields(unit, **fields))
+    model = GileForSequenceClassification(config)
+    if vectors is not None:
+        model.gile.set_word_vectors(vectors)
+    return model, GileProcessor.for_config(tokenizer, config)
+
+
+def hold_out(labels: LabelSet, number: int) -> tuple[LabelSet, set[str]]:
+    """Makes seen labels unseen, those with the lowest hashes of their ids.
+
+    Args:
+        labels: The seen labels first.
+        number: Of labels to hold out; they have 5 to 500 training documents.
+
+    Returns:
+        The labels, the held-out ones behind the seen ones, and the ids of these.
+
+    Raises:
+        ValueError: There are too few labels.
+    """
+    counts = {label.id: label.count for label in labels if label.seen}
+    eligible = held_out_labels(counts, share=1.0)
+    if len(eligible) < number or number == len(counts):
+        raise ValueError(
+            f"held_out_labels {number}: {len(eligible)} of {len(counts)} seen labels have 5 to 500 training documents, "
+            "and some must be left to train on"
         )
-        processor = GileProcessor.for_config(tokenizer, config)
-        model = GileForSequenceClassification(config)
-        if vectors is not None:
-            model.gile.set_word_vectors(vectors)
-        model.set_labels(label_set, processor)
+    chosen = set(sorted(eligible, key=lambda label_id: fraction_of("label", label_id, "validation"))[:number])
+    seen = [label for label in labels if label.seen and label.id not in chosen]
+    held_out = [replace(label, seen=False, count=0) for label in labels if label.id in chosen]
+    return LabelSet([*seen, *held_out, *(label for label in labels if not label.seen)]), chosen
 
-        # All gold labels of a batch, and a sample of the other seen labels. Unseen labels are never sampled.
-        in_batch, by_frequency = settings.negatives == "in_batch", settings.negatives == "frequency"
-        sampler = LabelSampler(
-            len(label_set),
-            num_negatives=0 if in_batch else settings.num_negatives or None,
-            columns=range(num_seen),
-            per_document=settings.per_document,
-            weighted=not settings.unweighted,
-            frequencies=[label.count**0.5 for label in label_set] if by_frequency else None,
-            seed=args.seed,
-        )
-        if settings.hard_negatives:
-            model.column_miner = HardNegatives(
-                settings.hard_negatives, settings.hard_refresh_steps, columns=range(num_seen)
-            )
-        if settings.share_labels and not is_linear:
-            model.share_labels()
-        reads_sentences = config.text_encoder_type in ("hnn", "han")
-        with args.main_process_first(desc="words and columns"):
-            if reads_sentences not in encoded:
-                encoded[reads_sentences] = {
-                    part: encode_dataset(rows, processor, labels, text, gold, on_unknown_label="drop")
-                    for part, rows in parts.items()
-                }
-            own = {
-                part: rows.map(first_columns, fn_kwargs={"number": num_seen}, batched=True, input_columns="labels")
-                if is_linear and num_seen < len(labels)
-                else rows
-                for part, rows in encoded[reads_sentences].items()
-            }
-        args.output_dir = str(folder / unit)
-        has_unseen = len(label_set) > num_seen
-        prefix = "seen_" if has_unseen else ""
-        metrics[unit] = args.metric_for_best_model = f"eval_validation_{prefix}average_precision"
-        args.greater_is_better = True
-        seen = label_set.seen if has_unseen else None
-        trainer = Trainer(
-            model,
-            args,
-            data_collator=GileDataCollator(processor, sampler),
-            train_dataset=own["train"],
-            eval_dataset={part: own[part] for part in ("validation", "test") if part != "test" or settings.test_curve},
-            processing_class=processor,
-            compute_metrics=LabelMetrics(len(label_set), seen, top_k=TOP_K),
-            callbacks=[EpochCallback(sampler)],
-        )
-        say(f"\n{unit}: {count_parameters(model):,} parameters")
-        results[unit] = train(trainer, settings.patience)
 
-        # The decision threshold is that of the validation part.
-        trainer.compute_metrics = ThresholdTuner(len(label_set))
-        threshold = trainer.evaluate(own["validation"])["eval_threshold"]
-        trainer.compute_metrics = LabelMetrics(len(label_set), seen, threshold, top_k=TOP_K)
-        results[unit] |= {"threshold": threshold, "test": trainer.evaluate(own["test"], metric_key_prefix="test")}
-        if config.word_prediction > 0 and has_unseen:  # AiTextML inf: the vector of an unseen label predicts its words
-            model.infer_label_vectors(torch.arange(num_seen, len(labels), device=model.device))
-            inferred = trainer.evaluate(own["test"], metric_key_prefix="test")
-            results[f"{unit}_inferred"] = {**results[unit], "test": inferred}
+def without(rows: Dataset, gold: str, label_ids: set[str]) -> Dataset:
+    """Rows without some gold labels, and without the rows that have no others."""
 
-        # A folder as the Hub has it: weights, code, words, labels.
-        trainer.save_model(str(folder / unit / "model"))
-        (folder / unit / "model" / "training_args.bin").unlink(missing_ok=True)  # a pickle: nothing to hand to others
-        if args.process_index == 0:
-            write_results(folder, results, metrics)
-    args.output_dir = str(folder)
-    return results
+    def others(ids: list[str]) -> dict[str, list[str]]:
+        return {gold: [label_id for label_id in ids if label_id not in label_ids]}
+
+    return rows.map(others, input_columns=gold).filter(lambda ids: len(ids) > 0, input_columns=gold)
+
+
+def as_read(labels: LabelSet, label_texts: str) -> LabelSet:
+    """The labels with the descriptions that the model is to read.
+
+    A label whose name another one has too keeps the description that tells them apart.
+    """
+    if label_texts == "definitions":
+        return labels
+    names = Counter(label.name for label in labels)
+
+    def description(label: Any) -> str:
+        if names[label.name] > 1:
+            return label.description
+        return "; ".join(label.synonyms) if label_texts == "synonyms" else ""
+
+    return LabelSet(replace(label, description=description(label)) for label in labels)
+
+
+def paraphrase_shares(settings: ModelSettings) -> tuple[float, float, float]:
+    """Shares of names, synonyms and descriptions in training; where a label is its name, the rest are names."""
+    others = settings.paraphrase_synonyms, settings.paraphrase_definitions
+    names = settings.paraphrase_names
+    if settings.label_texts == "name" and any(others):
+        names = max(0.0, 1 - sum(others))
+    return names, *others
+
+
+def metric_name(wanted: str | None, has_unseen: bool) -> str:
+    """The figure that chooses the epoch: the user's, or average precision on the seen labels.
+
+    A model without unseen labels has no figures of groups: it takes that of its labels.
+    """
+    if wanted in (None, "loss"):  # TrainingArguments has made it up
+        wanted = "validation_seen_average_precision"
+    wanted = "eval_" + str(wanted).removeprefix("eval_")
+    return wanted if has_unseen else wanted.replace("_unseen_", "_").replace("_seen_", "_")
+
+
+class OnColumns(TrainerMetric):
+    """A metric that knows some labels only, and is given the scores of all.
+
+    Args:
+        metric: The metric.
+        columns: The labels it knows, ascending; gold labels that are not among them are left out.
+    """
+
+    def __init__(self, metric: Any, columns: Sequence[int]) -> None:
+        self.metric = metric
+        self.columns = torch.as_tensor(columns)
+
+    def reset(self) -> None:
+        """Forgets every batch."""
+        self.metric.reset()
+
+    def update(self, scores: Array, labels: Array) -> None:
+        """Adds a batch of all labels."""
+        scores, gold = read_batch(scores, labels)
+        columns = self.columns.to(scores.device)
+        new = torch.full((scores.shape[1] + 1,), -100, device=scores.device)
+        new[columns] = torch.arange(len(columns), device=scores.device)
+        self.metric.update(scores[:, columns], new[gold.masked_fill(gold < 0, scores.shape[1])])
+
+    def compute(self) -> dict[str, float]:
+        """What the metric computes."""
+        return self.metric.compute()
+
+
+def label_metrics(
+    label_set: LabelSet,
+    columns: Sequence[int],
+    threshold: float = 0.5,
+    *,
+    top_k: Sequence[int],
+    num_documents: int | None = None,
+) -> OnColumns:
+    """The figures of some labels; those of rare labels too, given the number of training documents."""
+    seen = [label_set[column].seen for column in columns]
+    counts = np.array([label_set[column].count for column in columns])
+    rare: dict[str, Any] = {}
+    if num_documents is not None:
+        rare = {"counts": counts, "propensities": propensities(counts, num_documents)}
+    metrics = LabelMetrics(len(columns), None if all(seen) else seen, threshold, top_k=top_k, **rare)
+    return OnColumns(metrics, columns)
+
+
+def some_texts(rows: Dataset, text: str | Callable[[dict[str, Any]], str], number: int = 256) -> list[str]:
+    """The texts of the first documents."""
+    return [row[text] if isinstance(text, str) else text(row) for row in rows.select(range(min(number, len(rows))))]
+
+
+def documents_per_second(model: Any, processor: GileProcessor, texts: Sequence[str], bf16: bool) -> float:
+    """How many texts a second get the scores of all stored labels, 32 at a time; reading the labels is left out."""
+    model.eval()
+
+    def score(texts: Sequence[str]) -> None:
+        batch = processor(texts, return_tensors="pt")
+        model(**{name: tensor.to(model.device) for name, tensor in batch.items()}).logits.cpu()
+
+    with torch.no_grad(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
+        score(texts[:32])
+        start = time.perf_counter()
+        for first in range(0, len(texts), 32):
+            score(texts[first : first + 32])
+    return len(texts) / (time.perf_counter() - start)
 
 
 def ranks_all_labels(unit: str) -> bool:

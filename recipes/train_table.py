@@ -56,6 +56,9 @@ class Recipe(ModelSettings):
         metadata={"help": "Columns of what else is known; of SKOS: alt_labels, definition, broader; of MeSH: "
                   "entry_terms, scope_note, tree_path."},
     )  # fmt: skip
+    label_synonyms: list[str] = field(
+        default_factory=list, metadata={"help": "Columns of other names, for --paraphrase_synonyms and --label_texts."}
+    )
     label_language: list[str] = field(
         default_factory=lambda: ["en"], metadata={"help": "Of SKOS: languages of names, the first one there is counts."}
     )
@@ -161,6 +164,7 @@ def read_labels(
         id=recipe.label_id,
         name=recipe.label_name,
         describe=recipe.label_description,
+        synonyms=recipe.label_synonyms,
         languages=recipe.label_language,
         encoding=recipe.encoding,
         report=report,

@@ -35,9 +35,6 @@ DEFAULTS = {
 """Training arguments of every recipe, where the user says nothing else."""
 
 
-_MADE_UP = ("local_rank", "run_name", "do_eval", "metric_for_best_model", "greater_is_better")  # by others than users
-
-
 def parse_settings(recipe: type[Recipe], defaults: Mapping[str, Any]) -> tuple[Recipe, TrainingArguments]:
     """Reads the settings of a run: the flags, then the file of `--config`, then the defaults; the first one counts.
 

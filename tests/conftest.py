@@ -9,6 +9,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import pytest
 import torch
+from transformers import BertConfig, BertModel, BertTokenizer
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
 
@@ -62,6 +63,24 @@ def make_model(tokenizer, label_set):
         return model.eval(), processor
 
     return make
+
+
+@pytest.fixture
+def save_text_encoder(tmp_path):
+    """Saves a pretrained encoder of 12 numbers a state, with random weights, that reads words; returns its folder."""
+
+    def save(folder=tmp_path / "encoder", texts=(), **fields):
+        torch.manual_seed(5)
+        texts = texts or (*DOCUMENTS, *LABELS, *LABELS.values())
+        words = sorted({word.strip(".,").lower() for text in texts for word in text.split()})
+        vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", ",", ":", *words]
+        BertTokenizer(vocab={word: row for row, word in enumerate(vocabulary)}).save_pretrained(folder)
+        sizes = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 17}
+        sizes |= {"vocab_size": len(vocabulary), "max_position_embeddings": 256, "initializer_range": 0.3} | fields
+        BertModel(BertConfig(**sizes)).save_pretrained(folder)
+        return str(folder)
+
+    return save
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,10 @@ import torch
 README = (Path(__file__).parents[1] / "README.md").read_text()
 BLOCKS = dict(
     zip(
-        ["pipeline", "own data", "family", "published checkpoints", "attention", "without the pipeline", "index"],
+        [
+            *("pipeline", "own data", "pretrained encoder", "family", "published checkpoints", "attention"),
+            *("without the pipeline", "index"),
+        ],
         re.findall(r"```python\n(.*?)```", README, re.DOTALL),
         strict=True,
     )
@@ -30,6 +33,15 @@ def test_readme_code_runs(name, tmp_path, monkeypatch, make_model):
     model.save_pretrained("runs/bioasq/gile/model")
     processor.save_pretrained("runs/bioasq/gile/model")
     run(name, {})
+
+
+def test_readme_puts_the_head_on_a_pretrained_encoder(tmp_path, monkeypatch, save_text_encoder):
+    monkeypatch.chdir(tmp_path)
+    save_text_encoder(tmp_path / "sentence-transformers" / "all-MiniLM-L6-v2")
+    names = {}
+    run("pretrained encoder", names)
+    words = names["processor"](["Infants."], return_tensors="pt")
+    assert names["model"](**words).logits.shape == (1, 2)
 
 
 def test_readme_draws_a_heat_map_of_the_model_trained_on_own_data(tmp_path, monkeypatch):
@@ -61,7 +73,7 @@ def test_readme_names_files_and_names_that_exist():
     import hf_gile.data
     import hf_gile.models
     import hf_gile.models.output_layers_gile as output_layers
-    import hf_gile.models.text_encoders_gile as text_encoders
+    import hf_gile.models.word_encoders_gile as text_encoders
     import hf_gile.training
 
     names = re.findall(r"`([A-Z]\w+)`", README.split("## Paper and code")[1].split("## Extras")[0])

@@ -106,7 +106,7 @@ def evaluate_index(
 
 @torch.no_grad()
 def _text_codes(index: LabelIndex, gile: Any, batch: Mapping[str, Tensor]) -> Tensor:
-    names = ("input_ids", "attention_mask", "inputs_embeds")
+    names = ("input_ids", "attention_mask", "inputs_embeds", "pooled_embeds")
     inputs = {name: batch[name].to(gile.device) for name in names if batch.get(name) is not None}
     language = batch.get("language")
     known = gile.config.languages

@@ -69,13 +69,15 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self.register_buffer("label_vectors", given)
         self._kept_label_codes: dict[str | None, tuple[Any, Tensor]] = {}
         self._kept_label_vectors: dict[str, tuple[Any, Tensor]] = {}
-        self._texts: tuple[LabelSet, dict[str, int]] | None = None
+        self._texts: tuple[LabelSet, dict[tuple[str, str | None], int]] | None = None
         self._steps = 0
         self._label_group: Any = None
         # Chooses further columns of a training step, such as hf_gile.training.HardNegatives; not saved.
         self.column_miner: Callable[..., tuple[Tensor | None, Tensor | None]] | None = None
         # Chooses the text by which a training step reads each label, hf_gile.training.LabelParaphrases; not saved.
         self.label_paraphrases: Any = None
+        # Adds to the loss of a training step with teacher scores, hf_gile.training.Distillation; not saved.
+        self.distillation: Callable[..., Tensor] | None = None
         self.post_init()
 
     @torch.no_grad()
@@ -187,7 +189,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self.config.id2label = label_set.id2label()
         self.config.label2id = {name: column for column, name in self.config.id2label.items()}
         self.label_set = label_set
-        self._kept_label_codes = {}
+        self._kept_label_codes, self._kept_label_vectors = {}, {}
 
     def _keep_rows(self, name: str, table: nn.Embedding, label_set: LabelSet) -> None:
         old = table.weight.data
@@ -204,13 +206,14 @@ class GileForSequenceClassification(GilePreTrainedModel):
             attribute = next(own for own, module in self.gile.named_children() if module is table)
             setattr(self.gile, attribute, ZeroEmbedding.from_pretrained(new, freeze=False))
 
-    def learned_of(self, labels: Sequence[Any]) -> dict[str, Tensor]:
+    def learned_of(self, labels: Sequence[Any], language: str | None = None) -> dict[str, Tensor]:
         """What the model has learned of single labels, for any labels: of stored ones their own, of others nothing.
 
-        A label is a stored one if it has its id, or its text.
+        A label is a stored one if it has its id, or its text and language.
 
         Args:
             labels: C `Label`s.
+            language: The language of labels that name none.
 
         Returns:
             Arguments of `encode`: `label_rows` `(C, H + 1)` and `learned_vectors` `(C, D)`, where the model has such.
@@ -221,10 +224,15 @@ class GileForSequenceClassification(GilePreTrainedModel):
         columns = torch.full((len(labels),), -1, dtype=torch.long)
         if self.label_set is not None:
             if self._texts is None or self._texts[0] is not self.label_set:
-                self._texts = self.label_set, {text: column for column, text in enumerate(self.label_set.texts)}
+                places = enumerate(self.label_set)
+                self._texts = self.label_set, {(label.text, label.language): column for column, label in places}
+            # Stored labels that serve all languages name none, and neither do those of a model that has none.
+            default = language if self.config.language_labels else None
             for place, label in enumerate(labels):
-                stored = label.id in self.label_set
-                columns[place] = self.label_set.column(label.id) if stored else self._texts[1].get(label.text, -1)
+                if label.id in self.label_set:
+                    columns[place] = self.label_set.column(label.id)
+                else:
+                    columns[place] = self._texts[1].get((label.text, label.language or default), -1)
         columns = columns.to(self.device)
         known = (columns >= 0)[:, None]
         return {name: table.weight[columns.clamp(min=0)] * known for name, table in tables.items()}
@@ -244,6 +252,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
         output_attentions: bool | None = None,
         pooled_embeds: Tensor | None = None,
         positive_weights: Tensor | None = None,
+        teacher_columns: Tensor | None = None,
+        teacher_scores: Tensor | None = None,
     ) -> SequenceClassifierOutput:
         """Scores documents with the stored labels.
 
@@ -270,6 +280,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
             pooled_embeds: `(B, P)` or `(B, S, P)`: what the pretrained encoder made of these documents before, as in
                 `GileModel.encode_texts`.
             positive_weights: `(C,)` or `(1, C)` weights of these columns in the loss of the documents that have them.
+            teacher_columns: `(B, K)` columns that a teacher has scored, padded with -100, for the model's
+                `distillation` in a training step; not read without it.
+            teacher_scores: `(B, K)` the teacher's scores.
 
         Returns:
             `loss` if there are labels: that of `config.training_loss`; of cross entropies, sigmoid (Eq. 15) for
@@ -295,7 +308,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
             sampled_columns, column_weights = self.column_miner(
                 self, text_codes.detach(), labels, sampled_columns, column_weights
             )
-            if positive_weights is not None and before is not None:  # what is mined is gold of no document
+            if positive_weights is not None and before is not None and sampled_columns is not None:
+                # What is mined is gold of no document.
                 given, positive_weights = positive_weights, positive_weights.new_ones(len(sampled_columns))
                 positive_weights[torch.searchsorted(sampled_columns, before)] = given.flatten()
         logits = loss = None
@@ -329,6 +343,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 loss = self._loss(logits, labels, sampled_columns, column_weights, masked, positive_weights)
         if loss is not None and self.training and self.gile.word_prediction is not None:
             loss = loss + self.config.word_prediction * self._word_prediction(text_embeds, input_ids, sampled_columns)
+        if loss is not None and self.training and self.distillation is not None and teacher_columns is not None:
+            loss = loss + self.distillation(self, text_codes, teacher_columns, teacher_scores)
         return SequenceClassifierOutput(loss=loss, logits=logits, attentions=attentions if output_attentions else None)
 
     def mask_other_languages(self, logits: Tensor, language: str | None, columns: Tensor | None = None) -> Tensor:
@@ -458,11 +474,16 @@ class GileForSequenceClassification(GilePreTrainedModel):
             rows["label_rows"] = own * (torch.rand(len(own), 1, device=own.device) >= config.label_row_dropout)
         words, name, places = self.label_input_ids, "own", columns
         if training and self.label_paraphrases is not None:
+            if len(self.label_paraphrases.own_rows) != config.num_labels:
+                raise ValueError(
+                    f"label_paraphrases are of {len(self.label_paraphrases.own_rows)} labels, and {config.num_labels} "
+                    "are stored: make them of the stored label set"
+                )
             every = torch.arange(config.num_labels, device=words.device) if columns is None else columns
             places = self.label_paraphrases.choose(every, self._steps)
             words, name = self.label_paraphrases.words.to(words.device), "paraphrases"
         vectors = self.label_vectors
-        if config.pools_labels and (config.freeze_text_encoder or (training and config.label_refresh_steps > 0)):
+        if config.pools_labels and (config.has_fixed_pooling or (training and config.label_refresh_steps > 0)):
             vectors = self._pooled_labels(words, name)
         if vectors is not None:
             rows["label_vectors"] = vectors if places is None else vectors[places]
@@ -480,9 +501,14 @@ class GileForSequenceClassification(GilePreTrainedModel):
     def _pooled_labels(self, words: Tensor, name: str) -> Tensor:
         """`(M, P)`: what the pretrained encoder makes of words of labels, kept until it is to read them again."""
         encoder = self.gile.label_encoder or self.gile.text_encoder
-        weights = tuple((weight.data_ptr(), weight._version) for weight in encoder.transformer.parameters())
-        refresh = self.config.label_refresh_steps
-        period = weights if self.config.freeze_text_encoder else (self._steps - 1) // refresh
+        period: Any
+        if self.config.has_fixed_pooling:
+            kind = words.device.type
+            autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+            weights = list(encoder.transformer.parameters())
+            period = (autocast, *((one.data_ptr(), 0 if one.is_inference() else one._version) for one in weights))
+        else:
+            period = (self._steps - 1) // self.config.label_refresh_steps
         state = (period, *state_of(words))
         kept = self._kept_label_vectors.get(name)
         if kept is None or kept[0] != state:

@@ -50,7 +50,8 @@ class GileConfig(PreTrainedConfig):
             `from_text_encoder` sets it and loads the weights. `vocab_size`, `embedding_size` and `pad_token_id` are
             then those of the encoder.
         freeze_text_encoder: Whether the pretrained encoder keeps its weights in training (it then runs without
-            dropout, and what it says of a text can be computed once, see `pooled_embeds` of `forward`).
+            dropout, and without a pooling by attention, which is trained, what it says of a text can be computed once,
+            see `pooled_embeds` of `forward`).
         encoder_cell: The encoders g_w and g_s of Eq. 1: `"dense"`, `"gru"` or `"bigru"`. An `nn` has none. A
             `hierarchical_transformer` has one over its windows, or `"none"`, which attends to their vectors themselves.
         pooling: What wan and han do with hidden states: `"attention"` (Eq. 2), `"mean"` or `"sum"`. Of a pretrained
@@ -64,7 +65,8 @@ class GileConfig(PreTrainedConfig):
             `"only_label"` (Eq. 6a, J = H), `"only_input"` (Eq. 6b, J = D), `"bilinear"`, E W h of Eq. 5 ([N16] in
             Table 2), `"bilinear_yh15"`, act(E U) V h ([YH15]), and `"linear"`, the typical linear unit of Eq. 3, which
             scores only the labels it was trained on.
-        label_encoder_type: What reads a label: `"mean"`, the mean of its word vectors (section 2.2);
+        label_encoder_type: What reads a label: `"mean"`, the mean of its word vectors (section 2.2), of the input
+            embeddings of a pretrained encoder scaled to a root mean square of 1;
             `"text_encoder"`, the text encoder itself (the paper's future work), of a han on one sentence;
             `"own_text_encoder"`, a copy of the pretrained encoder, which training changes on its own; `"learned"`, a
             vector for each label seen in training, starting at the mean, and the mean for the others (WSABIE+ and
@@ -75,12 +77,12 @@ class GileConfig(PreTrainedConfig):
             weighted by a trained weight of the token and by how often it stands there, and scaled to length 1, is
             appended to h and to e. Words that text and label share show in it from the start, as in the cosine of
             tf-idf vectors.
-        cosine_score: Whether the score has terms `c cos(h, e)`, one for the encoder's part of h and e and one for that of
-            the bag.
+        cosine_score: Whether the score has terms `c cos(h, e)`, one for the encoder's part of h and e and one for that
+            of the bag.
         cosine_scale: Value c of these terms before training.
         label_rows: Whether each stored label has a row r and a number b of its own, at zero before training, that
-            add `r . h + b` to its score: labels with enough documents lose nothing beside a linear unit, and the others,
-            unseen ones among them, are scored by what they say. Parameters then depend on the label set.
+            add `r . h + b` to its score: labels with enough documents lose nothing beside a linear unit, and the
+            others, unseen ones among them, are scored by what they say. Parameters then depend on the label set.
         label_row_dropout: Share of the labels that a training step scores without their row, as if they were unseen.
         joint_layers: Layers of both projections into the joint space. Those behind the first have a residual connection
             (Deep Residual Output Layers: Pappas & Henderson, ICML 2019).
@@ -179,8 +181,16 @@ class GileConfig(PreTrainedConfig):
     def __post_init__(self, **kwargs: object) -> None:
         encoder = self.text_encoder_config
         if isinstance(encoder, dict):
+            if "model_type" not in encoder:
+                raise ValueError("text_encoder_config has no model_type, such as 'bert', that says of what it is")
             encoder = self.text_encoder_config = AutoConfig.for_model(**encoder)
         if encoder is not None:
+            sizes = [getattr(encoder, name, None) for name in ("vocab_size", "hidden_size")]
+            if encoder.model_type == self.model_type or not all(isinstance(size, int) for size in sizes):
+                raise ValueError(
+                    f"text_encoder_config is of a {encoder.model_type!r}, which does not make hidden states of tokens "
+                    "alone; take an encoder of texts, such as a 'bert'"
+                )
             self.vocab_size = encoder.vocab_size
             self.embedding_size = getattr(encoder, "embedding_size", None) or encoder.hidden_size
             if encoder.pad_token_id is not None:
@@ -235,6 +245,11 @@ class GileConfig(PreTrainedConfig):
     def reads_pretrained(self) -> bool:
         """Whether a pretrained encoder reads documents."""
         return self.text_encoder_type in ("transformer", "hierarchical_transformer")
+
+    @property
+    def has_fixed_pooling(self) -> bool:
+        """Whether training leaves what the pretrained encoder makes of a text as it is, so that it can be kept."""
+        return self.freeze_text_encoder and self.pooling != "attention"
 
     @property
     def pools_labels(self) -> bool:
@@ -348,6 +363,17 @@ class GileConfig(PreTrainedConfig):
                     "word_prediction, word_dropout and freeze_word_vectors are of models with word vectors of their "
                     f"own, not of text_encoder_type {self.text_encoder_type!r}"
                 )
+            if self.label_refresh_steps > 0 and not self.pools_labels:
+                raise ValueError(
+                    "label_refresh_steps is for labels read by a pretrained encoder, label_encoder_type "
+                    f"'text_encoder', not for {self.label_encoder_type!r}"
+                )
+            is_own = self.label_encoder_type == "own_text_encoder"
+            if self.label_refresh_steps > 0 and is_own and not self.freeze_text_encoder:
+                raise ValueError(
+                    "label_refresh_steps with label_encoder_type 'own_text_encoder' would never train that encoder: "
+                    "set label_refresh_steps=0, freeze_text_encoder=True or label_encoder_type='text_encoder'"
+                )
             return
         only = {
             "pooling='cls'": self.pooling == "cls",
@@ -377,8 +403,8 @@ class GileConfig(PreTrainedConfig):
             raise ValueError("label_row_dropout drops the rows of label_rows, which is off")
         if self.cosine_score and not self.bag_size and not self._has_cosine:
             raise ValueError(
-                f"cosine_score compares h and e, of sizes {self.encoder_size} and {self.label_size}: give them one size "
-                "(label_encoder_type 'text_encoder' or 'own_text_encoder'), or a bag_size"
+                f"cosine_score compares h and e, of sizes {self.encoder_size} and {self.label_size}: give them one "
+                "size (label_encoder_type 'text_encoder' or 'own_text_encoder'), or a bag_size"
             )
         if self.joint_layers > 1 and self.output_layer != "gile":
             raise ValueError(f"joint_layers needs output_layer 'gile', got {self.output_layer!r}")

@@ -31,9 +31,7 @@ _FIELDS = (
 
 
 # Of the configuration of a pretrained encoder: what saving, loading and training change, and codes do not depend on.
-_NO_DIFFERENCE = {"_name_or_path", "architectures", "dtype", "transformers_version", "use_cache"} | {
-    f"{prefix}_dropout{suffix}" for prefix in ("hidden", "attention", "classifier") for suffix in ("", "_prob")
-}
+_NO_DIFFERENCE = ("_name_or_path", "architectures", "dtype", "transformers_version", "use_cache")
 
 
 _FINGERPRINTS: "weakref.WeakKeyDictionary[Any, tuple[Any, str]]" = weakref.WeakKeyDictionary()
@@ -57,7 +55,9 @@ def fingerprint(model: Any) -> str:
         fields = {name: getattr(gile.config, name) for name in _FIELDS}
         if gile.config.text_encoder_config is not None:
             encoder = gile.config.text_encoder_config.to_dict()
-            fields["text_encoder_config"] = {name: encoder[name] for name in set(encoder) - _NO_DIFFERENCE}
+            fields["text_encoder_config"] = {
+                name: value for name, value in encoder.items() if name not in _NO_DIFFERENCE and "dropout" not in name
+            }
         digest.update(json.dumps(fields, sort_keys=True, default=str).encode())
         for name, weight in sorted(weights.items()):
             digest.update(f"{name} {weight.dtype} {tuple(weight.shape)} ".encode())

@@ -531,7 +531,7 @@ def encode_labels(
     batch_size: int = 1024,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """The codes of labels by their words and what the model has learned of them, batch by batch; see `LabelIndex.build`.
+    """The codes of labels by their words and what the model has learned of them; see `LabelIndex.build`.
 
     Args:
         model: A `GileModel` or a `GileForSequenceClassification`, in evaluation mode.
@@ -564,7 +564,7 @@ def encode_labels(
             texts = [label.text for label in labels]
             words = processor(label_text=texts, label_language=languages, return_tensors="pt").to(gile.device)
             if hasattr(model, "learned_of"):
-                own = model.learned_of(labels)
+                own = model.learned_of(labels, default)
                 yield model.encode(words["label_input_ids"], label_language=languages, language=language, **own)
             else:
                 yield gile.get_label_features(**words, language=language, label_language=languages)

@@ -9,6 +9,7 @@ documents: `language="german"`, or one for each document, as names or as a `(B,)
 may be of any language: words of all languages share one space.
 """
 
+import inspect
 import math
 from dataclasses import dataclass
 from functools import cache, partial
@@ -31,9 +32,9 @@ from .output_layers_gile import (
     MeanLabelEncoder,
 )
 from .published_gile import RecurrentWeight
-from .score_terms_gile import BagEmbedding, CosineScale, TokenBag, ZeroEmbedding
+from .score_terms_gile import BagEmbedding, CosineScale, TokenBag, ZeroEmbedding, rms_normalized
 from .text_encoders_gile import TEXT_ENCODERS
-from .transformer_encoders_gile import TransformerEncoder, without_pooler
+from .transformer_encoders_gile import TransformerEncoder, position_limit, without_pooler
 from .word_prediction_gile import WordPrediction
 
 
@@ -64,6 +65,8 @@ class GilePreTrainedModel(PreTrainedModel):
     main_input_name = "input_ids"
     _input_embed_layer = "word_embeddings"
     supports_gradient_checkpointing = True
+    # Of the pretrained encoder, which refuses what it does not support itself.
+    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = True
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -106,7 +109,8 @@ class GilePreTrainedModel(PreTrainedModel):
         Raises:
             ValueError: The words are the tokens of a pretrained encoder, or have vectors in a bag.
         """
-        if args and args[0] != self.config.vocab_size and (self.config.reads_pretrained or self.config.bag_size):
+        number = args[0] if args else kwargs.get("new_num_tokens")
+        if number not in (None, self.config.vocab_size) and (self.config.reads_pretrained or self.config.bag_size):
             raise ValueError(
                 "the tokens of a pretrained encoder, and those of a bag, keep their number: resize the encoder before "
                 "from_text_encoder, or make a new model"
@@ -138,15 +142,16 @@ class GilePreTrainedModel(PreTrainedModel):
         Args:
             pretrained_model_name_or_path: What `AutoModel.from_pretrained` takes: an encoder of the Hub, or a folder.
             text_encoder_options: Its options, such as `{"revision": ..., "attn_implementation": "sdpa"}` or fields of
-                the encoder's configuration, such as `{"attention_probs_dropout_prob": 0.0}`. Weights are loaded in
-                float32 unless they say otherwise.
+                the encoder's configuration, such as `{"attention_probs_dropout_prob": 0.0}`. The model is of float32
+                unless they name another `dtype`.
             fields: Fields of `GileConfig`.
 
         Returns:
             The model. `GileProcessor.from_text_encoder` makes the processor that goes with it.
 
         Raises:
-            ValueError: An encoder-decoder, or a model that gives no hidden states, or fields that do not go together.
+            ValueError: An encoder-decoder, a model that does not read texts, reads padding or has code of its own, or
+                fields that do not go together.
 
         Example:
             >>> from transformers import BertConfig, BertModel
@@ -161,16 +166,32 @@ class GilePreTrainedModel(PreTrainedModel):
         transformer = AutoModel.from_pretrained(
             pretrained_model_name_or_path, **{"dtype": torch.float32, **(text_encoder_options or {})}
         )
+        if type(transformer).__module__.startswith("transformers_modules."):
+            raise ValueError(
+                f"{pretrained_model_name_or_path} is a {type(transformer).__name__} with code of its own, which a "
+                "model over it could not carry: take an encoder of transformers itself"
+            )
+        if "attention_mask" not in inspect.signature(transformer.forward).parameters:
+            raise ValueError(
+                f"{pretrained_model_name_or_path} is a {type(transformer).__name__}, which takes no attention_mask: "
+                "what it says of a text would depend on the padding behind it"
+            )
+        positions = position_limit(transformer) or 256
         defaults = {
             "text_encoder_type": "transformer",
             "label_encoder_type": "text_encoder",
             "pooling": "mean",
-            "max_words": 256,
-            "max_label_words": 64,
+            "max_words": min(256, positions),
+            "max_label_words": min(64, positions),
         }
         if fields.get("text_encoder_type") == "hierarchical_transformer":
-            defaults |= {"encoder_cell": "none", "max_sentences": 16, "max_sentence_words": 128}
-        model = cls(cls.config_class(**{**defaults, **fields, "text_encoder_config": transformer.config}))
+            defaults |= {"encoder_cell": "none", "max_sentences": 16, "max_sentence_words": min(128, positions)}
+        transformer.config._name_or_path = ""  # often a folder, which is not to be published
+        attention = transformer.config._attn_implementation
+        config = cls.config_class(**{**defaults, **fields, "text_encoder_config": transformer.config})
+        # A new configuration sets that of all in it.
+        config.text_encoder_config._attn_implementation = attention  # type: ignore[union-attr]
+        model = cls(config).to(transformer.dtype)
         gile: Any = getattr(model, cls.base_model_prefix, model)
         without_pooler(transformer)
         gile.text_encoder.transformer.load_state_dict(transformer.state_dict())
@@ -239,8 +260,15 @@ class GileModel(GilePreTrainedModel):
             return self.text_encoder.transformer.get_input_embeddings()
         return self.word_embeddings
 
+    def set_input_embeddings(self, value: Any) -> None:
+        """Puts another table in the place of `get_input_embeddings`."""
+        if self.config.reads_pretrained:
+            self.text_encoder.transformer.set_input_embeddings(value)
+        else:
+            self.word_embeddings = value
+
     def set_token_weights(self, log_weights: Tensor | Any) -> None:
-        """Gives the tokens of the bag their weights, such as those of `hf_gile.training.log_idf`; training changes them.
+        """Gives the tokens of the bag their weights, such as `hf_gile.training.log_idf`; training changes them.
 
         Args:
             log_weights: `(vocab_size,)` natural logarithms of the weights; minus infinity for a token that is not to
@@ -308,11 +336,16 @@ class GileModel(GilePreTrainedModel):
             ValueError: Not exactly one of `input_ids` and `inputs_embeds`, a wrong number of dimensions, or a language
                 that the model does not know.
         """
-        inputs = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
         if pooled_embeds is None:
             self._check_documents(input_ids, inputs_embeds)
         else:
             self._check_pooled(pooled_embeds, input_ids, inputs_embeds)
+            pooled_embeds = pooled_embeds.to(self.dtype)
+        if input_ids is not None and input_ids.numel() == 0:  # what a tokenizer makes of an empty text, in floats
+            shape = [len(input_ids), *(max(1, size) for size in input_ids.shape[1:])]
+            input_ids = input_ids.new_full(shape, self.config.pad_token_id, dtype=torch.long)
+            attention_mask = None
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
         encode: Any = self._encode
         if self.config.reads_pretrained:
             encode = self._encode_tokens
@@ -414,6 +447,12 @@ class GileModel(GilePreTrainedModel):
                 f"pooled_embeds must have shape {shape}, and stand in the place of inputs_embeds, "
                 f"got {tuple(pooled.shape)}"
             )
+        if self.training and not config.has_fixed_pooling:
+            raise ValueError(
+                "pooled_embeds were made by the encoder as it was before this training: train with "
+                "config.freeze_text_encoder=True and a pooling without weights ('mean', 'sum' or 'cls'), got "
+                f"freeze_text_encoder={config.freeze_text_encoder}, pooling {config.pooling!r}"
+            )
         if input_ids is not None and input_ids.shape[:-1] != pooled.shape[:-1]:
             raise ValueError(
                 f"pooled_embeds {tuple(pooled.shape)} and input_ids {tuple(input_ids.shape)} are not of the same "
@@ -429,9 +468,6 @@ class GileModel(GilePreTrainedModel):
         is_label: bool = False,
     ) -> tuple[Tensor, ...]:
         if input_ids is not None:
-            if input_ids.shape[-1] == 0:  # what a tokenizer makes of an empty text, in floats
-                input_ids = input_ids.new_full((*input_ids.shape[:-1], 1), self.config.pad_token_id, dtype=torch.long)
-                attention_mask = None
             words, places = torch.unique(input_ids, return_inverse=True)
             word_vectors = self.word_embeddings(words)
         else:
@@ -479,21 +515,27 @@ class GileModel(GilePreTrainedModel):
             raise ValueError(f"label_input_ids must have shape (L, T), got {tuple(label_input_ids.shape)}")
         if label_attention_mask is not None:
             label_input_ids = label_input_ids.masked_fill(~label_attention_mask.bool(), self.config.pad_token_id)
-        size = self.config.label_vector_size or self.config.pooled_size
-        if label_vectors is not None and label_vectors.shape != (len(label_input_ids), size):
-            raise ValueError(
-                f"label_vectors must have shape ({len(label_input_ids)}, {size}), got {tuple(label_vectors.shape)}"
-            )
+        if label_vectors is not None:
+            size = self.config.label_vector_size or (self.config.pooled_size if self.config.pools_labels else 0)
+            if size == 0:
+                raise ValueError(
+                    f"label_encoder_type {self.config.label_encoder_type!r} makes label vectors of words and takes no "
+                    "label_vectors"
+                )
+            if label_vectors.shape != (len(label_input_ids), size):
+                raise ValueError(
+                    f"label_vectors must have shape ({len(label_input_ids)}, {size}), got {tuple(label_vectors.shape)}"
+                )
+            label_vectors = label_vectors.to(self.dtype)
         vectors = self._read_labels(label_input_ids, label_language, label_vectors, sparse)
         return self._with_bag(vectors, label_input_ids, label_input_ids != self.config.pad_token_id, sparse)
 
-    def pool_labels(self, label_input_ids: Tensor, label_language: Languages = None, batch_size: int = 256) -> Tensor:
+    def pool_labels(self, label_input_ids: Tensor, label_language: Languages = None) -> Tensor:
         """What the pretrained encoder makes of labels, without gradients: the `label_vectors` of `encode_labels`.
 
         Args:
-            label_input_ids: `(L, T)` token ids; labels of about the same length are encoded together.
+            label_input_ids: `(L, T)` token ids.
             label_language: The language of the labels, or of each.
-            batch_size: Labels encoded at a time.
 
         Returns:
             `(L, P)` vectors.
@@ -507,20 +549,18 @@ class GileModel(GilePreTrainedModel):
                 f"{self.config.text_encoder_type!r} has no pretrained encoder that reads labels"
             )
         encoder = self.label_encoder or self.text_encoder
-        lengths = (label_input_ids != self.config.pad_token_id).sum(-1)
-        pooled = torch.zeros(len(lengths), self.config.pooled_size, device=lengths.device)
-        if isinstance(label_language, list | tuple):
-            label_language = torch.tensor([self.config.languages.index(one) for one in label_language])
 
         def pool(language: str | None, label_input_ids: Tensor) -> tuple[Tensor]:
             return (encoder(label_input_ids, None, label_input_ids != self.config.pad_token_id, language)[0],)
 
-        with torch.no_grad():
-            for rows in lengths.argsort().split(batch_size):
-                words = label_input_ids[rows, : max(1, int(lengths[rows].max()))]
-                language = label_language[rows.cpu()] if isinstance(label_language, Tensor) else label_language
-                pooled[rows] = in_each_language(self.config, language, {"label_input_ids": words}, pool)[0]
-        return pooled
+        kind = label_input_ids.device.type
+        autocast = torch.autocast(
+            kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind), cache_enabled=False
+        )
+        # What is kept of this may be an input of a training step, which nothing made in inference mode can be. And
+        # casts of weights that autocast makes and keeps without gradients would serve the training step.
+        with torch.inference_mode(False), torch.no_grad(), autocast:
+            return in_each_language(self.config, label_language, {"label_input_ids": label_input_ids}, pool)[0]
 
     def _read_labels(
         self, label_input_ids: Tensor, label_language: Languages, label_vectors: Tensor | None, sparse: bool
@@ -533,15 +573,17 @@ class GileModel(GilePreTrainedModel):
                 )
             return label_vectors
         if kind in ("mean", "learned"):
-            return self.label_encoder(label_input_ids, self.get_input_embeddings(), sparse)
+            means = self.label_encoder(label_input_ids, self.get_input_embeddings(), sparse)
+            # Tables of pretrained encoders hold much smaller numbers than their hidden states.
+            return rms_normalized(means) if self.config.reads_pretrained else means
         if kind == "own_text_encoder" and label_vectors is not None:
             return label_vectors
-        if self.label_encoder is None and TEXT_ENCODERS[self.config.text_encoder_type].input_dims == "(B, S, W)":
-            label_input_ids = label_input_ids[:, None]  # one sentence
         if label_language is None and len(self.config.languages) > 1:
             raise ValueError(
                 "the text encoder reads the labels: name their language, or that of each (label_language=...)"
             )
+        if self.label_encoder is None and TEXT_ENCODERS[self.config.text_encoder_type].input_dims == "(B, S, W)":
+            label_input_ids = label_input_ids[:, None]  # one sentence
         inputs: dict[str, Tensor | None] = {"input_ids": label_input_ids}
         if not self.config.reads_pretrained:
             encode = partial(self._encode, attention_mask=None, inputs_embeds=None, is_label=True)

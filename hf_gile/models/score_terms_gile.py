@@ -11,6 +11,20 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedConfig
 
+from .losses_gile import widened
+
+
+def rms_normalized(vectors: Tensor) -> Tensor:
+    """Scales vectors to a root mean square of 1; zeros stay zeros.
+
+    Args:
+        vectors: `(..., D)` numbers.
+
+    Returns:
+        `(..., D)` numbers of the same type, scaled in float32 or better.
+    """
+    return (functional.normalize(widened(vectors), dim=-1) * vectors.shape[-1] ** 0.5).to(vectors.dtype)
+
 
 class ZeroEmbedding(nn.Embedding):
     """A table of numbers that start at zero; a class of its own because of that."""
@@ -63,7 +77,7 @@ class TokenBag(nn.Module):
             sparse=sparse,
             per_sample_weights=weights * (1 + counts.to(weights.dtype).log()),
         )
-        return functional.normalize(total, dim=-1) * self.vectors.embedding_dim**0.5
+        return rms_normalized(total)
 
 
 class CosineScale(nn.Module):
@@ -103,7 +117,7 @@ class DirectScore(nn.Module):
             `(B, H)` numbers, `(B, H + 1)` if labels have rows.
         """
         parts = text_embeds.split(self.text_sizes, dim=-1)
-        code = torch.cat([functional.normalize(part, dim=-1) * part.shape[-1] ** 0.5 for part in parts], dim=-1)
+        code = torch.cat([rms_normalized(part) for part in parts], dim=-1)
         return functional.pad(code, (0, 1), value=1.0) if self.has_rows else code
 
     def encode_labels(self, label_embeds: Tensor, label_rows: Tensor | None = None) -> Tensor:
@@ -122,7 +136,7 @@ class DirectScore(nn.Module):
             if self.cosine is None or part.shape[-1] != size:
                 parts.append(part.new_zeros(len(part), size))
             else:
-                parts.append(functional.normalize(part, dim=-1) * (self.cosine.scale[place] / max(size, 1) ** 0.5))
+                parts.append(rms_normalized(part) * (self.cosine.scale[place] / max(size, 1)))
         code = torch.cat(parts, dim=-1)
         if not self.has_rows:
             return code
@@ -152,4 +166,4 @@ class DirectScore(nn.Module):
         return scores
 
 
-__all__ = ["BagEmbedding", "CosineScale", "DirectScore", "TokenBag", "ZeroEmbedding"]
+__all__ = ["BagEmbedding", "CosineScale", "DirectScore", "TokenBag", "ZeroEmbedding", "rms_normalized"]

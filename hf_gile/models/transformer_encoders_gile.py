@@ -7,6 +7,7 @@ Shapes: B documents, S windows of a document, W tokens, R rows of tokens (docume
 states, H document size.
 """
 
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -15,7 +16,7 @@ from torch.nn import functional
 from transformers import AutoModel, PreTrainedConfig
 
 from .languages_gile import of_language, per_language
-from .losses_gile import widened
+from .score_terms_gile import rms_normalized
 from .word_encoders_gile import AttentionPooling, MeanPooling, make_encoder
 
 
@@ -28,6 +29,48 @@ def without_pooler(transformer: Any) -> Any:
     if isinstance(getattr(transformer, "pooler", None), nn.Module):
         transformer.pooler = None
     return transformer
+
+
+TOKENS_AT_ONCE = 8192
+"""Tokens that an encoder reads at once, padding included; more rows are read in several batches."""
+
+
+def batches_of(sizes: Sequence[int]) -> Iterator[list[int]]:
+    """Divides rows of tokens into batches of rows of about the same length.
+
+    Args:
+        sizes: The number of tokens of each row.
+
+    Yields:
+        Places of rows in ascending order of their lengths, without the empty ones: as many as hold `TOKENS_AT_ONCE`
+        tokens when they are padded to the longest, one at least.
+
+    Example:
+        >>> list(batches_of([2, 5000, 0, 1, 5000]))
+        [[3, 0], [1], [4]]
+    """
+    batch: list[int] = []
+    for row in sorted((row for row, size in enumerate(sizes) if size), key=sizes.__getitem__):
+        if batch and (len(batch) + 1) * sizes[row] > TOKENS_AT_ONCE:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
+
+
+def position_limit(transformer: nn.Module) -> int | None:
+    """The longest row of tokens that an encoder has positions for; None if it has no table of them.
+
+    Args:
+        transformer: An encoder of transformers.
+    """
+    for name, module in transformer.named_modules():
+        if name.endswith(("position_embeddings", "wpe")) and isinstance(module, nn.Embedding):
+            # Encoders of the RoBERTa kind count positions from behind that of the padding.
+            first = 0 if module.padding_idx is None else module.padding_idx + 1
+            return module.num_embeddings - first
+    return None
 
 
 class FirstToken(nn.Module):
@@ -45,12 +88,28 @@ class PretrainedEncoder(nn.Module):
 
     Args:
         config: A `GileConfig` with `text_encoder_config`; the weights come from a checkpoint or `from_text_encoder`.
+
+    Raises:
+        ValueError: The limits of the configuration leave more tokens than the encoder has positions for.
     """
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
-        self.transformer = without_pooler(AutoModel.from_config(config.text_encoder_config))
+        # In the type of the model around it, not in the one that the encoder was saved in.
+        transformer = AutoModel.from_config(config.text_encoder_config, dtype=torch.get_default_dtype())
+        self.transformer = without_pooler(transformer)
+        self.positions = position_limit(transformer)
+        names = ["max_sentence_words" if config.text_encoder_type == "hierarchical_transformer" else "max_words"]
+        names += ["max_label_words"] if config.pools_labels else []
+        for name in names:
+            if self.positions is not None and getattr(config, name) > self.positions:
+                raise ValueError(
+                    f"{name} must be at most {self.positions}, the positions that the pretrained encoder has, "
+                    f"got {getattr(config, name)}"
+                )
         self.is_frozen = config.freeze_text_encoder
+        if self.is_frozen:
+            transformer.eval()
         self.pooled_size = config.pooled_size
         poolings: dict[str, Any] = {"cls": FirstToken, "mean": MeanPooling, "sum": lambda: MeanPooling(is_sum=True)}
         self.pooling = per_language(
@@ -72,7 +131,7 @@ class PretrainedEncoder(nn.Module):
     def forward(
         self, input_ids: Tensor | None, inputs_embeds: Tensor | None, mask: Tensor, language: str | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Encodes rows of tokens.
+        """Encodes rows of tokens, those of about the same length together, so that little padding is read.
 
         Args:
             input_ids: `(R, W)` token ids, with the special tokens that the encoder wants.
@@ -83,24 +142,46 @@ class PretrainedEncoder(nn.Module):
         Returns:
             `(R, P)` vectors with a root mean square of 1, zero for a row without tokens, and the `(R, W)` weights of
             the pooling.
+
+        Raises:
+            ValueError: More tokens than the encoder has positions for.
         """
-        there = mask.any(-1)
-        if not bool(there.all()):  # the softmax over no token at all is not a number
-            vectors = mask.new_zeros(len(mask), self.pooled_size, dtype=torch.float32)
-            weights = torch.zeros_like(mask, dtype=torch.float32)
-            if bool(there.any()):
-                own = [None if given is None else given[there] for given in (input_ids, inputs_embeds, mask)]
-                pooled, pooling_weights = self(*own, language)
-                vectors, weights = vectors.to(pooled.dtype), weights.to(pooling_weights.dtype)
-                vectors[there], weights[there] = pooled, pooling_weights
-            return vectors, weights
+        if self.positions is not None and mask.shape[1] > self.positions:
+            raise ValueError(
+                f"the pretrained encoder has positions for {self.positions} tokens, got {mask.shape[1]}; the processor "
+                "saved with the model cuts texts, as does its tokenizer with truncation=True"
+            )
+        there = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+        sizes = (mask * there).amax(-1).tolist()  # up to the last token
+        order, pooled, weights = [], [], []
+        for rows in batches_of(sizes):
+            width = sizes[rows[-1]]
+            ids, embeds = (None if one is None else one[rows, :width] for one in (input_ids, inputs_embeds))
+            vectors, its = self._pool(ids, embeds, mask[rows, :width], language)
+            order += rows
+            pooled.append(vectors)
+            weights.append(functional.pad(its, (0, mask.shape[1] - width)))
+        empty = torch.zeros(len(mask), self.pooled_size, dtype=self.transformer.dtype, device=mask.device)
+        if not order:
+            return empty, torch.zeros_like(mask, dtype=empty.dtype)
+        places = torch.tensor(order, device=mask.device)
+        weight = torch.cat(weights)
+        return (
+            empty.index_copy(0, places, torch.cat(pooled)),
+            torch.zeros_like(mask, dtype=weight.dtype).index_copy(0, places, weight),
+        )
+
+    def _pool(
+        self, input_ids: Tensor | None, inputs_embeds: Tensor | None, mask: Tensor, language: str | None
+    ) -> tuple[Tensor, Tensor]:
+        """Rows that have tokens, all at once."""
         tokens = {"input_ids": input_ids} if input_ids is not None else {"inputs_embeds": inputs_embeds}
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.is_frozen):
             hidden = self.transformer(**tokens, attention_mask=mask.long()).last_hidden_state
-        hidden = widened(hidden.flatten(0, 1))
+        hidden = hidden.flatten(0, 1).to(self.transformer.dtype)  # out of the 16 bits of autocast
         places = torch.arange(len(hidden), device=mask.device).view(mask.shape)
         vectors, weights = of_language(self.pooling, language)(hidden, places, mask)
-        return functional.normalize(widened(vectors), dim=-1) * self.pooled_size**0.5, weights
+        return rms_normalized(vectors), weights
 
 
 class TransformerEncoder(PretrainedEncoder):
@@ -165,7 +246,7 @@ class HierarchicalTransformerEncoder(PretrainedEncoder):
             hidden, places = of_language(self.sentence_encoder, language)(hidden, places, there)
         document, attention = of_language(self.sentence_attention, language)(hidden, places, there)
         if self.sentence_encoder is None:
-            document = functional.normalize(document, dim=-1) * self.pooled_size**0.5
+            document = rms_normalized(document)
         return document, (attention,) if weights is None else (weights, attention)
 
 
@@ -173,5 +254,7 @@ __all__ = [
     "HierarchicalTransformerEncoder",
     "PretrainedEncoder",
     "TransformerEncoder",
+    "batches_of",
+    "position_limit",
     "without_pooler",
 ]

@@ -1,15 +1,20 @@
-"""What the stock `Trainer` needs beside a model: encoded datasets, a collator, label sampling, hard negatives."""
+"""What the stock `Trainer` needs beside a model: data, label sampling, pretrained encoders, thresholds."""
 
 from .collator import GileDataCollator
+from .distillation import CrossEncoder, Distillation, add_teacher_scores
 from .encoding import encode_dataset
 from .hard_negatives import HardNegatives
 from .label_sampling import EpochCallback, LabelSampler
 from .label_weights import class_balanced_weights, propensity_weights
+from .lora import add_lora, merge_lora
 from .multilingual import MultilingualDataset
 from .paraphrases import LabelParaphrases
+from .pretrained import add_pooled_embeds, log_idf, parameter_groups
 from .thresholds import ThresholdTuner, paper_threshold, tune_threshold
 
 __all__ = [
+    "CrossEncoder",
+    "Distillation",
     "EpochCallback",
     "GileDataCollator",
     "HardNegatives",
@@ -17,9 +22,15 @@ __all__ = [
     "LabelSampler",
     "MultilingualDataset",
     "ThresholdTuner",
+    "add_lora",
+    "add_pooled_embeds",
+    "add_teacher_scores",
     "class_balanced_weights",
     "encode_dataset",
+    "log_idf",
+    "merge_lora",
     "paper_threshold",
+    "parameter_groups",
     "propensity_weights",
     "tune_threshold",
 ]

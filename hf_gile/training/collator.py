@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from ..models import GileProcessor
 from .label_sampling import LabelSampler
@@ -38,8 +39,9 @@ class GileDataCollator:
 
         Args:
             features: B examples with `input_ids`, as the processor makes them without padding, and optionally
-                `labels`: a list of gold columns, or one gold column; `language`, a language of the processor; and
-                `excluded_columns`, a list of columns that are no candidates. Or rows of such examples, as a
+                `labels`: a list of gold columns, or one gold column; `language`, a language of the processor;
+                `excluded_columns`, a list of columns that are no candidates; `pooled_embeds`, from `add_pooled_embeds`;
+                `teacher_columns` and `teacher_scores`, from `add_teacher_scores`. Or rows of such examples, as a
                 `MultilingualDataset` has them.
 
         Returns:
@@ -47,7 +49,8 @@ class GileDataCollator:
             `(B, P)` padded with -100 or `(B,)`; with a label sampler `sampled_columns` `(1, C)`, and
             `column_weights` `(1, C)` or `(B, C)`, and if it has them `positive_weights` `(1, C)`; with languages
             `language` `(B,)`, places in the processor's list; with columns that are no candidates `excluded_columns`,
-            `(B, E)` padded with -100.
+            `(B, E)` padded with -100; `pooled_embeds`, `(B, P)` or `(B, S, P)` padded with zeros; `teacher_columns`
+            `(B, K)` padded with -100, and `teacher_scores` `(B, K)`.
 
         Raises:
             ValueError: An example without `input_ids`, or with labels that are no gold columns.
@@ -73,6 +76,15 @@ class GileDataCollator:
             batch["language"] = torch.tensor([known.index(feature["language"]) for feature in features])
         if "excluded_columns" in features[0]:
             batch["excluded_columns"] = _padded([list(feature["excluded_columns"]) for feature in features])
+        if "pooled_embeds" in features[0]:
+            pooled = [torch.as_tensor(np.asarray(feature["pooled_embeds"], np.float32)) for feature in features]
+            batch["pooled_embeds"] = (
+                pad_sequence(pooled, batch_first=True) if pooled[0].dim() > 1 else torch.stack(pooled)
+            )
+        if "teacher_columns" in features[0]:
+            batch["teacher_columns"] = _padded([feature["teacher_columns"] for feature in features])
+            scores = [torch.tensor(feature["teacher_scores"], dtype=torch.float32) for feature in features]
+            batch["teacher_scores"] = pad_sequence(scores, batch_first=True)
         if "labels" not in features[0]:
             return batch
         gold = [np.asarray(feature["labels"]) for feature in features]

@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +77,24 @@ def test_saved_model_gives_the_same_logits_where_hf_gile_is_not(tmp_path, make_m
     assert {path.name for path in folder.iterdir() if path.suffix == ".py"} == {
         path.name for path in again.iterdir() if path.suffix == ".py"
     }
+
+
+def test_a_model_over_a_pretrained_encoder_needs_no_other_folder_than_its_own(tmp_path, make_pretrained):
+    model, processor = make_pretrained("hierarchical_transformer", bag_size=3, cosine_score=True, label_rows=True)
+    folder = tmp_path / "saved"
+    model.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    shutil.rmtree(tmp_path / "encoder")
+    texts = processor(TEXTS, return_tensors="pt")
+    with torch.no_grad():
+        stored = model(**texts).logits
+        towers = model.gile(**processor(TEXTS, label_text=model.label_set.texts, return_tensors="pt")).logits
+    there = in_a_clean_room(folder, tmp_path / "logits.safetensors")
+    assert torch.equal(there["stored"], stored)
+    assert torch.equal(there["towers"], towers)
+    assert not torch.equal(stored, towers)  # which have no rows
+    torch.testing.assert_close(there["inferred"], stored.sigmoid())
+    assert torch.equal(there["named"], there["inferred"])
 
 
 def test_every_file_of_the_folder_travels(tmp_path, make_model):

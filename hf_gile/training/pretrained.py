@@ -1,0 +1,249 @@
+"""Training over a pretrained encoder: what it makes of texts computed once, weights of tokens, learning rates by layer.
+
+Shapes: N documents, S windows of a document, P size of the hidden states of the pretrained encoder.
+"""
+
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from ..models import GileProcessor
+from ..models.fingerprint_gile import towers_of
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+_SORTED_AT_ONCE = 4096
+"""Documents among which those of like length are put together."""
+
+
+def log_idf(
+    documents: Iterable[Sequence[Any]], vocab_size: int, special_ids: Iterable[int] = ()
+) -> NDArray[np.float32]:
+    """Logarithms of the inverse document frequencies of tokens, for `GileModel.set_token_weights`.
+
+        log(log((1 + N) / (1 + df)) + 1)
+
+    Args:
+        documents: The token ids of N documents, or of their windows, as `GileProcessor` makes them.
+        vocab_size: The number of tokens of the model, `config.vocab_size`.
+        special_ids: Tokens that are not to count, such as `tokenizer.all_special_ids`; padding is one of them.
+
+    Returns:
+        `(vocab_size,)` numbers: of a token that every document has 0, of special ones minus infinity.
+
+    Raises:
+        ValueError: No documents, or a token id that is out of range.
+
+    Example:
+        >>> log_idf([[3, 2], [2, 2, 1]], vocab_size=4, special_ids=[0]).round(2)
+        array([-inf, 0.34, 0.  , 0.34], dtype=float32)
+    """
+    number, counts = 0, np.zeros(vocab_size, np.int64)
+    for document in documents:
+        number += 1
+        windows = document if len(document) and not np.isscalar(document[0]) else [document]
+        tokens = np.unique(np.concatenate([np.asarray(window, np.int64) for window in windows]))
+        if len(tokens) and not 0 <= tokens[0] <= tokens[-1] < vocab_size:
+            wrong = tokens[0] if tokens[0] < 0 else tokens[-1]
+            raise ValueError(f"document {number - 1} has the token {wrong}, but vocab_size is {vocab_size}")
+        counts[tokens] += 1
+    if number == 0:
+        raise ValueError("documents is empty: token weights come from the frequencies in training documents")
+    weights = np.log(np.log((1 + number) / (1 + counts)) + 1)
+    weights[list(special_ids)] = -np.inf
+    return weights.astype(np.float32)
+
+
+def add_pooled_embeds(
+    dataset: "Dataset", model: Any, processor: GileProcessor, batch_size: int = 64, bf16: bool = False
+) -> "Dataset":
+    """Adds what a frozen pretrained encoder makes of each document, so that no epoch runs it again.
+
+    The column `pooled_embeds` takes 4 P bytes a document (and window) on disk. A `GileDataCollator` passes it on, and
+    the model reads it in the place of the tokens. `datasets` keeps it in its cache, if the dataset came from files: the
+    same encoder and documents give it back at once, whatever their labels.
+
+    Args:
+        dataset: From `encode_dataset`, with `input_ids`; a stream is encoded as it is read, in every epoch.
+        model: The model, with `config.freeze_text_encoder`.
+        processor: The model's processor.
+        batch_size: Documents that are encoded at once; those of like length stand together.
+        bf16: Whether to run the encoder in bfloat16 (autocast).
+
+    Returns:
+        The dataset with the column `pooled_embeds`, `(P,)` or `(S, P)` a document.
+
+    Raises:
+        ValueError: The encoder, or its pooling, is trained, so that its vectors would be out of date after a step; or a
+            dataset without `input_ids`.
+    """
+    gile = towers_of(model)
+    config = gile.config
+    if not (config.reads_pretrained and config.has_fixed_pooling):
+        raise ValueError(
+            "pooled_embeds are of an encoder that training leaves as it is: config.freeze_text_encoder=True and a "
+            f"pooling without weights ('mean', 'cls', 'sum'); got text_encoder_type {config.text_encoder_type!r}, "
+            f"freeze_text_encoder={config.freeze_text_encoder}, pooling {config.pooling!r}"
+        )
+    if "input_ids" not in dataset.column_names:
+        raise ValueError(f"the dataset has no input_ids, only {', '.join(dataset.column_names)}: use encode_dataset")
+
+    def pool(columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        documents = columns["input_ids"]
+        lengths = [sum(map(len, one)) if one and isinstance(one[0], list) else len(one) for one in documents]
+        order = np.argsort(lengths, kind="stable")
+        pooled: list[Any] = [None] * len(documents)
+        was_training = gile.training
+        gile.eval()
+        with torch.no_grad(), torch.autocast(gile.device.type, torch.bfloat16, enabled=bf16):
+            for start in range(0, len(order), batch_size):
+                places = order[start : start + batch_size].tolist()
+                batch = processor.pad_documents([documents[place] for place in places])
+                languages = [columns["language"][place] for place in places] if "language" in columns else None
+                batch = {name: tensor.to(gile.device) for name, tensor in batch.items()}
+                vectors = gile.pool_texts(**batch, language=languages).float().cpu().numpy()
+                for place, vector in zip(places, vectors, strict=True):
+                    pooled[place] = vector if vector.ndim == 1 else vector[: max(1, len(documents[place]))]
+        gile.train(was_training)
+        return {"pooled_embeds": pooled}
+
+    options: dict[str, Any] = {"batched": True, "batch_size": max(batch_size, _SORTED_AT_ONCE)}
+    if not hasattr(dataset, "num_rows"):  # a stream
+        return dataset.map(pool, **options)
+    from datasets import Features, List, Value, concatenate_datasets
+
+    kind: Any = List(Value("float32"))
+    if config.text_encoder_type == "hierarchical_transformer":
+        kind = List(kind)
+    # Apart from the labels, which may be others the next time.
+    read = dataset.select_columns([name for name in ("input_ids", "language") if name in dataset.column_names])
+    pooled = read.map(
+        pool,
+        remove_columns=read.column_names,
+        features=Features({"pooled_embeds": kind}),
+        new_fingerprint=_fingerprint(read, gile, bf16),
+        desc="pretrained encoder",
+        **options,
+    )
+    return concatenate_datasets([dataset, pooled], axis=1)
+
+
+def _fingerprint(read: "Dataset", gile: Any, bf16: bool) -> str:
+    """A hash of what the vectors are made of: `datasets` would make one of the history of the dataset."""
+    config, encoder = gile.config, gile.text_encoder.transformer
+    said = (config.text_encoder_type, config.pooling, bf16, encoder.config.to_json_string())
+    digest = blake2b(repr(said).encode(), digest_size=8)
+    for name, weight in encoder.state_dict().items():
+        digest.update(name.encode())
+        digest.update(weight.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    for table in read.with_format("arrow").iter(_SORTED_AT_ONCE):
+        for column in table.columns:
+            values = column.combine_chunks()
+            while hasattr(values, "value_lengths"):  # lists of ids, or of lists
+                digest.update(np.asarray(values.value_lengths()).tobytes())
+                values = values.flatten()
+            is_text = "string" in str(values.type)
+            digest.update(repr(values.to_pylist()).encode() if is_text else np.asarray(values).tobytes())
+    return digest.hexdigest()
+
+
+def parameter_groups(
+    model: nn.Module,
+    learning_rate: float,
+    text_encoder_learning_rate: float | None = None,
+    layer_decay: float = 1.0,
+    weight_decay: float = 0.0,
+) -> list[dict[str, Any]]:
+    """Parameters by learning rate and weight decay, for an optimizer.
+
+        groups = parameter_groups(model, 2e-3, text_encoder_learning_rate=1e-4, layer_decay=0.9)
+        Trainer(model, args, ..., optimizers=(torch.optim.AdamW(groups), None))
+
+    The last layer of a pretrained encoder, and what stands behind it, learn at `text_encoder_learning_rate`, each layer
+    below at `layer_decay` times the rate of that above it, and the embeddings below the first layer once more. All
+    else learns at `learning_rate`. Weights do not decay in tables (where a row that no text of a batch has would
+    shrink) and in what has one dimension, biases and norms.
+
+    Args:
+        model: A `GileModel` or `GileForSequenceClassification`; parameters that are not trained are left out.
+        learning_rate: Of all but the pretrained encoders.
+        text_encoder_learning_rate: Of the last layer of a pretrained encoder; by default `learning_rate`.
+        layer_decay: From above 0 to 1.
+        weight_decay: Of matrices.
+
+    Returns:
+        A list of `{"params": ..., "lr": ..., "weight_decay": ...}`, the same for the same model.
+
+    Raises:
+        ValueError: A number that is out of range.
+
+    Example:
+        >>> from hf_gile import GileConfig, GileModel
+        >>> groups = parameter_groups(GileModel(GileConfig(vocab_size=11)), 1e-2, weight_decay=0.1)
+        >>> [(group["lr"], group["weight_decay"], len(group["params"])) for group in groups]
+        [(0.01, 0.0, 6), (0.01, 0.1, 6)]
+    """
+    if text_encoder_learning_rate is None:
+        text_encoder_learning_rate = learning_rate
+    if not 0 < layer_decay <= 1:
+        raise ValueError(f"layer_decay must be above 0 and at most 1, got {layer_decay}")
+    for name, rate in {
+        "learning_rate": learning_rate,
+        "text_encoder_learning_rate": text_encoder_learning_rate,
+    }.items():
+        if not rate > 0:
+            raise ValueError(f"{name} must be positive, got {rate}; to train no encoder, freeze_text_encoder=True")
+    rates: dict[int, float] = {}
+    for encoder in text_encoders(model):
+        for parameter, depth in _depths(encoder).items():
+            rates[id(parameter)] = text_encoder_learning_rate * layer_decay**depth
+    tables = {id(one.weight) for one in model.modules() if isinstance(one, nn.Embedding | nn.EmbeddingBag)}
+    groups: dict[tuple[float, float], list[Tensor]] = {}
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            decay = weight_decay if parameter.dim() > 1 and id(parameter) not in tables else 0.0
+            groups.setdefault((rates.get(id(parameter), learning_rate), decay), []).append(parameter)
+    return [{"params": own, "lr": rate, "weight_decay": decay} for (rate, decay), own in groups.items()]
+
+
+def text_encoders(model: nn.Module) -> list[Any]:
+    """The pretrained encoders of a model: that of documents, and that of labels if it has its own.
+
+    Args:
+        model: A `GileModel` or `GileForSequenceClassification`.
+    """
+    gile = towers_of(model)
+    parts = (gile.text_encoder, gile.label_encoder)
+    return [part.transformer for part in parts if hasattr(part, "transformer")]
+
+
+def _depths(encoder: nn.Module) -> dict[Tensor, int]:
+    """Of each parameter the layers above its own, the embeddings counted as one more layer below the first."""
+    layers: list[nn.Module] = []
+    inside: set[str] = set()
+    for name, module in encoder.named_modules():
+        if isinstance(module, GradientCheckpointingLayer) and not any(name.startswith(one) for one in inside):
+            layers.append(module)
+            inside.add(f"{name}.")
+    if not layers:  # of code that is not in transformers
+        lists = [list(module) for module in encoder.modules() if isinstance(module, nn.ModuleList)]
+        layers = max(
+            lists, key=lambda own: sum(weight.numel() for one in own for weight in one.parameters()), default=[]
+        )
+    depths: dict[Tensor, int] = {
+        parameter: len(layers) - 1 - place for place, layer in enumerate(layers) for parameter in layer.parameters()
+    }
+    depth = len(layers)
+    for parameter in encoder.parameters():  # what stands before the layers is below them, what stands behind, above
+        if parameter in depths:
+            depth = 0
+        else:
+            depths[parameter] = depth
+    return depths

@@ -1,0 +1,79 @@
+"""Models over tiny pretrained encoders with random weights."""
+
+import pytest
+import torch
+from transformers import AutoModel, BertConfig, BertTokenizer
+
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
+
+PIECES = [
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "breast", "milk", "heart", "fail", "##ing", "##ure", "##s", "iron", "blood"),
+    *("infant", "the", "pump", "less", "of", "human", ",", ".", ":", "a", "[MASK]"),
+]
+MEANINGS = {
+    "Heart Failure": "the heart pumps less blood",
+    "Milk, Human": "breast milk",
+    "Iron": "",
+    "Infants": "",
+    "Blood": "",
+}
+
+
+@pytest.fixture
+def pieces():
+    return BertTokenizer(vocab={piece: row for row, piece in enumerate(PIECES)})
+
+
+@pytest.fixture
+def encoder_folder(tmp_path):
+    """Saves a tiny encoder of random weights, and says where."""
+
+    def save(config=None):
+        sizes = {
+            "hidden_size": 12,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "intermediate_size": 17,
+            "initializer_range": 0.3,
+        }
+        torch.manual_seed(1)
+        config = config or BertConfig(vocab_size=29, max_position_embeddings=41, **sizes)
+        folder = tmp_path / "encoder"
+        AutoModel.from_config(config).save_pretrained(folder)
+        return folder
+
+    return save
+
+
+@pytest.fixture
+def make_pretrained(encoder_folder, pieces):
+    """Makes a model over a pretrained encoder with stored labels, in evaluation mode, and its processor."""
+
+    def make(text_encoder_type="transformer", labels=None, **options):
+        folder = encoder_folder(options.pop("encoder", None))
+        sizes = {"joint_size": 7, "hidden_size": 5, "attention_size": 3, "max_words": 19, "max_label_words": 13}
+        if text_encoder_type == "hierarchical_transformer":
+            sizes |= {"max_sentences": 3, "max_sentence_words": 11}
+        labels = labels or LabelSet.from_names(MEANINGS)
+        torch.manual_seed(0)
+        model = GileForSequenceClassification.from_text_encoder(
+            folder,
+            text_encoder_type=text_encoder_type,
+            problem_type="multi_label_classification",
+            num_labels=len(labels),
+            **sizes | options,
+        )
+        with torch.no_grad():  # what starts at zero leaves terms of the score untested
+            for name, parameter in model.named_parameters():
+                if "transformer" not in name and (name.endswith("bias") or "log_weights" in name or "_rows" in name):
+                    parameter.normal_()
+        pieces.save_pretrained(folder)
+        processor = GileProcessor.from_text_encoder(folder, model.config)
+        if model.config.output_layer == "linear" or not model.config.label_vector_size:
+            model.set_labels(labels, processor)
+        else:
+            torch.manual_seed(2)
+            model.set_labels(labels, processor, label_vectors=torch.randn(len(labels), model.config.label_vector_size))
+        return model.eval(), processor
+
+    return make

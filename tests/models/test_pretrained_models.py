@@ -1,0 +1,672 @@
+"""Models over pretrained encoders: loading, pooling, frozen and refreshed vectors, labels, steps of training."""
+
+import json
+import shutil
+from itertools import pairwise
+
+import pytest
+import torch
+import transformers
+from huggingface_hub.errors import StrictDataclassError
+from torch.nn import functional
+from transformers import AutoModel, AutoTokenizer, BertConfig, Trainer, TrainingArguments, pipeline
+
+from hf_gile import GileConfig, GileForSequenceClassification, GileModel, Label, LabelIndex, LabelSet
+from hf_gile.models import transformer_encoders_gile
+from hf_gile.models.fingerprint_gile import fingerprint
+from hf_gile.training import GileDataCollator, LabelParaphrases
+
+TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
+GOLD = torch.tensor([[0, 3], [1, -100], [2, 4]])
+SIZES = {
+    "vocab_size": 29,
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 17,
+    "max_position_embeddings": 41,
+    "initializer_range": 0.3,
+}
+RELATIVE = {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False}
+BOTH_ENDS = {"bos_token_id": 2, "eos_token_id": 3}
+ENCODERS = {
+    "Albert": {"embedding_size": 6},
+    "Bert": {},
+    "DebertaV2": {**RELATIVE, "position_buckets": 8, "norm_rel_ebd": "layer_norm"},
+    "DistilBert": {"dim": 12, "n_layers": 2, "n_heads": 2, "hidden_dim": 17},
+    "Electra": {"embedding_size": 6},
+    "GPT2": BOTH_ENDS,
+    "MPNet": {"pad_token_id": 0},
+    "ModernBert": {"pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3, **BOTH_ENDS},
+    "Roberta": {"pad_token_id": 0},
+    "XLMRoberta": {"pad_token_id": 0},
+}
+KINDS = ["transformer", "hierarchical_transformer"]
+EVERYTHING = {"bag_size": 5, "cosine_score": True, "label_rows": True, "joint_layers": 2}
+
+
+def encoder_config(name):
+    return getattr(transformers, f"{name}Config")(**{**SIZES, **ENCODERS[name]})
+
+
+def pooled_by_hand(encoder, input_ids, mask, pooling="mean"):
+    """What is to come out of it, one text at a time and without padding."""
+    vectors = []
+    for ids, there in zip(input_ids, mask.bool(), strict=True):
+        hidden = encoder(input_ids=ids[there][None]).last_hidden_state[0]
+        vectors.append(hidden[0] if pooling == "cls" else hidden.sum(0) if pooling == "sum" else hidden.mean(0))
+    return functional.normalize(torch.stack(vectors), dim=-1) * len(vectors[0]) ** 0.5
+
+
+def batch_of(processor, texts=TEXTS):
+    return processor(texts, return_tensors="pt")
+
+
+def step(model, processor, **inputs):
+    """The loss of a training step and the gradients it leaves."""
+    model.train().zero_grad()
+    loss = model(**{**batch_of(processor), "labels": GOLD, **inputs}).loss
+    loss.backward()
+    return loss, {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_any_encoder_is_loaded_as_it_is_and_saved_with_the_model(tmp_path, make_pretrained, name):
+    model, processor = make_pretrained(encoder=encoder_config(name))
+    encoder = AutoModel.from_pretrained(tmp_path / "encoder").eval()
+    inputs = batch_of(processor)
+    with torch.no_grad():
+        expected = pooled_by_hand(encoder, inputs["input_ids"], inputs["attention_mask"])
+        torch.testing.assert_close(model.gile.encode_texts(**inputs)[0], expected, rtol=1e-4, atol=1e-5)
+        logits = model(**inputs).logits
+    model.save_pretrained(tmp_path / "model")
+    shutil.rmtree(tmp_path / "encoder")
+    assert str(tmp_path) not in (tmp_path / "model" / "config.json").read_text()
+    again = GileForSequenceClassification.from_pretrained(tmp_path / "model").eval()
+    assert again.state_dict().keys() == model.state_dict().keys()
+    for weight, before in zip(again.state_dict().values(), model.state_dict().values(), strict=True):
+        assert torch.equal(weight, before)
+    assert torch.equal(again(**inputs).logits, logits)
+    assert fingerprint(again) == fingerprint(model)
+    _, gradients = step(again, processor)
+    assert gradients.keys() == dict(model.named_parameters()).keys()
+
+
+@pytest.mark.parametrize("pooling", ["cls", "sum"])
+def test_other_poolings_are_those_of_the_hidden_states(tmp_path, make_pretrained, pooling):
+    model, processor = make_pretrained(pooling=pooling)
+    encoder = AutoModel.from_pretrained(tmp_path / "encoder").eval()
+    inputs = batch_of(processor)
+    with torch.no_grad():
+        expected = pooled_by_hand(encoder, inputs["input_ids"], inputs["attention_mask"], pooling)
+        found, (weights,) = model.gile.encode_texts(**inputs)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    expected_weights = inputs["attention_mask"].float()
+    if pooling == "cls":
+        expected_weights[:, 1:] = 0
+    assert torch.equal(weights, expected_weights)
+
+
+def test_a_hierarchy_attends_to_windows_that_the_encoder_reads_one_by_one(tmp_path, make_pretrained):
+    model, processor = make_pretrained("hierarchical_transformer")
+    encoder = AutoModel.from_pretrained(tmp_path / "encoder").eval()
+    inputs = batch_of(processor, ["The heart pumps less. Blood of infants. Milk: breast milk, iron.", "Iron."])
+    there = inputs["attention_mask"].any(-1)
+    assert there.sum(-1).tolist() == [3, 1]
+    with torch.no_grad():
+        document, (_, attention) = model.gile.encode_texts(**inputs)
+        windows = pooled_by_hand(encoder, inputs["input_ids"][there], inputs["attention_mask"][there])
+    torch.testing.assert_close(attention.sum(-1), torch.ones(2))
+    mixed = functional.normalize(attention[0] @ windows[:3], dim=0) * 12**0.5
+    torch.testing.assert_close(document, torch.stack([mixed, windows[3]]), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("label_encoder_type", ["mean", "text_encoder", "own_text_encoder"])
+def test_scores_do_not_depend_on_padding_batch_or_other_labels(make_pretrained, kind, label_encoder_type):
+    model, processor = make_pretrained(kind, label_encoder_type=label_encoder_type, **EVERYTHING)
+    with torch.no_grad():
+        scores = model(**batch_of(processor)).logits
+        for row, text in enumerate(TEXTS):
+            torch.testing.assert_close(model(**batch_of(processor, [text])).logits[0], scores[row])
+        towers = model.gile(**processor(TEXTS, label_text=model.label_set.texts, return_tensors="pt")).logits
+        backwards = processor(TEXTS, label_text=model.label_set.texts[:0:-1], return_tensors="pt")
+        torch.testing.assert_close(model.gile(**backwards).logits, towers[:, 1:].flip(1))
+    assert scores.std(0).min() > 0.01  # they do depend on the text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_about_the_same_length_are_read_together(make_pretrained, monkeypatch, kind):
+    exact = BertConfig(**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    model, processor = make_pretrained(kind, encoder=exact, pooling="attention", **EVERYTHING)
+    expected_loss, expected = step(model, processor)
+    attentions = model(**batch_of(processor), output_attentions=True).attentions
+    read = []
+    model.gile.text_encoder.transformer.register_forward_pre_hook(
+        lambda _, __, given: read.append(given["attention_mask"]), with_kwargs=True
+    )
+    monkeypatch.setattr(transformer_encoders_gile, "TOKENS_AT_ONCE", 20)
+    loss, got = step(model, processor)
+    assert len(read) > 4
+    assert all(mask.numel() <= 20 or len(mask) == 1 for mask in read)
+    assert sum(mask.logical_not().sum() for mask in read) < 0.2 * sum(mask.numel() for mask in read)
+    torch.testing.assert_close(loss, expected_loss)
+    for name, gradient in expected.items():
+        torch.testing.assert_close(got[name], gradient, rtol=1e-4, atol=1e-5)
+    found = model(**batch_of(processor), output_attentions=True).attentions
+    for weights, before in zip(found, attentions, strict=True):
+        torch.testing.assert_close(weights, before)
+
+
+def test_labels_pooled_before_give_the_codes_of_their_words(make_pretrained):
+    model, _ = make_pretrained(**EVERYTHING)
+    words = model.label_input_ids
+    pooled = model.gile.pool_labels(words)
+    assert not pooled.requires_grad
+    expected = model.gile.get_label_features(words)
+    torch.testing.assert_close(model.gile.get_label_features(words, label_vectors=pooled), expected)
+    masked = model.gile.get_label_features(words, label_attention_mask=torch.arange(words.shape[1])[None] != 1)
+    holes = words.index_fill(1, torch.tensor([1]), 0)
+    again = model.gile.get_label_features(holes, label_vectors=model.gile.pool_labels(holes))
+    torch.testing.assert_close(again, masked)
+
+
+def test_labels_have_an_encoder_of_their_own_that_starts_as_the_pretrained_one(tmp_path, make_pretrained):
+    model, processor = make_pretrained(label_encoder_type="own_text_encoder")
+    pretrained = AutoModel.from_pretrained(tmp_path / "encoder").state_dict()
+    own, shared = model.gile.label_encoder.transformer, model.gile.text_encoder.transformer
+    for name, weight in own.state_dict().items():
+        assert torch.equal(weight, pretrained[name])
+    assert not {id(one) for one in own.parameters()} & {id(one) for one in shared.parameters()}
+    before = [one.clone() for one in shared.parameters()]
+    with torch.no_grad():
+        codes = model.get_stored_label_features()
+        for one in own.parameters():
+            one.mul_(1.5)
+        assert not torch.allclose(model.get_stored_label_features(), codes)
+    assert all(map(torch.equal, shared.parameters(), before))
+    _, gradients = step(model, processor)
+    assert gradients.keys() == dict(model.named_parameters()).keys()
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_the_attention_that_is_asked_for_is_the_one_of_the_encoder(tmp_path, encoder_folder, attention):
+    model = GileModel.from_text_encoder(encoder_folder(), text_encoder_options={"attn_implementation": attention})
+    assert model.text_encoder.transformer.config._attn_implementation == attention
+    model.save_pretrained(tmp_path / "model")
+    again = GileModel.from_pretrained(tmp_path / "model", attn_implementation=attention)
+    assert again.text_encoder.transformer.config._attn_implementation == attention
+
+
+def test_the_mean_of_input_embeddings_is_of_the_size_of_hidden_states(make_pretrained):
+    model, _ = make_pretrained(label_encoder_type="mean")
+    table = model.get_input_embeddings().weight
+    words = torch.tensor([[5, 7, 11, 0], [9, 0, 0, 0]])
+    expected = torch.stack([table[[5, 7, 11]].mean(0), table[9]])
+    expected = expected / expected.square().mean(-1, keepdim=True).sqrt()
+    torch.testing.assert_close(model.gile.encode_labels(words), expected)
+
+
+def test_a_model_is_made_without_the_encoder_and_on_no_device(make_pretrained):
+    model, _ = make_pretrained("hierarchical_transformer", **EVERYTHING)
+    with torch.device("meta"):
+        empty = GileForSequenceClassification(GileConfig.from_dict(json.loads(model.config.to_json_string())))
+    assert all(weight.is_meta for weight in empty.state_dict().values())
+    shapes = {name: weight.shape for name, weight in empty.state_dict().items() if name != "label_input_ids"}
+    assert shapes == {name: one.shape for name, one in model.state_dict().items() if name != "label_input_ids"}
+
+
+class TestTypes:
+    """Weights of 16 bits, and computing in them."""
+
+    def test_the_type_of_the_encoder_is_that_of_the_model(self, tmp_path, make_pretrained):
+        model, processor = make_pretrained(text_encoder_options={"dtype": torch.bfloat16}, **EVERYTHING)
+        assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
+        model.save_pretrained(tmp_path / "model")
+        again = GileForSequenceClassification.from_pretrained(tmp_path / "model", dtype=torch.float32).eval()
+        assert {weight.dtype for weight in again.parameters()} == {torch.float32}
+        torch.testing.assert_close(
+            again(**batch_of(processor)).logits.bfloat16(), model(**batch_of(processor)).logits, rtol=0.1, atol=0.2
+        )
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("options", [{"pooling": "attention"}, {"freeze_text_encoder": True}], ids=str)
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+    def test_models_of_any_type_score_and_train(self, make_pretrained, kind, options, dtype):
+        model, processor = make_pretrained(kind, **EVERYTHING, **options)
+        model.to(dtype)
+        with torch.no_grad():
+            assert model(**batch_of(processor)).logits.dtype == dtype
+        loss, _ = step(model, processor)
+        assert loss.isfinite()
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_autocast_is_near(self, make_pretrained, kind):
+        model, processor = make_pretrained(kind, pooling="attention", **EVERYTHING)
+        with torch.no_grad():
+            expected = model(**batch_of(processor)).logits
+            with torch.autocast("cpu", torch.bfloat16):
+                got = model(**batch_of(processor)).logits
+        torch.testing.assert_close(got.float(), expected, rtol=0.05, atol=0.3)
+        with torch.autocast("cpu", torch.bfloat16):
+            loss, gradients = step(model, processor)
+        assert loss.isfinite()
+        assert all(one.isfinite().all() for one in gradients.values())
+
+    def test_what_is_kept_under_autocast_is_not_used_without_it(self, make_pretrained):
+        model, processor = make_pretrained(freeze_text_encoder=True)
+        with torch.no_grad():
+            with torch.autocast("cpu", torch.bfloat16):
+                rounded = model(**batch_of(processor)).logits
+            texts = model.gile.get_text_features(**batch_of(processor))
+            exact = model.gile.score(texts, model.gile.get_label_features(model.label_input_ids))
+            assert not torch.equal(rounded.float(), exact)
+            assert torch.equal(model(**batch_of(processor)).logits, exact)
+
+
+class TestFrozen:
+    """An encoder that training leaves as it is."""
+
+    @pytest.mark.parametrize("label_encoder_type", ["mean", "text_encoder", "own_text_encoder"])
+    def test_it_gets_no_gradient_and_has_no_dropout(self, tmp_path, make_pretrained, label_encoder_type):
+        model, processor = make_pretrained(freeze_text_encoder=True, label_encoder_type=label_encoder_type)
+        model.save_pretrained(tmp_path / "model")
+        for one in (model, GileForSequenceClassification.from_pretrained(tmp_path / "model")):
+            _, gradients = step(one, processor)
+            trained = {name for name, weight in one.named_parameters() if weight.requires_grad}
+            assert gradients.keys() == trained
+            assert not any("transformer" in name for name in trained)
+            assert not any(module.training for module in one.gile.text_encoder.transformer.modules())
+            assert one.training
+            assert one.gile.text_encoder.training
+            assert torch.equal(one(**batch_of(processor)).logits, one(**batch_of(processor)).logits)
+
+    def test_it_has_no_dropout_before_the_first_call_of_train_either(self, make_pretrained):
+        model, _ = make_pretrained(freeze_text_encoder=True)
+        fresh = GileForSequenceClassification(model.config)
+        assert fresh.training
+        assert not fresh.gile.text_encoder.transformer.training
+
+    def test_labels_are_read_once_until_the_encoder_or_they_change(self, make_pretrained, monkeypatch):
+        model, processor = make_pretrained(freeze_text_encoder=True)
+        calls = []
+        pool = model.gile.pool_labels
+        monkeypatch.setattr(model.gile, "pool_labels", lambda *given: (calls.append(1), pool(*given))[1])
+        for _ in range(3):
+            step(model, processor)
+        model.eval()
+        with torch.no_grad():
+            model(**batch_of(processor))
+            assert len(calls) == 1
+            model.gile.text_encoder.transformer.embeddings.word_embeddings.weight.mul_(1.5)
+            expected = model.gile(**processor(TEXTS, label_text=model.label_set.texts, return_tensors="pt")).logits
+            calls.clear()
+            torch.testing.assert_close(model(**batch_of(processor)).logits, expected)
+            assert len(calls) == 1
+        model.set_labels(LabelSet.from_names(["Iron", "Milk"]), processor)
+        with torch.no_grad():
+            expected = model.gile(**processor(TEXTS, label_text=["Iron", "Milk"], return_tensors="pt")).logits
+            torch.testing.assert_close(model(**batch_of(processor)).logits, expected)
+
+    def test_vectors_made_in_inference_mode_can_be_trained_on(self, make_pretrained):
+        model, processor = make_pretrained(freeze_text_encoder=True)
+        with torch.inference_mode():
+            model(**batch_of(processor))
+        loss, _ = step(model, processor)
+        assert loss.isfinite()
+
+    def test_attention_over_its_states_is_trained(self, make_pretrained):
+        model, processor = make_pretrained(freeze_text_encoder=True, pooling="attention")
+        name = "gile.text_encoder.pooling.context.weight"
+        _, gradients = step(model, processor)
+        assert gradients[name].abs().sum() > 0
+        with torch.no_grad():
+            model.get_parameter(name).add_(3 * torch.randn(1, 3))
+            model.eval()
+            expected = model.gile(**processor(TEXTS, label_text=model.label_set.texts, return_tensors="pt")).logits
+            torch.testing.assert_close(model(**batch_of(processor)).logits, expected)
+
+
+class TestPooledEmbeds:
+    """What a frozen encoder makes of documents, made once."""
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("bag_size", [0, 5])
+    def test_they_stand_for_running_the_encoder(self, make_pretrained, kind, bag_size):
+        model, processor = make_pretrained(kind, freeze_text_encoder=True, bag_size=bag_size, cosine_score=True)
+        inputs = batch_of(processor)
+        pooled = model.gile.pool_texts(**inputs)
+        assert pooled.shape == (3, *inputs["input_ids"].shape[1:-1], 12)
+        whole, expected = step(model, processor)
+        words = inputs if bag_size else dict.fromkeys(inputs)
+        given, got = step(model, processor, **words, pooled_embeds=pooled)
+        torch.testing.assert_close(given, whole)
+        assert got.keys() == expected.keys()
+        for name, gradient in expected.items():
+            torch.testing.assert_close(got[name], gradient)
+
+    def test_they_may_be_of_16_bits(self, make_pretrained):
+        model, processor = make_pretrained(freeze_text_encoder=True)
+        pooled = model.gile.pool_texts(**batch_of(processor)).half()
+        expected = model(**batch_of(processor)).logits
+        torch.testing.assert_close(model(pooled_embeds=pooled).logits, expected, rtol=1e-2, atol=1e-2)
+
+    @pytest.mark.parametrize("options", [{}, {"freeze_text_encoder": True, "pooling": "attention"}], ids=str)
+    def test_they_are_not_trained_on_where_training_changes_them(self, make_pretrained, options):
+        model, processor = make_pretrained(**options)
+        pooled = model.gile.pool_texts(**batch_of(processor)).detach()
+        torch.testing.assert_close(model(pooled_embeds=pooled).logits, model(**batch_of(processor)).logits)
+        with pytest.raises(ValueError, match="made by the encoder as it was before this training"):
+            step(model, processor, pooled_embeds=pooled)
+
+    def test_others_are_refused(self, make_pretrained, make_model):
+        model, processor = make_pretrained(freeze_text_encoder=True, bag_size=3)
+        pooled = torch.ones(3, 12)
+        with pytest.raises(ValueError, match="bag_size needs input_ids: inputs_embeds and pooled_embeds do not say"):
+            model(pooled_embeds=pooled)
+        with pytest.raises(ValueError, match=r"pooled_embeds must have shape \(B, 12\), .* got \(3, 11\)"):
+            model(**batch_of(processor), pooled_embeds=pooled[:, 1:])
+        with pytest.raises(
+            ValueError, match=r"pooled_embeds \(2, 12\) and input_ids \(3, .* not of the same documents"
+        ):
+            model(**batch_of(processor), pooled_embeds=pooled[1:])
+        word_level, _ = make_model()
+        with pytest.raises(ValueError, match="pooled_embeds are of a pretrained encoder, not of 'wan'"):
+            word_level(pooled_embeds=pooled)
+        with pytest.raises(ValueError, match="text_encoder_type 'wan' has no pretrained encoder to pool"):
+            word_level.gile.pool_texts(torch.ones(1, 1))
+        with pytest.raises(
+            ValueError, match=r"label_encoder_type 'mean' .* has no pretrained encoder that reads labels"
+        ):
+            word_level.gile.pool_labels(torch.ones(1, 1))
+
+
+def test_labels_are_read_anew_after_so_many_steps_and_not_trained_through(make_pretrained):
+    model, processor = make_pretrained(label_refresh_steps=3, encoder=BertConfig(**SIZES, hidden_dropout_prob=0.3))
+    encoder, read = model.gile.text_encoder, []
+    encoder.register_forward_hook(lambda *_: read.append((torch.is_grad_enabled(), encoder.training)))
+    kept = []
+    for _ in range(7):
+        step(model, processor)
+        kept.append(model._kept_label_vectors["own"][1])
+        with torch.no_grad():  # as an optimizer does
+            encoder.transformer.embeddings.word_embeddings.weight.add_(0.3)
+    documents, labels = (True, True), (False, False)
+    assert read == [documents, labels, documents, documents] * 2 + [documents, labels]
+    assert [torch.equal(one, two) for one, two in pairwise(kept)] == [True, True, False] * 2
+    model.eval()
+    with torch.no_grad():  # exact, whatever was kept
+        towers = model.gile(**processor(TEXTS, label_text=model.label_set.texts, return_tensors="pt")).logits
+        torch.testing.assert_close(model(**batch_of(processor)).logits, towers)
+
+
+STEPS = {
+    "mean": {"label_encoder_type": "mean"},
+    "learned": {"label_encoder_type": "learned"},
+    "own": {"label_encoder_type": "own_text_encoder"},
+    "vectors": {"label_encoder_type": "vectors", "label_vector_size": 12},
+    "all terms": EVERYTHING,
+    "all terms, frozen": {**EVERYTHING, "freeze_text_encoder": True},
+    "attention, refreshed": {"pooling": "attention", "label_refresh_steps": 2, "bag_size": 3},
+    "windows": {"text_encoder_type": "hierarchical_transformer", "encoder_cell": "bigru", **EVERYTHING},
+    "bilinear": {"output_layer": "bilinear", "cosine_score": True, "label_rows": True},
+    "linear": {"output_layer": "linear", "bag_size": 3},
+}
+
+
+@pytest.mark.parametrize("options", STEPS.values(), ids=STEPS)
+def test_every_weight_that_is_trained_gets_a_gradient_in_chunks_as_with_logits(make_pretrained, options):
+    # Processes that share a step (DDP) wait for the gradient of every weight.
+    exact = BertConfig(**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    model, processor = make_pretrained(encoder=exact, **options)
+    model.double()
+    trained = {name for name, weight in model.named_parameters() if weight.requires_grad}
+    for training_loss in ("cross_entropy", "decoupled_softmax"):
+        model.config.training_loss = training_loss
+        model.config.label_chunk_size = 0
+        whole, expected = step(model, processor)
+        assert expected.keys() == trained
+        model.config.label_chunk_size = 2
+        chunked, got = step(model, processor)
+        torch.testing.assert_close(chunked, whole, rtol=1e-10, atol=1e-10)
+        assert got.keys() == trained
+        for name, gradient in expected.items():
+            torch.testing.assert_close(
+                got[name], gradient, rtol=1e-9, atol=1e-9, msg=lambda text, n=name: f"{n}: {text}"
+            )
+
+
+@pytest.mark.parametrize("options", [{}, {"label_chunk_size": 2}, {"label_encoder_type": "own_text_encoder"}], ids=str)
+def test_gradient_checkpointing_changes_no_gradient(make_pretrained, options):
+    exact = BertConfig(**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    model, processor = make_pretrained(encoder=exact, **options)
+    runs = []
+    model.gile.text_encoder.transformer.encoder.layer[0].attention.register_forward_hook(lambda *_: runs.append(1))
+    _, expected = step(model, processor)
+    before = len(runs)
+    getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)()  # the older name
+    _, got = step(model, processor)
+    assert len(runs) - before > before  # once more, in the backward pass
+    for name, gradient in expected.items():
+        torch.testing.assert_close(got[name], gradient)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("label_encoder_type", ["text_encoder", "own_text_encoder"])
+def test_several_languages_have_one_encoder_and_attention_of_their_own(make_pretrained, kind, label_encoder_type):
+    labels = [("e1", "iron", "english"), ("e2", "milk", "english"), ("g1", "iron", "german"), ("g2", "a", "german")]
+    model, processor = make_pretrained(
+        kind,
+        label_encoder_type=label_encoder_type,
+        pooling="attention",
+        sharing="none",
+        languages=["english", "german"],
+        label_rows=True,
+        labels=LabelSet([Label(one, name, language=own) for one, name, own in labels]),
+    )
+    inputs = processor(TEXTS[:2], language=["german", "english"], return_tensors="pt")
+    language = torch.tensor([1, 0])
+    with torch.no_grad():
+        logits = model(**inputs, language=language).logits
+        assert logits.isneginf().tolist() == [[True, True, False, False], [False, False, True, True]]
+        alone = processor(TEXTS[:1], language="german", return_tensors="pt")
+        torch.testing.assert_close(model(**alone, language="german").logits[0], logits[0])
+        index = LabelIndex.build(model, processor, language="german")
+        texts = model.gile.get_text_features(**alone, language="german")
+        torch.testing.assert_close(index.scores(texts)[0], logits[0, 2:])
+        # A label that stands in two languages is found in its own.
+        named = LabelSet(
+            [Label("x", "iron", language="german"), Label("y", "a"), Label("z", "iron", language="english")]
+        )
+        other = LabelIndex.build(model, processor, named, language="german")
+        torch.testing.assert_close(other.scores(texts)[0, :2], logits[0, 2:])
+        english = model(**alone, language="german", candidate_language="english").logits
+        torch.testing.assert_close(other.scores(texts)[0, 2], english[0, 0])
+    gold = torch.tensor([[2], [0]])
+    model.train()
+    model(**inputs, language=language, labels=gold).loss.backward()
+    assert all(weight.grad is not None for weight in model.parameters())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["mean", "own", "vectors", "all terms", "all terms, frozen", "linear"])
+def test_the_trainer_trains_saves_and_loads(tmp_path, make_pretrained, kind, name):
+    options = {**STEPS[name], "text_encoder_type": kind, "label_row_dropout": 0.3 if "all" in name else 0.0}
+    model, processor = make_pretrained(**options)
+    rows = [
+        {"input_ids": ids, "labels": [column for column in gold if column >= 0]}
+        for ids, gold in zip(processor(TEXTS)["input_ids"], GOLD.tolist(), strict=True)
+    ]
+    before = model.gile.output_layer.classifier.weight.detach().clone()
+    arguments = TrainingArguments(
+        str(tmp_path / "run"),
+        max_steps=3,
+        per_device_train_batch_size=2,
+        report_to="none",
+        use_cpu=True,
+        logging_steps=1,
+    )
+    trainer = Trainer(model, arguments, data_collator=GileDataCollator(processor), train_dataset=rows)
+    trainer.train()
+    assert all(entry["loss"] < 1e3 for entry in trainer.state.log_history if "loss" in entry)
+    assert not torch.equal(model.gile.output_layer.classifier.weight, before)
+    trainer.save_model(str(tmp_path / "model"))
+    again = GileForSequenceClassification.from_pretrained(tmp_path / "model").eval()
+    model.eval()
+    with torch.no_grad():
+        assert torch.equal(again(**batch_of(processor)).logits, model(**batch_of(processor)).logits)
+
+
+def test_given_vectors_of_labels_are_all_that_is_read_of_them(tmp_path, make_pretrained):
+    model, processor = make_pretrained(label_encoder_type="vectors", label_vector_size=12, cosine_score=True)
+    vectors = model.label_vectors.clone()
+    with torch.no_grad():
+        scores = model(**batch_of(processor)).logits
+        expected = model.gile(**batch_of(processor), label_embeds=vectors).logits
+        torch.testing.assert_close(scores, expected)
+        model.save_pretrained(tmp_path / "model")
+        again = GileForSequenceClassification.from_pretrained(tmp_path / "model").eval()
+        assert torch.equal(again(**batch_of(processor)).logits, scores)
+        texts = model.gile.get_text_features(**batch_of(processor))
+        torch.testing.assert_close(LabelIndex.build(model).scores(texts), scores)
+        model.set_labels(model.label_set, processor, label_vectors=-vectors)
+        assert not torch.allclose(model(**batch_of(processor)).logits, scores)
+        with pytest.raises(ValueError, match="'vectors' reads no words: pass label_vectors"):
+            LabelIndex.build(model, processor, LabelSet.from_names(["Iron"]))
+    for wrong in (None, vectors[1:], vectors[:, 1:]):
+        with pytest.raises(ValueError, match=r"label_vectors must be \(5, 12\) numbers"):
+            model.set_labels(model.label_set, processor, label_vectors=wrong)
+
+
+def test_vectors_are_refused_where_labels_are_read(make_pretrained, make_model):
+    for model, processor in (make_pretrained(label_encoder_type="mean"), make_model()):
+        with pytest.raises(ValueError, match="'mean' makes label vectors of words and takes no label_vectors"):
+            model.gile.encode_labels(torch.tensor([[4]]), label_vectors=torch.ones(1, 12))
+        with pytest.raises(ValueError, match=r"are of no other, got \(5, 12\)"):
+            model.set_labels(model.label_set, processor, label_vectors=torch.ones(5, 12))
+    model, _ = make_pretrained()
+    with pytest.raises(ValueError, match=r"label_vectors must have shape \(1, 12\), got \(2, 12\)"):
+        model.gile.encode_labels(torch.tensor([[4]]), label_vectors=torch.ones(2, 12))
+
+
+def test_stock_pipelines_read_a_model_over_a_pretrained_encoder(tmp_path, make_pretrained):
+    model, processor = make_pretrained(**EVERYTHING)
+    model.save_pretrained(tmp_path / "model")
+    processor.save_pretrained(tmp_path / "model")
+    with torch.no_grad():
+        expected = model(**batch_of(processor)).logits.sigmoid()
+    stock = pipeline(
+        "text-classification", model=str(tmp_path / "model"), tokenizer=str(tmp_path / "model"), top_k=None
+    )
+    scores = {one["label"]: one["score"] for one in stock(TEXTS[:1])[0]}
+    assert [scores[name] for name in model.label_set.names] == pytest.approx(expected[0].tolist(), abs=1e-5)
+    assert AutoTokenizer.from_pretrained(tmp_path / "model").model_input_names == ["input_ids", "attention_mask"]
+
+
+def test_a_document_without_tokens_has_a_score(make_pretrained):
+    for kind, empty in {"transformer": (2, 0), "hierarchical_transformer": (2, 0, 0)}.items():
+        model, _ = make_pretrained(kind, **EVERYTHING)
+        padding = torch.zeros(2, *[3] * (len(empty) - 1), dtype=torch.long)
+        with torch.no_grad():
+            scores = model(input_ids=torch.zeros(empty)).logits
+            torch.testing.assert_close(model(input_ids=padding).logits, scores)
+            mixed = padding.clone()
+            mixed.view(-1)[:2] = torch.tensor([2, 5])
+            torch.testing.assert_close(model(input_ids=mixed).logits[1], scores[1])
+        assert scores.isfinite().all()
+
+
+def test_the_input_embeddings_are_those_of_the_encoder(make_pretrained):
+    model, _ = make_pretrained()
+    table = torch.nn.Embedding(29, 12)
+    model.set_input_embeddings(table)
+    assert model.get_input_embeddings() is model.gile.text_encoder.transformer.embeddings.word_embeddings is table
+    assert model.resize_token_embeddings(29) is table
+    for given, named in (([31], {}), ([], {"new_num_tokens": 31})):
+        with pytest.raises(
+            ValueError, match="the tokens of a pretrained encoder, and those of a bag, keep their number"
+        ):
+            model.resize_token_embeddings(*given, **named)
+
+
+def test_limits_stay_within_the_positions_of_the_encoder(make_pretrained, encoder_folder):
+    assert GileModel.from_text_encoder(encoder_folder()).config.max_words == 41
+    for name, limit in {"Roberta": 40, "MPNet": 39}.items():  # they count from behind the place of the padding
+        folder = encoder_folder(encoder_config(name))
+        model = GileModel.from_text_encoder(folder).eval()
+        assert model.config.max_words == limit
+        assert model.get_text_features(torch.full((1, limit), 5)).isfinite().all()
+        for field in ("max_words", "max_label_words"):
+            with pytest.raises(ValueError, match=f"{field} must be at most {limit}, .* got {limit + 1}"):
+                GileModel.from_text_encoder(folder, **{field: limit + 1})
+        GileModel.from_text_encoder(folder, label_encoder_type="mean", max_label_words=limit + 1)
+        with pytest.raises(ValueError, match=f"has positions for {limit} tokens, got {limit + 1}; .*truncation=True"):
+            model.get_text_features(torch.full((1, limit + 1), 5))
+    assert GileModel.from_text_encoder(encoder_folder(encoder_config("DebertaV2"))).config.max_words == 256
+
+
+def test_an_encoder_that_reads_padding_is_refused(encoder_folder):
+    sizes = {name: SIZES[name] for name in ("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size")}
+    with pytest.raises(ValueError, match="is a FNetModel, which takes no attention_mask"):
+        GileModel.from_text_encoder(encoder_folder(transformers.FNetConfig(**sizes)))
+
+
+def test_a_training_step_reads_the_texts_that_paraphrases_choose_and_refuses_others(make_pretrained):
+    model, processor = make_pretrained()
+    model.label_paraphrases = LabelParaphrases(model.label_set[1:], processor)
+    with pytest.raises(ValueError, match="label_paraphrases are of 4 labels, and 5 are stored"):
+        step(model, processor)
+    model.label_paraphrases = LabelParaphrases(model.label_set, processor, names=1, synonyms=0, descriptions=0)
+    read = []
+    model.gile.text_encoder.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
+    step(model, processor)
+    names = processor(label_text=model.label_set.names, return_tensors="pt")["label_input_ids"]
+    assert torch.equal(read[1][:, : names.shape[1]], names)
+    assert model.label_paraphrases.words.shape[1] > names.shape[1]
+
+
+REFUSED = {
+    "reads no texts": (
+        {"text_encoder_config": {"model_type": "vit"}},
+        "is of a 'vit', which does not make hidden states",
+    ),
+    "a model of this kind": ({"text_encoder_config": {"model_type": "gile"}}, "is of a 'gile'"),
+    "no model type": ({"text_encoder_config": {"vocab_size": 5}}, "text_encoder_config has no model_type"),
+    "with a decoder": ({"text_encoder_config": {"model_type": "t5"}}, "is of an encoder-decoder; take an encoder"),
+    "no encoder": ({"text_encoder_config": None}, "text_encoder_config goes with text_encoder_type 'transformer'"),
+    "words": ({"text_encoder_type": "wan"}, "text_encoder_config goes with text_encoder_type 'transformer'"),
+    "word dropout": ({"word_dropout": 0.5}, "are of models with word vectors of their own"),
+    "frozen words": ({"freeze_word_vectors": True}, "are of models with word vectors of their own"),
+    "nothing to refresh": ({"label_refresh_steps": 2, "label_encoder_type": "mean"}, "labels read by a pretrained enc"),
+    "never trained": ({"label_refresh_steps": 2, "label_encoder_type": "own_text_encoder"}, "would never train that"),
+    "no vectors": ({"label_encoder_type": "vectors"}, "label_vector_size is the size of the vectors of"),
+    "vectors of no use": ({"label_vector_size": 3}, "label_vector_size is the size of the vectors of"),
+    "sizes": ({"cosine_score": True, "label_encoder_type": "vectors", "label_vector_size": 3}, "of sizes 12 and 3"),
+    "linear": ({"output_layer": "linear", "label_rows": True}, "a linear unit has none"),
+    "dropout of nothing": ({"label_row_dropout": 0.5}, "label_row_dropout drops the rows of label_rows, which is off"),
+    "layers": ({"joint_layers": 2, "output_layer": "bilinear"}, "joint_layers needs output_layer 'gile'"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_does_not_go_together_is_refused_by_name(options, message):
+    fields = {"text_encoder_type": "transformer", "text_encoder_config": BertConfig(**SIZES), "pooling": "mean"}
+    fields |= {"label_encoder_type": "text_encoder"}
+    with pytest.raises((StrictDataclassError, ValueError), match=message):
+        GileConfig(**fields | options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"pooling": "cls"},
+        {"encoder_cell": "none"},
+        {"label_encoder_type": "own_text_encoder"},
+        {"freeze_text_encoder": True},
+        {"label_refresh_steps": 2},
+    ],
+    ids=str,
+)
+def test_what_only_a_pretrained_encoder_can_do_is_asked_of_no_other(options):
+    with pytest.raises(StrictDataclassError, match="needs a pretrained encoder, not text_encoder_type 'wan'"):
+        GileConfig(**options)

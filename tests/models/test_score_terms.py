@@ -1,0 +1,297 @@
+"""What stands beside the joint embedding in a score: the bag, cosines, rows of labels, deeper projections."""
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+from torch.nn import functional
+from transformers import BertConfig
+
+from hf_gile import (
+    GileConfig,
+    GileForSequenceClassification,
+    Label,
+    LabelIndex,
+    LabelScoringPipeline,
+    LabelSet,
+)
+from hf_gile.models.output_layers_gile import JointInputLabelEmbedding
+from hf_gile.models.score_terms_gile import TokenBag
+
+B, L = 3, 17
+TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
+GOLD = torch.tensor([[0, 3], [1, -100], [2, 4]])
+TERMS = {
+    "cosine": {"cosine_score": True},
+    "bag": {"cosine_score": True, "bag_size": 5},
+    "bag alone": {"cosine_score": True, "bag_size": 5, "hidden_size": 11},
+    "rows": {"label_rows": True},
+    "all": {"cosine_score": True, "bag_size": 5, "label_rows": True, "joint_layers": 3},
+    "only label": {"cosine_score": True, "label_rows": True, "output_layer": "only_label"},
+    "bilinear": {"cosine_score": True, "bag_size": 5, "label_rows": True, "output_layer": "bilinear_yh15"},
+}
+
+
+def texts_of(processor, texts=TEXTS):
+    return processor(texts, return_tensors="pt")
+
+
+def randomized(layer):
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter)
+    return layer
+
+
+@pytest.mark.parametrize("options", TERMS.values(), ids=TERMS)
+def test_fast_path_equals_the_formula_in_values_and_gradients(options):
+    torch.manual_seed(0)
+    config = GileConfig(**{"embedding_size": 7, "hidden_size": 7, "joint_size": 13, "joint_act": "tanh", **options})
+    layer = randomized(JointInputLabelEmbedding(config).double())
+    texts = torch.randn(B, config.document_size, dtype=torch.double, requires_grad=True)
+    labels = torch.randn(L, config.label_size, dtype=torch.double, requires_grad=True)
+    rows = torch.randn(L, config.document_size + 1, dtype=torch.double, requires_grad=True)
+    rows = rows if config.label_rows else None
+    fast = layer.score(layer.encode_texts(texts), layer.encode_labels(labels, label_rows=rows))
+    literal = layer.literal_scores(texts, labels, label_rows=rows)
+    torch.testing.assert_close(fast, literal, rtol=1e-10, atol=1e-10)
+    inputs = [one for one in (texts, labels, rows, *layer.parameters()) if one is not None]
+    upstream = torch.randn(B, L, dtype=torch.double)
+    for one, other in zip(
+        torch.autograd.grad((fast * upstream).sum(), inputs),
+        torch.autograd.grad((literal * upstream).sum(), inputs),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+    assert layer.direct is not None
+
+
+def test_the_terms_are_those_of_the_docstring_by_hand():
+    torch.manual_seed(0)
+    config = GileConfig(embedding_size=2, hidden_size=2, bag_size=3, joint_size=5, cosine_score=True, label_rows=True)
+    layer = randomized(JointInputLabelEmbedding(config))
+    h, e, r = torch.randn(5), torch.randn(5), torch.randn(6)
+    given = layer.score(layer.encode_texts(h[None]), layer.encode_labels(e[None], label_rows=r[None]))
+    joint = torch.relu(layer.input_projection(h)) * torch.relu(layer.label_projection(e))
+    scaled = torch.cat([part / part.square().mean().sqrt() for part in (h[:2], h[2:])])
+    expected = layer.classifier(joint) + r[:5] @ scaled + r[5]
+    for place, part in enumerate((slice(0, 2), slice(2, 5))):
+        expected += layer.direct.cosine.scale[place] * functional.cosine_similarity(h[part], e[part], dim=0)
+    torch.testing.assert_close(given[0], expected)
+
+
+def test_deeper_projections_are_residual_layers_of_both_sides():
+    torch.manual_seed(0)
+    layer = randomized(JointInputLabelEmbedding(GileConfig(hidden_size=7, joint_size=5, joint_layers=3)))
+    vector = torch.randn(1, 100)
+    code = torch.relu(layer.label_projection(vector))
+    for one in layer.label_layers:
+        code = code + torch.relu(one(code))
+    assert len(layer.label_layers) == len(layer.input_layers) == 2
+    torch.testing.assert_close(layer.encode_labels(vector), code)
+
+
+class TestBag:
+    @pytest.fixture
+    def bag(self):
+        torch.manual_seed(0)
+        return randomized(TokenBag(GileConfig(vocab_size=19, bag_size=5)).double())
+
+    def test_it_is_the_sum_over_distinct_tokens_by_weight_and_count(self, bag):
+        texts = torch.tensor([[3, 4, 3, 3, 7], [18, 0, 0, 0, 0], [9, 9, 4, 0, 0]])
+        vectors = bag(texts, texts != 0)
+        for vector, text in zip(vectors, texts.tolist(), strict=True):
+            total = sum(
+                bag.log_weights.weight[token].exp() * (1 + math.log(count)) * bag.vectors.weight[token]
+                for token, count in Counter(token for token in text if token).items()
+            )
+            torch.testing.assert_close(vector, total / total.square().mean().sqrt())
+
+    def test_it_does_not_depend_on_order_padding_or_other_texts(self, bag):
+        texts = torch.tensor([[3, 4, 3, 18], [7, 0, 0, 0]])
+        vectors = bag(texts, texts != 0)
+        other = torch.tensor([[1, 2, 0, 0, 0, 0], [0, 18, 3, 0, 3, 4]])
+        torch.testing.assert_close(bag(other, other != 0)[1], vectors[0])
+
+    def test_a_text_without_tokens_is_zero_with_finite_gradients(self, bag):
+        texts = torch.tensor([[0, 0], [5, 0], [0, 0]])
+        vectors = bag(texts, texts != 0)
+        assert vectors[[0, 2]].eq(0).all()
+        vectors.sum().backward()
+        assert bag.vectors.weight.grad[5].abs().sum() > 0
+        assert all(one.grad.isfinite().all() for one in bag.parameters())
+        assert bag(texts[:1], texts[:1] != 0).eq(0).all()
+
+    def test_sparse_gradients_are_the_dense_ones(self, bag):
+        texts = torch.tensor([[3, 4, 3, 18], [7, 3, 0, 0]])
+        upstream = torch.randn(2, 5, dtype=torch.double)
+        dense, sparse = (
+            torch.autograd.grad((bag(texts, texts != 0, sparse) * upstream).sum(), list(bag.parameters()))
+            for sparse in (False, True)
+        )
+        for one, other in zip(dense, sparse, strict=True):
+            assert other.is_sparse
+            torch.testing.assert_close(other.to_dense(), one)
+
+    def test_it_starts_as_the_cosine_of_tf_idf_vectors(self):
+        config = GileConfig(vocab_size=19, bag_size=4001, cosine_score=True, embedding_size=3)
+        model = GileForSequenceClassification(config).gile
+        idf = torch.rand(19).double() + 0.5
+        idf[2] = 0
+        model.set_token_weights(idf.log())
+        texts = torch.tensor([[3, 4, 3, 18, 2], [7, 4, 3, 2, 2], [9, 9, 2, 0, 0]])
+        vectors = model.bag(texts, texts != 0) / 4001**0.5
+        tf_idf = torch.zeros(3, 19)
+        for row, text in enumerate(texts.tolist()):
+            for token, count in Counter(filter(None, text)).items():
+                tf_idf[row, token] = (1 + math.log(count)) * idf[token]
+        tf_idf = functional.normalize(tf_idf, dim=-1)
+        torch.testing.assert_close(vectors @ vectors.T, tf_idf @ tf_idf.T, rtol=0, atol=0.06)
+
+    def test_token_weights_of_another_kind_are_refused(self, make_model):
+        model, _ = make_model(bag_size=3)
+        size = model.config.vocab_size
+        model.gile.set_token_weights([-math.inf] * size)
+        assert model.gile.bag.log_weights.weight.eq(-20).all()
+        for wrong in (torch.zeros(size + 1), torch.full((size,), math.nan), torch.full((size,), math.inf)):
+            with pytest.raises(ValueError, match=rf"log_weights must be \({size},\) finite numbers or -inf"):
+                model.gile.set_token_weights(wrong)
+        with pytest.raises(ValueError, match=r"are those of the bag, and config.bag_size is 0"):
+            make_model()[0].gile.set_token_weights(torch.zeros(size))
+
+    @pytest.mark.parametrize("text_encoder_type", ["nn", "wan", "han"])
+    def test_models_of_words_have_it_too(self, make_model, label_set, text_encoder_type):
+        model, processor = make_model(text_encoder_type, bag_size=3, cosine_score=True, label_rows=True)
+        with torch.no_grad():
+            scores = model(**texts_of(processor)).logits
+            for row, text in enumerate(TEXTS):
+                torch.testing.assert_close(model(**texts_of(processor, [text])).logits[0], scores[row])
+            towers = model.gile(**processor(TEXTS, label_text=label_set.texts, return_tensors="pt")).logits
+        torch.testing.assert_close(scores, towers)  # rows start at zero
+        with pytest.raises(ValueError, match="bag_size needs input_ids"):
+            model(inputs_embeds=torch.ones(*[2] * texts_of(processor)["input_ids"].dim(), 7))
+
+
+class TestLabelRows:
+    def test_they_start_at_zero(self, make_pretrained):
+        model, processor = make_pretrained(label_rows=True)
+        fresh = GileForSequenceClassification(model.config)
+        assert fresh.gile.label_rows.weight.shape == (5, 13)
+        assert fresh.gile.label_rows.weight.eq(0).all()
+        model.set_labels(LabelSet.from_names(["A"]), processor)
+        assert model.gile.label_rows.weight.shape == (1, 13)
+        assert model.gile.label_rows.weight.eq(0).all()
+
+    def test_they_follow_the_ids_of_labels(self, tmp_path, make_pretrained):
+        model, processor = make_pretrained(label_rows=True, bag_size=3, cosine_score=True)
+        with torch.no_grad():
+            scores = model(**texts_of(processor)).logits
+        rows = model.gile.label_rows.weight.detach().clone()
+        model.save_pretrained(tmp_path / "model")
+        model = GileForSequenceClassification.from_pretrained(tmp_path / "model").eval()
+        labels = model.label_set
+        changed = LabelSet([Label("new", "pumps"), labels[4], labels[0]])
+        model.set_labels(changed, processor)
+        assert torch.equal(model.gile.label_rows.weight, torch.stack([torch.zeros(16), rows[4], rows[0]]))
+        assert model.gile.label_rows.weight.requires_grad
+        with torch.no_grad():
+            found = model(**texts_of(processor)).logits
+            new = model.gile(**processor(TEXTS, label_text=["pumps"], return_tensors="pt")).logits
+        torch.testing.assert_close(found[:, 1:], scores[:, [4, 0]])
+        torch.testing.assert_close(found[:, :1], new)
+
+    def test_another_order_of_the_same_labels_keeps_the_parameter(self, make_pretrained):
+        model, processor = make_pretrained(label_rows=True)
+        weight = model.gile.label_rows.weight
+        before = weight.detach().clone()
+        model.set_labels(LabelSet(list(model.label_set)[::-1]), processor)
+        assert model.gile.label_rows.weight is weight
+        assert torch.equal(weight, before.flip(0))
+
+    @pytest.mark.parametrize("label_encoder_type", ["learned", "text_encoder"])
+    def test_an_index_of_other_labels_finds_stored_ones_by_id_or_text(self, make_pretrained, label_encoder_type):
+        model, processor = make_pretrained(label_rows=True, label_encoder_type=label_encoder_type)
+        if label_encoder_type == "learned":
+            torch.nn.init.normal_(model.gile.label_residual.weight)
+        stored = model.label_set
+        by_text = Label("elsewhere", stored[1].name, stored[1].description)
+        others = LabelSet([by_text, Label("unseen", "pumps"), stored[3], Label("Iron", "iron of blood")])
+        index = LabelIndex.build(model, processor, others)
+        with torch.no_grad():
+            texts = model.gile.get_text_features(**texts_of(processor))
+            scores = model(**texts_of(processor)).logits
+            words = processor(label_text=others.texts, return_tensors="pt")["label_input_ids"]
+            unseen = model.gile.score(texts, model.gile.get_label_features(words))
+            found = index.scores(texts)
+        torch.testing.assert_close(found[:, [0, 2]], scores[:, [1, 3]])
+        torch.testing.assert_close(found[:, 1], unseen[:, 1])
+        own = model.learned_of(
+            [stored[2]]
+        )  # the id decides: another text of a known label keeps what was learned of it
+        expected = model.gile.score(texts, model.encode(words[3:], **own))
+        torch.testing.assert_close(found[:, 3:], expected)
+        assert not torch.allclose(found[:, 3], unseen[:, 3])
+
+    def test_the_pipeline_gives_a_stored_label_its_score_by_whatever_it_is_named(self, make_pretrained):
+        model, processor = make_pretrained(label_rows=True, cosine_score=True)
+        pipe = LabelScoringPipeline(model=model, processor=processor)
+        stored = pipe(TEXTS)
+        meanings = {label.name: label.description for label in model.label_set}
+        for candidates in (meanings, model.label_set, [*model.label_set, Label("x", "pumps")], LabelIndex.build(model)):
+            named = pipe(TEXTS, candidate_labels=candidates)
+            for one, other in zip(stored, named, strict=True):
+                scores = dict(zip(other["labels"], other["scores"], strict=True))
+                assert [scores[name] for name in one["labels"]] == pytest.approx(one["scores"], abs=1e-6)
+
+    def test_training_scores_some_labels_without_their_row(self, make_pretrained):
+        exact = BertConfig(
+            vocab_size=29,
+            hidden_size=12,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=17,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+        )
+        labels = LabelSet.from_names(
+            [" ".join(["iron"] * (1 + one // 7) + ["milk"] * (1 + one % 7)) for one in range(49)]
+        )
+        model, processor = make_pretrained(label_rows=True, label_row_dropout=0.3, encoder=exact, labels=labels)
+        inputs = texts_of(processor)
+        with torch.no_grad():
+            whole = model(**inputs).logits
+            without = model.gile(**processor(TEXTS, label_text=labels.texts, return_tensors="pt")).logits
+            model.train()
+            torch.testing.assert_close(model(**inputs).logits, whole)  # no gradient, no training step
+        torch.manual_seed(0)
+        dropped = 0
+        for _ in range(20):
+            logits = model(**inputs).logits
+            gone = torch.isclose(logits, without, rtol=1e-4, atol=1e-4).all(0)
+            kept = torch.isclose(logits, whole, rtol=1e-4, atol=1e-4).all(0)
+            assert (gone ^ kept).all()
+            dropped += int(gone.sum())
+        assert dropped / (20 * 49) == pytest.approx(0.3, abs=0.05)
+        model.eval()
+        torch.testing.assert_close(model(**inputs).logits, whole)
+
+    def test_rows_that_are_dropped_are_dropped_in_chunks_too(self, make_pretrained):
+        model, processor = make_pretrained(label_rows=True, label_row_dropout=0.5, label_chunk_size=2)
+        missing = torch.zeros(5, dtype=torch.long)
+        torch.manual_seed(0)
+        for _ in range(20):
+            model.train().zero_grad()
+            model(**texts_of(processor), labels=GOLD).loss.backward()
+            missing += model.gile.label_rows.weight.grad.eq(0).all(-1)
+        assert ((missing > 2) & (missing < 18)).all()
+
+    def test_a_label_without_a_stored_one_in_a_model_of_words_has_none(self, make_model):
+        model, processor = make_model(label_rows=True)
+        torch.nn.init.normal_(model.gile.label_rows.weight)
+        with torch.no_grad():
+            scores = model(**texts_of(processor)).logits
+            towers = model.gile(**processor(TEXTS, label_text=model.label_set.texts, return_tensors="pt")).logits
+        rows = model.gile.label_rows.weight
+        h = model.gile.encode_texts(**texts_of(processor))[0]
+        h = functional.normalize(h, dim=-1) * h.shape[1] ** 0.5
+        torch.testing.assert_close(scores - towers, h @ rows[:, :-1].T + rows[:, -1], rtol=1e-4, atol=1e-4)

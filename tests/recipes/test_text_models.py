@@ -1,0 +1,220 @@
+"""The models of the recipes: over a pretrained encoder, with held-out labels, and the figures they are chosen by."""
+
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from transformers import AutoModelForSequenceClassification, TrainingArguments
+
+from hf_gile import Label, LabelSet
+from hf_gile.metrics import LabelMetrics
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "recipes"))
+
+from text_models import ModelSettings, OnColumns, as_read, check_settings, hold_out, metric_name
+
+RECIPE = Path(__file__).parents[2] / "recipes" / "train_table.py"
+WORDS = {
+    "heart": ("heart failure", "heart failing cardiac output ventricle"),
+    "milk": ("human milk", "milk breast human feeding"),
+    "iron": ("iron", "iron anemia ferritin deficiency"),
+    "kidney": ("kidney", "kidney renal nephron urine"),
+    "cardiac": ("cardiac output", "cardiac output ventricle pumped"),
+}
+
+
+def write_rows(path, number, labels, seed):
+    draw = random.Random(seed)
+    rows = []
+    for place in range(number):
+        gold = sorted(draw.sample(labels, k=draw.choice([1, 2])))
+        words = [word for label in gold for word in WORDS[label][1].split()]
+        draw.shuffle(words)
+        rows.append(
+            {"key": f"{seed}-{place}", "text": " ".join(words) + ". " + " ".join(words[:3]) + ".", "tags": gold}
+        )
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture
+def run(tmp_path, save_text_encoder):
+    folder = save_text_encoder(texts=[" ".join(words) for words in WORDS.values()])
+    seen = [name for name in WORDS if name != "cardiac"]
+    for name, number, labels in (("train", 60, seen), ("dev", 20, seen), ("test", 30, list(WORDS))):
+        write_rows(tmp_path / f"{name}.jsonl", number, labels, seed=len(name))
+    lines = (f'{name},"{words[0]}","{words[1]}",{words[1].split()[-1]}\n' for name, words in WORDS.items())
+    (tmp_path / "labels.csv").write_text("id,name,about,other\n" + "".join(lines))
+
+    def run_recipe(*arguments):
+        settings = {
+            "train_files": "train.jsonl",
+            "validation_files": "dev.jsonl",
+            "test_files": "test.jsonl",
+            "labels": "tags",
+            "label_file": "labels.csv",
+            "label_description": "about",
+            "label_synonyms": "other",
+            "text_encoder": folder,
+            "joint_size": 41,
+            "num_negatives": 2,
+            "num_train_epochs": 6,
+            "per_device_train_batch_size": 5,
+            "use_cpu": True,
+            "output_dir": str(tmp_path / "out"),
+        }
+        (tmp_path / "mine.yaml").write_text(yaml.safe_dump(settings))
+        environment = os.environ | {
+            "HF_HUB_OFFLINE": "1",
+            "HF_HOME": str(tmp_path / "home"),
+            "HF_DATASETS_CACHE": str(tmp_path / "cache"),
+            "OMP_NUM_THREADS": "1",
+        }
+        done = subprocess.run(
+            [sys.executable, str(RECIPE), "--config", "mine.yaml", *arguments],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        path = tmp_path / "out" / "results.json"
+        return done, json.loads(path.read_text()) if path.is_file() else None
+
+    return run_recipe
+
+
+def test_a_frozen_encoder_with_every_term_learns_seen_labels_and_scores_unseen_ones(run, tmp_path):
+    terms = ["--units", "linear", "gile_rows", "--bag_size", "64", "--label_row_dropout", "0.2", "--joint_layers", "2"]
+    readings = ["--label_texts", "name", "--paraphrase_synonyms", "0.2", "--paraphrase_definitions", "0.2"]
+    weights = ["--class_balanced", "0.9", "--propensity_weighted", "--hidden_act", "tanh", "--bf16", "true"]
+    done, results = run("--freeze_text_encoder", *terms, *readings, *weights)
+    assert done.returncode == 0, done.stderr[-3000:]
+    test = results["gile_rows"]["test"]
+    assert test["test_seen_average_precision"] > 0.9
+    assert results["linear"]["test"]["test_average_precision"] > 0.8
+    assert test["test_unseen_documents"] > 0
+    for figure in ("psp_at_5", "precision_at_1", "precision_at_3", "ndcg_at_5", "seen_micro_f1", "decile_1_macro_f1"):
+        assert 0 <= test[f"test_{figure}"] <= 1, figure
+    assert test["test_documents_per_second"] > 0
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out/gile_rows/model")
+    assert model.config.freeze_text_encoder
+    assert model.config.cosine_score
+    assert model.config.label_rows
+    assert model.label_set.texts == model.label_set.names
+    assert model.gile.bag.log_weights.weight[0].item() == -20  # padding: weights are of the training documents
+
+
+def test_adapters_in_windows_are_merged_and_the_epoch_is_chosen_on_held_out_labels(run, tmp_path):
+    chosen = "eval_validation_unseen_average_precision"
+    done, results = run(
+        *["--units", "linear", "gile", "--hierarchical", "--max_sentence_words", "9", "--lora_rank", "2"],
+        *["--held_out_labels", "1", "--metric_for_best_model", chosen, "--text_encoder_learning_rate", "1e-3"],
+        *["--layer_decay", "0.5", "--label_refresh_steps", "3", "--num_train_epochs", "3", "--label_texts", "synonyms"],
+        *["--text_encoder_options", '{"attention_probs_dropout_prob": 0.0}'],
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "1 of them held out for validation" in done.stdout
+    history = results["gile"]["history"]
+    best = max(range(len(history)), key=lambda place: history[place][chosen])
+    (state,) = (tmp_path / "out" / "gile").glob("checkpoint-*/trainer_state.json")
+    state = json.loads(state.read_text())
+    assert state["best_metric"] == pytest.approx(history[best][chosen])
+    assert "eval_validation_average_precision" in results["linear"]["history"][0]
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out/gile/model")
+    assert [label.seen for label in model.label_set] == [True, True, True, False, False]
+    assert not [name for name in model.state_dict() if "lora" in name]
+    assert model.config.text_encoder_config.attention_probs_dropout_prob == 0
+    assert model.label_set[0].description == model.label_set[0].synonyms[0]
+    assert results["gile"]["test"]["test_unseen_documents"] == sum(
+        "cardiac" in json.loads(line)["tags"] for line in (tmp_path / "test.jsonl").read_text().splitlines()
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"units": ["gile", "wsabie"], "text_encoder": "x"}, "units wsabie are of models over words"),
+        ({"label_texts": "titles"}, "label_texts must be one of name, synonyms, definitions"),
+        ({"lora_rank": 2}, "hierarchical and lora_rank are of pretrained encoders"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_named(tmp_path, settings, message):
+    with pytest.raises(ValueError, match=message):
+        check_settings(ModelSettings(**settings), TrainingArguments(str(tmp_path), use_cpu=True))
+
+
+def test_a_figure_of_unseen_labels_needs_some_in_validation(run):
+    done, results = run("--metric_for_best_model", "eval_validation_unseen_one_error")
+    assert results is None
+    assert "hold some out of training with --held_out_labels" in done.stderr
+
+
+def test_held_out_labels_stand_behind_the_seen_ones_and_are_the_same_each_time():
+    labels = LabelSet([*(Label(f"D{n}", f"name {n}", seen=True, count=n) for n in range(2, 30)), Label("U", "unseen")])
+    held, ids = hold_out(labels, 5)
+    assert len(ids) == 5
+    assert [label.id for label in held][-1] == "U"
+    assert {label.id for label in held[23:28]} == ids
+    assert all(label.count == 0 and not label.seen for label in held[23:])
+    assert all(label.seen and label.count for label in held[:23])
+    assert not ids & {"D2", "D3", "D4"}  # too rare to be found again
+    assert hold_out(LabelSet(reversed(labels)), 5)[1] == ids
+    with pytest.raises(ValueError, match="held_out_labels 26: 25 of 28 seen labels"):
+        hold_out(labels, 26)
+
+
+def test_labels_are_read_by_name_or_with_synonyms_but_stay_distinct():
+    labels = LabelSet(
+        [Label("1", "iron", "a metal", synonyms=("ferrum", "Fe")), Label("2", "a", "one"), Label("3", "a", "other")]
+    )
+    assert as_read(labels, "name").texts == ["iron", "a: one", "a: other"]
+    assert as_read(labels, "synonyms").texts == ["iron: ferrum; Fe", "a: one", "a: other"]
+    assert as_read(labels, "definitions") is labels
+
+
+def test_the_epoch_is_chosen_by_the_figure_that_the_user_names():
+    assert metric_name(None, True) == metric_name("loss", True) == "eval_validation_seen_average_precision"
+    assert metric_name("loss", False) == "eval_validation_average_precision"
+    assert metric_name("validation_unseen_ndcg_at_5", True) == "eval_validation_unseen_ndcg_at_5"
+    assert metric_name("eval_validation_unseen_ndcg_at_5", False) == "eval_validation_ndcg_at_5"
+
+
+def test_figures_of_some_labels_are_those_of_a_model_that_has_no_others():
+    scores = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
+    gold = torch.tensor([[0, 1], [2, -100], [4, 3], [1, -100], [-100, -100], [3, 0], [4, -100]])
+    metric = OnColumns(LabelMetrics(3, seen=[True, True, False]), [0, 1, 4])
+    metric.update(scores, gold)
+    alone = LabelMetrics(3, seen=[True, True, False])
+    alone.update(
+        scores[:, [0, 1, 4]],
+        torch.tensor([[0, 1], [-100, -100], [2, -100], [1, -100], [-100, -100], [0, -100], [2, -100]]),
+    )
+    assert metric.compute() == pytest.approx(alone.compute(), nan_ok=True)
+
+
+def test_the_page_on_pretrained_encoders_names_flags_and_tools_that_exist():
+    import train_bioasq
+    import train_table
+
+    import hf_gile.training
+
+    page = (Path(__file__).parents[2] / "docs" / "pretrained.md").read_text()
+    fields = {
+        name
+        for one in (train_bioasq.Recipe, train_table.Recipe, TrainingArguments)
+        for name in one.__dataclass_fields__
+    }
+    flags = set(re.findall(r"--(\w+)", page))
+    assert flags
+    assert flags <= fields, flags - fields
+    imported = re.findall(r"from hf_gile\.training import (.+)", page)
+    names = {name for line in imported for name in line.split(", ")}
+    assert names
+    assert names <= set(hf_gile.training.__all__)

@@ -1,0 +1,128 @@
+"""Low-rank adapters in the pretrained encoder: trained, saved, resumed, merged."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from datasets import Dataset
+from safetensors.torch import load_file
+from transformers import Trainer, TrainingArguments
+
+from hf_gile import GileForSequenceClassification, GileProcessor
+from hf_gile.training import GileDataCollator, add_lora, encode_dataset, merge_lora
+
+TEXTS = ["Breast milk.", "The failing heart pumps less blood.", "Iron", "milk and iron", "Infants were fed with milk"]
+GOLD = [["Milk, Human"], ["Heart Failure", "Blood"], ["Iron"], ["Milk, Human", "Iron"], ["Infant", "Milk, Human"]]
+
+
+@pytest.fixture
+def make(save_text_encoder, label_set, tmp_path):
+    pytest.importorskip("peft")
+
+    def make_trainer(folder="run", label_encoder_type="text_encoder", **options):
+        encoder = save_text_encoder()
+        torch.manual_seed(0)
+        model = GileForSequenceClassification.from_text_encoder(
+            encoder,
+            label_encoder_type=label_encoder_type,
+            joint_size=13,
+            num_labels=len(label_set),
+            problem_type="multi_label_classification",
+        )
+        processor = GileProcessor.from_text_encoder(encoder, model.config)
+        model.set_labels(label_set, processor)
+        dataset = encode_dataset(Dataset.from_dict({"text": TEXTS, "labels": GOLD}), processor, label_set)
+        add_lora(model, rank=2)
+        arguments = TrainingArguments(
+            str(tmp_path / folder),
+            per_device_train_batch_size=2,
+            learning_rate=2e-2,
+            use_cpu=True,
+            report_to="none",
+            disable_tqdm=True,
+            seed=3,
+            **({"save_strategy": "no"} | options),
+        )
+        return Trainer(model, arguments, data_collator=GileDataCollator(processor), train_dataset=dataset)
+
+    return make_trainer
+
+
+@pytest.mark.parametrize("label_encoder_type", ["text_encoder", "own_text_encoder"])
+def test_adapters_and_head_are_trained_and_the_encoder_is_not(make, label_encoder_type):
+    trainer = make(label_encoder_type=label_encoder_type, max_steps=3)
+    before = {name: weight.clone() for name, weight in trainer.model.named_parameters()}
+    trainer.train()
+    towers = {"text_encoder", "label_encoder"} if label_encoder_type == "own_text_encoder" else {"text_encoder"}
+    changed = {name for name, weight in trainer.model.named_parameters() if not torch.equal(weight, before[name])}
+    for tower in towers:
+        assert any(name.startswith(f"gile.{tower}.") and "lora_B" in name for name in changed)
+    assert not [name for name in changed if ".transformer." in name and "lora_" not in name]
+    assert "gile.output_layer.text_projection.weight" in changed or any("output_layer" in name for name in changed)
+
+
+def test_a_merged_model_is_an_ordinary_one_with_the_same_scores(make, tmp_path):
+    trainer = make(max_steps=3)
+    trainer.train()
+    model, processor = trainer.model.eval(), trainer.data_collator.processor
+    batch = processor(TEXTS, return_tensors="pt")
+    with torch.no_grad():
+        adapted = model(**batch).logits
+        merge_lora(model)
+        assert torch.allclose(model(**batch).logits, adapted, atol=1e-5)
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    model.save_pretrained(tmp_path / "merged")
+    processor.save_pretrained(tmp_path / "merged")
+    assert not [name for name in load_file(tmp_path / "merged" / "model.safetensors") if "lora" in name]
+    script = (
+        "import sys; sys.modules['peft'] = sys.modules['hf_gile'] = None\n"
+        "from transformers import AutoModelForSequenceClassification, AutoProcessor\n"
+        "model = AutoModelForSequenceClassification.from_pretrained('merged', trust_remote_code=True).eval()\n"
+        "processor = AutoProcessor.from_pretrained('merged', trust_remote_code=True)\n"
+        f"print(*model(**processor({TEXTS!r}, return_tensors='pt')).logits.flatten().tolist())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = torch.tensor([float(word) for word in done.stdout.split()]).view(adapted.shape)
+    assert torch.allclose(found, adapted, atol=1e-4)
+
+
+def test_training_with_adapters_resumes_where_it_stopped(make, tmp_path):
+    whole = make(folder="whole", max_steps=6)
+    whole.train()
+    make(folder="part", max_steps=6, save_strategy="steps", save_steps=4).train()
+    part = make(folder="part", max_steps=6)
+    part.train(resume_from_checkpoint=str(tmp_path / "part" / "checkpoint-4"))
+    for name, weight in whole.model.state_dict().items():
+        assert torch.allclose(part.model.state_dict()[name], weight, atol=1e-6), name
+
+
+def test_what_cannot_have_adapters_is_named(make, make_model, save_text_encoder):
+    model = make().model
+    with pytest.raises(ValueError, match="the model has adapters already"):
+        add_lora(model)
+    merge_lora(model)
+    with pytest.raises(ValueError, match="the model has no adapters to merge"):
+        merge_lora(model)
+    with pytest.raises(ValueError, match="rank must be at least 1, got 0"):
+        add_lora(model, rank=0)
+    with pytest.raises(ValueError, match="LoRA is for pretrained encoders"):
+        add_lora(make_model()[0])
+    frozen = GileForSequenceClassification.from_text_encoder(save_text_encoder(), freeze_text_encoder=True)
+    with pytest.raises(ValueError, match="freeze_text_encoder is on"):
+        add_lora(frozen)
+
+
+def test_chosen_layers_alone_have_adapters(make):
+    model = make().model
+    merge_lora(model)
+    add_lora(model, rank=3, target_modules=["query"])
+    adapted = {name.split(".lora_")[0].rsplit(".", 1)[1] for name, _ in model.named_parameters() if ".lora_" in name}
+    assert adapted == {"query"}
+
+
+def test_without_peft_the_extra_is_named(make_model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(ImportError, match=r"LoRA needs peft: pip install 'hf-gile\[lora\]'"):
+        add_lora(make_model()[0])

@@ -1,0 +1,200 @@
+"""Tools to train over a pretrained encoder: vectors made once, weights of tokens, learning rates by layer."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from transformers import AutoConfig, Trainer, TrainingArguments
+
+from hf_gile import GileConfig, GileForSequenceClassification, GileModel, GileProcessor
+from hf_gile.metrics import LabelMetrics, evaluate_index
+from hf_gile.models import LabelIndex
+from hf_gile.training import GileDataCollator, add_pooled_embeds, encode_dataset, log_idf, parameter_groups
+
+TEXTS = ["Breast milk.", "The failing heart pumps less blood. Cardiac output was measured.", "Iron", "", "milk. iron."]
+GOLD = [["Milk, Human"], ["Heart Failure", "Blood"], ["Iron"], [], ["Milk, Human", "Iron"]]
+
+
+@pytest.fixture
+def make(save_text_encoder, label_set):
+    def make_model(**fields):
+        folder = save_text_encoder()
+        torch.manual_seed(0)
+        fields = {"joint_size": 13, "num_labels": len(label_set)} | fields
+        model = GileForSequenceClassification.from_text_encoder(
+            folder, problem_type="multi_label_classification", **fields
+        )
+        processor = GileProcessor.from_text_encoder(folder, model.config)
+        model.set_labels(label_set, processor)
+        dataset = encode_dataset(Dataset.from_dict({"text": TEXTS, "labels": GOLD}), processor, label_set)
+        return model, processor, dataset
+
+    return make_model
+
+
+def test_token_weights_are_logarithms_of_the_idf_in_documents_and_in_their_windows():
+    documents = [[5, 3, 3], [3], [[3, 1], [3, 5]], []]
+    weights = log_idf(documents, vocab_size=7, special_ids=[0, 1])
+    assert weights.dtype == np.float32
+    assert weights[3] == pytest.approx(math.log(math.log(5 / 4) + 1))
+    assert weights[5] == pytest.approx(math.log(math.log(5 / 3) + 1))
+    assert weights[6] == pytest.approx(math.log(math.log(5) + 1))
+    assert weights[0] == weights[1] == -math.inf
+
+
+def test_token_weights_need_documents_of_known_tokens():
+    with pytest.raises(ValueError, match="documents is empty"):
+        log_idf([], vocab_size=7)
+    with pytest.raises(ValueError, match="document 1 has the token 7, but vocab_size is 7"):
+        log_idf([[1], [2, 7]], vocab_size=7)
+
+
+KINDS = [
+    {"bag_size": 3},
+    {"text_encoder_type": "hierarchical_transformer", "max_sentence_words": 6, "pooling": "cls"},
+]
+
+
+@pytest.mark.parametrize("fields", KINDS, ids=["documents", "windows"])
+def test_scores_of_vectors_made_once_are_those_of_the_encoder(make, fields):
+    model, processor, dataset = make(freeze_text_encoder=True, **fields)
+    pooled = add_pooled_embeds(dataset, model, processor, batch_size=2)
+    collator = GileDataCollator(processor)
+    batch, plain = collator(list(pooled)), collator(list(dataset))
+    assert batch["pooled_embeds"].shape[-1] == 12
+    with torch.no_grad():
+        expected = model(**plain).logits
+        model.gile.text_encoder.transformer.forward = None  # it may not run again
+        assert torch.allclose(model(**batch).logits, expected, atol=1e-5)
+
+
+def test_the_stock_trainer_trains_and_evaluates_on_vectors_made_once(make, tmp_path):
+    model, processor, dataset = make(freeze_text_encoder=True, cosine_score=True, label_rows=True)
+    dataset = add_pooled_embeds(dataset, model, processor, bf16=True)
+    arguments = TrainingArguments(
+        str(tmp_path / "run"), num_train_epochs=40, learning_rate=2e-2, use_cpu=True, report_to="none",
+        disable_tqdm=True, save_strategy="no", batch_eval_metrics=True,
+    )  # fmt: skip
+    trainer = Trainer(
+        model,
+        arguments,
+        data_collator=GileDataCollator(processor),
+        train_dataset=dataset,
+        eval_dataset=dataset,
+        compute_metrics=LabelMetrics(5),
+    )
+    before = trainer.evaluate()["eval_loss"]
+    trainer.train()
+    figures = trainer.evaluate()
+    assert figures["eval_loss"] < before / 2
+    assert figures["eval_average_precision"] == 1.0
+    index = LabelIndex.build(model, processor, model.label_set)
+    loader = torch.utils.data.DataLoader(dataset, 2, collate_fn=GileDataCollator(processor))
+    assert evaluate_index(index, model, loader, LabelMetrics(5))["average_precision"] == 1.0
+
+
+def test_vectors_are_made_again_only_where_weights_or_documents_differ(make, tmp_path):
+    model, processor, dataset = make(freeze_text_encoder=True)
+    dataset.to_parquet(tmp_path / "rows.parquet")
+    dataset = Dataset.from_parquet(str(tmp_path / "rows.parquet"), cache_dir=str(tmp_path / "cache"))
+    runs = []
+    transformer = model.gile.text_encoder.transformer
+    transformer.register_forward_hook(lambda *_: runs.append(1))
+
+    def runs_of(dataset):
+        runs.clear()
+        add_pooled_embeds(dataset, model, processor)
+        return len(runs)
+
+    assert runs_of(dataset) == 1
+    assert runs_of(dataset) == 0
+    assert runs_of(dataset.map(lambda row: {"labels": row["labels"][1:]})) == 0
+    assert runs_of(dataset.map(lambda row: {"input_ids": row["input_ids"][:1]})) == 1
+    with torch.no_grad():
+        transformer.embeddings.LayerNorm.bias[2] += 1
+    assert runs_of(dataset) == 1
+
+
+def test_vectors_of_a_stream_are_made_as_it_is_read(make):
+    model, processor, dataset = make(freeze_text_encoder=True)
+    expected = add_pooled_embeds(dataset, model, processor)["pooled_embeds"][:]
+    stream = add_pooled_embeds(dataset.to_iterable_dataset(), model, processor)
+    assert np.allclose([row["pooled_embeds"] for row in stream], expected)
+
+
+@pytest.mark.parametrize("fields", [{}, {"freeze_text_encoder": True, "pooling": "attention"}])
+def test_vectors_of_an_encoder_that_is_trained_are_refused(make, fields):
+    model, processor, dataset = make(**fields)
+    with pytest.raises(ValueError, match="pooled_embeds are of an encoder that training leaves as it is"):
+        add_pooled_embeds(dataset, model, processor)
+
+
+def rate_of(groups, parameter):
+    return next(group["lr"] for group in groups if any(own is parameter for own in group["params"]))
+
+
+def test_lower_layers_learn_more_slowly_and_what_is_above_at_its_own_rate(make):
+    model, *_ = make(label_encoder_type="own_text_encoder", bag_size=3, label_rows=True)
+    groups = parameter_groups(model, 1e-2, text_encoder_learning_rate=1e-3, layer_decay=0.5, weight_decay=0.1)
+    for encoder in (model.gile.text_encoder.transformer, model.gile.label_encoder.transformer):
+        layers = encoder.encoder.layer
+        assert rate_of(groups, layers[1].output.dense.weight) == pytest.approx(1e-3)
+        assert rate_of(groups, layers[0].output.dense.bias) == pytest.approx(5e-4)
+        assert rate_of(groups, encoder.embeddings.word_embeddings.weight) == pytest.approx(2.5e-4)
+    assert rate_of(groups, model.gile.bag.vectors.weight) == 1e-2
+    given = [parameter for group in groups for parameter in group["params"]]
+    assert len(given) == len({id(own) for own in given}) == len(list(model.parameters()))
+    kept = [own for group in groups if group["weight_decay"] == 0 for own in group["params"]]
+    assert any(own is model.gile.label_rows.weight for own in kept)
+    for group in groups:
+        if group["weight_decay"]:
+            assert group["weight_decay"] == 0.1
+            assert all(own.dim() > 1 for own in group["params"])
+
+
+SIZES = {"num_attention_heads": 2, "intermediate_size": 17, "vocab_size": 31, "hidden_size": 12}
+ENCODERS = {
+    "bert": {"num_hidden_layers": 3, **SIZES},
+    "mpnet": {"num_hidden_layers": 3, **SIZES},
+    "distilbert": {"n_layers": 3, "dim": 12, "hidden_dim": 17, "n_heads": 2, "vocab_size": 31},
+    "modernbert": {"num_hidden_layers": 3, **SIZES, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    | {"cls_token_id": 1, "sep_token_id": 2},
+    "deberta-v2": {"num_hidden_layers": 3, **SIZES},
+    "xlm-roberta": {"num_hidden_layers": 3, **SIZES},
+}
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_the_layers_of_any_encoder_are_found(kind):
+    config = GileConfig(
+        text_encoder_type="transformer",
+        text_encoder_config=AutoConfig.for_model(kind, **ENCODERS[kind]),
+        pooling="mean",
+    )
+    model = GileModel(config)
+    groups = parameter_groups(model, 1.0, layer_decay=0.5)
+    rates = sorted({group["lr"] for group in groups})
+    assert rates == [0.125, 0.25, 0.5, 1.0]
+    assert rate_of(groups, model.get_input_embeddings().weight) == 0.125
+
+
+def test_the_layers_of_an_encoder_outside_of_transformers_are_found(make):
+    model, *_ = make()
+    encoder = model.gile.text_encoder.transformer
+    layers = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Linear(12, 12)) for _ in encoder.encoder.layer)
+    encoder.encoder.layer = layers
+    groups = parameter_groups(model, 1.0, layer_decay=0.5)
+    assert rate_of(groups, layers[0][0].weight) == 0.5
+    assert rate_of(groups, encoder.embeddings.word_embeddings.weight) == 0.25
+
+
+def test_frozen_weights_are_in_no_group_and_wrong_rates_are_named(make):
+    model, *_ = make(freeze_text_encoder=True)
+    own = {id(own) for group in parameter_groups(model, 1e-2) for own in group["params"]}
+    assert own == {id(one) for one in model.parameters() if one.requires_grad}
+    with pytest.raises(ValueError, match="layer_decay must be above 0 and at most 1, got 0"):
+        parameter_groups(model, 1e-2, layer_decay=0)
+    with pytest.raises(ValueError, match="text_encoder_learning_rate must be positive, got 0"):
+        parameter_groups(model, 1e-2, text_encoder_learning_rate=0)
