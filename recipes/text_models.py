@@ -44,6 +44,17 @@ TOP_K = (5, 10, 20)
 LABEL_TEXTS = ("name", "synonyms", "definitions")
 """What `--label_texts` can be."""
 
+OF_TRAINING = (
+    "freeze_text_encoder",
+    "label_refresh_steps",
+    "label_row_dropout",
+    "joint_dropout",
+    "label_chunk_size",
+    "lexical_size",
+    "lexical_scale",
+)
+"""What of a model that is trained on, `--start_from`, a run may have otherwise."""
+
 NEGATIVES = ("uniform", "frequency", "in_batch")
 """What `--negatives` can be."""
 
@@ -124,6 +135,11 @@ class ModelSettings:
     text_encoder: str | None = field(
         default=None, metadata={"help": "A pretrained encoder instead of text_encoder_type: its name or its folder."}
     )
+    start_from: str | None = field(
+        default=None,
+        metadata={"help": "Folder of a saved model to train on, with what it has learned of labels by their ids: a head "
+                  "trained on a frozen encoder, to tune the encoder under it. Its sizes and score stay as they are."},
+    )  # fmt: skip
     text_encoder_options: str = field(
         default="{}",
         metadata={"help": 'JSON of what loading the encoder takes, such as {"attention_probs_dropout_prob": 0}, which '
@@ -163,6 +179,12 @@ class ModelSettings:
     paraphrase_definitions: float = field(default=0.0, metadata={"help": "The same of its description."})
     bag_size: int = field(default=0, metadata={"help": "Size of token vectors for the overlap of words; 0 for none."})
     cosine_score: bool = field(default=False, metadata={"help": "Add the cosine of document and label to the score."})
+    lexical_size: int = field(
+        default=0,
+        metadata={"help": "Size of a code of the words of a text (4096), by which labels never trained on gain what they "
+                  "share with a document; 0 for none."},
+    )  # fmt: skip
+    lexical_scale: float = field(default=40.0, metadata={"help": "What that counts in their score."})
     label_rows: bool = field(default=False, metadata={"help": "Add a row of its own for each label to its score."})
     label_row_dropout: float = field(default=0.0, metadata={"help": "Share of the labels a step scores without row."})
     joint_layers: int = field(default=1, metadata={"help": "Layers of the joint projections."})
@@ -231,7 +253,7 @@ def train_text_models(
     # say it. All units have the same words.
     described, labels = labels, as_read(labels, settings.label_texts)
     words: tuple[Any, Any] = (None, None)
-    if settings.text_encoder is None:
+    if settings.text_encoder is None and settings.start_from is None:
         with args.main_process_first(desc="words"):
             words = make_words(settings, parts["train"], labels[:num_seen], text)
         say(f"{len(words[0]):,} words")
@@ -292,14 +314,15 @@ def train_text_models(
                 else rows
                 for part, rows in encoded[kind].items()
             }
-        if config.bag_size:
-            special = processor.tokenizer.all_special_ids
-            documents = encoded[kind]["train"]["input_ids"]
+        special, documents = processor.tokenizer.all_special_ids, encoded[kind]["train"]["input_ids"]
+        if config.bag_size and settings.start_from is None:
             model.gile.set_token_weights(log_idf(documents, config.vocab_size, special))
+        if config.lexical_size:
+            model.gile.set_lexical_weights(documents, special)
         if settings.lora_rank:
             add_lora(model, settings.lora_rank, alpha=2 * settings.lora_rank)
         optimizer = None
-        if settings.text_encoder is not None:
+        if config.reads_pretrained:
             model.to(args.device)
             groups = parameter_groups(
                 model, args.learning_rate, settings.text_encoder_learning_rate, settings.layer_decay, args.weight_decay
@@ -413,6 +436,8 @@ def make_model(
             "label_encoder_type",
             "label_refresh_steps",
             "cosine_score",
+            "lexical_size",
+            "lexical_scale",
             "label_rows",
             "label_row_dropout",
             "joint_layers",
@@ -420,6 +445,15 @@ def make_model(
         ):
             fields[name] = getattr(settings, name)
     fields = {name: value for name, value in fields.items() if value is not None}
+    if settings.start_from is not None:
+        kept = {name: fields[name] for name in OF_TRAINING if name in fields}
+        model = GileForSequenceClassification.from_pretrained(settings.start_from, **kept)
+        if model.config.output_layer != UNITS[unit]["output_layer"]:
+            raise ValueError(
+                f"start_from {settings.start_from} has output_layer {model.config.output_layer!r}, unit {unit} has "
+                f"{UNITS[unit]['output_layer']!r}"
+            )
+        return model, GileProcessor.from_pretrained(settings.start_from)
     if settings.text_encoder is not None:
         kind = "hierarchical_transformer" if settings.hierarchical else "transformer"
         fields |= {"text_encoder_type": kind, "text_encoder_options": json.loads(settings.text_encoder_options)}

@@ -9,6 +9,8 @@ from torch import nn
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.activations import ACT2FN
 
+_HASHES = 32  # places of a token in a lexical code, LexicalOverlap.hashes
+
 FORMAT_VERSION = 1
 """Raised when a saved model changes meaning, so that older code refuses it instead of misreading it."""
 
@@ -80,6 +82,11 @@ class GileConfig(PreTrainedConfig):
         cosine_score: Whether the score has terms `c cos(h, e)`, one for the encoder's part of h and e and one for that
             of the bag.
         cosine_scale: Value c of these terms before training.
+        lexical_size: Size of a fixed code of the words of a text, for what only words tell: a label nobody has trained
+            on is often named in the document. The score of labels without a row of their own gains `lexical_scale`
+            times the cosine of the tf-idf vectors of document and label, in evaluation; 0 for no such term. The code is
+            a random projection, with an error of about `1 / sqrt(lexical_size)` in the cosine: 4096 is a good size.
+        lexical_scale: What the cosine is multiplied with.
         label_rows: Whether each stored label has a row r and a number b of its own, at zero before training, that
             add `r . h + b` to its score: labels with enough documents lose nothing beside a linear unit, and the
             others, unseen ones among them, are scored by what they say. Parameters then depend on the label set.
@@ -151,6 +158,8 @@ class GileConfig(PreTrainedConfig):
     label_encoder_type: Literal["mean", "text_encoder", "own_text_encoder", "learned", "vectors"] = "mean"
     label_vector_size: int = 0
     bag_size: int = 0
+    lexical_size: int = 0
+    lexical_scale: float | int = 40.0
     cosine_score: bool = False
     cosine_scale: float | int = 15.0
     label_rows: bool = False
@@ -296,7 +305,14 @@ class GileConfig(PreTrainedConfig):
             raise ValueError(
                 f"pad_token_id must be a row of the {self.vocab_size} words of vocab_size, got {self.pad_token_id}"
             )
-        for name in ("label_length", "label_chunk_size", "label_vector_size", "bag_size", "label_refresh_steps"):
+        for name in (
+            "label_length",
+            "label_chunk_size",
+            "label_vector_size",
+            "bag_size",
+            "lexical_size",
+            "label_refresh_steps",
+        ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
         if not 0 < self.label_prior < 1:
@@ -408,8 +424,14 @@ class GileConfig(PreTrainedConfig):
             )
         if self.joint_layers > 1 and self.output_layer != "gile":
             raise ValueError(f"joint_layers needs output_layer 'gile', got {self.output_layer!r}")
-        if self.bag_size and self.text_encoder_type == "han_published":
-            raise ValueError("bag_size is not of the published graph, text_encoder_type 'han_published'")
+        if self.lexical_size and self.output_layer == "linear":
+            raise ValueError("lexical_size compares the words of text and label, and a linear unit reads no labels")
+        if self.lexical_size % _HASHES:
+            raise ValueError(f"lexical_size must be a multiple of {_HASHES}, got {self.lexical_size}")
+        if (self.bag_size or self.lexical_size) and self.text_encoder_type == "han_published":
+            raise ValueError(
+                "bag_size and lexical_size are not of the published graph, text_encoder_type 'han_published'"
+            )
 
     @property
     def _has_cosine(self) -> bool:

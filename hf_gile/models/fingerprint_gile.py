@@ -20,6 +20,7 @@ _FIELDS = (
     "label_encoder_type",
     "label_rows",
     "languages",
+    "lexical_size",
     "output_layer",
     "pad_token_id",
     "pooling",

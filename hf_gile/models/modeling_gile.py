@@ -32,7 +32,7 @@ from .output_layers_gile import (
     MeanLabelEncoder,
 )
 from .published_gile import RecurrentWeight
-from .score_terms_gile import BagEmbedding, CosineScale, TokenBag, ZeroEmbedding, rms_normalized
+from .score_terms_gile import BagEmbedding, CosineScale, LexicalOverlap, TokenBag, ZeroEmbedding, rms_normalized
 from .text_encoders_gile import TEXT_ENCODERS
 from .transformer_encoders_gile import TransformerEncoder, position_limit, without_pooler
 from .word_prediction_gile import WordPrediction
@@ -83,6 +83,9 @@ class GilePreTrainedModel(PreTrainedModel):
             init.normal_(module.weight, std=module.embedding_dim**-0.5)
         elif isinstance(module, CosineScale):
             init.constant_(module.scale, self.config.cosine_scale)
+        elif isinstance(module, LexicalOverlap):
+            init.ones_(module.idf)
+            init.constant_(module.scale, self.config.lexical_scale)
         elif isinstance(module, RecurrentWeight):
             init.orthogonal_(module.weight)
         elif isinstance(module, nn.GRU):
@@ -249,6 +252,8 @@ class GileModel(GilePreTrainedModel):
         """Takes from training what the configuration keeps as it is."""
         if self.config.freeze_word_vectors:
             self.word_embeddings.requires_grad_(False)
+        if self.config.lexical_size:
+            self.output_layer.lexical.requires_grad_(False)
         if self.config.freeze_text_encoder:
             for encoder in (self.text_encoder, self.label_encoder):
                 if hasattr(encoder, "transformer"):
@@ -427,14 +432,39 @@ class GileModel(GilePreTrainedModel):
         if pooled_embeds is None:
             pooled_embeds, weights = self._pool(input_ids, inputs_embeds, mask, language)
         document, attentions = self.text_encoder.encode(mask, pooled_embeds, weights, language)
-        return self._with_bag(document, input_ids, mask), *attentions
+        return self._with_tokens(document, input_ids, mask), *attentions
 
-    def _with_bag(self, vectors: Tensor, input_ids: Tensor | None, mask: Tensor, sparse: bool = False) -> Tensor:
-        if self.bag is None:
+    def _with_tokens(self, vectors: Tensor, input_ids: Tensor | None, mask: Tensor, sparse: bool = False) -> Tensor:
+        """The vectors with what is made of the tokens behind them: the bag and, in evaluation, the lexical code."""
+        lexical = None if self.training or self.config.output_layer == "linear" else self.output_layer.lexical
+        if self.bag is None and lexical is None:
             return vectors
         if input_ids is None:
-            raise ValueError("config.bag_size needs input_ids: inputs_embeds and pooled_embeds do not say which tokens")
-        return torch.cat([vectors, self.bag(input_ids.flatten(1), mask.flatten(1), sparse)], dim=-1)
+            raise ValueError(
+                "config.bag_size and config.lexical_size need input_ids: inputs_embeds and pooled_embeds do not say "
+                "which tokens"
+            )
+        parts, tokens, mask = [vectors], input_ids.flatten(1), mask.flatten(1)
+        if self.bag is not None:
+            parts.append(self.bag(tokens, mask, sparse))
+        if lexical is not None:
+            parts.append(lexical(tokens, mask))
+        return torch.cat(parts, dim=-1)
+
+    def set_lexical_weights(self, documents: Any, special_ids: Any = ()) -> None:
+        """Gives the words of the lexical code their weights, by how many documents have them.
+
+        Args:
+            documents: The training documents as token ids, such as the column `input_ids` of an encoded dataset.
+            special_ids: Tokens that do not count, such as `tokenizer.all_special_ids`.
+
+        Raises:
+            ValueError: A model without a lexical code.
+        """
+        lexical = None if self.config.output_layer == "linear" else self.output_layer.lexical
+        if lexical is None:
+            raise ValueError("lexical weights are those of the lexical code, and config.lexical_size is 0")
+        lexical.fit(documents, special_ids)
 
     def _check_pooled(self, pooled: Tensor, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> None:
         config = self.config
@@ -483,7 +513,7 @@ class GileModel(GilePreTrainedModel):
         document, attentions = self.text_encoder(word_vectors, places, mask, language)
         if is_label:
             return document, *attentions
-        return self._with_bag(document, input_ids, mask), *attentions
+        return self._with_tokens(document, input_ids, mask), *attentions
 
     def encode_labels(
         self,
@@ -528,7 +558,7 @@ class GileModel(GilePreTrainedModel):
                 )
             label_vectors = label_vectors.to(self.dtype)
         vectors = self._read_labels(label_input_ids, label_language, label_vectors, sparse)
-        return self._with_bag(vectors, label_input_ids, label_input_ids != self.config.pad_token_id, sparse)
+        return self._with_tokens(vectors, label_input_ids, label_input_ids != self.config.pad_token_id, sparse)
 
     def pool_labels(self, label_input_ids: Tensor, label_language: Languages = None) -> Tensor:
         """What the pretrained encoder makes of labels, without gradients: the `label_vectors` of `encode_labels`.
@@ -712,7 +742,7 @@ class GileModel(GilePreTrainedModel):
         layer = self.output_layer
         projections = [layer.label_projection, *layer.label_layers]
         parts = [part if part is None or language is None else of_language(part, language) for part in projections]
-        parts += [self.bag, layer.direct]
+        parts += [self.bag, layer.direct, layer.lexical]
         if self.config.label_encoder_type in ("text_encoder", "own_text_encoder"):
             parts.append(self.text_encoder if self.label_encoder is None else self.label_encoder)
         if self.config.label_encoder_type in ("mean", "learned") or not self.config.reads_pretrained:
@@ -813,7 +843,8 @@ class GileModel(GilePreTrainedModel):
                 "pass either label_input_ids or label_embeds, got neither; "
                 "the processor saved with the model makes label_input_ids of label texts"
             )
-        if label_embeds.dim() != 2 or label_embeds.shape[1] != self.config.label_size:
+        sizes = (self.config.label_size, self.config.label_size + self.config.lexical_size)
+        if label_embeds.dim() != 2 or label_embeds.shape[1] not in sizes:
             raise ValueError(
                 f"label_embeds must have shape (L, {self.config.label_size}), got {tuple(label_embeds.shape)}"
             )

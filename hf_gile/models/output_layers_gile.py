@@ -15,7 +15,7 @@ from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
 from .languages_gile import of_language, per_language
-from .score_terms_gile import DirectScore
+from .score_terms_gile import DirectScore, LexicalOverlap
 
 
 class MeanLabelEncoder(nn.Module):
@@ -120,6 +120,8 @@ class JointInputLabelEmbedding(nn.Module):
             for _ in range(2)
         )
         self.direct = DirectScore(config) if config.cosine_score or config.label_rows else None
+        self.lexical = LexicalOverlap(config) if config.lexical_size else None
+        self.text_size, self.label_size = config.document_size, config.label_size
 
     def encode_labels(
         self, label_embeds: Tensor, language: str | None = None, label_rows: Tensor | None = None
@@ -127,22 +129,28 @@ class JointInputLabelEmbedding(nn.Module):
         """The labels' side of the score, Eq. 7.
 
         Args:
-            label_embeds: `(L, D)` label vectors e.
+            label_embeds: `(L, D)` label vectors e; with their lexical codes behind them, `(L, D + lexical_size)`, where
+                these are to count.
             language: The language of the documents to score.
             label_rows: `(L, H + 1)` rows of labels that have some of their own (`config.label_rows`).
 
         Returns:
             `(L, J)` label codes, act(U e + b_u), and behind it the labels' side of the other terms of the score.
         """
-        codes = label_embeds
+        lexical = label_embeds[:, self.label_size :]
+        codes = label_embeds = label_embeds[:, : self.label_size]
         if self.label_projection is not None:
             codes = self.activation(of_language(self.label_projection, language)(self.dropout(codes)))
             codes = self._deeper(codes, self.label_layers, language)
-        return (
-            codes
-            if self.direct is None
-            else torch.cat([codes, self.direct.encode_labels(label_embeds, label_rows)], -1)
-        )
+        parts = [codes]
+        if self.direct is not None:
+            parts.append(self.direct.encode_labels(label_embeds, label_rows))
+        if self.lexical is not None and lexical.shape[1]:
+            scale: Tensor = self.lexical.scale
+            if label_rows is not None:  # what was trained has weights that its words would only disturb
+                scale = scale * ~label_rows.any(-1, keepdim=True)
+            parts.append((lexical * scale).to(codes.dtype))
+        return torch.cat(parts, -1)
 
     def _deeper(self, codes: Tensor, layers: Iterable[nn.Module], language: str | None) -> Tensor:
         for layer in layers:
@@ -153,20 +161,27 @@ class JointInputLabelEmbedding(nn.Module):
         """The documents' side of the score, Eq. 8, with the weights w of Eq. 11 already applied.
 
         Args:
-            text_embeds: `(B, H)` document vectors h.
+            text_embeds: `(B, H)` document vectors h; with their lexical codes behind them, `(B, H + lexical_size)`,
+                where these are to count.
             language: The language of the documents.
 
         Returns:
             `(B, J)` text codes, w * act(V h + b_v), and behind it the documents' side of the other terms of the score.
         """
-        codes = text_embeds
+        lexical = text_embeds[:, self.text_size :]
+        codes = text_embeds = text_embeds[:, : self.text_size]
         if self.input_projection is not None:
             codes = self.input_activation(of_language(self.input_projection, language)(self.dropout(codes)))
             codes = self._deeper(codes, self.input_layers, language)
         unit = of_language(self.classifier, language)
         if not isinstance(unit, BiasUnit):
             codes = codes * unit.weight[0]
-        return codes if self.direct is None else torch.cat([codes, self.direct.encode_texts(text_embeds)], -1)
+        parts = [codes]
+        if self.direct is not None:
+            parts.append(self.direct.encode_texts(text_embeds))
+        if self.lexical is not None and lexical.shape[1]:
+            parts.append(lexical.to(codes.dtype))
+        return torch.cat(parts, -1)
 
     def score(self, text_codes: Tensor, label_codes: Tensor, language: str | None = None) -> Tensor:
         """The score of every document with every label, Eq. 12.
@@ -199,7 +214,9 @@ class JointInputLabelEmbedding(nn.Module):
         Returns:
             `(B, L)` logits.
         """
-        labels, texts = label_embeds, text_embeds
+        texts, text_words = text_embeds[:, : self.text_size], text_embeds[:, self.text_size :]
+        labels, label_words = label_embeds[:, : self.label_size], label_embeds[:, self.label_size :]
+        text_embeds, label_embeds = texts, labels
         if self.label_projection is not None:
             labels = self.activation(of_language(self.label_projection, language)(label_embeds))  # e', Eq. 7
             labels = self._deeper(labels, self.label_layers, language)
@@ -209,11 +226,12 @@ class JointInputLabelEmbedding(nn.Module):
         joint = texts[:, None, :] * labels[None, :, :]  # g_joint (B, L, J), Eq. 10
         unit = of_language(self.classifier, language)
         scores = joint.sum(-1) + unit.bias if isinstance(unit, BiasUnit) else unit(joint).squeeze(-1)  # Eq. 11-12
-        return (
-            scores
-            if self.direct is None
-            else scores + self.direct.literal_scores(text_embeds, label_embeds, label_rows)
-        )
+        if self.direct is not None:
+            scores = scores + self.direct.literal_scores(text_embeds, label_embeds, label_rows)
+        if self.lexical is not None and text_words.shape[1]:
+            unseen = 1.0 if label_rows is None else (~label_rows.any(-1)).float()
+            scores = scores + self.lexical.scale * unseen * (text_words @ label_words.T)
+        return scores
 
 
 class LinearOutput(nn.Module):

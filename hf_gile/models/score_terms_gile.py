@@ -6,6 +6,10 @@ changes nothing else.
 Shapes: B documents, L labels, R texts of T tokens, H document size, D label size.
 """
 
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -78,6 +82,102 @@ class TokenBag(nn.Module):
             per_sample_weights=weights * (1 + counts.to(weights.dtype).log()),
         )
         return rms_normalized(total)
+
+
+class LexicalOverlap(nn.Module):
+    """The tf-idf vector of a text as a code of fixed size, whose inner product is nearly the cosine.
+
+        code(text) = sum_f idf_f (1 + log count_f) hash(f), scaled to length 1
+
+    The features f are tokens, and pairs of tokens side by side, as a word that a tokenizer cuts into pieces is rather
+    its pairs than its pieces. Each has `hashes` places in the code, with signs, and an idf by its bucket. Nothing of it
+    is trained: labels of training documents would teach the model to do without it, and labels never seen need it.
+
+    Args:
+        config: A `GileConfig` with a `lexical_size`.
+    """
+
+    buckets = 1 << 18
+    hashes = 32
+
+    def __init__(self, config: PreTrainedConfig) -> None:
+        super().__init__()
+        self.size = config.lexical_size
+        # Parameters, for buffers of a module without any are not initialised; they never require a gradient.
+        self.idf = nn.Parameter(torch.ones(self.buckets), requires_grad=False)
+        self.scale = nn.Parameter(torch.ones(1), requires_grad=False)
+
+    def features(self, input_ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The distinct features of each text, in the order of the texts.
+
+        Args:
+            input_ids: `(R, T)` token ids.
+            mask: `(R, T)` booleans, true where there is a token.
+
+        Returns:
+            `(F,)` rows of the texts, `(F,)` features, numbers below `buckets`, and `(F,)` how often each occurs.
+        """
+        mask = mask & (self.idf[input_ids % self.buckets] > 0)
+        rows = torch.arange(len(input_ids), device=input_ids.device)[:, None] * self.buckets
+        pairs = _mixed(input_ids[:, :-1] * 0x10001 + input_ids[:, 1:] + self.buckets) % self.buckets
+        keys = torch.cat([(rows + input_ids % self.buckets)[mask], (rows + pairs)[mask[:, :-1] & mask[:, 1:]]])
+        keys, counts = torch.unique(keys, return_counts=True)
+        return keys // self.buckets, keys % self.buckets, counts
+
+    @torch.no_grad()
+    def fit(self, documents: Iterable[Sequence[Any]], special_ids: Sequence[int] = ()) -> None:
+        """Sets the idf of every feature: log((1 + N) / (1 + documents with it)) + 1.
+
+        Args:
+            documents: N documents of token ids, of sentences or windows of token ids too.
+            special_ids: Tokens that do not count, such as those at the ends of every text.
+        """
+        device = self.idf.device
+        seen, number = torch.zeros(self.buckets, dtype=torch.long, device=device), 0
+        special = torch.tensor(sorted(special_ids), dtype=torch.long, device=device)
+        self.idf.fill_(1.0)
+        self.idf[special % self.buckets] = 0.0
+        rest = iter(documents)
+        while some := list(islice(rest, 256)):
+            flat = [list(chain.from_iterable(one)) if len(one) and isinstance(one[0], list) else one for one in some]
+            tokens = [torch.as_tensor(one, dtype=torch.long) for one in flat]
+            ids = nn.utils.rnn.pad_sequence(tokens, batch_first=True, padding_value=-1).to(device)
+            seen += torch.bincount(self.features(ids.clamp(min=0), ids >= 0)[1], minlength=self.buckets)
+            number += len(some)
+        idf = torch.log((1 + number) / (1 + seen)) + 1
+        self.idf.copy_(idf * (self.idf > 0))
+
+    @torch.no_grad()
+    def forward(self, input_ids: Tensor, mask: Tensor) -> Tensor:
+        """Encodes texts.
+
+        Args:
+            input_ids: `(R, T)` token ids, documents or labels.
+            mask: `(R, T)` booleans, true where there is a token.
+
+        Returns:
+            `(R, lexical_size)` codes of length about 1, in float32; zero for a text without tokens of any weight.
+        """
+        rows, features, counts = self.features(input_ids, mask)
+        weights = self.idf.float()[features] * (1 + counts.float().log())
+        squares = weights.new_zeros(len(input_ids)).index_add_(0, rows, weights.square())
+        weights = weights / squares.sqrt()[rows].clamp(min=1e-9) / self.hashes**0.5
+        block = self.size // self.hashes
+        numbers = torch.arange(self.hashes, device=rows.device)
+        code = weights.new_zeros(len(input_ids) * self.size)
+        for part in range(0, len(rows), 1 << 16):  # of a long batch, not all places at once
+            here = slice(part, part + (1 << 16))
+            mixed = _mixed(features[here, None] * self.hashes + numbers)  # (F, hashes)
+            places = rows[here, None] * self.size + numbers * block + (mixed >> 1) % block
+            code.index_add_(0, places.flatten(), (weights[here, None] * (1 - 2 * (mixed & 1))).flatten())
+        return code.view(len(input_ids), self.size)
+
+
+def _mixed(numbers: Tensor) -> Tensor:
+    """A hash of whole numbers to others that are not negative (the finaliser of SplitMix64: Steele et al., 2014)."""
+    for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
+        numbers = (numbers ^ ((numbers >> shift) & ((1 << (64 - shift)) - 1))) * factor
+    return (numbers ^ ((numbers >> 31) & ((1 << 33) - 1))) & ((1 << 62) - 1)
 
 
 class CosineScale(nn.Module):
@@ -166,4 +266,12 @@ class DirectScore(nn.Module):
         return scores
 
 
-__all__ = ["BagEmbedding", "CosineScale", "DirectScore", "TokenBag", "ZeroEmbedding", "rms_normalized"]
+__all__ = [
+    "BagEmbedding",
+    "CosineScale",
+    "DirectScore",
+    "LexicalOverlap",
+    "TokenBag",
+    "ZeroEmbedding",
+    "rms_normalized",
+]

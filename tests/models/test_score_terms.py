@@ -1,10 +1,11 @@
 """What stands beside the joint embedding in a score: the bag, cosines, rows of labels, deeper projections."""
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 
 import pytest
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from torch.nn import functional
 from transformers import BertConfig
 
@@ -17,7 +18,7 @@ from hf_gile import (
     LabelSet,
 )
 from hf_gile.models.output_layers_gile import JointInputLabelEmbedding
-from hf_gile.models.score_terms_gile import TokenBag
+from hf_gile.models.score_terms_gile import LexicalOverlap, TokenBag
 
 B, L = 3, 17
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
@@ -168,7 +169,7 @@ class TestBag:
                 torch.testing.assert_close(model(**texts_of(processor, [text])).logits[0], scores[row])
             towers = model.gile(**processor(TEXTS, label_text=label_set.texts, return_tensors="pt")).logits
         torch.testing.assert_close(scores, towers)  # rows start at zero
-        with pytest.raises(ValueError, match="bag_size needs input_ids"):
+        with pytest.raises(ValueError, match="bag_size and config.lexical_size need input_ids"):
             model(inputs_embeds=torch.ones(*[2] * texts_of(processor)["input_ids"].dim(), 7))
 
 
@@ -295,3 +296,95 @@ class TestLabelRows:
         h = model.gile.encode_texts(**texts_of(processor))[0]
         h = functional.normalize(h, dim=-1) * h.shape[1] ** 0.5
         torch.testing.assert_close(scores - towers, h @ rows[:, :-1].T + rows[:, -1], rtol=1e-4, atol=1e-4)
+
+
+def lexical_by_hand(ids, idf):
+    """The tf-idf vector of a text, over tokens and pairs of neighbours."""
+    counts = Counter(ids) + Counter(zip(ids, ids[1:], strict=False))
+    weights = {one: idf[one] * (1 + math.log(count)) for one, count in counts.items()}
+    length = math.sqrt(sum(weight**2 for weight in weights.values()))
+    return {one: weight / length for one, weight in weights.items()}
+
+
+def test_a_lexical_code_is_the_cosine_of_tf_idf_vectors():
+    lexical = LexicalOverlap(GileConfig(lexical_size=1 << 15))
+    documents = [[5, 6, 7, 5], [6, 7], [7, 8, 9], [7]]
+    lexical.fit(documents, special_ids=[9])
+    number = len(documents)
+    counts = Counter(one for ids in documents for one in {*ids, *zip(ids, ids[1:], strict=False)})
+    idf = defaultdict(lambda: math.log(1 + number) + 1)
+    idf |= {one: math.log((1 + number) / (1 + count)) + 1 for one, count in counts.items()}
+    texts = [[5, 6, 7], [6, 5], [7, 9, 8], [7, 8, 5, 6, 6]]
+    padded = torch.nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in texts], batch_first=True)
+    codes = lexical(padded, padded > 0)
+    by_hand = [lexical_by_hand(ids, idf) for ids in texts[:2]]
+    shared = sum(weight * by_hand[1].get(one, 0.0) for one, weight in by_hand[0].items())
+    assert (codes[0] @ codes[1]).item() == pytest.approx(shared, abs=0.02)
+    assert codes.norm(dim=1).tolist() == pytest.approx([1.0] * 4, abs=0.02)
+    seven = lexical(torch.tensor([[7]]), torch.tensor([[True]]))[0]  # beside 9, which does not count, nor its pairs
+    assert (codes[2] @ seven).item() == pytest.approx(idf[7] / math.hypot(idf[7], idf[8]), abs=0.02)
+    assert not lexical(torch.tensor([[9, 9]]), torch.tensor([[True, True]])).any()
+
+
+def test_the_error_of_a_lexical_code_is_that_of_a_random_projection():
+    lexical = LexicalOverlap(GileConfig(lexical_size=1024))
+    torch.manual_seed(0)
+    one, other = torch.randint(1, 5000, (200, 40)), torch.randint(5000, 10_000, (200, 3))
+    products = (lexical(one, one > 0) * lexical(other, other > 0)).sum(1)
+    assert products.std().item() == pytest.approx(1024**-0.5, rel=0.2)  # they share nothing
+    assert abs(products.mean().item()) < 4 * 1024**-0.5 / 200**0.5
+
+
+def test_words_count_for_labels_without_a_row_and_only_in_evaluation(make_pretrained, tmp_path):
+    model, processor = make_pretrained(label_rows=True, lexical_size=512, lexical_scale=3.0)
+    table = model.gile.label_rows.weight
+    with torch.no_grad():
+        table.normal_()[2] = 0.0
+    texts = texts_of(processor)
+    model.gile.set_lexical_weights([ids[mask.bool()].tolist() for ids, mask in zip(*texts.values(), strict=True)])
+    with torch.no_grad():
+        logits = model(**texts).logits
+        lexical = model.gile.output_layer.lexical
+        words = model.label_input_ids
+        cosines = lexical(texts["input_ids"], texts["attention_mask"].bool()) @ lexical(words, words > 0).T
+        lexical.scale.zero_()
+        without = model(**texts).logits
+        lexical.scale.fill_(3.0)
+        literal = model.gile.output_layer.literal_scores(
+            model.gile.encode_texts(**texts)[0], model.gile.encode_labels(words), label_rows=table
+        )
+        model.train()
+        trained = model(**texts).logits
+        model.eval()
+    expected = torch.zeros_like(logits)
+    expected[:, 2] = 3.0 * cosines[:, 2]
+    torch.testing.assert_close(logits - without, expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(literal, logits, rtol=1e-4, atol=1e-4)
+    assert trained.shape == logits.shape
+    assert not lexical.idf.requires_grad
+    model.save_pretrained(tmp_path)
+    again = GileForSequenceClassification.from_pretrained(tmp_path)
+    assert not again.gile.output_layer.lexical.idf.requires_grad
+    index = LabelIndex.build(again, processor, LabelSet([Label("new", "Iron pump"), Label("i", "Iron")]))
+    with torch.no_grad():
+        assert torch.equal(again(**texts).logits, logits)
+        codes = again.gile.get_text_features(**texts)
+        torch.testing.assert_close(index.scores(codes)[:, 1], logits[:, 2])  # found by its text
+    model.train()
+    model(**texts, labels=GOLD).loss.backward()
+    assert lexical.idf.grad is None
+
+
+def test_a_trained_model_can_be_given_a_lexical_code(make_pretrained, tmp_path):
+    model, processor = make_pretrained()
+    model.save_pretrained(tmp_path)
+    again = GileForSequenceClassification.from_pretrained(tmp_path, lexical_size=64, lexical_scale=0.0)
+    with torch.no_grad():
+        texts = texts_of(processor)
+        torch.testing.assert_close(again(**texts).logits, model(**texts).logits)
+    with pytest.raises(ValueError, match="lexical_size is 0"):
+        model.gile.set_lexical_weights([[1]])
+    with pytest.raises(StrictDataclassError, match="multiple of 32, got 33"):
+        GileConfig(lexical_size=33)
+    with pytest.raises(ValueError, match="need input_ids"):
+        again.gile.encode_texts(pooled_embeds=torch.randn(2, 12))
