@@ -80,6 +80,7 @@ def main() -> None:
     parser.add_argument("--held_out", type=float, default=0.0, help="share of seen labels, to choose settings")
     parser.add_argument("--again", action="store_true", help="run what has been run already")
     parser.add_argument("--cache", type=Path, default=cache / "hf_gile" / "accuracy", help="of MiniLM's vectors")
+    parser.add_argument("--runs", type=Path, help="keep what the recipes train here, and take from here what is there")
     parser.add_argument("--results", type=Path, help="instead of the file in results/")
     parser.add_argument("--table", action="store_true", help="print the tables of what has been run")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS, metavar=("SET", "SYSTEM", "SEED"))
@@ -102,6 +103,8 @@ def run_all(options: argparse.Namespace, results: dict[str, Any], path: Path) ->
     """Runs what is wanted and not there, each in a process of its own, and writes it into the file as it comes."""
     flags = ["--data", str(options.data), "--threads", str(options.threads), "--cache", str(options.cache)]
     flags += ["--held_out", str(options.held_out)]
+    if options.runs:
+        flags += ["--runs", str(options.runs)]
     if options.epochs:
         flags += ["--epochs", str(options.epochs)]
     os.environ |= {"OMP_NUM_THREADS": str(options.threads), "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -148,7 +151,7 @@ def measure(options: argparse.Namespace, name: str, system: str, seed: int) -> d
     if options.held_out:
         task = hold_out(task, options.held_out)
     start = time.perf_counter(), cpu_seconds()
-    fitted = SYSTEMS[system].fit(task, seed, Options(options.threads, options.cache, options.epochs))
+    fitted = SYSTEMS[system].fit(task, seed, Options(options.threads, options.cache, options.epochs, options.runs))
     wall, cpu = time.perf_counter() - start[0], cpu_seconds() - start[1]
     figures = evaluate(task, fitted.score, SYSTEMS[system].unseen)
     return {

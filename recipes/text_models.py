@@ -137,8 +137,8 @@ class ModelSettings:
     )
     start_from: str | None = field(
         default=None,
-        metadata={"help": "Folder of a saved model to train on, with what it has learned of labels by their ids: a head "
-                  "trained on a frozen encoder, to tune the encoder under it. Its sizes and score stay as they are."},
+        metadata={"help": "Folder of a saved model to train on, with what it has learned of labels, by their ids: such "
+                  "as a head trained on a frozen encoder, to tune that. Its sizes and score stay as they are."},
     )  # fmt: skip
     text_encoder_options: str = field(
         default="{}",
@@ -181,8 +181,8 @@ class ModelSettings:
     cosine_score: bool = field(default=False, metadata={"help": "Add the cosine of document and label to the score."})
     lexical_size: int = field(
         default=0,
-        metadata={"help": "Size of a code of the words of a text (4096), by which labels never trained on gain what they "
-                  "share with a document; 0 for none."},
+        metadata={"help": "Size of a code of the words of a text (4096): labels never trained on gain what they share "
+                  "with a document; 0 for none."},
     )  # fmt: skip
     lexical_scale: float = field(default=40.0, metadata={"help": "What that counts in their score."})
     label_rows: bool = field(default=False, metadata={"help": "Add a row of its own for each label to its score."})

@@ -167,6 +167,7 @@ def options(tmp_path):
         cache=tmp_path,
         held_out=0.0,
         epochs=None,
+        runs=None,
         again=False,
     )
 

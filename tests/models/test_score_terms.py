@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
+from itertools import pairwise
 
 import pytest
 import torch
@@ -169,7 +170,7 @@ class TestBag:
                 torch.testing.assert_close(model(**texts_of(processor, [text])).logits[0], scores[row])
             towers = model.gile(**processor(TEXTS, label_text=label_set.texts, return_tensors="pt")).logits
         torch.testing.assert_close(scores, towers)  # rows start at zero
-        with pytest.raises(ValueError, match="bag_size and config.lexical_size need input_ids"):
+        with pytest.raises(ValueError, match=r"bag_size and config.lexical_size need input_ids"):
             model(inputs_embeds=torch.ones(*[2] * texts_of(processor)["input_ids"].dim(), 7))
 
 
@@ -300,7 +301,7 @@ class TestLabelRows:
 
 def lexical_by_hand(ids, idf):
     """The tf-idf vector of a text, over tokens and pairs of neighbours."""
-    counts = Counter(ids) + Counter(zip(ids, ids[1:], strict=False))
+    counts = Counter(ids) + Counter(pairwise(ids))
     weights = {one: idf[one] * (1 + math.log(count)) for one, count in counts.items()}
     length = math.sqrt(sum(weight**2 for weight in weights.values()))
     return {one: weight / length for one, weight in weights.items()}
@@ -311,7 +312,7 @@ def test_a_lexical_code_is_the_cosine_of_tf_idf_vectors():
     documents = [[5, 6, 7, 5], [6, 7], [7, 8, 9], [7]]
     lexical.fit(documents, special_ids=[9])
     number = len(documents)
-    counts = Counter(one for ids in documents for one in {*ids, *zip(ids, ids[1:], strict=False)})
+    counts = Counter(one for ids in documents for one in {*ids, *pairwise(ids)})
     idf = defaultdict(lambda: math.log(1 + number) + 1)
     idf |= {one: math.log((1 + number) / (1 + count)) + 1 for one, count in counts.items()}
     texts = [[5, 6, 7], [6, 5], [7, 9, 8], [7, 8, 5, 6, 6]]

@@ -218,3 +218,26 @@ def test_the_page_on_pretrained_encoders_names_flags_and_tools_that_exist():
     names = {name for line in imported for name in line.split(", ")}
     assert names
     assert names <= set(hf_gile.training.__all__)
+
+
+def test_a_model_on_a_frozen_encoder_is_trained_on_with_its_encoder(run, tmp_path):
+    common = ["--units", "gile_rows", "--label_texts", "name", "--num_train_epochs", "2"]
+    done, _ = run("--freeze_text_encoder", "--bag_size", "32", *common)
+    assert done.returncode == 0, done.stderr[-3000:]
+    first = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out/gile_rows/model")
+    (tmp_path / "out").rename(tmp_path / "first")
+    start = ["--start_from", str(tmp_path / "first/gile_rows/model"), "--lexical_size", "64", "--lexical_scale", "5"]
+    done, results = run(*start, "--label_refresh_steps", "4", "--text_encoder_learning_rate", "1e-5", *common)
+    assert done.returncode == 0, done.stderr[-3000:]
+    second = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out/gile_rows/model")
+    assert results["gile_rows"]["history"][0]["eval_validation_seen_average_precision"] > 0.5
+    assert not second.config.freeze_text_encoder
+    assert second.gile.output_layer.lexical.scale.item() == 5
+    weights = dict(first.gile.text_encoder.named_parameters())
+    for name, weight in second.gile.text_encoder.named_parameters():
+        assert 0 < (weight - weights[name]).abs().max() < 0.01, name
+    assert (
+        second.gile.label_rows.weight - first.gile.label_rows.weight
+    ).abs().max() < first.gile.label_rows.weight.abs().max()
+    done, _ = run(*start, "--units", "linear")
+    assert "has output_layer 'gile', unit linear has 'linear'" in done.stderr
