@@ -611,7 +611,11 @@ FROZEN = (*FROZEN, "--num_train_epochs", "4", "--per_device_eval_batch_size", "6
 ALL_TERMS = ("--bag_size", "256", "--label_row_dropout", "0.5", "--lexical_size", "4096", "--lexical_scale", "40")
 """Of our model over MiniLM: chosen on labels held out of training and validation documents."""
 
-TUNED = (*PRETRAINED, "--learning_rate", "3e-4", "--text_encoder_learning_rate", "5e-5", "--num_train_epochs", "1")
+NO_DROPOUT = (
+    '{"attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.0}'  # with it, attention is 2.6 times slower
+)
+TUNED = (*PRETRAINED, "--text_encoder_options", NO_DROPOUT, "--num_train_epochs", "1", "--learning_rate", "3e-4")
+TUNED = (*TUNED, "--text_encoder_learning_rate", "5e-5")
 TUNED = (*TUNED, "--label_refresh_steps", "100", "--label_row_dropout", "0.5", "--lexical_size", "4096")
 TUNED = (*TUNED, "--per_device_eval_batch_size", "64")
 

@@ -447,7 +447,10 @@ def make_model(
     fields = {name: value for name, value in fields.items() if value is not None}
     if settings.start_from is not None:
         kept = {name: fields[name] for name in OF_TRAINING if name in fields}
-        model = GileForSequenceClassification.from_pretrained(settings.start_from, **kept)
+        config = GileConfig.from_pretrained(settings.start_from, **kept)
+        for name, value in json.loads(settings.text_encoder_options).items():
+            setattr(config.text_encoder_config, name, value)
+        model = GileForSequenceClassification.from_pretrained(settings.start_from, config=config)
         if model.config.output_layer != UNITS[unit]["output_layer"]:
             raise ValueError(
                 f"start_from {settings.start_from} has output_layer {model.config.output_layer!r}, unit {unit} has "

@@ -226,7 +226,16 @@ def test_a_model_on_a_frozen_encoder_is_trained_on_with_its_encoder(run, tmp_pat
     assert done.returncode == 0, done.stderr[-3000:]
     first = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out/gile_rows/model")
     (tmp_path / "out").rename(tmp_path / "first")
-    start = ["--start_from", str(tmp_path / "first/gile_rows/model"), "--lexical_size", "64", "--lexical_scale", "5"]
+    start = [
+        "--text_encoder_options",
+        '{"hidden_dropout_prob": 0.0}',
+        "--start_from",
+        str(tmp_path / "first/gile_rows/model"),
+        "--lexical_size",
+        "64",
+        "--lexical_scale",
+        "5",
+    ]
     done, results = run(*start, "--label_refresh_steps", "4", "--text_encoder_learning_rate", "1e-5", *common)
     assert done.returncode == 0, done.stderr[-3000:]
     second = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out/gile_rows/model")

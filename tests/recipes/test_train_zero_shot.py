@@ -1,0 +1,257 @@
+"""The recipe for a general label scorer: tiny sets, labels and a whole set held out of training."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from datasets import Dataset
+from torch.nn import functional
+from transformers import TrainingArguments, pipeline
+
+from hf_gile import Label
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+sys.path.insert(0, str(RECIPES))
+
+from train_zero_shot import (  # noqa: E402
+    LabelledSet,
+    Recipe,
+    SetBatches,
+    SetOptions,
+    cut,
+    held_out_keys,
+    make_model,
+    mean_of,
+    read_sets,
+    train_zero_shot,
+)
+
+TOPICS = {
+    "T1": "heart failure",
+    "T2": "human milk",
+    "T3": "iron",
+    "T4": "kidney",
+    "T5": "cardiac output",
+    "T6": "breast feeding",
+    "T7": "blood pressure",
+    "T8": "infant diet",
+}
+INTENTS = ["play_music", "order_status", "pay_bill", "book_flight", "kidney"]
+FOREIGN = ["cancel_order", "music_volume", "bill_due"]
+FILLERS = ["the", "a", "please", "now", "with", "some", "of", "my"]
+
+
+def write_rows(path, names_of, number, gold, most=1):
+    draw = random.Random(len(path.name))
+    rows = []
+    for place in range(number):
+        own = draw.sample(sorted(names_of), k=draw.randint(1, most))
+        words = [word for label in own for word in names_of[label].split()] + draw.choices(FILLERS, k=3)
+        draw.shuffle(words)
+        rows.append({"id": f"{path.stem}-{place}", "text": " ".join(words), gold: own if most > 1 else own[0]})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def names(ids):
+    return {one: one.replace("_", " ") for one in ids}
+
+
+@pytest.fixture
+def folder(tmp_path, save_text_encoder):
+    """A folder of three sets and a file that names them."""
+    save_text_encoder(texts=[*TOPICS.values(), *names(INTENTS).values(), *names(FOREIGN).values(), *FILLERS])
+    write_rows(tmp_path / "topics.jsonl", TOPICS, 160, "topics", most=2)
+    write_rows(tmp_path / "intents.jsonl", names(INTENTS), 120, "intent")
+    write_rows(tmp_path / "foreign.jsonl", names(FOREIGN), 30, "intent")
+    lines = [f"{topic},{name},{name.split()[0]}" for topic, name in TOPICS.items()]
+    (tmp_path / "topics.csv").write_text("\n".join(["id,name,other", *lines]))
+    sets = {
+        "topics": {
+            "files": str(tmp_path / "topics.jsonl"),
+            "labels": "topics",
+            "label_file": str(tmp_path / "topics.csv"),
+            "label_synonyms": "other",
+            "held_out": 0.4,
+        },
+        "intents": {"files": str(tmp_path / "intents.jsonl"), "labels": "intent"},
+        "foreign": {"files": str(tmp_path / "foreign.jsonl"), "labels": "intent", "test_only": True},
+    }
+    (tmp_path / "sets.yaml").write_text(yaml.safe_dump(sets))
+    return tmp_path
+
+
+def run(folder, *arguments):
+    settings = {
+        "sets": str(folder / "sets.yaml"),
+        "text_encoder": str(folder / "encoder"),
+        "num_negatives": 3,
+        "num_train_epochs": 3,
+        "per_device_train_batch_size": 16,
+        "use_cpu": True,
+        "output_dir": str(folder / "out"),
+    }
+    (folder / "mine.yaml").write_text(yaml.safe_dump(settings))
+    environment = os.environ | {
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": str(folder / "home"),
+        "HF_DATASETS_CACHE": str(folder / "cache"),
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [sys.executable, str(RECIPES / "train_zero_shot.py"), "--config", str(folder / "mine.yaml"), *arguments]
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    path = folder / "out" / "results.json"
+    return done, json.loads(path.read_text()) if path.is_file() else None
+
+
+def test_several_sets_make_a_model_that_a_pipeline_scores_new_labels_with(folder):
+    done, results = run(folder, "--bag_size", "64", "--cosine_scale", "10")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "foreign: 0 of its 3 labels stand in a set that is trained on, too" in done.stdout
+    gile, cosine = results["gile"]["figures"], results["cosine"]["figures"]
+    assert set(gile["topics"]) == {"seen", "held_out", "held_out_among_all"}
+    assert {name: set(groups) for name, groups in gile.items() if name != "topics"} == {
+        "intents": {"seen"},
+        "foreign": {"all"},
+    }
+    assert gile["foreign"]["all"]["documents"] == 30
+    assert gile["foreign"]["all"]["candidates"] == 3
+    # The encoder knows nothing, but the bag shows which words of a label stand in the text.
+    assert gile["topics"]["held_out"]["average_precision"] > 0.9
+    assert gile["foreign"]["all"]["precision_at_1"] > 0.8
+    assert gile["topics"]["held_out"]["average_precision"] >= cosine["topics"]["held_out"]["average_precision"]
+    for line in ("held-out labels, among themselves", "all labels of an unseen set"):
+        assert line in done.stdout
+    pipe = pipeline("zero-shot-classification", model=str(folder / "out" / "model"), trust_remote_code=True)
+    answer = pipe("please play some music", candidate_labels=["music volume", "bill due"])
+    assert sorted(answer["labels"]) == ["bill due", "music volume"]
+    assert sum(answer["scores"]) == pytest.approx(1)
+
+
+def test_a_tuned_encoder_is_another_one_and_a_frozen_one_the_same(folder):
+    def embeddings(path):
+        from safetensors.torch import load_file
+
+        state = load_file(path)
+        (name,) = [name for name in state if name.endswith("word_embeddings.weight")]
+        return state[name]
+
+    sets = yaml.safe_load((folder / "sets.yaml").read_text())
+    sets["topics"]["held_out"] = 0.0
+    (folder / "sets.yaml").write_text(yaml.safe_dump(sets))
+    before = embeddings(folder / "encoder" / "model.safetensors")
+    for flags, same in ([], True), (["--tune_text_encoder", "--text_encoder_learning_rate", "1e-3"], False):
+        done, results = run(folder, "--learning_rate", "1e-2", "--num_train_epochs", "8", "--patience", "8", *flags)
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert "chosen by seen labels" in done.stdout
+        assert torch.equal(embeddings(folder / "out" / "model" / "model.safetensors"), before) == same
+        gile, cosine = (mean_of(results[way]["figures"], "seen") for way in ("gile", "cosine"))
+        assert gile > cosine + 0.02
+
+
+def test_a_training_that_gains_nothing_on_held_out_labels_leaves_the_cosine(folder):
+    sets = read_sets(str(folder / "sets.yaml"), lambda *_: None)
+    said = []
+    args = TrainingArguments(
+        str(folder / "out"),
+        num_train_epochs=1,
+        per_device_train_batch_size=16,
+        learning_rate=1e-9,
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        load_best_model_at_end=True,
+        use_cpu=True,
+        report_to="none",
+    )
+    recipe = Recipe(text_encoder=str(folder / "encoder"), num_negatives=3)
+    results = train_zero_shot(recipe, args, sets, said.append)
+    assert results["gile"]["kept_cosine"]
+    assert results["gile"]["figures"] == results["cosine"]["figures"]
+    assert any("the cosine" in line for line in said)
+
+
+@pytest.mark.parametrize("bag_size", [0, 7])
+def test_before_training_the_score_is_the_cosine(folder, bag_size):
+    recipe = Recipe(text_encoder=str(folder / "encoder"), cosine_scale=9.0, bag_size=bag_size)
+    model, processor = make_model(recipe, num_labels=3)
+    words = processor(["play some music", "the heart"], label_text=["iron", "pay bill"], return_tensors="pt")
+    with torch.no_grad():
+        out = model.eval().gile(**words)
+        parts = zip(*(one.split([12, bag_size], dim=1) for one in (out.text_embeds, out.label_embeds)), strict=True)
+        cosines = sum(functional.cosine_similarity(text[:, None], label[None], dim=-1) for text, label in parts)
+    scores = out.logits - model.gile.output_layer.classifier.bias
+    torch.testing.assert_close(scores, 9 * cosines, atol=1e-4, rtol=1e-4)
+
+
+def test_batches_are_of_one_set_each_and_drawn_by_the_shares():
+    parts = [
+        Dataset.from_dict({"x": [f"{name}{place}" for place in range(size)]}) for name, size in (("a", 50), ("b", 5))
+    ]
+    batches = SetBatches(parts, [3.0, 1.0], batch_size=8, seed=1)
+    assert len(batches) == 7
+    drawn = Counter()
+    for step in range(400):
+        batch = batches[step]
+        (place,) = {example["set"] for example in batch}
+        assert {example["x"][0] for example in batch} == {"ab"[place]}
+        assert len({example["x"] for example in batch}) == len(batch) == (8, 5)[place]
+        drawn[place] += 1
+    assert 0.68 < drawn[0] / 400 < 0.82
+    first = batches[0]
+    assert batches[0] == first
+    batches.set_epoch(1)
+    assert any(batches[step] != SetBatches(parts, [3.0, 1.0], 8, seed=1)[step] for step in range(3))
+
+
+def labelled(name, labels, rows, **options):
+    documents = Dataset.from_dict(
+        {"id": [f"{name}{row}" for row in range(len(rows))], "text": ["x"] * len(rows), "labels": rows}
+    )
+    return LabelledSet(name, SetOptions(files=[], **options), documents, {key: Label(key, key) for key in labels})
+
+
+def test_no_set_trains_on_a_label_that_another_one_holds_out():
+    keys = [f"label {place}" for place in range(40)]
+    first = labelled("first", keys, [[key] for key in keys], held_out=0.5)
+    second = labelled("second", keys[20:], [keys[20:22], [keys[22]]])
+    held_out = held_out_keys([first, second])
+    assert 10 <= len(held_out) <= 30
+    assert held_out == held_out_keys([first])
+    train, measured = cut(second, set(keys[20:22]))
+    assert 0 in measured  # all its labels are held out
+    assert sorted([*train, *measured]) == [0, 1]
+
+
+def test_labels_that_say_the_same_are_one_and_ids_without_a_label_file_are_names(folder):
+    sets = {one.name: one for one in read_sets(str(folder / "sets.yaml"), lambda *_: None)}
+    assert "kidney" in sets["topics"].label_of.keys() & sets["intents"].label_of.keys()
+    assert sets["intents"].label_of["play music"].name == "play music"
+    assert sets["topics"].label_of["human milk"].synonyms == ("human",)
+    assert {key for keys in sets["foreign"].documents["labels"] for key in keys} == set(names(FOREIGN).values())
+
+
+@pytest.mark.parametrize(
+    ("sets", "message"),
+    [
+        ("[]", "must hold `name of the set:`"),
+        ("a: {files: x.csv, hold_out: 0.1}", "did you mean 'held_out'?"),
+        ("a: {labels: x}", "set a names no files"),
+        ("a: {files: x.csv, held_out: 1.5}", "held_out must be from 0 to below 1"),
+        ("a: {files: intents.jsonl, labels: intent, test_only: true}", "nothing to train on"),
+        ("a: {files: intents.jsonl, labels: intent, label_file: topics.csv}", "no document has a label of topics.csv"),
+    ],
+)
+def test_a_file_of_sets_that_makes_no_sense_is_named(folder, monkeypatch, sets, message):
+    monkeypatch.chdir(folder)
+    (folder / "wrong.yaml").write_text(sets)
+    if "topics.csv" in sets:
+        text = (folder / "intents.jsonl").read_text().replace('"kidney"', '"pay_bill"')
+        (folder / "intents.jsonl").write_text(text)
+    with pytest.raises(SystemExit, match=message.replace("?", r"\?")):
+        read_sets("wrong.yaml", lambda *_: None)
