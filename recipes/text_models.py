@@ -186,6 +186,9 @@ class ModelSettings:
     )  # fmt: skip
     lexical_scale: float = field(default=40.0, metadata={"help": "What that counts in their score."})
     label_rows: bool = field(default=False, metadata={"help": "Add a row of its own for each label to its score."})
+    frequency_priors: bool = field(
+        default=False, metadata={"help": "Start the bias of each label, of a linear unit or of rows, at its frequency."}
+    )
     label_row_dropout: float = field(default=0.0, metadata={"help": "Share of the labels a step scores without row."})
     joint_layers: int = field(default=1, metadata={"help": "Layers of the joint projections."})
     joint_dropout: float = field(default=0.0, metadata={"help": "Dropout before and between these layers."})
@@ -319,6 +322,8 @@ def train_text_models(
             model.gile.set_token_weights(log_idf(documents, config.vocab_size, special))
         if config.lexical_size:
             model.gile.set_lexical_weights(documents, special)
+        if settings.frequency_priors and (is_linear or config.label_rows):
+            model.set_label_priors(number)
         if settings.lora_rank:
             add_lora(model, settings.lora_rank, alpha=2 * settings.lora_rank)
         optimizer = None

@@ -206,6 +206,46 @@ class GileForSequenceClassification(GilePreTrainedModel):
             attribute = next(own for own, module in self.gile.named_children() if module is table)
             setattr(self.gile, attribute, ZeroEmbedding.from_pretrained(new, freeze=False))
 
+    @torch.no_grad()
+    def set_label_priors(self, num_documents: int) -> None:
+        """Starts the bias of each stored label at the logit of the share of training documents that have it.
+
+        The biases are those of a linear unit, or of the rows of labels (`config.label_rows`), beside the common b.
+        Labels without training documents keep the common one.
+
+        Args:
+            num_documents: Number N of training documents, beside the `count` of each label.
+
+        Raises:
+            ValueError: No label set is stored, the model has no biases of single labels, or a count is above N.
+        """
+        if self.label_set is None:
+            raise ValueError("label priors are those of stored labels: call set_labels first")
+        counts = torch.tensor([label.count for label in self.label_set], dtype=torch.float64)
+        if bool((counts > num_documents).any()):
+            column = int((counts > num_documents).nonzero()[0])
+            raise ValueError(
+                f"label {self.label_set.ids[column]!r} has a count of {int(counts[column])}, more than num_documents, "
+                f"{num_documents}"
+            )
+        logits = ((counts + 0.5) / (num_documents + 1)).logit()
+        parts = [self.gile.output_layer.classifier]
+        if self.config.output_layer == "linear":
+            if self.config.languages:
+                parts = [of_language(parts[0], language) for language in self.config.languages]
+            shares = logits.split([len(part.bias) for part in parts])
+            for part, own, known in zip(parts, shares, counts.split([len(one) for one in shares]), strict=True):
+                part.bias.copy_(torch.where((known > 0).to(part.bias.device), own.to(part.bias), part.bias))
+        elif self.config.label_rows:
+            common = torch.cat([of_language(parts[0], one).bias for one in self.config.languages or [None]]).mean()
+            biases = self.gile.label_rows.weight[:, -1]
+            biases.copy_(torch.where((counts > 0).to(biases.device), logits.to(biases) - common, biases))
+        else:
+            raise ValueError(
+                "this model has one bias for all labels; label_rows=True gives each stored label one, as a linear unit "
+                "does"
+            )
+
     def learned_of(self, labels: Sequence[Any], language: str | None = None) -> dict[str, Tensor]:
         """What the model has learned of single labels, for any labels: of stored ones their own, of others nothing.
 

@@ -389,3 +389,28 @@ def test_a_trained_model_can_be_given_a_lexical_code(make_pretrained, tmp_path):
         GileConfig(lexical_size=33)
     with pytest.raises(ValueError, match="need input_ids"):
         again.gile.encode_texts(pooled_embeds=torch.randn(2, 12))
+
+
+def test_label_priors_are_the_shares_of_the_training_documents(make_pretrained):
+    names = ["Iron", "Infants", "Blood"]
+    labels = LabelSet(
+        [Label(name, name, count=count, seen=count > 0) for name, count in zip(names, (3, 0, 9), strict=True)]
+    )
+    for options in ({"label_rows": True}, {"output_layer": "linear"}):
+        model, _ = make_pretrained(labels=labels, **options)
+        layer = model.gile.output_layer
+        with torch.no_grad():
+            if options.get("label_rows"):
+                model.gile.label_rows.weight.zero_()
+            before = layer.classifier.bias.clone().expand(3)
+            model.set_label_priors(10)
+            rows = getattr(model.gile, "label_rows", None)
+            after = layer.classifier.bias if rows is None else rows.weight[:, -1] + layer.classifier.bias
+        assert after[0].sigmoid().item() == pytest.approx(3.5 / 11)
+        assert after[2].sigmoid().item() == pytest.approx(9.5 / 11)
+        assert after[1].item() == pytest.approx(before[1].item())
+        with pytest.raises(ValueError, match="'Blood' has a count of 9, more than num_documents, 8"):
+            model.set_label_priors(8)
+    model, _ = make_pretrained(labels=labels)
+    with pytest.raises(ValueError, match="one bias for all labels"):
+        model.set_label_priors(10)

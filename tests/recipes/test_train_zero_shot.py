@@ -25,6 +25,7 @@ from train_zero_shot import (  # noqa: E402
     Recipe,
     SetBatches,
     SetOptions,
+    boundaries,
     cut,
     held_out_keys,
     make_model,
@@ -132,6 +133,13 @@ def test_several_sets_make_a_model_that_a_pipeline_scores_new_labels_with(folder
     answer = pipe("please play some music", candidate_labels=["music volume", "bill due"])
     assert sorted(answer["labels"]) == ["bill due", "music volume"]
     assert sum(answer["scores"]) == pytest.approx(1)
+    # A half lies between labels that a text is about and others, on average.
+    rows = [json.loads(line) for line in (folder / "foreign.jsonl").read_text().splitlines()]
+    candidates = list(names(FOREIGN).values())
+    answers = pipe([row["text"] for row in rows], candidate_labels=candidates, multi_label=True)
+    best = [answer["scores"][0] for answer in answers]
+    last = [answer["scores"][-1] for answer in answers]
+    assert sum(best) / len(rows) > 0.5 > sum(last) / len(rows)
 
 
 def test_a_tuned_encoder_is_another_one_and_a_frozen_one_the_same(folder):
@@ -255,3 +263,9 @@ def test_a_file_of_sets_that_makes_no_sense_is_named(folder, monkeypatch, sets, 
         (folder / "intents.jsonl").write_text(text)
     with pytest.raises(SystemExit, match=message.replace("?", r"\?")):
         read_sets("wrong.yaml", lambda *_: None)
+
+
+def test_the_boundary_lies_between_the_lowest_gold_label_and_the_highest_other_one():
+    scores = torch.tensor([[5.0, 1.0, 3.0], [2.0, 4.0, -2.0], [1.0, 2.0, 3.0]])
+    gold = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0], [1.0, 1.0, 1.0]])
+    assert boundaries(scores, gold).tolist() == [4.0, 0.0, 0.0]
