@@ -608,7 +608,8 @@ FROZEN = (
     "2e-3",
 )
 FROZEN = (*FROZEN, "--num_train_epochs", "4", "--per_device_eval_batch_size", "64")
-ALL_TERMS = ("--bag_size", "256", "--label_row_dropout", "0.5", "--lexical_size", "4096", "--lexical_scale", "40")
+ALL_TERMS = ("--bag_size", "256", "--label_row_dropout", "0.5", "--lexical_size", "4096", "--lexical_scale", "12.7")
+ALL_TERMS = (*ALL_TERMS, "--unseen_scale", "0.65", "--unseen_offset", "-2")
 """Of our model over MiniLM: chosen on labels held out of training and validation documents."""
 
 NO_DROPOUT = (
@@ -616,8 +617,7 @@ NO_DROPOUT = (
 )
 TUNED = (*PRETRAINED, "--text_encoder_options", NO_DROPOUT, "--num_train_epochs", "1", "--learning_rate", "3e-4")
 TUNED = (*TUNED, "--text_encoder_learning_rate", "5e-5")
-TUNED = (*TUNED, "--label_refresh_steps", "100", "--label_row_dropout", "0.5", "--lexical_size", "4096")
-TUNED = (*TUNED, "--per_device_eval_batch_size", "64")
+TUNED = (*TUNED, *ALL_TERMS, "--label_refresh_steps", "100", "--per_device_eval_batch_size", "64")
 
 LINEAR = (*FROZEN, "--bag_size", "256")
 

@@ -32,6 +32,7 @@ from hf_gile.training import (
     add_pooled_embeds,
     class_balanced_weights,
     encode_dataset,
+    fit_unseen_calibration,
     log_idf,
     merge_lora,
     parameter_groups,
@@ -52,6 +53,8 @@ OF_TRAINING = (
     "label_chunk_size",
     "lexical_size",
     "lexical_scale",
+    "unseen_scale",
+    "unseen_offset",
 )
 """What of a model that is trained on, `--start_from`, a run may have otherwise."""
 
@@ -184,7 +187,12 @@ class ModelSettings:
         metadata={"help": "Size of a code of the words of a text (4096): labels never trained on gain what they share "
                   "with a document; 0 for none."},
     )  # fmt: skip
-    lexical_scale: float = field(default=40.0, metadata={"help": "What that counts in their score."})
+    lexical_scale: float = field(default=20.0, metadata={"help": "What that counts in their score."})
+    unseen_scale: float = field(default=1.0, metadata={"help": "Factor of the rest of their score."})
+    unseen_offset: float = field(
+        default=0.0,
+        metadata={"help": "Added to it. --held_out_labels fits the three and says them: for a final run without it."},
+    )
     label_rows: bool = field(default=False, metadata={"help": "Add a row of its own for each label to its score."})
     frequency_priors: bool = field(
         default=False, metadata={"help": "Start the bias of each label, of a linear unit or of rows, at its frequency."}
@@ -359,12 +367,24 @@ def train_text_models(
         if settings.lora_rank:
             merge_lora(model)
 
+        calibration: dict[str, float] = {}
+        if config.lexical_size and held_out:
+            columns = [column for column, label in enumerate(label_set) if label.id in held_out]
+            calibration = fit_unseen_calibration(
+                model, trainer.get_eval_dataloader(own["validation"]), columns, bf16=args.bf16
+            )
+            say(
+                "  for labels never trained on: "
+                + ", ".join(f"--{name} {calibration[name]:.3g}" for name in calibration)
+            )
+
         # The decision threshold is that of the validation part.
         trainer.compute_metrics = OnColumns(ThresholdTuner(len(in_validation)), in_validation)
         threshold = trainer.evaluate(own["validation"])["eval_threshold"]
         trainer.compute_metrics = label_metrics(
             label_set, in_test, threshold, top_k=(1, 3, *TOP_K), num_documents=len(parts["train"])
         )
+        results[unit] |= calibration
         results[unit] |= {"threshold": threshold, "test": trainer.evaluate(own["test"], metric_key_prefix="test")}
         if config.word_prediction > 0 and len(label_set) > num_seen:
             # AiTextML inf: the vector of an unseen label predicts its words.
@@ -443,6 +463,8 @@ def make_model(
             "cosine_score",
             "lexical_size",
             "lexical_scale",
+            "unseen_scale",
+            "unseen_offset",
             "label_rows",
             "label_row_dropout",
             "joint_layers",

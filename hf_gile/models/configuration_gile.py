@@ -87,6 +87,10 @@ class GileConfig(PreTrainedConfig):
             times the cosine of the tf-idf vectors of document and label, in evaluation; 0 for no such term. The code is
             a random projection, with an error of about `1 / sqrt(lexical_size)` in the cosine: 4096 is a good size.
         lexical_scale: What the cosine is multiplied with.
+        unseen_scale: What the rest of the score of a label without a row is multiplied with, in evaluation: a model is
+            surer of labels that it was not trained on than it should be.
+        unseen_offset: What is added to it, with `label_rows`. The three start what `fit_unseen_calibration` of
+            `hf_gile.training` fits on labels held out of training.
         label_rows: Whether each stored label has a row r and a number b of its own, at zero before training, that
             add `r . h + b` to its score: labels with enough documents lose nothing beside a linear unit, and the
             others, unseen ones among them, are scored by what they say. Parameters then depend on the label set.
@@ -159,7 +163,9 @@ class GileConfig(PreTrainedConfig):
     label_vector_size: int = 0
     bag_size: int = 0
     lexical_size: int = 0
-    lexical_scale: float | int = 40.0
+    lexical_scale: float | int = 20.0
+    unseen_scale: float | int = 1.0
+    unseen_offset: float | int = 0.0
     cosine_score: bool = False
     cosine_scale: float | int = 15.0
     label_rows: bool = False

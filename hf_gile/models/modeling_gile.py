@@ -85,7 +85,8 @@ class GilePreTrainedModel(PreTrainedModel):
             init.constant_(module.scale, self.config.cosine_scale)
         elif isinstance(module, LexicalOverlap):
             init.ones_(module.idf)
-            init.constant_(module.scale, self.config.lexical_scale)
+            numbers = [self.config.unseen_scale, self.config.lexical_scale, self.config.unseen_offset]
+            init.copy_(module.calibration, torch.tensor(numbers, dtype=module.calibration.dtype))
         elif isinstance(module, RecurrentWeight):
             init.orthogonal_(module.weight)
         elif isinstance(module, nn.GRU):

@@ -145,11 +145,16 @@ class JointInputLabelEmbedding(nn.Module):
         parts = [codes]
         if self.direct is not None:
             parts.append(self.direct.encode_labels(label_embeds, label_rows))
-        if self.lexical is not None and lexical.shape[1]:
-            scale: Tensor = self.lexical.scale
-            if label_rows is not None:  # what was trained has weights that its words would only disturb
-                scale = scale * ~label_rows.any(-1, keepdim=True)
-            parts.append((lexical * scale).to(codes.dtype))
+        if self.lexical is None or not lexical.shape[1]:
+            return torch.cat(parts, -1)
+        # What was trained has a row, and its words would only disturb.
+        own, words, offset = self.lexical.calibration.to(codes.dtype)
+        unseen = torch.ones_like(codes[:, :1]) if label_rows is None else (~label_rows.any(-1, keepdim=True)).to(codes)
+        parts = [part * (1 + unseen * (own - 1)) for part in parts]
+        if self.direct is not None and self.direct.has_rows:  # behind a row stands what meets the one of the texts
+            bias = of_language(self.classifier, language).bias
+            parts[-1][:, -1:] += unseen * (offset + (own - 1) * bias)
+        parts.append(lexical.to(codes.dtype) * words * unseen)
         return torch.cat(parts, -1)
 
     def _deeper(self, codes: Tensor, layers: Iterable[nn.Module], language: str | None) -> Tensor:
@@ -229,8 +234,12 @@ class JointInputLabelEmbedding(nn.Module):
         if self.direct is not None:
             scores = scores + self.direct.literal_scores(text_embeds, label_embeds, label_rows)
         if self.lexical is not None and text_words.shape[1]:
-            unseen = 1.0 if label_rows is None else (~label_rows.any(-1)).float()
-            scores = scores + self.lexical.scale * unseen * (text_words @ label_words.T)
+            own, words, offset = self.lexical.calibration
+            has_rows = self.direct is not None and self.direct.has_rows
+            constant = 0.0 if has_rows else of_language(self.classifier, language).bias
+            unseen = own * (scores - constant) + constant + words * (text_words @ label_words.T)
+            unseen = unseen + offset if has_rows else unseen
+            scores = unseen if label_rows is None else torch.where(label_rows.any(-1), scores, unseen)
         return scores
 
 

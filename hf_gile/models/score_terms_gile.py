@@ -105,7 +105,8 @@ class LexicalOverlap(nn.Module):
         self.size = config.lexical_size
         # Parameters, for buffers of a module without any are not initialised; they never require a gradient.
         self.idf = nn.Parameter(torch.ones(self.buckets), requires_grad=False)
-        self.scale = nn.Parameter(torch.ones(1), requires_grad=False)
+        # For labels without a row: the factors of the other terms and of the cosine, and what is added.
+        self.calibration = nn.Parameter(torch.ones(3), requires_grad=False)
 
     def features(self, input_ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The distinct features of each text, in the order of the texts.

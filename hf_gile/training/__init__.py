@@ -11,6 +11,7 @@ from .multilingual import MultilingualDataset
 from .paraphrases import LabelParaphrases
 from .pretrained import add_pooled_embeds, log_idf, parameter_groups
 from .thresholds import ThresholdTuner, paper_threshold, tune_threshold
+from .unseen_calibration import fit_unseen_calibration
 
 __all__ = [
     "CrossEncoder",
@@ -27,6 +28,7 @@ __all__ = [
     "add_teacher_scores",
     "class_balanced_weights",
     "encode_dataset",
+    "fit_unseen_calibration",
     "log_idf",
     "merge_lora",
     "paper_threshold",

@@ -567,7 +567,7 @@ def test_every_field_of_the_configuration_is_hashed_or_makes_no_codes():
         "label_row_dropout",
         "joint_dropout",
     }
-    training |= {"label_refresh_steps", "lexical_scale"}  # the latter starts a weight
+    training |= {"label_refresh_steps", "lexical_scale", "unseen_scale", "unseen_offset"}
     sizes |= {"bag_size", "label_vector_size"}
     hashed_otherwise = {"text_encoder_config"}
     hashed = set(fingerprint_gile._FIELDS)

@@ -20,6 +20,7 @@ from hf_gile import (
 )
 from hf_gile.models.output_layers_gile import JointInputLabelEmbedding
 from hf_gile.models.score_terms_gile import LexicalOverlap, TokenBag
+from hf_gile.training import fit_unseen_calibration
 
 B, L = 3, 17
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
@@ -337,7 +338,9 @@ def test_the_error_of_a_lexical_code_is_that_of_a_random_projection():
 
 
 def test_words_count_for_labels_without_a_row_and_only_in_evaluation(make_pretrained, tmp_path):
-    model, processor = make_pretrained(label_rows=True, lexical_size=512, lexical_scale=3.0)
+    model, processor = make_pretrained(
+        label_rows=True, lexical_size=512, lexical_scale=3.0, unseen_scale=0.7, unseen_offset=-0.4
+    )
     table = model.gile.label_rows.weight
     with torch.no_grad():
         table.normal_()[2] = 0.0
@@ -348,18 +351,18 @@ def test_words_count_for_labels_without_a_row_and_only_in_evaluation(make_pretra
         lexical = model.gile.output_layer.lexical
         words = model.label_input_ids
         cosines = lexical(texts["input_ids"], texts["attention_mask"].bool()) @ lexical(words, words > 0).T
-        lexical.scale.zero_()
+        lexical.calibration.copy_(torch.tensor([1.0, 0.0, 0.0]))
         without = model(**texts).logits
-        lexical.scale.fill_(3.0)
+        lexical.calibration.copy_(torch.tensor([0.7, 3.0, -0.4]))
         literal = model.gile.output_layer.literal_scores(
             model.gile.encode_texts(**texts)[0], model.gile.encode_labels(words), label_rows=table
         )
         model.train()
         trained = model(**texts).logits
         model.eval()
-    expected = torch.zeros_like(logits)
-    expected[:, 2] = 3.0 * cosines[:, 2]
-    torch.testing.assert_close(logits - without, expected, rtol=1e-4, atol=1e-5)
+    expected = without.clone()
+    expected[:, 2] = 0.7 * without[:, 2] + 3.0 * cosines[:, 2] - 0.4
+    torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(literal, logits, rtol=1e-4, atol=1e-4)
     assert trained.shape == logits.shape
     assert not lexical.idf.requires_grad
@@ -414,3 +417,31 @@ def test_label_priors_are_the_shares_of_the_training_documents(make_pretrained):
     model, _ = make_pretrained(labels=labels)
     with pytest.raises(ValueError, match="one bias for all labels"):
         model.set_label_priors(10)
+
+
+def test_the_calibration_of_unseen_labels_is_the_logistic_regression_that_explains_the_held_out_ones(make_pretrained):
+    torch.manual_seed(3)
+    model, processor = make_pretrained(label_rows=True, lexical_size=2048, lexical_scale=1.0)
+    with torch.no_grad():
+        model.gile.label_rows.weight[3:] = 0.0
+    names = ["infants", "blood", "the heart pumps", "milk of the breast", "iron", "infants of blood"]
+    texts = [f"{one} {other}." for one in names for other in names] * 8
+    inputs = processor(texts, return_tensors="pt")
+    true = torch.tensor([0.5, 9.0, -1.0])
+    calibration = model.gile.output_layer.lexical.calibration
+    with torch.no_grad():
+        calibration.copy_(true)
+        drawn = torch.rand(len(texts), 2) < model(**inputs).logits[:, 3:].sigmoid()
+    labels = torch.where(drawn, torch.tensor([3, 4]), -100)
+    found = fit_unseen_calibration(model, [{**inputs, "labels": labels}], [3, 4])
+    with torch.no_grad():
+        fitted = model(**inputs).logits[:, 3:].sigmoid()
+        calibration.copy_(true)
+        expected = model(**inputs).logits[:, 3:].sigmoid()
+    assert fitted.mean(0).tolist() == pytest.approx(drawn.float().mean(0).tolist(), abs=0.1)
+    assert (fitted - expected).abs().mean() < 0.06
+    assert model.config.lexical_scale == found["lexical_scale"] == pytest.approx(9.0, rel=0.5)
+    with pytest.raises(ValueError, match="was trained on"):
+        fit_unseen_calibration(model, [], [0])
+    with pytest.raises(ValueError, match="no document has one"):
+        fit_unseen_calibration(model, [{**inputs, "labels": torch.zeros(len(texts), dtype=torch.long)}], [3, 4])

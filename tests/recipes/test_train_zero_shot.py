@@ -236,6 +236,13 @@ def test_no_set_trains_on_a_label_that_another_one_holds_out():
     assert sorted([*train, *measured]) == [0, 1]
 
 
+def test_sets_too_small_to_choose_an_epoch_are_refused(folder):
+    sets = [labelled("tiny", ["iron", "kidney"], [["iron"], ["kidney"]])]
+    args = TrainingArguments(str(folder / "out"), use_cpu=True, report_to="none")
+    with pytest.raises(SystemExit, match="no document is left to choose the epoch by"):
+        train_zero_shot(Recipe(text_encoder=str(folder / "encoder")), args, sets, lambda *_: None)
+
+
 def test_labels_that_say_the_same_are_one_and_ids_without_a_label_file_are_names(folder):
     sets = {one.name: one for one in read_sets(str(folder / "sets.yaml"), lambda *_: None)}
     assert "kidney" in sets["topics"].label_of.keys() & sets["intents"].label_of.keys()
