@@ -29,7 +29,7 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -241,10 +241,10 @@ def tables(results: dict[str, Any]) -> dict[str, str]:
             )
         cells = {
             system: [
-                f"{mean(run['training_cpu_seconds'] for run in runs):,.0f}",
-                f"{mean(run['training_seconds'] for run in runs):,.0f}",
-                f"{mean(run['documents_per_cpu_second'] for run in runs):,.3g}",
-                f"{mean(run['documents_per_second'] for run in runs):,.3g}",
+                cost(runs, "training_cpu_seconds", ",.0f"),
+                cost(runs, "training_seconds", ",.0f"),
+                cost(runs, "documents_per_cpu_second", ",.3g"),
+                cost(runs, "documents_per_second", ",.3g"),
             ]
             for system, runs in rows.items()
         }
@@ -265,12 +265,13 @@ def cell(runs: Sequence[dict[str, Any]], figure: str) -> str:
     if not values:
         return "-"
     spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{mean(values):.2f}{spread}"
+    return f"{statistics.mean(values):.2f}{spread}"
 
 
-def mean(values: Iterable[float]) -> float:
-    """The mean."""
-    return statistics.mean(values)
+def cost(runs: Sequence[dict[str, Any]], figure: str, form: str) -> str:
+    """The mean of a figure of the runs that have it."""
+    values = [run[figure] for run in runs if figure in run]
+    return format(statistics.mean(values), form) if values else "-"
 
 
 def markdown(headings: Sequence[str], cells: dict[str, list[str]], runs: dict[str, list[Any]]) -> str:
