@@ -30,6 +30,7 @@ def test_the_front_door_has_the_figures_that_were_measured():
         "MiniLM cosine": "minilm_cosine",
         "TF-IDF cosine, names and descriptions": "tfidf_described",
         "omikuji, Parabel": "omikuji_parabel",
+        "GILE, word attention": "gile_wan",
         "GILE over MiniLM": "gile_minilm",
     }
     for name, system in names.items():
