@@ -569,7 +569,7 @@ def recipe(
                 command += [str(minilm_folder()) if flag == "MINILM" else flag for flag in own_flags]
                 subprocess.run(command, check=True, stdout=sys.stderr)
                 cost.write_text(json.dumps([time.perf_counter() - start, sum(os.times()[2:4]) - cpu]))
-            elif options.runs is not None:  # what was spent then; what is spent now is counted by the caller
+            else:  # what was spent then; what is spent now is counted by the caller
                 seconds = [so_far + one for so_far, one in zip(seconds, json.loads(cost.read_text()), strict=True)]
         result = json.loads((folder / "results.json").read_text(encoding="utf-8"))[unit]
         saved = str(folder / unit / "model")

@@ -182,8 +182,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
             self.label_input_ids = label_input_ids.long().to(self.label_input_ids.device)
             if label_vectors is not None:
                 self.label_vectors = label_vectors.detach().float().to(self.label_input_ids.device)
-            for name, table in self.gile.label_tables.items():
-                self._keep_rows(name, table, label_set)
+            for table in self.gile.label_tables.values():
+                self._keep_rows(table, label_set)
             self.config.label_length = self.label_input_ids.shape[1]
             self.config.language_labels = sizes
         self.config.id2label = label_set.id2label()
@@ -191,7 +191,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self.label_set = label_set
         self._kept_label_codes, self._kept_label_vectors = {}, {}
 
-    def _keep_rows(self, name: str, table: nn.Embedding, label_set: LabelSet) -> None:
+    def _keep_rows(self, table: nn.Embedding, label_set: LabelSet) -> None:
         old = table.weight.data
         if self.label_set is None and len(label_set) == len(old):
             return  # there is no telling whose they are, but their number

@@ -9,7 +9,8 @@ from torch import nn
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.activations import ACT2FN
 
-_HASHES = 32  # places of a token in a lexical code, LexicalOverlap.hashes
+LEXICAL_HASHES = 32
+"""Places that a token has in a lexical code."""
 
 FORMAT_VERSION = 1
 """Raised when a saved model changes meaning, so that older code refuses it instead of misreading it."""
@@ -432,8 +433,13 @@ class GileConfig(PreTrainedConfig):
             raise ValueError(f"joint_layers needs output_layer 'gile', got {self.output_layer!r}")
         if self.lexical_size and self.output_layer == "linear":
             raise ValueError("lexical_size compares the words of text and label, and a linear unit reads no labels")
-        if self.lexical_size % _HASHES:
-            raise ValueError(f"lexical_size must be a multiple of {_HASHES}, got {self.lexical_size}")
+        if self.lexical_size and self.label_rows and self.languages:
+            raise ValueError(
+                "lexical_size with label_rows calibrates labels against one constant b, and each language has its own: "
+                "leave one of the two out of a model with languages"
+            )
+        if self.lexical_size % LEXICAL_HASHES:
+            raise ValueError(f"lexical_size must be a multiple of {LEXICAL_HASHES}, got {self.lexical_size}")
         if (self.bag_size or self.lexical_size) and self.text_encoder_type == "han_published":
             raise ValueError(
                 "bag_size and lexical_size are not of the published graph, text_encoder_type 'han_published'"
@@ -478,4 +484,4 @@ class GileConfig(PreTrainedConfig):
             )
 
 
-__all__ = ["FORMAT_VERSION", "GileConfig"]
+__all__ = ["FORMAT_VERSION", "LEXICAL_HASHES", "GileConfig"]

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedConfig
 
+from .configuration_gile import LEXICAL_HASHES
 from .losses_gile import widened
 
 
@@ -98,7 +99,7 @@ class LexicalOverlap(nn.Module):
     """
 
     buckets = 1 << 18
-    hashes = 32
+    hashes = LEXICAL_HASHES
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()

@@ -388,6 +388,8 @@ def test_a_trained_model_can_be_given_a_lexical_code(make_pretrained, tmp_path):
         torch.testing.assert_close(again(**texts).logits, model(**texts).logits)
     with pytest.raises(ValueError, match="lexical_size is 0"):
         model.gile.set_lexical_weights([[1]])
+    with pytest.raises(StrictDataclassError, match="each language has its own"):
+        GileConfig(lexical_size=32, label_rows=True, languages=["english"])
     with pytest.raises(StrictDataclassError, match="multiple of 32, got 33"):
         GileConfig(lexical_size=33)
     with pytest.raises(ValueError, match="need input_ids"):
