@@ -28,12 +28,20 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
-from label_files import is_mesh, read_label_file
 from text_models import ModelSettings, table, train_text_models
 from training import parse_settings
 
 from hf_gile import Label, LabelSet
-from hf_gile.data import ReadReport, demo_file, load_records, mesh_ids, year_split, zero_shot_split
+from hf_gile.data import (
+    ReadReport,
+    demo_file,
+    is_mesh,
+    load_records,
+    mesh_ids,
+    read_label_file,
+    year_split,
+    zero_shot_split,
+)
 
 
 @dataclass

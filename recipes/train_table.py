@@ -19,12 +19,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from datasets import Dataset, load_dataset
-from label_files import read_label_file
 from text_models import TOP_K, ModelSettings, table, train_text_models
 from training import parse_settings
 
 from hf_gile import Label, LabelSet
-from hf_gile.data import ReadReport, held_out_labels, load_table, split_of, table_of
+from hf_gile.data import ReadReport, held_out_labels, load_table, read_label_file, split_of, table_of
 
 
 @dataclass

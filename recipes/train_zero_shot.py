@@ -43,13 +43,20 @@ import numpy as np
 import torch
 import yaml
 from datasets import Dataset, concatenate_datasets
-from label_files import read_label_file
 from text_models import OnColumns
 from training import count_parameters, parse_settings, train, write_results
 from transformers import AutoConfig, Trainer, TrainingArguments, set_seed
 
 from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelSet
-from hf_gile.data import ReadReport, held_out_labels, load_records, load_table, split_of, table_of
+from hf_gile.data import (
+    ReadReport,
+    held_out_labels,
+    load_records,
+    load_table,
+    read_label_file,
+    split_of,
+    table_of,
+)
 from hf_gile.data.zero_shot import fraction_of
 from hf_gile.metrics import LabelMetrics
 from hf_gile.models.label_index_gile import encode_labels

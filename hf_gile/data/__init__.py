@@ -16,6 +16,7 @@ from .deutsche_welle import (
     parse_dw_page,
     write_dw,
 )
+from .label_files import is_mesh, read_label_file
 from .medline import demo_file, read_medline
 from .mesh import load_mesh, mesh_ids, read_mesh
 from .published_bioasq import PublishedBioASQ, load_published_bioasq
@@ -45,6 +46,7 @@ __all__ = [
     "crawl_dw",
     "demo_file",
     "held_out_labels",
+    "is_mesh",
     "load_annif",
     "load_annif_vocabulary",
     "load_dw",
@@ -61,6 +63,7 @@ __all__ = [
     "mesh_ids",
     "parse_dw_page",
     "read_bioasq",
+    "read_label_file",
     "read_medline",
     "read_mesh",
     "read_records",

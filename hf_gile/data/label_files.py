@@ -1,18 +1,28 @@
 """What label ids mean, from any file of labels there is a reader for."""
 
+from __future__ import annotations
+
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from hf_gile import LabelSet
-from hf_gile.data import ReadReport, load_labels, load_mesh, load_skos
-from hf_gile.data.files import open_binary, suffix_of
+from ..models.labels_gile import LabelSet
+from .files import open_binary, suffix_of
+from .mesh import load_mesh
+from .report import ReadReport
+from .skos import load_skos
+from .table_files import SUFFIXES
+from .tables import load_labels
 
-TABLES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 
+def is_mesh(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is MeSH: XML, ASCII, or JSON lines with a `ui`.
 
-def is_mesh(path: str) -> bool:
-    """Whether a file is MeSH: XML, ASCII, or JSON lines with a `ui`."""
+    Args:
+        path: The file.
+    """
     suffix = suffix_of(Path(path))
     if suffix != ".jsonl":
         return suffix in (".xml", ".bin")
@@ -25,7 +35,7 @@ def is_mesh(path: str) -> bool:
 
 
 def read_label_file(
-    path: str,
+    path: str | os.PathLike[str],
     *,
     id: str = "id",
     name: Sequence[str] = ("name",),
@@ -48,10 +58,17 @@ def read_label_file(
         languages: Of SKOS, the languages of names, the best first.
         encoding: Of a table.
         report: Counts labels and says whether malformed ones raise, as they do without, or are left out.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ImportError: The file needs an extra that is not installed.
+        ValueError: The file holds something else; the message names file and row.
     """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"no file of labels at {path} (in {Path.cwd()})")
     if is_mesh(path):
         return load_mesh(path, describe, report)
-    if suffix_of(Path(path)) in TABLES:
-        columns = {"name": list(name), "description": list(describe) or None, "synonyms": list(synonyms) or None}
-        return load_labels(path, id=id, **columns, encoding=encoding, report=report)
+    if suffix_of(Path(path)) in SUFFIXES:
+        others: dict[str, Any] = {"description": describe or None, "synonyms": synonyms or None}
+        return load_labels(path, id=id, name=name, **others, encoding=encoding, report=report)
     return load_skos(path, list(languages), describe, report=report)

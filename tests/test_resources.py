@@ -1,0 +1,37 @@
+"""What is found in a checkout; that a wheel carries it is shown by tests/cli/test_wheel.py."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hf_gile.resources import resource
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("name", ["recipes/train_table.py", "recipes/train_bioasq.py", "recipes/text_models.py"])
+def test_a_recipe_is_found(name):
+    assert resource(name) == ROOT / name
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("recipes/absent.py", "no file 'recipes/absent.py' in .*; there are .*recipes/train_table.py"),
+        ("docs/data.md", "'docs/data.md' is no resource: these are files of recipes/, model_cards/"),
+        ("recipes", "'recipes' is no resource"),
+        ("../etc/passwd", "is no resource"),
+    ],
+)
+def test_what_is_no_resource_is_named(name, message):
+    with pytest.raises(FileNotFoundError, match=message):
+        resource(name)
+
+
+def test_every_template_that_the_package_renders_is_carried_by_the_wheel():
+    carried = (ROOT / "pyproject.toml").read_text().split("force-include")[1]
+    for code in (ROOT / "hf_gile").rglob("*.py"):
+        for name in re.findall(r'resource\("(model_cards/[^"]+)"\)', code.read_text()):
+            assert resource(name).is_file()
+            assert f'"{name}" = "hf_gile/publishing/{name}"' in carried
