@@ -19,7 +19,7 @@ from transformers.utils.hub import cached_file
 from .chunked_losses_gile import LabelChunks, chunked_loss
 from .configuration_gile import GileConfig
 from .fingerprint_gile import state_of
-from .labels_gile import LABELS_FILE, LabelSet
+from .labels_gile import LABELS_FILE, Label, LabelSet
 from .languages_gile import Languages, check_language, in_each_language, of_language, own_columns
 from .losses_gile import (
     IGNORE,
@@ -246,8 +246,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 "does"
             )
 
-    def learned_of(self, labels: Sequence[Any], language: str | None = None) -> dict[str, Tensor]:
-        """What the model has learned of single labels, for any labels: of stored ones their own, of others nothing.
+    def stored_columns(self, labels: Sequence[Label], language: str | None = None) -> Tensor:
+        """The columns that labels have among the stored ones.
 
         A label is a stored one if it has its id, or its text and language.
 
@@ -256,11 +256,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
             language: The language of labels that name none.
 
         Returns:
-            Arguments of `encode`: `label_rows` `(C, H + 1)` and `learned_vectors` `(C, D)`, where the model has such.
+            `(C,)` columns, -1 for labels that are not stored.
         """
-        tables = self.gile.label_tables
-        if not tables:
-            return {}
         columns = torch.full((len(labels),), -1, dtype=torch.long)
         if self.label_set is not None:
             if self._texts is None or self._texts[0] is not self.label_set:
@@ -273,7 +270,66 @@ class GileForSequenceClassification(GilePreTrainedModel):
                     columns[place] = self.label_set.column(label.id)
                 else:
                     columns[place] = self._texts[1].get((label.text, label.language or default), -1)
-        columns = columns.to(self.device)
+        return columns.to(self.device)
+
+    def seen_among(self, labels: Sequence[Label] | None = None, language: str | None = None) -> Tensor:
+        """Which labels the model was trained on, as its stored label set says: what `calibrated` asks for.
+
+        Args:
+            labels: C `Label`s; by default the stored ones.
+            language: The language of labels that name none.
+
+        Returns:
+            `(C,)` bool, True for labels that are stored, and stored as seen. Without a stored label set, as a linear
+            unit can be, its labels are those it was trained on.
+        """
+        if self.label_set is None:
+            number, known = (self.config.num_labels, True) if labels is None else (len(labels), False)
+            return torch.full((number,), known, device=self.device)
+        seen = torch.tensor(self.label_set.seen, device=self.device)
+        if labels is None:
+            return seen
+        columns = self.stored_columns(labels, language)
+        return seen[columns.clamp(min=0)] & (columns >= 0)
+
+    def thresholds_of(self, labels: Sequence[Label] | None = None, language: str | None = None) -> Tensor:
+        """From which probability, after calibration, each label counts as assigned.
+
+        Args:
+            labels: C `Label`s; by default the stored ones.
+            language: The language of labels that name none.
+
+        Returns:
+            `(C,)` float32: the threshold of the stored label, or of the given one if it is not stored; else that of its
+            group in `config.thresholds`, else 0.5.
+        """
+        groups = [self.config.thresholds.get(group, 0.5) for group in ("unseen", "seen")]
+        thresholds = [groups[seen] for seen in self.seen_among(labels, language).tolist()]
+        known: Sequence[Label] = labels if labels is not None else self.label_set or ()
+        if self.label_set is not None and labels is not None:
+            columns = self.stored_columns(labels, language).tolist()
+            known = [
+                self.label_set[column] if column >= 0 else label for label, column in zip(labels, columns, strict=True)
+            ]
+        for place, label in enumerate(known):
+            if label.threshold is not None:
+                thresholds[place] = label.threshold
+        return torch.tensor(thresholds, dtype=torch.float32, device=self.device)
+
+    def learned_of(self, labels: Sequence[Label], language: str | None = None) -> dict[str, Tensor]:
+        """What the model has learned of single labels, for any labels: of stored ones their own, of others nothing.
+
+        Args:
+            labels: C `Label`s; stored ones are found as `stored_columns` does.
+            language: The language of labels that name none.
+
+        Returns:
+            Arguments of `encode`: `label_rows` `(C, H + 1)` and `learned_vectors` `(C, D)`, where the model has such.
+        """
+        tables = self.gile.label_tables
+        if not tables:
+            return {}
+        columns = self.stored_columns(labels, language)
         known = (columns >= 0)[:, None]
         return {name: table.weight[columns.clamp(min=0)] * known for name, table in tables.items()}
 

@@ -9,6 +9,8 @@ from torch import nn
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.activations import ACT2FN
 
+from .calibration_gile import GROUPS, check_calibration
+
 LEXICAL_HASHES = 32
 """Places that a token has in a lexical code."""
 
@@ -130,6 +132,11 @@ class GileConfig(PreTrainedConfig):
         max_sentences: Sentences kept of a document (hnn, han).
         max_sentence_words: Words kept of a sentence (hnn, han).
         max_label_words: Words kept of a label.
+        calibration: What makes logits trustworthy, of seen and of unseen labels: `{"seen": {"method": "platt", "scale":
+            0.9, "offset": -0.2}, "unseen": {"method": "isotonic", "logits": [...], "values": [...]}}`, see
+            `calibrated`. The model's logits do not have it; the pipeline's probabilities do.
+        thresholds: Probabilities, after calibration, from which a label counts as assigned that has no threshold of its
+            own: `{"seen": 0.31, "unseen": 0.2}`; 0.5 for what is not there. `hf_gile.training.calibrate` fits both.
         label_length: Words a stored label has room for; 0 when no label set is stored. Set by `set_labels`.
         format_version: Version of the saved form; code refuses a newer one than its own.
 
@@ -191,6 +198,8 @@ class GileConfig(PreTrainedConfig):
     max_sentences: int = 30
     max_sentence_words: int = 30
     max_label_words: int = 50
+    calibration: dict[str, Any] = field(default_factory=dict)
+    thresholds: dict[str, float | int] = field(default_factory=dict)
     label_length: int = 0
     format_version: int = FORMAT_VERSION
 
@@ -466,6 +475,15 @@ class GileConfig(PreTrainedConfig):
                 "problem_type must be 'multi_label_classification' or 'single_label_classification': "
                 "a label score is a probability, not a regression"
             )
+
+    def validate_calibration(self) -> None:
+        """Calibration and thresholds are of seen or unseen labels, and their numbers make sense."""
+        check_calibration(self.calibration, self.problem_type)
+        for group, threshold in self.thresholds.items():
+            if group not in GROUPS:
+                raise ValueError(f"thresholds are of 'seen' and 'unseen' labels, got {group!r}")
+            if not 0 <= threshold <= 1:
+                raise ValueError(f"thresholds[{group!r}] is a probability between 0 and 1, got {threshold!r}")
 
     def validate_label_chunks(self) -> None:
         """The loss can be computed chunk by chunk, if it is to be."""

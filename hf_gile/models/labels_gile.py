@@ -27,8 +27,8 @@ class Label:
         language: Language of name and description; in a model of several languages, one of its languages.
         seen: Whether the model was trained on documents with this label.
         count: Number of training documents with this label.
-        threshold: Probability from which the label should count as assigned, where it has its own; kept for those
-            who read the scores, the model and the pipeline do not apply it.
+        threshold: Probability, after calibration, from which the label counts as assigned, where it has its own. The
+            pipeline applies it if asked for stored thresholds; `hf_gile.training.calibrate` fits it.
         synonyms: Other names of it, in the same language, without white space around them. A model does not read
             them; training may (`hf_gile.training.LabelParaphrases`).
 
@@ -268,6 +268,21 @@ class LabelSet(Sequence[Label]):
                 labels[column] = replace(label, count=count, seen=count > 0)
                 new.append(labels[column])
         return self._changed(labels, new, self._columns)
+
+    def with_thresholds(self, thresholds: Mapping[str, float | None]) -> "LabelSet":
+        """A label set with the thresholds of `thresholds`, by id, None for none; the other labels keep theirs.
+
+        Example:
+            >>> labels = LabelSet.from_names(["Iron", "Blood"]).with_thresholds({"Iron": 0.25})
+            >>> [label.threshold for label in labels]
+            [0.25, None]
+        """
+        labels = list(self._labels)
+        for label_id, threshold in thresholds.items():
+            column = self.column(label_id)
+            labels[column] = replace(labels[column], threshold=threshold)
+        changed = [new for new, old in zip(labels, self._labels, strict=True) if new is not old]
+        return self._changed(labels, changed, self._columns)
 
     def __contains__(self, item: object) -> bool:
         return item in self._columns if isinstance(item, str) else item in self._labels

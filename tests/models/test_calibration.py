@@ -1,0 +1,226 @@
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from transformers import AutoModelForSequenceClassification
+
+from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
+from hf_gile.models.calibration_gile import calibrated, check_calibration
+
+PLATT = {"method": "platt", "scale": 0.7, "offset": -1.3}
+TEMPERATURE = {"method": "temperature", "scale": 1.9}
+ISOTONIC = {"method": "isotonic", "logits": [-5.0, -4.5, 0.25, 3.0], "values": [-7.0, -2.0, -1.99, 4.0]}
+SEEN = torch.tensor([True, False, True, False, True])
+
+
+def literal(x, own):
+    """What the docstring of `calibrated` says, for one number."""
+    if own is None:
+        return x
+    if own["method"] == "temperature":
+        return own["scale"] * x
+    if own["method"] == "platt":
+        return own["scale"] * x + own["offset"]
+    if x <= own["logits"][0]:
+        return x - own["logits"][0] + own["values"][0]
+    if x >= own["logits"][-1]:
+        return x - own["logits"][-1] + own["values"][-1]
+    return np.interp(x, own["logits"], own["values"])
+
+
+@pytest.mark.parametrize("unseen", [None, PLATT, TEMPERATURE, ISOTONIC], ids=lambda own: own and own["method"])
+@pytest.mark.parametrize("seen", [None, PLATT, TEMPERATURE, ISOTONIC], ids=lambda own: own and own["method"])
+def test_each_group_is_calibrated_by_its_own_formula(seen, unseen):
+    calibration = {name: own for name, own in {"seen": seen, "unseen": unseen}.items() if own}
+    logits = 4 * torch.randn(7, 3, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    logits[0, 0], logits[1, 1] = -5.0, 0.25  # knots
+    ours = calibrated(logits, SEEN, calibration)
+    for place in np.ndindex(7, 3, 5):
+        expected = literal(logits[place].item(), seen if SEEN[place[-1]] else unseen)
+        assert ours[place].item() == pytest.approx(expected, abs=1e-12)
+    for group in (SEEN, ~SEEN):  # one group alone is the same
+        torch.testing.assert_close(calibrated(logits[..., group], SEEN[group], calibration), ours[..., group])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("own", [PLATT, TEMPERATURE, ISOTONIC], ids=lambda own: own["method"])
+def test_no_better_label_gets_a_worse_score(own, dtype):
+    logits = torch.linspace(-20, 20, 40_009).to(dtype).unique()  # ascending
+    ours = calibrated(logits, torch.ones(len(logits), dtype=torch.bool), {"seen": own})
+    assert ours.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    steps = ours.diff()
+    assert (steps >= 0).all()
+    apart = logits.double().diff() > 1e-2  # further than what rounding can hide
+    if dtype != torch.float64:
+        assert (steps[apart[: len(steps)]] > 0).all()
+    else:
+        assert (steps > 0).all()
+
+
+@pytest.mark.parametrize("own", [PLATT, TEMPERATURE, ISOTONIC], ids=lambda own: own["method"])
+def test_what_is_no_candidate_stays_none(own):
+    logits = torch.tensor([[-torch.inf, torch.finfo(torch.float32).min, 0.0, torch.inf]])
+    ours = calibrated(logits, torch.tensor([True] * 4), {"seen": own})
+    assert ours[0, 0] == -torch.inf
+    assert ours[0, 1].sigmoid() == 0
+    assert ours[0, 3] == torch.inf
+    assert not ours.isnan().any()
+
+
+def test_without_a_calibration_logits_are_what_they_were():
+    logits = torch.randn(3, 5)
+    assert calibrated(logits, SEEN, {}) is logits
+    assert torch.equal(calibrated(logits, SEEN, {"seen": PLATT})[:, ~SEEN], logits[:, ~SEEN])
+    with pytest.raises(ValueError, match=r"each of the 5 labels whether it was trained on, got \(4,\)"):
+        calibrated(logits, SEEN[:4], {})
+
+
+@pytest.mark.parametrize(
+    ("calibration", "message"),
+    [
+        ({"known": PLATT}, "calibration is of 'seen' and 'unseen' labels, got 'known'"),
+        ({"seen": 0.5}, r"calibration\['seen'\] must name a method of temperature, platt, isotonic"),
+        ({"seen": {"method": "beta"}}, "must name a method of temperature, platt, isotonic"),
+        ({"seen": {"method": "platt", "scale": 1.0}}, r"'platt' and has scale, offset, got \['method', 'scale'\]"),
+        ({"seen": PLATT | {"values": [1.0]}}, r"has scale, offset, got \['method', 'offset', 'scale', 'values'\]"),
+        ({"unseen": PLATT | {"scale": 0}}, "scale must be positive, or better labels would have worse scores"),
+        ({"unseen": PLATT | {"scale": -1.0}}, r"calibration\['unseen'\]: scale must be positive"),
+        ({"unseen": PLATT | {"offset": float("nan")}}, "offset must be a finite number, got nan"),
+        ({"unseen": PLATT | {"offset": "1"}}, "offset must be a finite number, got '1'"),
+        ({"seen": ISOTONIC | {"logits": []}}, "logits must be a list of finite numbers"),
+        (
+            {"seen": ISOTONIC | {"logits": [-5.0, -4.5, 3.0, 0.25]}},
+            "logits must rise, got 3.0 and then 0.25 at place 3",
+        ),
+        ({"seen": ISOTONIC | {"values": [-7.0, -2.0, -2.0, 4.0]}}, "values must rise, got -2.0 and then -2.0"),
+        ({"seen": ISOTONIC | {"values": [0.0, 1.0, 1.0 + 1e-9, 4.0]}}, "values must rise"),  # not in float32
+        ({"seen": ISOTONIC | {"values": [0.0, 1.0, 2.0]}}, "every one of the 4 logits has a value, got 3 values"),
+    ],
+)
+def test_a_calibration_that_makes_no_sense_is_refused(calibration, message):
+    with pytest.raises(ValueError, match=message):
+        check_calibration(calibration)
+    with pytest.raises(StrictDataclassError, match=message):
+        GileConfig(calibration=calibration)
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "message"),
+    [
+        ({"all": 0.5}, "thresholds are of 'seen' and 'unseen' labels, got 'all'"),
+        ({"seen": 1.5}, r"thresholds\['seen'\] is a probability between 0 and 1, got 1.5"),
+        ({"seen": True}, "thresholds"),
+        ({"seen": "0.5"}, "thresholds"),
+    ],
+)
+def test_thresholds_that_make_no_sense_are_refused(thresholds, message):
+    with pytest.raises(StrictDataclassError, match=message):
+        GileConfig(thresholds=thresholds)
+
+
+def test_a_softmax_is_not_calibrated_label_by_label():
+    for own in (PLATT, TEMPERATURE):
+        GileConfig(calibration={"seen": own}, problem_type="single_label_classification")
+    with pytest.raises(StrictDataclassError, match="take 'temperature' or 'platt'"):
+        GileConfig(calibration={"seen": ISOTONIC}, problem_type="single_label_classification")
+
+
+def test_labels_are_found_by_id_or_by_text_and_language(make_model):
+    model, processor = make_model()
+    stored = LabelSet(
+        [Label("1", "Iron", seen=True, threshold=0.3), Label("2", "Blood", "red", seen=True), Label("3", "Milk, Human")]
+    )
+    model.set_labels(stored, processor)
+    asked = [
+        Label("3", "Another name"),
+        Label("x", "Iron"),
+        Label("x", "Blood", threshold=0.9),  # another text
+        Label("y", "Blood", "red", threshold=0.9),
+        Label("1", "Iron", threshold=0.9),
+    ]
+    assert model.stored_columns(asked).tolist() == [2, 0, -1, 1, 0]
+    assert model.seen_among(asked).tolist() == [False, True, False, True, True]
+    assert model.seen_among().tolist() == [True, True, False]
+    model.config.thresholds = {"seen": 0.25}
+    half = torch.tensor(0.5)
+    expected = torch.tensor([half, 0.3, 0.9, 0.25, 0.3])
+    assert torch.equal(model.thresholds_of(asked), expected)
+    model.config.thresholds = {"seen": 0.25, "unseen": 0.125}
+    assert torch.equal(model.thresholds_of(), torch.tensor([0.3, 0.25, 0.125]))
+    assert model.thresholds_of(asked)[0] == 0.125
+
+
+def test_labels_of_several_languages_are_found_in_their_own():
+    languages = ["english", "german"]
+    tokenizer = build_tokenizer({language: ["iron"] for language in languages}, min_count=1)
+    config = GileConfig(vocab_size=len(tokenizer), languages=languages, embedding_size=7, joint_size=13, num_labels=2)
+    model = GileForSequenceClassification(config)
+    stored = LabelSet([Label("e", "Iron", language="english", seen=True), Label("g", "Iron", language="german")])
+    model.set_labels(stored, GileProcessor.for_config(tokenizer, config))
+    names = LabelSet.from_names(["Iron", "Blood"])
+    assert model.stored_columns(names, "english").tolist() == [0, -1]
+    assert model.stored_columns(names, "german").tolist() == [1, -1]
+    assert model.seen_among(names, "german").tolist() == [False, False]
+    assert model.seen_among(names, "english").tolist() == [True, False]
+
+
+def test_a_bare_linear_unit_was_trained_on_all_of_its_labels(tokenizer, label_set):
+    model = GileForSequenceClassification(
+        GileConfig(vocab_size=len(tokenizer), output_layer="linear", num_labels=3, thresholds={"seen": 0.125})
+    )
+    assert model.seen_among().tolist() == [True] * 3
+    assert model.thresholds_of().tolist() == [0.125] * 3
+    assert model.stored_columns(label_set).tolist() == [-1] * 5
+    assert model.seen_among(label_set).tolist() == [False] * 5
+    assert model.thresholds_of(label_set).tolist() == [0.5] * 5
+
+
+CLEAN_ROOM = """
+import json, sys
+sys.modules["hf_gile"] = None
+from transformers import AutoModelForSequenceClassification
+model = AutoModelForSequenceClassification.from_pretrained(sys.argv[1], trust_remote_code=True)
+asked = [type(model.label_set[0])(*fields) for fields in json.loads(sys.argv[2])]
+model.save_pretrained(sys.argv[1] + ".again")
+print(json.dumps([model.config.calibration, model.config.thresholds, model.label_set.seen,
+                  model.thresholds_of().tolist(), model.seen_among(asked).tolist()]))
+"""
+
+
+def test_a_saved_model_keeps_calibration_and_thresholds_also_where_hf_gile_is_not(tmp_path, make_model, label_set):
+    model, processor = make_model()
+    trained = LabelSet(replace(label, seen=label.id != "Iron") for label in label_set)
+    model.set_labels(trained.with_thresholds({"Blood": 0.1, "Iron": 0.9}), processor)
+    model.config.calibration = {"seen": PLATT, "unseen": ISOTONIC}
+    model.config.thresholds = {"seen": 0.31, "unseen": 0.2}
+    folder = tmp_path / "saved"
+    model.save_pretrained(folder)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment |= {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home")}
+    command = [sys.executable, "-W", "error", "-c", CLEAN_ROOM, str(folder), '[["Iron", "x"], ["y", "Infant"]]']
+    result = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    calibration, thresholds, seen, of_labels, among = json.loads(result.stdout)
+    assert calibration == {"seen": PLATT, "unseen": ISOTONIC}
+    assert thresholds == {"seen": 0.31, "unseen": 0.2}
+    assert seen == [True, True, False, True, True]
+    assert of_labels == model.thresholds_of().tolist() == pytest.approx([0.31, 0.31, 0.9, 0.31, 0.1])
+    assert among == [False, True]
+    again = AutoModelForSequenceClassification.from_pretrained(f"{folder}.again")
+    assert again.config.calibration == model.config.calibration
+    assert torch.equal(again.thresholds_of(), model.thresholds_of())
+
+
+def test_thresholds_go_by_id_when_labels_change(make_model, label_set):
+    model, processor = make_model()
+    labels = label_set.with_thresholds({"Blood": 0.1, "Iron": 0.9})
+    model.set_labels(labels.rename("Iron", "Iron, Dietary").retire("Heart Failure").add(Label("x", "Rats")), processor)
+    assert dict(zip(model.label_set.ids, model.thresholds_of().tolist(), strict=True)) == pytest.approx(
+        {"Milk, Human": 0.5, "Iron": 0.9, "Infant": 0.5, "Blood": 0.1, "x": 0.5}
+    )
