@@ -69,7 +69,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self.register_buffer("label_vectors", given)
         self._kept_label_codes: dict[str | None, tuple[Any, Tensor]] = {}
         self._kept_label_vectors: dict[str, tuple[Any, Tensor]] = {}
-        self._texts: tuple[LabelSet, dict[tuple[str, str | None], int]] | None = None
+        self._places: tuple[LabelSet, dict[str, int], dict[tuple[str, str | None], int]] | None = None
         self._steps = 0
         self._label_group: Any = None
         # Chooses further columns of a training step, such as hf_gile.training.HardNegatives; not saved.
@@ -258,19 +258,19 @@ class GileForSequenceClassification(GilePreTrainedModel):
         Returns:
             `(C,)` columns, -1 for labels that are not stored.
         """
-        columns = torch.full((len(labels),), -1, dtype=torch.long)
+        columns = [-1] * len(labels)
         if self.label_set is not None:
-            if self._texts is None or self._texts[0] is not self.label_set:
-                places = enumerate(self.label_set)
-                self._texts = self.label_set, {(label.text, label.language): column for column, label in places}
+            if self._places is None or self._places[0] is not self.label_set:
+                by_id = {label.id: column for column, label in enumerate(self.label_set)}
+                by_text = {(label.text, label.language): column for column, label in enumerate(self.label_set)}
+                self._places = self.label_set, by_id, by_text
+            _, by_id, by_text = self._places
             # Stored labels that serve all languages name none, and neither do those of a model that has none.
             default = language if self.config.language_labels else None
             for place, label in enumerate(labels):
-                if label.id in self.label_set:
-                    columns[place] = self.label_set.column(label.id)
-                else:
-                    columns[place] = self._texts[1].get((label.text, label.language or default), -1)
-        return columns.to(self.device)
+                column = by_id.get(label.id)
+                columns[place] = by_text.get((label.text, label.language or default), -1) if column is None else column
+        return torch.tensor(columns, dtype=torch.long, device=self.device)
 
     def seen_among(self, labels: Sequence[Label] | None = None, language: str | None = None) -> Tensor:
         """Which labels the model was trained on, as its stored label set says: what `calibrated` asks for.
