@@ -1,5 +1,6 @@
 """Streaming multi-label metrics, equal to scikit-learn, that never hold documents x labels."""
 
+from .calibration import CalibrationMetrics
 from .classification import F1Metrics
 from .evaluation import evaluate_index
 from .frequency import decile_figures, propensities
@@ -7,6 +8,7 @@ from .label_metrics import LabelMetrics
 from .ranking import RankingMetrics, ranking_metrics
 
 __all__ = [
+    "CalibrationMetrics",
     "F1Metrics",
     "LabelMetrics",
     "RankingMetrics",

@@ -1,0 +1,211 @@
+"""How far probabilities can be trusted: calibration error, Brier score, and the reliability that a plot shows.
+
+Shapes: `N` documents, `L` labels scored, `P` gold labels per document, padded, `K` best labels of a document.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..models.losses_gile import IGNORE, widened
+from .batch import Array, read_batch, read_groups, require_documents, require_same_groups
+from .trainer import TrainerMetric
+
+
+class CalibrationMetrics(TrainerMetric):
+    """Calibration of probabilities over any number of batches, in memory that does not grow with them.
+
+        probability = sigmoid(score)
+        ECE         = sum over bins of | sum of probabilities - number of gold labels | / number of cells
+
+    A cell is a document with a label; bins are of equal width in the probability. With many labels nearly all cells are
+    near zero and right, and a small `expected_calibration_error` says little: `top_5_expected_calibration_error`, over
+    the five best labels of each document, is of those that people look at. `brier` is the mean squared difference of
+    probability and gold label (1 or 0), over all cells.
+
+    With a mask of seen labels every value comes three times: over all labels under its own name, and over the columns
+    of a group as `seen_...` and `unseen_...`, where seen labels are ranked among the seen ones only, and unseen ones
+    among the unseen. A label that is no candidate, its score at minus infinity or the minimum of its dtype, is no cell.
+
+    Calibrated logits are those of `hf_gile.models.calibration_gile.calibrated`. It serves `transformers.Trainer` as
+    `LabelMetrics` does.
+
+    Args:
+        num_labels: Number of labels L of every batch.
+        seen: `(L,)` bool, True for the labels that were seen in training.
+        bins: Number of bins.
+        top_k: Number K of best labels.
+        chunk_size: Number of documents worked on at once.
+
+    Raises:
+        ValueError: If the mask does not fit the labels, or a number is below one.
+
+    Example:
+        >>> import torch
+        >>> metrics = CalibrationMetrics(num_labels=3, top_k=1)
+        >>> scores = torch.tensor([[0.8, 0.1, 0.1], [0.7, 0.6, 0.1]]).logit()
+        >>> metrics.update(scores, torch.tensor([[0], [1]]))
+        >>> {name: round(value, 3) for name, value in metrics.compute().items()}
+        {'expected_calibration_error': 0.267, 'top_1_expected_calibration_error': 0.45, 'brier': 0.12}
+        >>> metrics.reliability()[-1]
+        {'low': 0.8, 'high': 0.867, 'probability': 0.8, 'frequency': 1.0, 'count': 1}
+    """
+
+    def __init__(
+        self,
+        num_labels: int,
+        seen: Array | Sequence[bool] | None = None,
+        bins: int = 15,
+        top_k: int = 5,
+        chunk_size: int = 64,
+    ) -> None:
+        for name, value in {"bins": bins, "top_k": top_k, "chunk_size": chunk_size}.items():
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        self.groups = read_groups(num_labels, seen)
+        self.num_labels = num_labels
+        self.bins = bins
+        self.top_k = top_k
+        self.chunk_size = chunk_size
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets every batch."""
+        # Of each group: cells, sum of probabilities and gold cells of each bin; all cells, and the best ones.
+        self.all_cells = {prefix: torch.zeros(3, self.bins, dtype=torch.double) for prefix in self.groups}
+        self.best_cells = {prefix: torch.zeros(3, self.bins, dtype=torch.double) for prefix in self.groups}
+        self.squares = dict.fromkeys(self.groups, 0.0)
+        self.documents = 0
+
+    def update(self, scores: Array, labels: Array) -> None:
+        """Adds a batch, or a whole data set.
+
+        Args:
+            scores: `(N, L)` logits.
+            labels: `(N, P)` integer columns padded with -100, or `(N, L)` multi-hot.
+
+        Raises:
+            ValueError: If scores and labels do not fit together; nothing is added then.
+        """
+        scores, gold = read_batch(scores, labels, self.num_labels)
+        for start in range(0, len(scores), self.chunk_size):
+            own = scores[start : start + self.chunk_size]
+            candidate = own > torch.finfo(own.dtype).min
+            probabilities = widened(own).sigmoid()
+            is_gold = _is_gold(gold[start : start + self.chunk_size], self.num_labels)
+            for prefix, columns in self.groups.items():
+                chosen = slice(None) if columns.all() else columns.nonzero().flatten().to(own.device)
+                cells = probabilities[:, chosen], is_gold[:, chosen], candidate[:, chosen]
+                self.squares[prefix] += float(((cells[0] - cells[1].float()) ** 2)[cells[2]].double().sum())
+                self.all_cells[prefix] += self._counted(*cells)
+                # Of the scores, as probabilities near 1 are equal; and so are labels that are none, at the end.
+                best = own[:, chosen].topk(min(self.top_k, cells[0].shape[1]), dim=1).indices
+                self.best_cells[prefix] += self._counted(*(cell.gather(1, best) for cell in cells))
+        self.documents += len(gold)
+
+    def compute(self) -> dict[str, float]:
+        """Returns the figures so far.
+
+        Returns:
+            `expected_calibration_error`, `top_5_expected_calibration_error` (of `top_k` 5) and `brier` of each group;
+            NaN if no label of the group was ever a candidate.
+
+        Raises:
+            ValueError: If no document came yet.
+        """
+        require_documents(self.documents)
+        result = {}
+        for prefix, cells in self.all_cells.items():
+            number = float(cells[0].sum())
+            result[f"{prefix}expected_calibration_error"] = calibration_error(*cells)
+            best = calibration_error(*self.best_cells[prefix])
+            result[f"{prefix}top_{self.top_k}_expected_calibration_error"] = best
+            result[f"{prefix}brier"] = self.squares[prefix] / number if number else float("nan")
+        return result
+
+    def reliability(self, group: str = "", best: bool = False) -> list[dict[str, Any]]:
+        """What a reliability plot shows.
+
+        Args:
+            group: `""` for all labels, `"seen"` or `"unseen"`.
+            best: Whether of the `top_k` best labels of each document, instead of all cells.
+
+        Returns:
+            For each bin that has cells, in order: `low` and `high`, its bounds; `probability`, their mean; `frequency`,
+            the share of gold labels among them; `count`, their number.
+
+        Raises:
+            ValueError: There is no such group.
+        """
+        prefix = f"{group}_" if group else ""
+        if prefix not in self.groups:
+            raise ValueError(
+                f"group must be '' for all labels, or with a mask of seen labels 'seen' or 'unseen', got {group!r}"
+            )
+        cells = (self.best_cells if best else self.all_cells)[prefix]
+        return [
+            {
+                "low": place / self.bins,
+                "high": (place + 1) / self.bins,
+                "probability": probabilities / count,
+                "frequency": gold / count,
+                "count": int(count),
+            }
+            for place, (count, probabilities, gold) in enumerate(cells.T.tolist())
+            if count
+        ]
+
+    def merge(self, other: "CalibrationMetrics") -> None:
+        """Adds the batches that another worker has seen.
+
+        Args:
+            other: Metrics made alike; it stays as it is.
+
+        Raises:
+            ValueError: If labels, seen labels, bins or `top_k` differ; nothing is added then.
+        """
+        require_same_groups(self.groups, other.groups)
+        if (self.bins, self.top_k) != (other.bins, other.top_k):
+            raise ValueError(
+                f"metrics can be merged with the same bins and top_k only, got {self.bins} and {self.top_k} beside "
+                f"{other.bins} and {other.top_k}; make both alike"
+            )
+        for prefix in self.groups:
+            self.all_cells[prefix] += other.all_cells[prefix]
+            self.best_cells[prefix] += other.best_cells[prefix]
+            self.squares[prefix] += other.squares[prefix]
+        self.documents += other.documents
+
+    def _counted(self, probabilities: Tensor, is_gold: Tensor, candidate: Tensor) -> Tensor:
+        """`(3, bins)`: cells, sums of probabilities and gold cells."""
+        probabilities, is_gold = probabilities[candidate].double().cpu(), is_gold[candidate].cpu()
+        places = (probabilities * self.bins).long().clamp(max=self.bins - 1)
+        counts = [torch.bincount(places, weights, self.bins) for weights in (None, probabilities)]
+        return torch.stack([*counts, torch.bincount(places[is_gold], minlength=self.bins)]).double()
+
+
+def calibration_error(counts: Tensor, probabilities: Tensor, gold: Tensor) -> float:
+    """The expected calibration error of binned cells.
+
+    Args:
+        counts: `(bins,)` number of cells.
+        probabilities: `(bins,)` sum of their probabilities.
+        gold: `(bins,)` number of gold cells.
+
+    Returns:
+        A number in 0..1; NaN if there are no cells.
+
+    Example:
+        >>> calibration_error(torch.tensor([8.0, 2.0]), torch.tensor([1.0, 1.6]), torch.tensor([1.0, 1.0]))
+        0.06
+    """
+    number = float(counts.sum())
+    return float((probabilities - gold).abs().sum()) / number if number else float("nan")
+
+
+def _is_gold(gold: Tensor, num_labels: int) -> Tensor:
+    """`(N, L)` bool."""
+    mask = torch.zeros(len(gold), num_labels + 1, dtype=torch.bool, device=gold.device)
+    return mask.scatter_(1, gold.masked_fill(gold == IGNORE, num_labels), True)[:, :num_labels]

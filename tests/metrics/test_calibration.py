@@ -1,0 +1,135 @@
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import brier_score_loss
+from transformers import EvalPrediction
+
+from hf_gile.metrics import CalibrationMetrics
+
+SEEN = np.arange(17) % 3 != 1
+
+
+def batch(seed, documents=23, num_labels=17):
+    random = np.random.default_rng(seed)
+    scores = 3 * random.standard_normal((documents, num_labels)) - 1
+    return scores, random.random(scores.shape) < 1 / (1 + np.exp(1 - scores / 2))
+
+
+def literal(cells, bins):
+    """The expected calibration error, bin by bin and cell by cell, of pairs of a probability and a gold label."""
+    rows = []
+    for place in range(bins):
+        own = [(p, y) for p, y in cells if place / bins <= p < (place + 1) / bins or (p == 1 and place == bins - 1)]
+        if own:
+            rows.append((np.mean([p for p, _ in own]), np.mean([y for _, y in own]), len(own)))
+    return sum(count * abs(p - y) for p, y, count in rows) / len(cells), rows
+
+
+def measured(scores, labels, batch_size=None, **options):
+    metrics = CalibrationMetrics(scores.shape[1], **options)
+    for start in range(0, len(scores), batch_size or len(scores)):
+        chunk = slice(start, start + (batch_size or len(scores)))
+        metrics.update(scores[chunk], labels[chunk])
+    return metrics
+
+
+@pytest.mark.parametrize("bins", [1, 7, 15])
+@pytest.mark.parametrize("top_k", [1, 3, 19])
+def test_figures_are_those_of_the_formula_and_of_sklearn(bins, top_k):
+    scores, gold = batch(seed=1)
+    metrics = measured(scores, gold, seen=SEEN, bins=bins, top_k=top_k)
+    figures = metrics.compute()
+    assert len(figures) == 9
+    probabilities = torch.from_numpy(scores).sigmoid().numpy()
+    for prefix, columns in {"": SEEN | ~SEEN, "seen_": SEEN, "unseen_": ~SEEN}.items():
+        p, y = probabilities[:, columns], gold[:, columns]
+        every = list(zip(p.ravel(), y.ravel(), strict=True))
+        error, rows = literal(every, bins)
+        assert figures[f"{prefix}expected_calibration_error"] == pytest.approx(error, abs=1e-12)
+        assert figures[f"{prefix}brier"] == pytest.approx(brier_score_loss(y.ravel(), p.ravel()), abs=1e-12)
+        ours = metrics.reliability(prefix.removesuffix("_"))
+        np.testing.assert_allclose([(row["probability"], row["frequency"], row["count"]) for row in ours], rows)
+        for row in ours:
+            assert row["low"] <= row["probability"] <= row["high"]
+            assert row["high"] - row["low"] == pytest.approx(1 / bins)
+        order = np.argsort(-p, axis=1)[:, :top_k]
+        best = [(p[row, column], y[row, column]) for row, chosen in enumerate(order) for column in chosen]
+        error, rows = literal(best, bins)
+        assert figures[f"{prefix}top_{top_k}_expected_calibration_error"] == pytest.approx(error, abs=1e-12)
+        ours = metrics.reliability(prefix.removesuffix("_"), best=True)
+        np.testing.assert_allclose([(row["probability"], row["frequency"], row["count"]) for row in ours], rows)
+
+
+def test_true_probabilities_have_no_error_and_surer_ones_have():
+    scores = torch.randn(401, 17, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    gold = torch.rand(scores.shape, generator=torch.Generator().manual_seed(2)) < scores.sigmoid()
+    right, surer = (measured(by * scores, gold).compute() for by in (1, 3))
+    for name in ("expected_calibration_error", "top_5_expected_calibration_error"):
+        # 15 bins of about 6817 / 15 cells (of the best 2005 / 15): errors of about 0.5 / sqrt(cells of a bin).
+        assert right[name] < 0.05
+        assert surer[name] > 0.1
+    assert right["brier"] < surer["brier"]
+
+
+def test_any_division_into_batches_gives_the_same_and_so_does_merging():
+    scores, gold = batch(seed=2)
+    whole = measured(scores, gold, seen=SEEN)
+    for size in (1, 5, 64):
+        parts = measured(scores, gold, batch_size=size, seen=SEEN, chunk_size=size)
+        assert parts.compute() == pytest.approx(whole.compute(), abs=1e-12)
+    first, second = (measured(scores[half], gold[half], seen=SEEN) for half in (slice(7), slice(7, None)))
+    first.merge(second)
+    assert first.compute() == pytest.approx(whole.compute(), abs=1e-12)
+    assert first.reliability("seen") == [pytest.approx(row) for row in whole.reliability("seen")]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_labels_that_are_no_candidates_are_no_cells(dtype):
+    scores, gold = batch(seed=3)
+    scores = torch.tensor(scores, dtype=dtype)
+    few = measured(scores[:, :3], gold[:, :3], top_k=3).compute()
+    # torch rounds the last bit of a sigmoid differently where numbers stand differently in memory.
+    rounding = 2 * torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
+    for lowest in (-torch.inf, torch.finfo(dtype).min):
+        masked = scores.clone()
+        masked[:, 3:] = lowest
+        assert measured(masked, gold, top_k=3).compute() == pytest.approx(few, abs=rounding)
+        masked[:] = lowest
+        assert all(np.isnan(value) for value in measured(masked, gold).compute().values())
+
+
+def test_certain_probabilities_are_in_the_last_bin():
+    metrics = measured(torch.tensor([[torch.inf, 200.0, -200.0]]), torch.tensor([[0, 1]]), bins=3)
+    assert metrics.compute()["expected_calibration_error"] == 0
+    assert [(row["low"], row["count"]) for row in metrics.reliability()] == [(0, 1), (2 / 3, 2)]
+
+
+def test_it_serves_a_trainer():
+    scores, gold = batch(seed=4)
+    metrics = CalibrationMetrics(17)
+    assert metrics(EvalPrediction(scores[:5], gold[:5]), compute_result=False) == {}
+    assert metrics(EvalPrediction(scores[5:], gold[5:])) == pytest.approx(measured(scores, gold).compute())
+    assert metrics.documents == 0
+
+
+def test_what_does_not_fit_is_refused():
+    for name in ("bins", "top_k", "chunk_size"):
+        with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
+            CalibrationMetrics(3, **{name: 0})
+    with pytest.raises(ValueError, match="at least one document"):
+        CalibrationMetrics(3).compute()
+    with pytest.raises(ValueError, match="with a mask of seen labels 'seen' or 'unseen', got 'seen'"):
+        CalibrationMetrics(3).reliability("seen")
+    scores, gold = batch(seed=5)
+    metrics = measured(scores, gold, seen=SEEN)
+    before = metrics.compute()
+    for other, message in [
+        (measured(scores, gold, seen=~SEEN), "the same seen labels only"),
+        (measured(scores, gold, seen=SEEN, bins=10), "the same bins and top_k only, got 15 and 5 beside 10 and 5"),
+        (measured(scores, gold, seen=SEEN, top_k=3), "the same bins and top_k only, got 15 and 5 beside 15 and 3"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            metrics.merge(other)
+    with pytest.raises(ValueError, match="one column for each of the 17 labels"):
+        metrics.update(scores[:, :5], gold[:, :5])
+    assert metrics.compute() == before
