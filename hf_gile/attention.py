@@ -17,7 +17,6 @@ Shapes: B documents, S sentences, W words, L labels.
 
 import json
 import os
-import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
@@ -27,7 +26,8 @@ import torch
 from torch import Tensor
 
 from .models import GileForSequenceClassification, GileProcessor
-from .models.tokenizing_gile import split_sentences
+from .models.calibration_gile import calibrated
+from .models.evidence_gile import check_attends, evidence_of
 
 
 class AttentionRecord(TypedDict):
@@ -123,7 +123,8 @@ def explain(
         A record for each text.
 
     Raises:
-        ValueError: The model has no label set, a gold label is not in it, or the texts are none.
+        ValueError: The model has no label set or no attention, a gold label is not in it, there are not as many gold
+            lists as texts, or the texts are none.
 
     Example:
         records = explain(model, processor, ["Infants were fed with breast milk."], gold=[["D008895"]])
@@ -133,23 +134,35 @@ def explain(
         raise ValueError("the model has no label set: call model.set_labels(label_set, processor)")
     names = model.label_set.id2label()
     texts = [texts] if isinstance(texts, str) else list(texts)
+    check_attends(model.config)
     options = {"language": language} if language else {}
     documents = processor(texts, **options)["input_ids"]
     inputs = {name: tensor.to(model.device) for name, tensor in processor.pad_documents(documents).items()}
     with torch.no_grad():
         output = model.eval()(**inputs, output_attentions=True, **options)
+    logits = calibrated(output.logits, model.seen_among(), model.config.calibration)
     single = model.config.problem_type == "single_label_classification"
-    best = (output.logits.softmax(-1) if single else output.logits.sigmoid()).topk(min(top_k, len(names)))
-    predictions = [
-        # Labels of another language have a probability of zero.
-        [(names[column], score) for column, score in zip(*row, strict=True) if score > 0 and score >= (threshold or 0)]
-        for row in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    ]
-    has_sentences = len(output.attentions) > 1
-    words = [_words(processor, *pair, has_sentences) for pair in zip(texts, documents, strict=True)]
+    best = (logits.softmax(-1) if single else logits.sigmoid()).topk(min(top_k, len(names)))
+    if gold is not None and len(gold) != len(texts):
+        raise ValueError(f"expected gold labels of {len(texts)} texts, got those of {len(gold)}")
     if gold is not None:
         gold = [[names[column] for column in model.label_set.columns(ids)] for ids in gold]
-    return attention_records(words, output.attentions, predictions, gold)
+    attentions = [weights.cpu() for weights in output.attentions]
+    records: list[AttentionRecord] = []
+    for place, (document,) in enumerate(processor.pieces(texts, whole=False, written=True, **options)):
+        sentences = evidence_of([document], [[weights[place] for weights in attentions]])["sentences"]
+        found = zip(best.indices[place].tolist(), best.values[place].tolist(), strict=True)
+        records.append(
+            {
+                "text": [[word for word, _ in sentence["words"]] for sentence in sentences],
+                "watts": [[weight for _, weight in sentence["words"]] for sentence in sentences],
+                "satts": [sentence["weight"] for sentence in sentences],
+                "gold_tags": [] if gold is None else list(gold[place]),
+                # Labels of another language have a probability of zero.
+                "tags": [[names[one], share] for one, share in found if share > 0 and share >= (threshold or 0)],
+            }
+        )
+    return records
 
 
 def save_records(records: Sequence[AttentionRecord], path: str | os.PathLike[str]) -> None:
@@ -160,34 +173,6 @@ def save_records(records: Sequence[AttentionRecord], path: str | os.PathLike[str
         path: A file; the published visualisation expects `MODEL_LANGUAGE.json`.
     """
     Path(path).write_text(json.dumps(records, ensure_ascii=False), encoding="utf-8")
-
-
-def _words(processor: GileProcessor, text: Any, document: list[Any], has_sentences: bool) -> list[Any]:
-    """The words of a text as they are written, cut as in the document of word ids made of it."""
-    sentences = [text] if not has_sentences else split_sentences(text) if isinstance(text, str) else list(text)
-    rows = document if has_sentences else [document]
-    tokenizer = processor.tokenizer
-    options = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}
-    offsets_of = tokenizer(sentences, **options)["offset_mapping"] if sentences else []
-    written = [
-        _written(sentence, offsets)
-        for sentence, offsets in zip(sentences, offsets_of, strict=True)
-        if offsets or not has_sentences
-    ]
-    words = [found[: len(ids)] for found, ids in zip(written, rows, strict=False)]
-    if [*map(len, words)] != [*map(len, rows)]:  # the processor cut the text into other words
-        words = [tokenizer.convert_ids_to_tokens(ids) for ids in rows]
-    return words if has_sentences else words[0]
-
-
-def _written(sentence: str, offsets: list[tuple[int, int]]) -> list[str]:
-    words, before = [], 0
-    for start, end in offsets:
-        # Of a number that was replaced by NUM the tokenizer only gives the last character.
-        rest = re.search(r"[+-]?\w\S*$", sentence[before:start])
-        words.append((rest[0] if rest else "") + sentence[start:end])
-        before = end
-    return words
 
 
 def heat_map(records: AttentionRecord | Sequence[AttentionRecord], title: str | None = None) -> str:

@@ -1,22 +1,34 @@
 """The label-scoring pipeline: `pipeline("zero-shot-classification", model=..., trust_remote_code=True)`."""
 
-import threading
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from numbers import Real
 from typing import Any
 
 import torch
 from transformers import Pipeline
 
+from .best_labels_gile import BestLabels, Choice, best_labels
+from .label_cache_gile import LABEL_CACHE_BYTES, LabelCache
 from .label_index_gile import LabelIndex, bias_of, encode_labels
-from .labels_gile import LabelSet
 from .languages_gile import check_language, own_columns
+from .losses_gile import widened
+from .pipeline_inputs_gile import checked_texts
+from .reading_gile import LONG_TEXTS, read_texts
 
-KEPT_LABEL_SETS = 16
-
-# Of what pipelines keep. Not theirs, so that they can be copied and pickled, and never held while labels are encoded.
-_LOCK = threading.Lock()
+_OPTIONS = (
+    "candidate_labels",
+    "multi_label",
+    "top_k",
+    "threshold",
+    "force_label",
+    "long_texts",
+    "return_evidence",
+    "language",
+    "label_language",
+)
 
 
 @dataclass(frozen=True)
@@ -30,16 +42,56 @@ class _Request:
 class LabelScoringPipeline(Pipeline):
     """Scores texts against labels given by their words, called and answering as the built-in zero-shot pipeline does.
 
-    Each set of candidate labels is encoded once and remembered (a `LabelSet` also spares making one of thousands of
-    names at every call, and a `LabelIndex` encoding them at all); a text then costs one pass of the text encoder and an
-    inner product for each label, whatever their number. With `top_k`, only the scores of the best labels are kept.
+    Each set of candidate labels is encoded once and remembered; a text then costs one pass of the text encoder and an
+    inner product for each label, whatever their number: thousands of names in one call are nothing special. Scores are
+    probabilities, calibrated if the model is (`hf_gile.training.calibrate`).
 
-    Example::
+    **Labels.** Names, names with descriptions, or by default those stored with the model; for all texts, or for each
+    its own. A `LabelSet` spares comparing thousands of names with those of the last call, a `LabelIndex` (which can be
+    saved, and of 16 bits) encoding them at all.
 
         pipe = pipeline("zero-shot-classification", model="path-or-hub-id", trust_remote_code=True)
         pipe("Breast milk lowers the risk of infection.", candidate_labels=["Milk, Human", "Heart Failure"])
         pipe(texts, candidate_labels={"Milk, Human": "breast milk; colostrum"}, top_k=5)
         pipe(texts, top_k=5)  # the label set stored with the model
+        pipe(["Iron in blood.", "Rats were fed."], candidate_labels=[["Iron", "Milk"], ["Rats", "Mice"]])
+
+    **Which of them.** All labels, best first; `top_k` of them; those with a probability of `threshold`; or with both,
+    of those that reach it, the `top_k` best. `threshold="stored"` asks of each label the threshold it was given by
+    `calibrate` (its own, else that of the seen or unseen labels, else 0.5). With `force_label` a text that would get
+    none gets its best label.
+
+        pipe(texts, threshold="stored", force_label=True)  # labels to assign, one at least
+        pipe(texts, threshold=0.2, top_k=10)
+
+    **Long texts.** By default a text is cut to what the model reads. `long_texts="max"` reads all of it in pieces, and
+    a label has the score of the piece that fits it best; `"mean"` takes the mean of their logits. Each piece costs a
+    pass of the text encoder. Texts that fit have the same answer in all three.
+
+    **Evidence.** `return_evidence=True` shows which words the model attended to. A document is read before it meets any
+    label, so the evidence is of the document, and the same for all labels.
+
+        pipe("Infants got breast milk. They grew.", return_evidence=True)["evidence"]
+        # {"sentences": [{"weight": 0.7, "words": [["Infants", 0.2], ...]}, ...]}
+
+    **Many texts.** Lists are answered by lists; generators, iterators, `KeyDataset` and columns of an `IterableDataset`
+    by streams, which hold a batch at a time. `batch_size` texts are read at once.
+
+        for answer in pipe((json.loads(line)["text"] for line in file), batch_size=32, top_k=5): ...
+        pipe(dataset["abstract"], batch_size=32)
+
+    An answer depends on its own text and labels only, up to the rounding of sums: not on the batch, nor on the order
+    of texts or labels, nor on what other labels there are (with `multi_label=False`, a softmax, on these too). Threads
+    may share a pipeline. The model is put in evaluation mode.
+
+    Args:
+        args: As for any pipeline: the model first.
+        kwargs: `model`, `processor` and whatever else any pipeline takes; `label_cache_bytes`, the memory of the label
+            codes to remember (256 MiB by default; those least recently used go first, and a set of more is encoded
+            at every call); and any option of a call, as its default.
+
+    Raises:
+        ValueError: There is no processor, it is that of another model, or an option makes no sense.
     """
 
     _load_processor = True
@@ -48,8 +100,9 @@ class LabelScoringPipeline(Pipeline):
     _load_video_processor = False
     _load_feature_extractor = False
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._kept: OrderedDict[Any, LabelIndex] = OrderedDict()
+    def __init__(self, *args: Any, label_cache_bytes: int = LABEL_CACHE_BYTES, **kwargs: Any) -> None:
+        self._cache = LabelCache()
+        self.label_cache_bytes = label_cache_bytes
         super().__init__(*args, **kwargs)
         if self.processor is None:
             raise ValueError(
@@ -59,86 +112,112 @@ class LabelScoringPipeline(Pipeline):
         self.processor.check_fits(self.model.config)
         self.model.eval()
 
-    def __call__(self, inputs: Any, candidate_labels: Any = None, **kwargs: Any) -> Any:
-        """Scores texts.
+    @property
+    def label_cache_bytes(self) -> int:
+        """Bytes of label codes that are remembered; may be set at any time."""
+        return self._cache.max_bytes
 
-        Args:
-            inputs: A text, a list of texts, or a generator or dataset of texts (answered as a stream). An empty text
-                is scored as a document without words.
-            candidate_labels: A list of label names or `Label`s, names with descriptions `{name: description}`, a
-                `LabelSet`, a `LabelIndex` made by this model for texts in this language, or one text of names separated
-                by commas; or a list of such, one for each text. By default the label set stored with the model.
-            kwargs: `multi_label` (each label on its own, by a sigmoid; else one label, by a softmax over the
-                candidates; by default as the model was trained), `top_k` (that many best labels; by default all),
-                `threshold` (only labels with at least this probability), `language` (of the texts, in a model of
-                several languages), `label_language` (of the labels, if it is another), `batch_size`.
+    @label_cache_bytes.setter
+    def label_cache_bytes(self, value: int) -> None:
+        if not hasattr(value, "__index__") or value < 0:
+            raise ValueError(f"label_cache_bytes must be a whole number of bytes, at least 0, got {value!r}")
+        self._cache.max_bytes = int(value)
 
-        Returns:
-            For each text `{"sequence": text, "labels": [names, best first], "scores": [probabilities]}`.
-
-        Raises:
-            ValueError: No texts, no labels, duplicate or empty labels, another number of label lists than of texts,
-                a `LabelIndex` of another model or language, or a model that cannot score other labels than its own.
-        """
-        if isinstance(inputs, Sequence) and not isinstance(inputs, str):
-            inputs = list(inputs)
-        elif hasattr(inputs, "tolist"):  # numpy and pandas
-            inputs = inputs.tolist()
-        if isinstance(inputs, list) and not inputs:
-            raise ValueError("no texts to score: pass at least one")
-        if _one_set_for_each_text(candidate_labels):
-            texts = [inputs] if isinstance(inputs, str) else inputs
-            if not isinstance(texts, list):
-                raise ValueError(f"label lists for each text go with a list of texts, got {type(texts).__name__}")
-            if len(texts) != len(candidate_labels):
-                raise ValueError(
-                    f"candidate_labels holds {len(candidate_labels)} label lists, one for each text, but there are "
-                    f"{len(texts)} texts"
-                )
-            requests = [
-                _Request(text, _as_label_set(labels)) for text, labels in zip(texts, candidate_labels, strict=True)
-            ]
-            answers = super().__call__(requests, **kwargs)
-            return answers[0] if isinstance(inputs, str) else answers
-        return super().__call__(inputs, candidate_labels=candidate_labels, **kwargs)
-
-    def _sanitize_parameters(
+    def __call__(
         self,
+        inputs: Any,
         candidate_labels: Any = None,
         multi_label: bool | None = None,
         top_k: int | None = None,
-        threshold: float | None = None,
+        threshold: float | str | None = None,
+        force_label: bool | None = None,
+        long_texts: str | None = None,
+        return_evidence: bool | None = None,
         language: str | None = None,
         label_language: str | None = None,
-        **unknown: Any,
-    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        if unknown:
-            raise ValueError(
-                f"the label-scoring pipeline has no option {sorted(unknown)[0]!r}; "
-                "it has candidate_labels, multi_label, top_k, threshold, language, label_language and batch_size"
-            )
-        for name, given in {"language": language, "label_language": label_language}.items():
-            if given is not None and not isinstance(given, str):
-                raise ValueError(f"{name} must be the name of one language, got {given!r}; call once for each language")
-        if top_k is not None and (not hasattr(top_k, "__index__") or top_k < 1):
-            raise ValueError(f"top_k must be a whole number, at least 1, got {top_k!r}")
-        if threshold is not None and (not isinstance(threshold, int | float) or not 0 <= threshold <= 1):
-            raise ValueError(f"threshold is a probability between 0 and 1, got {threshold!r}")
-        preprocess = {} if candidate_labels is None else {"labels": _as_label_set(candidate_labels)}
-        in_forward = {
-            "language": language,
-            "label_language": label_language,
-            "multi_label": multi_label,
-            "top_k": top_k,
-        }
-        in_postprocess = {"multi_label": multi_label, "threshold": threshold}
-        forward, postprocess = (
-            {name: value for name, value in given.items() if value is not None}
-            for given in (in_forward, in_postprocess)
-        )
-        return preprocess, forward, postprocess
+        **kwargs: Any,
+    ) -> Any:
+        """Scores texts; the class shows how. What is not given is as it was given to `pipeline(...)`.
 
-    def preprocess(self, inputs: Any, labels: LabelSet | None = None) -> dict[str, Any]:
+        Args:
+            inputs: A text, a list of texts, or a generator or dataset of texts (answered as a stream). An empty text
+                is scored as a document without words. For models that read sentences a text may be a list of these.
+            candidate_labels: A list of label names or `Label`s, names with descriptions `{name: description}`, a
+                `LabelSet`, a `LabelIndex` made by this model for texts in this language, or one text of names separated
+                by commas; or a list of such, one for each text. By default the label set stored with the model.
+            multi_label: Whether each label is scored on its own, by a sigmoid; else one label is right, and a softmax
+                runs over the candidates. By default as the model was trained.
+            top_k: The most labels of an answer, the best; by default any number.
+            threshold: Only labels with at least this probability; `"stored"`: that of each label. By default all.
+            force_label: Whether a text of which no label reaches the threshold gets the best one; by default not.
+            long_texts: What to do with texts that are longer than the model reads: `"cut"` (by default), `"max"` or
+                `"mean"`.
+            return_evidence: Whether to add where the model looked; by default not.
+            language: The language of the texts, in a model of several.
+            label_language: The language of the labels, if it is another.
+            kwargs: `batch_size`, texts read at once (1 by default), and `num_workers`.
+
+        Returns:
+            For each text `{"sequence": text, "labels": [names, best first], "scores": [probabilities]}`, and with
+            evidence `"evidence": {"sentences": [{"weight": weight, "words": [[word, weight], ...]}, ...]}`, words as
+            they are written in the text: those that the model read, of pieces all.
+
+        Raises:
+            ValueError: No texts, something that is not a text (its place is named), no labels, duplicate or empty
+                labels, another number of label lists than of texts, a `LabelIndex` of another model or language, a
+                model that cannot score other labels than its own, evidence of a model without attention, or an option
+                that does not exist or makes no sense.
+        """
+        own = (multi_label, top_k, threshold, force_label, long_texts, return_evidence, language, label_language)
+        kwargs |= {name: value for name, value in zip(_OPTIONS[1:], own, strict=True) if value is not None}
+        if self.model.training:
+            self.model.eval()
+        texts = checked_texts(inputs, self.processor)
+        if not _one_set_for_each_text(candidate_labels):
+            return super().__call__(texts, candidate_labels=candidate_labels, **kwargs)
+        is_one = isinstance(texts, str)
+        texts = [texts] if is_one else texts
+        if not isinstance(texts, list):
+            raise ValueError(f"label lists for each text go with a list of texts, got {type(inputs).__name__}")
+        if len(texts) != len(candidate_labels):
+            raise ValueError(
+                f"candidate_labels holds {len(candidate_labels)} label lists, one for each text, but there are "
+                f"{len(texts)} texts"
+            )
+        pairs = zip(texts, map(self._cache.label_set, candidate_labels), strict=True)
+        answers = super().__call__([_Request(*pair) for pair in pairs], **kwargs)
+        return answers[0] if is_one else answers
+
+    def _sanitize_parameters(
+        self, candidate_labels: Any = None, **options: Any
+    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        for name in options:
+            if name not in _OPTIONS:
+                raise ValueError(
+                    f"the label-scoring pipeline has no option {name!r}; it has {', '.join(_OPTIONS)} and batch_size"
+                )
+        given = {name: value for name, value in options.items() if value is not None}
+        for name in ("language", "label_language"):
+            if not isinstance(given.get(name, ""), str):
+                raise ValueError(
+                    f"{name} must be the name of one language, got {given[name]!r}; call once for each language"
+                )
+        for name in ("multi_label", "force_label", "return_evidence"):
+            if not isinstance(given.get(name, True), bool):
+                raise ValueError(f"{name} must be True or False, got {given[name]!r}")
+        top_k, threshold = given.get("top_k", 1), given.get("threshold", 0.0)
+        if not hasattr(top_k, "__index__") or isinstance(top_k, bool) or top_k < 1:
+            raise ValueError(f"top_k must be a whole number, at least 1, got {top_k!r}")
+        is_number = isinstance(threshold, Real) and not isinstance(threshold, bool)
+        if not (is_number and 0 <= threshold <= 1) and not (isinstance(threshold, str) and threshold == "stored"):
+            raise ValueError(
+                f"threshold is a probability between 0 and 1, got {threshold!r}; or 'stored', for those of the labels"
+            )
+        if given.get("long_texts", "cut") not in LONG_TEXTS:
+            raise ValueError(f"long_texts must be one of {', '.join(LONG_TEXTS)}, got {given['long_texts']!r}")
+        return {} if candidate_labels is None else {"labels": self._cache.label_set(candidate_labels)}, given, {}
+
+    def preprocess(self, inputs: Any, labels: Any = None) -> dict[str, Any]:
         """Wraps a text: words are made of whole batches, in `_forward`."""
         return {"request": inputs if hasattr(inputs, "labels") else _Request(inputs, labels)}
 
@@ -149,57 +228,69 @@ class LabelScoringPipeline(Pipeline):
         label_language: str | None = None,
         multi_label: bool | None = None,
         top_k: int | None = None,
+        threshold: float | str | None = None,
+        force_label: bool = False,
+        long_texts: str = "cut",
+        return_evidence: bool = False,
     ) -> dict[str, Any]:
         batched = isinstance(model_inputs["request"], list)
         requests: list[_Request] = model_inputs["request"] if batched else [model_inputs["request"]]
-        words = self.processor(text=[request.text for request in requests], language=language, return_tensors="pt")
-        text_codes = self.model.gile.get_text_features(**words.to(self.device), language=language)
+        texts, config = [request.text for request in requests], self.model.config
+        if multi_label is None:
+            multi_label = config.problem_type != "single_label_classification"
+        options = Choice(
+            is_multi_label=multi_label,
+            top_k=None if top_k is None else int(top_k),
+            force_label=force_label,
+            calibration=config.calibration,
+        )
+        read = read_texts(self.model.gile, self.processor, texts, language, long_texts != "cut", return_evidence)
+        state = cache(self.model.gile.label_state)
         by_labels: dict[int, list[int]] = {}
         for place, request in enumerate(requests):
             by_labels.setdefault(id(request.labels), []).append(place)
         found: list[Any] = [None] * len(requests)
         for places in by_labels.values():
-            index, first = self._index(requests[places[0]].labels, language, label_language)
-            own, total = text_codes[places], None
-            if top_k is None:
-                scores = index.scores(own)
-                columns = torch.arange(scores.shape[1]).expand(scores.shape)
-            else:
-                scores, columns = index.top_k(own, top_k)
-            if not self._each_on_its_own(multi_label):
-                total = (scores.logsumexp(-1) if top_k is None else index.log_sum_exp(own))[:, None]
-            for row, place in enumerate(places):
-                found[place] = (scores[row], columns[row] + first, None if total is None else total[row])
-        answer = {"request": requests, "found": found}
+            labels = requests[places[0]].labels
+            index, first = self._index(labels, language, label_language, state)
+            of = (labels, slice(first, first + len(index)), label_language or language)
+            seen = self._of_labels("seen_among", *of) if config.calibration else None
+            least: Any = self._of_labels("thresholds_of", *of) if threshold == "stored" else threshold
+            choice = replace(options, seen=seen, threshold=least)
+            long = [place for place in places if place in read.pieces]
+            if len(long) < len(places):  # all of them, so that the others are scored as they are with long_texts="cut"
+                _put(found, places, best_labels(index, read.codes[places], choice), first)
+            if long:
+                pieces = [widened(read.pieces[place]) for place in long]
+                # The mean of logits is the logit of the mean.
+                codes = torch.stack([one.mean(0) for one in pieces]) if long_texts == "mean" else pieces
+                _put(found, long, best_labels(index, codes, choice), first)
+        answer: dict[str, Any] = {"request": requests, "found": found}
+        answer["evidence"] = [None] * len(requests) if read.evidence is None else read.evidence
         return answer if batched else {name: values[0] for name, values in answer.items()}
 
-    def postprocess(
-        self, model_outputs: dict[str, Any], multi_label: bool | None = None, threshold: float | None = None
-    ) -> dict[str, Any]:
-        """Turns one document's logits into names and probabilities, best first."""
+    def postprocess(self, model_outputs: dict[str, Any]) -> dict[str, Any]:
+        """Turns the labels found for one document into names and numbers."""
         request = model_outputs["request"]
-        logits, columns, total = model_outputs["found"]
-        scores = logits.sigmoid() if total is None else (logits - total).exp()
-        if threshold is not None:
-            kept = scores >= threshold
-            logits, columns, scores = logits[kept], columns[kept], scores[kept]
-        order = torch.argsort(logits, descending=True, stable=True)
+        scores, columns = model_outputs["found"]
         names = self.model.config.id2label
         if request.labels is not None:
             label_set = getattr(request.labels, "label_set", request.labels)
-            names = {column: label_set[column].name for column in columns.tolist()}
-        return {
+            names = self._cache.fact(label_set, "names", None, lambda: label_set.names)
+        answer = {
             "sequence": request.text,
-            "labels": [names[column] for column in columns[order].tolist()],
-            "scores": scores[order].tolist(),
+            "labels": [names[column] for column in columns.tolist()],
+            "scores": scores.tolist(),
         }
+        return answer | ({} if model_outputs["evidence"] is None else {"evidence": model_outputs["evidence"]})
 
-    def _each_on_its_own(self, multi_label: bool | None) -> bool:
-        if multi_label is None:
-            return self.model.config.problem_type != "single_label_classification"
-        return multi_label
-
-    def _index(self, labels: Any, language: str | None, label_language: str | None) -> tuple[LabelIndex, int]:
+    def _index(
+        self,
+        labels: Any,
+        language: str | None,
+        label_language: str | None,
+        state: Callable[[], Any] | None = None,
+    ) -> tuple[LabelIndex, int]:
         """What scores these labels, and the column of its first label."""
         gile, config = self.model.gile, self.model.config
         language = check_language(config, language)
@@ -221,40 +312,37 @@ class LabelScoringPipeline(Pipeline):
             return LabelIndex(places, codes, bias, language, ""), own.start
         if config.output_layer == "linear":
             gile.get_label_features()  # refuses, and says why
-        where = (language, label_language, gile.label_state())
-        with _LOCK:
-            key = next((key for key, kept in self._kept.items() if kept.label_set is labels and key[1:] == where), None)
-        if key is None:  # not the same set as before, but maybe the same texts
+        codes = self._cache.codes(
+            labels,
             # What is learned of single labels goes by their ids.
-            ids = gile.label_tables and self.model.label_set is not None
-            key = (tuple((label.id if ids else "", label.text, label.language) for label in labels), *where)
-        kept = self._kept.get(key)
-        codes = kept.codes if kept else encode_labels(self.model, self.processor, labels, language, label_language)
-        index = LabelIndex(labels, codes, bias, language, "")
-        with _LOCK:
-            for stale in [other for other in self._kept if other[-1] != where[-1]]:
-                del self._kept[stale]
-            self._kept[key] = index
-            self._kept.move_to_end(key)
-            if len(self._kept) > KEPT_LABEL_SETS:
-                self._kept.popitem(last=False)
-        return index, 0
-
-
-def _as_label_set(labels: Any) -> LabelSet:
-    if hasattr(labels, "check_fits") or (hasattr(labels, "texts") and hasattr(labels, "names")):
-        return labels
-    if isinstance(labels, str):  # as the built-in pipeline reads it
-        labels = [name.strip() for name in labels.split(",") if name.strip()]
-    if not isinstance(labels, Mapping | Iterable):
-        raise ValueError(
-            f"candidate_labels must be names, names with descriptions, a LabelSet or a LabelIndex, got {labels!r}"
+            bool(gile.label_tables) and self.model.label_set is not None,
+            (language, label_language, (state or gile.label_state)()),
+            lambda: encode_labels(self.model, self.processor, labels, language, label_language),
         )
-    if not isinstance(labels, Mapping):
-        labels = list(labels)
-        if labels and all(hasattr(label, "text") for label in labels):
-            return LabelSet(labels)
-    return LabelSet.from_names(labels)
+        return LabelIndex(labels, codes, bias, language, ""), 0
+
+    def _of_labels(self, name: str, labels: Any, own: slice, language: str | None) -> Any:
+        """What the model stores of labels, `seen_among` or `thresholds_of`, made once for each label set."""
+        model = self.model
+        stored, label_set = model.label_set, getattr(labels, "label_set", labels)
+
+        def make() -> Any:
+            numbers = getattr(model, name)(label_set, check_language(model.config, language))[own]
+            is_one = name == "thresholds_of" and bool((numbers == numbers[0]).all())
+            return numbers[0].item() if is_one else numbers
+
+        of = stored if label_set is None else label_set
+        if of is None:  # a linear unit of which nothing is known
+            return make()
+        # Not the label set itself, which what is kept of it would keep alive.
+        state = (stored and weakref.ref(stored), own, language, sorted(model.config.thresholds.items()))
+        return self._cache.fact(of, name if label_set is None else f"given {name}", state, make)
+
+
+def _put(found: list[Any], places: list[int], answers: list[BestLabels], first: int) -> None:
+    """Puts answers in their places, in columns that count from `first`."""
+    for place, one in zip(places, answers, strict=True):
+        found[place] = (one.scores, one.columns + first)
 
 
 def _one_set_for_each_text(labels: Any) -> bool:

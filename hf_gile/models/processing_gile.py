@@ -4,8 +4,10 @@ Shapes: B documents, S sentences, W words, L labels, T words of a label. To a pr
 of its tokenizer, and sentences are windows of whole sentences.
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import chain, islice, repeat
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, count, groupby, islice, repeat
+from operator import itemgetter
 from os import PathLike
 from typing import Any
 
@@ -201,6 +203,44 @@ class GileProcessor(ProcessorMixin):
             data["label_input_ids"] = pad_rows(labels, self.tokenizer.pad_token_id) if return_tensors else labels
         return BatchFeature(data)
 
+    def pieces(
+        self,
+        text: str | Iterable[str] | Iterable[Sequence[str]],
+        language: str | Sequence[str] | None = None,
+        whole: bool = True,
+        written: bool = False,
+    ) -> list[list[Any]]:
+        """Makes documents of all of a text, where `__call__` only makes one of what the model reads first.
+
+        A piece is as much as the model reads at once: `max_words` words, `max_sentences` sentences or windows. A
+        sentence that is longer than a model of sentences reads goes on as the next one.
+
+        Args:
+            text: Documents, as `__call__` takes them.
+            language: The language of the documents, or of each, if the model has several.
+            whole: Whether to read all of a text; else its only piece is what `__call__` makes of it.
+            written: Whether to give, in the place of an id, the word of the text that it is of, as it is written there:
+                `(place, word)`, in which words are numbered, as a word may have many tokens; None for special tokens.
+
+        Returns:
+            For each document its pieces, one at least: lists of ids, or lists of sentences or windows of ids. Those of
+            several documents are padded by `pad_documents`.
+
+        Raises:
+            ValueError: As for `__call__`.
+
+        Example:
+            >>> from hf_gile import build_tokenizer
+            >>> processor = GileProcessor(build_tokenizer(["a cat sat"], min_count=1), max_words=2)
+            >>> processor.pieces("A Cat sat.", written=True)
+            [[[(0, 'A'), (1, 'Cat')], [(2, 'sat')]]]
+        """
+        texts = [text] if isinstance(text, str) else list(text)
+        rows = self._rows(texts, language, written)
+        if whole:
+            return [self._pieces(row, written) for row in rows]
+        return [[self._document(row, written)] for row in rows]
+
     def pad_documents(self, documents: Sequence[Any]) -> dict[str, Tensor]:
         """Pads documents of word ids to the longest of a batch.
 
@@ -227,44 +267,85 @@ class GileProcessor(ProcessorMixin):
         return {"input_ids": input_ids, "attention_mask": (input_ids != pad).long()}
 
     def _documents(self, texts: Sequence[Any], language: str | Sequence[str] | None) -> list[Any]:
+        return [self._document(row) for row in self._rows(texts, language)]
+
+    def _rows(self, texts: Sequence[Any], language: str | Sequence[str] | None, written: bool = False) -> list[Any]:
+        """All ids of each text, or of each of its sentences that has a word; or what is written in their places."""
         if len(texts) == 0:
             raise ValueError("text is an empty list; pass at least one document")
         languages = self._languages(language, len(texts), "language")
-        if not self._reads_sentences:
-            for place, text in enumerate(texts):
-                if not isinstance(text, str):
-                    raise ValueError(f"text[{place}] must be a text, got {type(text).__name__}")
-            return [self._cut(words, self.max_words) for words in self._words(texts, languages)]
-        documents: list[list[str]] = []
         for place, text in enumerate(texts):
-            sentences = split_sentences(text) if isinstance(text, str) else text
-            if not isinstance(sentences, list | tuple) or not all(isinstance(one, str) for one in sentences):
-                raise ValueError(f"text[{place}] must be a text or a list of sentences, got {type(text).__name__}")
-            documents.append(list(sentences))
+            self.check_text(text, f"text[{place}]")
+        if not self._reads_sentences:
+            return self._words(texts, languages, written)
+        documents = [split_sentences(text) if isinstance(text, str) else list(text) for text in texts]
         sizes = list(map(len, documents))
         of_sentences = list(chain.from_iterable(map(repeat, languages, sizes)))
-        words = iter(self._words(list(chain.from_iterable(documents)), of_sentences))
-        return [self._sentences([sentence for sentence in islice(words, size) if sentence]) for size in sizes]
+        words = iter(self._words(list(chain.from_iterable(documents)), of_sentences, written))
+        return [[sentence for sentence in islice(words, size) if sentence] for size in sizes]
 
-    def _sentences(self, sentences: list[list[int]]) -> list[list[int]]:
-        """The sentences of a document, or its windows."""
+    def check_text(self, text: Any, name: str) -> None:
+        """Refuses what is not a document.
+
+        Args:
+            text: Something that should be one.
+            name: What to call it.
+
+        Raises:
+            ValueError: It is not a text, nor a list of sentences where the model reads sentences.
+        """
+        is_list = isinstance(text, list | tuple) and all(isinstance(one, str) for one in text)
+        if isinstance(text, str) or (is_list and self._reads_sentences):
+            return
+        what = "a text or a list of sentences" if self._reads_sentences else "a text"
+        hint = ""
+        if text is None:
+            hint = ": leave out rows without a text, or pass an empty one"
+        elif isinstance(text, Mapping):
+            hint = f" of {', '.join(map(str, text))}: pass the column that holds the text"
+        elif is_list:
+            hint = f", but a model of the type {self.text_encoder_type!r} does not read sentences: join them"
+        raise ValueError(f"{name} must be {what}, got {type(text).__name__}{hint}")
+
+    def _document(self, row: list[Any], written: bool = False) -> list[Any]:
+        """What the model reads of a text."""
+        if not self._reads_sentences:
+            return self._cut(row, self.max_words, written)
         if not self._is_pretrained:
-            return [sentence[: self.max_sentence_words] for sentence in sentences[: self.max_sentences]]
-        room = self.max_sentence_words - len(self._front) - len(self._back)
-        windows: list[list[int]] = []
+            return [sentence[: self.max_sentence_words] for sentence in row[: self.max_sentences]]
+        return self._windows(row, self.max_sentences, written)[: self.max_sentences]
+
+    def _pieces(self, row: list[Any], written: bool) -> list[Any]:
+        """All of a text, in as many documents as it takes."""
+        if not self._reads_sentences:
+            return [self._cut(part, self.max_words, written) for part in _parts(row, self.max_words - self._specials)]
+        if self._is_pretrained:
+            return _parts(self._windows(row, None, written), self.max_sentences)
+        return _parts([part for one in row for part in _parts(one, self.max_sentence_words)], self.max_sentences)
+
+    def _windows(self, sentences: list[list[Any]], most: int | None, written: bool) -> list[list[Any]]:
+        """The windows of a document; the first `most` of them, if more are not needed."""
+        room = self.max_sentence_words - self._specials
+        windows: list[list[Any]] = []
         for sentence in sentences:
             if windows and len(windows[-1]) + len(sentence) <= room:
                 windows[-1] += sentence
             else:
-                windows += [sentence[start : start + room] for start in range(0, len(sentence), room)]
-            if len(windows) > self.max_sentences:
+                windows += _parts(sentence, room)
+            if most is not None and len(windows) > most:
                 break
         # An empty document is a window of special tokens: some encoders have no output for a batch without any token.
-        return [self._cut(window, self.max_sentence_words) for window in (windows or [[]])[: self.max_sentences]]
+        return [self._cut(window, self.max_sentence_words, written) for window in windows or [[]]]
 
-    def _cut(self, words: list[int], limit: int) -> list[int]:
+    @property
+    def _specials(self) -> int:
+        """The number of special tokens around a text."""
+        return len(self._front) + len(self._back)
+
+    def _cut(self, words: list[Any], limit: int, written: bool = False) -> list[Any]:
         """The words of a text that are read, with special tokens around them."""
-        return [*self._front, *words[: limit - len(self._front) - len(self._back)], *self._back]
+        front, back = ([None] * len(self._front), [None] * len(self._back)) if written else (self._front, self._back)
+        return [*front, *words[: limit - self._specials], *back]
 
     def _special_tokens(self, tokenizer: PreTrainedTokenizerFast) -> tuple[list[int], list[int]]:
         """What stands before and behind a text; none around words."""
@@ -334,14 +415,15 @@ class GileProcessor(ProcessorMixin):
             raise ValueError(f"{name} must be one of the languages of the model ({known}), got {unknown[0]!r}")
         return languages
 
-    def _words(self, texts: Sequence[str], languages: Sequence[str | None]) -> list[list[int]]:
-        words: list[list[int]] = [[]] * len(texts)
+    def _words(self, texts: Sequence[str], languages: Sequence[str | None], written: bool = False) -> list[list[Any]]:
+        words: list[list[Any]] = [[]] * len(texts)
         if self._is_pretrained:  # reads all languages alike
             languages = [None] * len(texts)
         for language in dict.fromkeys(languages):
             places = [place for place, other in enumerate(languages) if other == language]
             given = [texts[place] for place in places]
-            rows = self._encoded(given, self._own_tokenizer(language))
+            encode = self._written if written else self._encoded
+            rows = encode(given, self._own_tokenizer(language))
             for place, row in zip(places, rows, strict=True):
                 words[place] = row
         return words
@@ -352,13 +434,40 @@ class GileProcessor(ProcessorMixin):
         if tokenizer is None:  # one that is written in Python
             return self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
         # It keeps the limits of whoever called it last, also in what is saved; ours are applied to what it returns.
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
+        # (To be set only where needed: other threads may be encoding.)
+        if tokenizer.truncation is not None:
+            tokenizer.no_truncation()
+        if tokenizer.padding is not None:
+            tokenizer.no_padding()
         ids: list[list[int]] = []
         for start in range(0, len(texts), _BATCH):
             encodings = tokenizer.encode_batch_fast(texts[start : start + _BATCH], add_special_tokens=False)
             ids += [encoding.ids for encoding in encodings]
         return ids
+
+    def _written(self, texts: list[str], own: Tokenizer | None) -> list[list[Any]]:
+        """What is written in the place of each id: `(place, word)`; words are numbered through all texts."""
+        places = count()
+        tokenizer = getattr(self.tokenizer, "backend_tokenizer", None) if own is None else own
+        if tokenizer is None:  # one that is written in Python does not say where tokens are from
+            named = map(self.tokenizer.convert_ids_to_tokens, self._encoded(texts, own))
+            return [[(next(places), token) for token in row] for row in named]
+        rows: list[list[Any]] = []
+        for text in texts:
+            encoding = tokenizer.encode(text, add_special_tokens=False)
+            ends = [(word, *offsets) for word, offsets in zip(encoding.word_ids, encoding.offsets, strict=True)]
+            row: list[Any] = []
+            before = 0
+            for _, tokens in groupby(ends, key=itemgetter(0)):
+                (_, start, end), *rest = tokens
+                end = max([end, *(one[2] for one in rest)])
+                # Of a number that was replaced by NUM the tokenizer only gives the last character.
+                number = None if self._is_pretrained else re.search(r"[+-]?\w\S*$", text[before:start])
+                word = (number[0] if number else "") + text[start:end].strip()
+                row += [(next(places), word)] * (1 + len(rest))
+                before = end
+            rows.append(row)
+        return rows
 
     def _own_tokenizer(self, language: str | None) -> Tokenizer | None:
         """The words of one language, without its name in front; none if the vocabulary is the same for all."""
@@ -378,6 +487,11 @@ class GileProcessor(ProcessorMixin):
     def __getstate__(self) -> dict[str, Any]:
         # Made when needed: a copy, or the fingerprint of a dataset made with this processor, does not depend on it.
         return {**self.__dict__, "_tokenizers": {}}
+
+
+def _parts(row: list[Any], size: int) -> list[list[Any]]:
+    """A row in parts of a size; of an empty row an empty part."""
+    return [row[start : start + size] for start in range(0, max(1, len(row)), size)]
 
 
 def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> Tensor:

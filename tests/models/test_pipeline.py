@@ -1,5 +1,7 @@
 import copy
+import gc
 import sys
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -9,7 +11,8 @@ from datasets import Dataset
 from transformers import pipeline
 
 from hf_gile import GileProcessor, Label, LabelIndex, LabelScoringPipeline, LabelSet, build_tokenizer
-from hf_gile.models import label_index_gile, pipeline_gile
+from hf_gile.models import label_cache_gile, label_index_gile, pipeline_gile
+from hf_gile.models.label_cache_gile import LABEL_CACHE_BYTES
 
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
 CANDIDATES = ["Iron", "Milk, Human", "Risk of Infection"]
@@ -150,7 +153,7 @@ def test_sets_of_the_same_texts_share_codes_and_keep_their_names(pipe, monkeypat
     other = LabelSet([Label("a", "Iron: blood"), Label("b", "Milk")])
     for labels in (one, other):
         assert sorted(pipe(TEXTS[0], labels)["labels"]) == sorted(labels.names)
-    assert len(pipe._kept) == 1
+    assert len(pipe._cache) == 1
     monkeypatch.setattr(Label, "text", None)
     assert sorted(pipe(TEXTS[0], other)["labels"]) == sorted(other.names)
 
@@ -169,7 +172,7 @@ def test_codes_of_an_earlier_model_are_dropped(pipe, parts):
     pipe(TEXTS[0], ["Blood"])
     parts[0].train().eval()
     pipe(TEXTS[0], CANDIDATES)
-    assert len(pipe._kept) == 1
+    assert len(pipe._cache) == 1
 
 
 @pytest.mark.parametrize("options", [{}, {"top_k": 2}, {"threshold": 0.4}, {"multi_label": False}])
@@ -188,11 +191,12 @@ def test_an_index_keeps_its_names_when_others_share_its_codes(pipe):
     assert (first.label_set, second.label_set) == (one, other)
 
 
-def test_labels_that_others_push_out_are_scored_as_well(pipe, monkeypatch):
+def test_labels_that_others_push_out_are_scored_as_well(pipe):
     expected = pipe(TEXTS, CANDIDATES)
-    pipe._kept.clear()
-    monkeypatch.setattr(pipeline_gile, "KEPT_LABEL_SETS", 0)
+    pipe._cache.clear()
+    pipe.label_cache_bytes = 0
     assert pipe(TEXTS, CANDIDATES) == expected
+    assert len(pipe._cache) == 0
 
 
 def test_threads_may_share_a_pipeline(pipe, monkeypatch):
@@ -241,24 +245,71 @@ def test_a_linear_unit_scores_through_an_index_too(make_model):
     assert pipe(TEXTS, LabelIndex.build(model)) == pipe(TEXTS)
 
 
-def test_kept_label_sets_have_a_bound(pipe):
+def test_kept_label_codes_have_a_bound_of_memory(parts):
+    pipe = pipeline("label-scoring", model=parts[0], processor=parts[1], label_cache_bytes=16 * 2 * 13 * 4)
     for number in range(20):
         pipe(TEXTS[0], [f"Iron {number}a", "Blood"])
-    assert len(pipe._kept) == 16
+    assert len(pipe._cache) == 16
+    assert pipe._cache.num_bytes == pipe.label_cache_bytes
+    pipe(TEXTS[0], [f"Iron {number}a" for number in range(31)])
+    assert pipe._cache.num_bytes == 31 * 13 * 4
+
+
+def test_a_set_larger_than_the_bound_is_scored_and_pushes_nothing_out(parts, monkeypatch):
+    pipe = pipeline("label-scoring", model=parts[0], processor=parts[1], label_cache_bytes=3 * 13 * 4)
+    pipe(TEXTS[0], CANDIDATES)
+    large = pipe(TEXTS[0], [*CANDIDATES, "Blood"])
+    assert scores(large) == pytest.approx(scores(large) | scores(pipe(TEXTS[0], CANDIDATES)), rel=1e-5)
+    assert len(large["labels"]) == 4
+    monkeypatch.setattr(parts[0].gile, "get_label_features", None)
+    pipe(TEXTS[0], CANDIDATES)
+
+
+def test_the_bound_is_generous_by_default_and_can_be_changed(pipe):
+    assert pipe.label_cache_bytes == LABEL_CACHE_BYTES == 256 * 2**20
+    for bad in (-1, "1"):
+        with pytest.raises(ValueError, match="label_cache_bytes must be a whole number of bytes, at least 0"):
+            pipe.label_cache_bytes = bad
 
 
 def test_the_label_sets_used_last_are_kept(pipe, parts, monkeypatch):
     labels = LabelSet.from_names(CANDIDATES)
+    pipe.label_cache_bytes = 16 * 2 * 13 * 4
     for kept in (CANDIDATES, labels):  # by their texts, and by being the same set
         pipe(TEXTS[0], kept)
-        for number in range(15):
+        for number in range(14):
             pipe(TEXTS[0], [f"Iron {number}a", "Blood"])
         pipe(TEXTS[0], kept)
         pipe(TEXTS[0], ["Heart"])
         with monkeypatch.context() as patch:
             patch.setattr(parts[0].gile, "get_label_features", None)
             pipe(TEXTS[0], kept)
-        pipe._kept.clear()
+        pipe._cache.clear()
+
+
+def test_the_same_names_are_made_a_label_set_once(pipe, monkeypatch):
+    described = {"Milk": "breast milk; infant", "Iron": ""}
+    given = [CANDIDATES, tuple(CANDIDATES), np.array(CANDIDATES), described, "Iron, Blood", [Label("1", "Iron")]]
+    expected = [pipe(TEXTS[0], labels) for labels in given]
+    monkeypatch.setattr(label_cache_gile, "LabelSet", None)
+    assert [pipe(TEXTS[0], labels) for labels in given] == expected
+
+
+def test_names_with_other_descriptions_are_other_labels(pipe):
+    assert pipe(TEXTS[0], {"Milk": "iron"}) != pipe(TEXTS[0], {"Milk": "breast"})
+    assert pipe(TEXTS[0], [Label("1", "Iron")]) == pipe(TEXTS[0], [Label("2", "Iron")])
+
+
+def test_nothing_keeps_a_label_set_that_nobody_uses(pipe):
+    labels = LabelSet.from_names(CANDIDATES)
+    pipe.label_cache_bytes = 0
+    pipe(TEXTS[0], labels, threshold="stored")
+    gone = weakref.ref(labels)
+    assert len(pipe._cache._facts) == 1
+    del labels
+    gc.collect()
+    assert gone() is None
+    assert len(pipe._cache._facts) == 0
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,151 @@
+"""Which labels of a label index an answer holds, with their probabilities: calibrated, above a threshold, the best.
+
+Shapes: B documents, P pieces of a document, L labels of the index, J joint size.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .calibration_gile import calibrated
+from .exact_search_gile import best_of
+
+SCORES_AT_ONCE = 1 << 24
+"""Scores that exist at once, of as many documents (one at least) with all labels."""
+
+
+class BestLabels(NamedTuple):
+    """The labels of one document's answer, best first; of labels with one score, that of the lower column first.
+
+    Args:
+        scores: `(K,)` probabilities.
+        columns: `(K,)` columns of these labels in the index.
+    """
+
+    scores: Tensor
+    columns: Tensor
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What labels are wanted.
+
+    Args:
+        is_multi_label: Whether each label is scored on its own, by a sigmoid; else by a softmax over all labels.
+        top_k: The most labels of an answer; by default any number.
+        threshold: The least probability: one for all labels, or `(L,)` one for each; None for none.
+        force_label: Whether a document gets its best label where none reaches the threshold.
+        calibration: As `GileConfig.calibration`.
+        seen: `(L,)` bool, whether each label was trained on; only read with a calibration.
+    """
+
+    is_multi_label: bool = True
+    top_k: int | None = None
+    threshold: float | Tensor | None = None
+    force_label: bool = False
+    calibration: Mapping[str, Any] = field(default_factory=dict)
+    seen: Tensor | None = None
+
+
+@torch.no_grad()
+def best_labels(index: Any, text_codes: Tensor | Sequence[Tensor], choice: Choice) -> list[BestLabels]:
+    """Chooses labels for documents, exactly.
+
+    Where calibration leaves the order of labels as it is, and one threshold serves all, the search of the index finds
+    the best; else all scores are made, of some documents at a time.
+
+    Args:
+        index: A `LabelIndex`.
+        text_codes: `(B, J)` codes of documents; or for each `(P, J)` codes of its pieces, the best of which gives a
+            label its score.
+        choice: What is wanted.
+
+    Returns:
+        The labels of each document. With a threshold they are those that reach it; with `top_k`, too, the best of
+        these.
+
+    Raises:
+        ValueError: Codes of another shape, or a shard of an index where all scores are needed.
+    """
+    if torch.is_tensor(text_codes) and choice.top_k is not None and _is_searched(choice):
+        return _search(index, text_codes, choice, choice.top_k)
+    found = []
+    size = max(1, SCORES_AT_ONCE // len(index))
+    for start in range(0, len(text_codes), size):
+        found += _choose(_logits(index, text_codes[start : start + size], size), choice)
+    return found
+
+
+def _is_searched(choice: Choice) -> bool:
+    """Whether the best labels are those of the highest logits."""
+    if torch.is_tensor(choice.threshold):
+        return False
+    if not choice.calibration:
+        return True
+    assert choice.seen is not None
+    return choice.is_multi_label and bool(choice.seen.all() | ~choice.seen.any())
+
+
+def _search(index: Any, text_codes: Tensor, choice: Choice, k: int) -> list[BestLabels]:
+    logits, columns = index.top_k(text_codes, k)
+    if choice.calibration and choice.seen is not None:  # all labels are of one group
+        logits = calibrated(logits, choice.seen[:1].expand(logits.shape[1]), choice.calibration)
+    total = None if choice.is_multi_label else index.log_sum_exp(text_codes)[:, None]
+    scores = _probabilities(logits, total)
+    found = []
+    for row, own in zip(scores, columns, strict=True):
+        if choice.threshold is not None:
+            kept = row >= choice.threshold
+            kept[0] |= choice.force_label  # the best
+            row, own = row[kept], own[kept]
+        found.append(BestLabels(row, own))
+    return found
+
+
+def _logits(index: Any, text_codes: Tensor | Sequence[Tensor], size: int) -> Tensor:
+    """`(B, L)` logits of documents, or the best of their pieces; of `size` pieces at a time."""
+    if torch.is_tensor(text_codes):
+        return index.scores(text_codes)
+    best = index.scores(torch.stack([pieces[0] for pieces in text_codes]))
+    owners = [place for place, pieces in enumerate(text_codes) for _ in pieces[1:]]
+    if owners:
+        rest = torch.cat([pieces[1:] for pieces in text_codes])
+        for start in range(0, len(rest), size):
+            scores = index.scores(rest[start : start + size])
+            for row, place in enumerate(owners[start : start + size]):
+                torch.maximum(best[place], scores[row], out=best[place])
+    return best
+
+
+def _choose(logits: Tensor, choice: Choice) -> list[BestLabels]:
+    """The labels of each row of `(B, L)` logits."""
+    if choice.calibration and choice.seen is not None:
+        logits = calibrated(logits, choice.seen.to(logits.device), choice.calibration)
+    scores = _probabilities(logits, None if choice.is_multi_label else logits.logsumexp(-1, keepdim=True))
+    columns = torch.arange(logits.shape[1], device=logits.device)
+    if choice.threshold is None:
+        if choice.top_k is None or 2 * choice.top_k > len(columns):
+            order = logits.argsort(dim=-1, descending=True, stable=True)[:, : choice.top_k]
+        else:
+            order = best_of(logits, columns.expand_as(logits), choice.top_k).columns
+        return [BestLabels(row[own], own) for row, own in zip(scores, order, strict=True)]
+    threshold = choice.threshold
+    passing = scores >= (threshold.to(logits.device) if torch.is_tensor(threshold) else threshold)
+    found = []
+    for row, kept in enumerate(passing):
+        own = kept.nonzero().squeeze(1)
+        own = own[logits[row, own].argsort(descending=True, stable=True)][: choice.top_k]
+        if choice.force_label and len(own) == 0:
+            own = best_of(logits[row, None], columns[None], 1).columns[0]
+        found.append(BestLabels(scores[row, own], own))
+    return found
+
+
+def _probabilities(logits: Tensor, total: Tensor | None) -> Tensor:
+    return logits.sigmoid() if total is None else (logits - total).exp()
+
+
+__all__ = ["SCORES_AT_ONCE", "BestLabels", "Choice", "best_labels"]
