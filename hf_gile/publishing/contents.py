@@ -1,0 +1,202 @@
+"""What belongs to a published model: what makes it whole, what never goes up, and what a new version replaces."""
+
+import json
+import re
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from numpy.lib import format as npy
+
+from ..models.labels_gile import LABELS_FILE
+
+_LOADED = re.compile(
+    r"model(-\d{5}-of-\d{5})?\.safetensors"
+    r"|model\.safetensors\.index\.json"
+    r"|\w+_gile\.py"
+    r"|index/(.+/)?label_index(-[0-9a-f]{8})?\.(json|jsonl|safetensors)"
+)
+_OURS = re.compile(
+    rf"{_LOADED.pattern}"
+    r"|(added_tokens|preprocessor_config|processor_config|special_tokens_map|tokenizer|tokenizer_config|vocab)\.json"
+    r"|merges\.txt|vocab\.txt|chat_template\.jinja"
+    r"|labels\.(jsonl|csv)|results\.json"
+    r"|figures/(calibration|label_map|learning_curve)\.png"
+)
+_SIBLING = re.compile(r"^\s*from\s+\.(\w+)\s+import", re.MULTILINE)
+
+_PICKLE = "a pickle, which runs code when it is loaded"
+_LOGS = "logs of training"
+_PICKLE_SUFFIXES = {".bin", ".ckpt", ".distcp", ".joblib", ".pickle", ".pkl", ".pt", ".pth"}
+
+
+def is_ours(path: str) -> bool:
+    """Whether a file of a repository is one that every version of a published model writes, or deletes, anew.
+
+    Example:
+        >>> [is_ours(path) for path in ("model-00001-of-00002.safetensors", "figures/label_map.png", "notebook.ipynb")]
+        [True, True, False]
+    """
+    return _OURS.fullmatch(path) is not None
+
+
+def is_loaded(path: str) -> bool:
+    """Whether a file of `is_ours` would be loaded, or mislead, beside the files of another model: weights, code, index.
+
+    Example:
+        >>> is_loaded("index/label_index.json"), is_loaded("labels.csv")
+        (True, False)
+    """
+    return _LOADED.fullmatch(path) is not None
+
+
+def contents_of(folder: Path) -> tuple[dict[str, Path], list[tuple[str, str]]]:
+    """What of a folder goes to the Hub, and what does not.
+
+    Args:
+        folder: A saved model.
+
+    Returns:
+        The files by their paths in the repository, and what is left out, each with the reason; a folder stands for
+        what is in it. Both in the order of the paths.
+    """
+    files: dict[str, Path] = {}
+    left_out: list[tuple[str, str]] = []
+
+    def walk(folder: Path, above: str) -> None:
+        for path in sorted(folder.iterdir()):
+            name = above + path.name
+            if path.is_dir():
+                why = _why_no_folder(path)
+                if why is None:
+                    walk(path, f"{name}/")
+                else:
+                    left_out.append((f"{name}/", why))
+            else:
+                why = _why_no_file(path)
+                if why is None:
+                    files[name] = path
+                else:
+                    left_out.append((name, why))
+
+    walk(folder, "")
+    return dict(sorted(files.items())), sorted(left_out)
+
+
+def _why_no_folder(path: Path) -> str | None:
+    if path.name.startswith("."):
+        return "hidden"
+    if path.name == "__pycache__":
+        return "a cache"
+    if re.fullmatch(r"checkpoint-\d+", path.name):
+        return "a checkpoint of training"
+    if path.name in ("logs", "mlruns", "runs", "wandb"):
+        return _LOGS
+    return "a link to a folder" if path.is_symlink() else None
+
+
+def _why_no_file(path: Path) -> str | None:
+    if path.name.startswith("."):
+        return "hidden"
+    if not path.is_file():
+        return "not a file"
+    if path.suffix in _PICKLE_SUFFIXES or _is_pickle(path):
+        return _PICKLE
+    if path.suffix in (".pyc", ".pyo"):
+        return "a cache"
+    if path.suffix == ".log" or path.name.startswith("events.out.tfevents"):
+        return _LOGS
+    if path.name == "trainer_state.json":
+        return "the state of a training"
+    if path.suffix in (".arrow", ".parquet"):
+        return "data, which is no part of a model"
+    return None
+
+
+def _is_pickle(path: Path) -> bool:
+    """Whether a file of any name holds a pickle, by its first bytes."""
+    if path.suffix == ".safetensors":  # starts with a number, which may be any
+        return False
+    with path.open("rb") as file:
+        first = file.read(8)
+        if first[:1] == b"\x80" and first[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
+            file.seek(-1, 2)
+            return file.read(1) == b"."
+        if first.startswith(b"\x93NUMPY"):
+            return _has_objects(file)
+    if first.startswith(b"PK\x03\x04"):
+        try:
+            with zipfile.ZipFile(path) as archive:
+                return any(_is_pickled(archive, name) for name in archive.namelist())
+        except (ValueError, zipfile.BadZipFile):
+            return True  # what nobody can look into does not go up either
+    return False
+
+
+def _is_pickled(archive: zipfile.ZipFile, name: str) -> bool:
+    if name.endswith(".npy"):
+        with archive.open(name) as file:
+            return _has_objects(file)
+    return Path(name).suffix in _PICKLE_SUFFIXES
+
+
+def _has_objects(file: Any) -> bool:
+    file.seek(0)
+    try:
+        version = npy.read_magic(file)
+        read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        return bool(read_header(file)[2].hasobject)
+    except ValueError:
+        return True
+
+
+def missing_parts(folder: Path) -> list[str]:
+    """What a folder lacks of a saved GILE model that loads anywhere.
+
+    Args:
+        folder: A folder, perhaps of a saved model.
+
+    Returns:
+        What is missing, in words; empty if nothing is.
+    """
+    config = _read_json(folder / "config.json")
+    if config is None or config.get("model_type") != "gile":
+        return ["a config.json with model_type 'gile'"]
+    missing = []
+    shards = _read_json(folder / "model.safetensors.index.json")
+    names = set(shards.get("weight_map", {}).values()) if shards else {"model.safetensors"}
+    missing += _absent(folder, names, "the weights")
+    code = [*config.get("auto_map", {}).values()]
+    code += [one["impl"] for one in config.get("custom_pipelines", {}).values()]
+    modules = {reference.split("--")[-1].split(".")[0] for reference in code}
+    lost = _absent(folder, _with_siblings(folder, modules), "its code")
+    missing += lost if modules else ["its code (config.json has no auto_map)"]
+    missing += _absent(folder, ["processor_config.json", "tokenizer_config.json", "tokenizer.json"], "its processor")
+    missing += _absent(folder, [LABELS_FILE], "its labels")
+    return missing
+
+
+def _with_siblings(folder: Path, modules: set[str]) -> set[str]:
+    """The files of modules and of all that they import of their folder."""
+    found: set[str] = set()
+    while new := modules - found:
+        found |= new
+        for module in new:
+            file = folder / f"{module}.py"
+            if file.is_file():
+                modules = modules | set(_SIBLING.findall(file.read_text(encoding="utf-8")))
+    return {f"{module}.py" for module in found}
+
+
+def _absent(folder: Path, names: Iterable[str], what: str) -> list[str]:
+    absent = sorted(name for name in names if not (folder / name).is_file())
+    return [f"{what} ({', '.join(absent)})"] if absent else []
+
+
+def _read_json(file: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None

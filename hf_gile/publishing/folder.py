@@ -1,0 +1,186 @@
+"""A model saved as it goes to the Hub: weights, code, processor, labels, index, results and card in one folder."""
+
+import hashlib
+import json
+import shutil
+import tempfile
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..models.fingerprint_gile import unwrapped
+from ..models.label_index_gile import INDEX_FILE, LabelIndex
+from ..models.labels_gile import LabelSet
+from .contents import is_loaded, missing_parts
+
+INDEX_FOLDER = "index"
+"""Where the codes of the labels are, for `LabelIndex.from_pretrained`; those of several languages in folders below."""
+
+REPORT_FILE = "results.json"
+"""Where the report is, for `Report.load`."""
+
+
+def save(
+    folder: str | PathLike[str],
+    model: Any,
+    processor: Any,
+    label_set: LabelSet | None = None,
+    *,
+    index: bool | LabelIndex = True,
+    report: Any = None,
+    card: Any = None,
+) -> list[Path]:
+    """Saves a model with all that belongs to it, as `publish` does and as the Hub would have it.
+
+    Everything is written beside its place first and put there when all is: if something fails, the folder is as it
+    was. Weights, code and index of a model saved there before are replaced, other files stay.
+
+    Args:
+        folder: Where to.
+        model: A `GileForSequenceClassification`; it stays as it is.
+        processor: Its `GileProcessor`.
+        label_set: The labels to store; by default those the model has. If they are others, in number, order or
+            words, they are stored in the copy that is saved, as `set_labels` does.
+        index: Whether to save the codes of the labels, in 16 bits; or a `LabelIndex` of this model to save.
+        report: What `make_report` found, to be saved as `results.json` and shown on the card.
+        card: A `CardInfo`, what a person knows about the model (by default nothing), of which a card is made; or a
+            card, as a `ModelCard` or its text. False for none; one that is there stays.
+
+    Returns:
+        The files written.
+
+    Raises:
+        ValueError: The model has no labels and none are given, is no classifier, the labels or the processor do not
+            fit it, an index of another model, or codes that are not finite in 16 bits.
+        FileExistsError: The folder is a file.
+
+    Example:
+        >>> import tempfile
+        >>> from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
+        >>> labels = LabelSet.from_names(["Heart Failure", "Milk, Human"])
+        >>> tokenizer = build_tokenizer(["heart failure", "human milk"], min_count=1)
+        >>> model = GileForSequenceClassification(GileConfig(vocab_size=len(tokenizer), num_labels=2)).eval()
+        >>> processor = GileProcessor.for_config(tokenizer, model.config)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     written = save(folder, model, processor, labels, card="# Hearts and milk")
+        >>> sorted(path.name for path in written if path.parent.name != "index" and path.suffix != ".py")
+        ['README.md', 'config.json', 'labels.jsonl', 'model.safetensors', 'processor_config.json', 'tokenizer.json',
+         'tokenizer_config.json']
+    """
+    folder, model = Path(folder), unwrapped(model)
+    check_saveable(model, label_set)
+    existed = folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    staged = Path(tempfile.mkdtemp(prefix=".saving-", dir=folder))
+    try:
+        _write(staged, model, processor, label_set, index, report, card)
+        names = sorted(path.relative_to(staged).as_posix() for path in staged.rglob("*") if path.is_file())
+        for name in names:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (staged / name).replace(folder / name)
+        _remove_stale(folder, set(names))
+    finally:
+        shutil.rmtree(staged)
+        if not existed and not any(folder.iterdir()):
+            folder.rmdir()
+    return [folder / name for name in names]
+
+
+def check_saveable(model: Any, label_set: LabelSet | None) -> None:
+    """Makes sure that a model is a classifier with labels to store.
+
+    Raises:
+        ValueError: It is not, there are none, or the model has adapters.
+    """
+    if not hasattr(model, "set_labels"):
+        raise ValueError(
+            f"a model is published with its labels, which a {type(model).__name__} does not store: save it, load it as "
+            "GileForSequenceClassification.from_pretrained(folder), and pass that"
+        )
+    if label_set is None and model.label_set is None:
+        raise ValueError("the model has no labels stored: pass label_set=, or call model.set_labels first")
+    if label_set is not None and not hasattr(label_set, "id2label"):
+        raise ValueError(f"label_set must be a LabelSet, got {type(label_set).__name__}; LabelSet.load(file) reads one")
+    if any(".lora_" in name for name, _ in model.named_parameters()):
+        raise ValueError("the model has adapters, with which it loads nowhere else: call merge_lora(model) first")
+
+
+def _write(
+    folder: Path, model: Any, processor: Any, label_set: LabelSet | None, index: Any, report: Any, card: Any
+) -> None:
+    processor.check_fits(model.config)
+    model.save_pretrained(folder)
+    if label_set is not None and label_set != model.label_set:
+        model = _with_labels(model, folder, processor, label_set)
+        model.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    missing = missing_parts(folder)
+    if missing:
+        raise ValueError(f"what was saved would not load elsewhere, for it lacks {'; '.join(missing)}")
+    if index is not False:
+        _write_index(folder / INDEX_FOLDER, model, index)
+    if report is not None:
+        report.save(folder / REPORT_FILE)
+    if card is False:
+        return
+    if not isinstance(card, str) and not hasattr(card, "content"):
+        from .card import CardInfo, make_card  # what draws and renders is not needed to save a card that is there
+
+        card = make_card(model, model.label_set, CardInfo() if card is None else card, report, folder)
+    (folder / "README.md").write_text(str(card), encoding="utf-8")
+
+
+def _with_labels(model: Any, folder: Path, processor: Any, label_set: LabelSet) -> Any:
+    """A copy of a model that was just saved, with other labels."""
+    copy = type(model).from_pretrained(folder, dtype="auto").to(model.device).eval()
+    words = vectors = None
+    if copy.label_set is not None and _texts(copy.label_set) == _texts(label_set):
+        # Nothing that is read has changed: vectors that were given with the labels are still theirs.
+        words, vectors = copy.label_input_ids, copy.label_vectors
+    copy.set_labels(label_set, processor, words, vectors)
+    return copy
+
+
+def _texts(label_set: LabelSet) -> list[tuple[str, str, str | None]]:
+    return [(label.id, label.text, label.language) for label in label_set]
+
+
+def _write_index(folder: Path, model: Any, index: Any) -> None:
+    languages = model.config.languages
+    if index is not True:
+        index.check_fits(model)
+        _save_index(folder, index)
+    elif len(languages) < 2:
+        _save_index(folder, LabelIndex.build(model, dtype=torch.float16))
+    else:
+        for language in languages:
+            if not model.config.language_labels or language in model.config.language_labels:
+                _save_index(folder / language, LabelIndex.build(model, language=language, dtype=torch.float16))
+
+
+def _save_index(folder: Path, index: LabelIndex) -> None:
+    """Saves an index in files named by what they hold, so that an index that did not change is the same files."""
+    index.save_pretrained(folder)
+    head = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
+    digest = hashlib.sha256()
+    for part in ("codes", "labels"):
+        with (folder / head[part]).open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    for part in ("codes", "labels"):
+        old = folder / head[part]
+        head[part] = f"label_index-{digest.hexdigest()[:8]}{old.suffix}"
+        old.replace(folder / head[part])
+    (folder / INDEX_FILE).write_text(json.dumps(head, indent=2) + "\n", encoding="utf-8")
+
+
+def _remove_stale(folder: Path, written: set[str]) -> None:
+    candidates = [path for path in folder.iterdir() if path.is_file()]
+    if (folder / INDEX_FOLDER).is_dir():
+        candidates += [path for path in (folder / INDEX_FOLDER).rglob("*") if path.is_file()]
+    for path in candidates:
+        name = path.relative_to(folder).as_posix()
+        if name not in written and is_loaded(name):
+            path.unlink()

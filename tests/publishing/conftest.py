@@ -1,0 +1,43 @@
+"""A Hub on loopback, and models to put there."""
+
+from types import SimpleNamespace
+
+import pytest
+from huggingface_hub import constants
+from huggingface_hub.utils import close_session
+from loopback_hub import LoopbackHub, Token, serve
+
+from hf_gile.publishing import save
+
+TOKENS = {
+    "hf_ada": Token("ada", organisations=("engines",)),
+    "hf_ada_reads": Token("ada", role="read"),
+    "hf_bob": Token("bob"),
+}
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """A Hub that huggingface_hub talks to in this process, logged in as ada."""
+    with serve(LoopbackHub(TOKENS)) as hub:
+        # What the environment said when the library was imported; see tests/conftest.py.
+        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        monkeypatch.setattr("huggingface_hub.utils._http.time", SimpleNamespace(sleep=lambda seconds: None))
+        monkeypatch.setenv("HF_TOKEN", "hf_ada")
+        yield hub
+        close_session()
+        assert hub.unknown == []
+
+
+@pytest.fixture
+def make_saved(tmp_path, make_model):
+    """Saves a model with random weights and its card; returns the folder."""
+
+    def make(name="saved", card="# A model\n", **options):
+        model, processor = make_model(**options)
+        save(tmp_path / name, model, processor, card=card)
+        return tmp_path / name
+
+    return make

@@ -1,0 +1,555 @@
+"""A Hub on loopback, for tests: the part of the HTTP interface by which models are pushed and loaded.
+
+Written from what huggingface_hub asks for and what its documentation says of the answers: repositories with commits,
+branches, tags and pull requests; large files by git LFS; users, organisations, tokens that may read or write, private
+repositories; and faults at a chosen request: an error, a connection cut in the middle of a body or before the answer.
+"""
+
+import base64
+import hashlib
+import json
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, unquote, urlsplit
+
+
+@dataclass(frozen=True)
+class Token:
+    user: str
+    role: str = "write"
+    organisations: tuple[str, ...] = ()
+
+    def may_write(self, namespace: str) -> bool:
+        return self.role == "write" and namespace in (self.user, *self.organisations)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A file: its bytes, and whether git holds them or LFS does."""
+
+    data: bytes
+    is_large: bool = False
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.data).hexdigest()
+
+    @property
+    def blob(self) -> str:
+        """The id that git has for the file, or for the pointer to it."""
+        data = self.data
+        if self.is_large:
+            data = f"version https://git-lfs.github.com/spec/v1\noid sha256:{self.sha256}\nsize {len(data)}\n".encode()
+        return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+
+
+@dataclass(frozen=True)
+class Commit:
+    files: dict[str, Stored]
+    parent: str | None
+    title: str
+
+
+@dataclass
+class Repository:
+    private: bool
+    commits: dict[str, Commit] = field(default_factory=dict)
+    branches: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+    pulls: dict[str, str] = field(default_factory=dict)
+    titles: list[str] = field(default_factory=list)  # of the pull requests
+
+    def at(self, revision: str) -> str | None:
+        """The commit of a branch, a tag, a pull request or a commit."""
+        for refs in (self.branches, self.tags, self.pulls):
+            if revision in refs:
+                return refs[revision]
+        return revision if revision in self.commits else None
+
+    def add(self, files: dict[str, Stored], parent: str | None, title: str) -> str:
+        listing = sorted((path, stored.blob) for path, stored in files.items())
+        oid = hashlib.sha1(repr((parent, title, listing, len(self.commits))).encode()).hexdigest()
+        self.commits[oid] = Commit(files, parent, title)
+        return oid
+
+    def files(self, revision: str = "main") -> dict[str, bytes]:
+        oid = self.at(revision)
+        assert oid is not None
+        return {path: stored.data for path, stored in self.commits[oid].files.items()}
+
+    def history(self, revision: str = "main") -> list[str]:
+        """Titles of the commits, the last one first."""
+        titles, oid = [], self.at(revision)
+        while oid is not None:
+            titles.append(self.commits[oid].title)
+            oid = self.commits[oid].parent
+        return titles
+
+
+@dataclass
+class Fault:
+    """What goes wrong with the next requests of a kind.
+
+    Attributes:
+        request: A pattern of method and path, such as `"POST .*/commit/"`.
+        status: Answer this, and do nothing.
+        code: What the Hub calls the error.
+        cut: Read so many bytes of the body, then close the connection.
+        lose: Do what was asked, then close the connection, or answer `status`.
+        times: How many requests.
+        before: Called first, with the Hub: somebody else who comes in between.
+    """
+
+    request: str
+    status: int = 0
+    code: str = ""
+    cut: int | None = None
+    lose: bool = False
+    times: int = 1
+    before: Callable[[Any], None] | None = None
+
+
+class LoopbackHub:
+    """The state of the Hub, and what it was asked.
+
+    Args:
+        tokens: The tokens it knows.
+        large: How the names of files end that LFS keeps.
+    """
+
+    def __init__(self, tokens: dict[str, Token], large: tuple[str, ...] = (".safetensors", ".png")) -> None:
+        self.tokens, self.large = tokens, large
+        self.repositories: dict[str, Repository] = {}
+        self.objects: dict[str, bytes] = {}
+        self.faults: list[Fault] = []
+        self.requests: list[str] = []
+        self.unknown: list[str] = []
+        self.lock = threading.RLock()
+        self.url = ""
+
+    def create(self, repo_id: str, private: bool = False, files: dict[str, bytes] | None = None) -> Repository:
+        """A repository with its first commit, as the Hub makes it."""
+        repository = self.repositories[repo_id] = Repository(private)
+        first = {".gitattributes": b"*.safetensors filter=lfs diff=lfs merge=lfs -text\n"} | (files or {})
+        stored = {path: Stored(data, path.endswith(self.large)) for path, data in first.items()}
+        repository.branches["main"] = repository.add(stored, None, "initial commit")
+        return repository
+
+    def change(self, repo_id: str, path: str, data: bytes, branch: str = "main") -> None:
+        """A commit by somebody else."""
+        repository = self.repositories[repo_id]
+        head = repository.branches[branch]
+        files = repository.commits[head].files | {path: Stored(data)}
+        repository.branches[branch] = repository.add(files, head, f"Change {path}")
+
+    def asked(self, pattern: str) -> int:
+        """How many requests there were of a kind."""
+        return sum(re.match(pattern, request) is not None for request in self.requests)
+
+
+class Refusal(Exception):
+    def __init__(self, status: int, message: str, code: str = "") -> None:
+        self.status, self.message, self.code = status, message, code
+
+
+@dataclass
+class Request:
+    """One request, as a route sees it."""
+
+    method: str
+    query: dict[str, list[str]]
+    headers: Any
+    body: bytes
+    token: Token | None
+    named: dict[str, str] = field(default_factory=dict)  # the parts of the path
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Answer:
+    content: Any = None
+    data: bytes | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    status: int = 200
+
+
+Route = Callable[["Routes", Request], Answer]
+
+
+def route(pattern: str) -> Callable[[Route], Route]:
+    def register(function: Route) -> Route:
+        Routes.table.append((re.compile(pattern), function))
+        return function
+
+    return register
+
+
+class Routes:
+    """What each request does; the names in braces are those of the Hub's own documentation."""
+
+    table: ClassVar[list[tuple[re.Pattern[str], Route]]] = []
+
+    def __init__(self, hub: LoopbackHub) -> None:
+        self.hub = hub
+
+    def answer(self, path: str, request: Request) -> Answer:
+        for pattern, function in self.table:
+            match = pattern.fullmatch(f"{request.method} {path}")
+            if match:
+                request.named = {name: unquote(part) for name, part in match.groupdict().items() if part is not None}
+                return function(self, request)
+        if re.match(r"/api/(models|repos)/|/lfs/|.*/resolve/", path):  # the library asks for more, and can do without
+            self.hub.unknown.append(f"{request.method} {path}")
+        raise Refusal(404, "no such route")
+
+    def repository(self, request: Request) -> Repository:
+        """The repository asked for, if the one who asks may know of it."""
+        repo_id = request.named["repo"]
+        repository = self.hub.repositories.get(repo_id)
+        if repository is None or (repository.private and not self.knows(request.token, repo_id)):
+            if request.token is None:  # the Hub does not tell strangers what there is
+                raise Refusal(401, "Invalid username or password.")
+            raise Refusal(404, "Repository not found", "RepoNotFound")
+        return repository
+
+    def knows(self, token: Token | None, repo_id: str) -> bool:
+        return token is not None and repo_id.split("/")[0] in (token.user, *token.organisations)
+
+    def written(self, request: Request, repo_id: str) -> None:
+        """Makes sure that whoever asks may write."""
+        if request.token is None:
+            raise Refusal(401, "Invalid username or password.")
+        if not request.token.may_write(repo_id.split("/")[0]):
+            raise Refusal(403, "You have read access but not the required permissions for this operation")
+
+    def commit_at(self, repository: Repository, revision: str) -> tuple[str, Commit]:
+        oid = repository.at(revision)
+        if oid is None:
+            raise Refusal(404, f"Invalid rev id: {revision}", "RevisionNotFound")
+        return oid, repository.commits[oid]
+
+
+_REPO = r"/api/models/(?P<repo>[^/]+/[^/]+)"
+
+
+@route(r"GET /api/whoami-v2")
+def whoami(self: Routes, request: Request) -> Answer:
+    if request.token is None:
+        raise Refusal(401, "Invalid username or password.")
+    role = {"displayName": "test", "role": request.token.role}
+    return Answer({"type": "user", "name": request.token.user, "orgs": [], "auth": {"accessToken": role}})
+
+
+@route(r"POST /api/repos/create")
+def create(self: Routes, request: Request) -> Answer:
+    asked = request.json
+    if request.token is None:
+        raise Refusal(401, "Invalid username or password.")
+    owner = asked.get("organization") or request.token.user
+    repo_id = f"{owner}/{asked['name']}"
+    if not request.token.may_write(owner):
+        raise Refusal(403, f'You don\'t have the rights to create a model under the namespace "{owner}"')
+    answer = {"url": f"{self.hub.url}/{repo_id}", "id": repo_id, "name": repo_id}
+    if repo_id in self.hub.repositories:
+        return Answer({"error": "You already created this model repo", **answer}, status=409)
+    self.hub.create(repo_id, private=asked.get("visibility") == "private" or bool(asked.get("private")))
+    return Answer(answer)
+
+
+@route(r"POST /api/validate-yaml")
+def validate_yaml(self: Routes, request: Request) -> Answer:
+    broken = "pipeline_tag: [" in request.json["content"]
+    errors = [{"message": "can not read an implicit mapping pair"}] if broken else []
+    return Answer({"errors": errors, "warnings": []}, status=400 if errors else 200)
+
+
+@route(rf"GET {_REPO}(/revision/(?P<revision>[^/]+))?")
+def info(self: Routes, request: Request) -> Answer:
+    repository = self.repository(request)
+    oid, commit = self.commit_at(repository, request.named.get("revision", "main"))
+    siblings = [{"rfilename": path} for path in sorted(commit.files)]
+    repo_id = request.named["repo"]
+    return Answer(
+        {"id": repo_id, "modelId": repo_id, "sha": oid, "private": repository.private, "tags": [], "siblings": siblings}
+    )
+
+
+@route(rf"GET {_REPO}/refs")
+def refs(self: Routes, request: Request) -> Answer:
+    repository = self.repository(request)
+
+    def listed(refs: dict[str, str], kind: str) -> list[dict[str, str]]:
+        return [{"name": name, "ref": f"refs/{kind}/{name}", "targetCommit": oid} for name, oid in refs.items()]
+
+    tags = listed(repository.tags, "tags")
+    return Answer({"branches": listed(repository.branches, "heads"), "tags": tags, "converts": []})
+
+
+@route(rf"GET {_REPO}/discussions")
+def discussions(self: Routes, request: Request) -> Answer:
+    titles = enumerate(self.repository(request).titles, start=1)
+    found = [
+        {"num": number, "author": {"name": "x"}, "title": title, "status": "open", "isPullRequest": True}
+        | {"createdAt": "2026-01-01T00:00:00.000Z", "repo": {"name": request.named["repo"], "type": "model"}}
+        for number, title in titles
+    ]
+    return Answer({"discussions": found[::-1], "count": len(found), "start": 0})
+
+
+@route(rf"GET {_REPO}/tree/(?P<revision>[^/]+)(/(?P<folder>.+))?")
+def tree(self: Routes, request: Request) -> Answer:
+    _, commit = self.commit_at(self.repository(request), request.named["revision"])
+    above = f"{request.named['folder'].rstrip('/')}/" if "folder" in request.named else ""
+    recursive = request.query.get("recursive", ["false"])[0].lower() in ("true", "1")
+    entries: dict[str, Any] = {}
+    for path, stored in sorted(commit.files.items()):
+        if not path.startswith(above):
+            continue
+        folder, _, _ = path[len(above) :].rpartition("/")
+        if folder:
+            first = above + folder.split("/")[0]
+            entries[first] = {"type": "directory", "path": first, "oid": "0" * 40, "size": 0}
+        if not folder or recursive:
+            entries[path] = {"type": "file", "path": path, "size": len(stored.data), "oid": stored.blob}
+            if stored.is_large:
+                entries[path]["lfs"] = {"oid": stored.sha256, "size": len(stored.data), "pointerSize": 134}
+    if above and not entries:
+        raise Refusal(404, "Entry not found", "EntryNotFound")
+    return Answer(list(entries.values()))
+
+
+@route(rf"POST {_REPO}/branch/(?P<branch>[^/]+)")
+def branch(self: Routes, request: Request) -> Answer:
+    repository = self.repository(request)
+    self.written(request, request.named["repo"])
+    name = request.named["branch"]
+    if name in repository.branches:
+        raise Refusal(409, "Reference already exists")
+    start = (request.json or {}).get("startingPoint") if request.body else None
+    repository.branches[name], _ = self.commit_at(repository, start or "main")
+    return Answer({})
+
+
+def _may_commit(self: Routes, request: Request) -> bool:
+    """Whether the commit is to be a pull request, which takes no more than to be somebody who may read."""
+    is_pull = request.query.get("create_pr") == ["1"]
+    if not is_pull:
+        self.written(request, request.named["repo"])
+    elif request.token is None:
+        raise Refusal(401, "Invalid username or password.")
+    return is_pull
+
+
+@route(rf"POST {_REPO}/preupload/(?P<revision>[^/]+)")
+def preupload(self: Routes, request: Request) -> Answer:
+    repository = self.repository(request)
+    _may_commit(self, request)
+    _, commit = self.commit_at(repository, request.named["revision"])
+    asked = request.json
+    rules = asked.get("gitIgnore", commit.files.get(".gitignore", Stored(b"")).data.decode())
+    ignored = [re.compile(line.replace(".", r"\.").replace("*", ".*")) for line in rules.split() if line]
+    files = []
+    for one in asked["files"]:
+        path = one["path"]
+        base64.b64decode(one["sample"], validate=True)
+        stored = commit.files.get(path)
+        large = path.endswith(self.hub.large)
+        oid = None if stored is None else stored.sha256 if stored.is_large else stored.blob
+        files.append({"path": path, "uploadMode": "lfs" if large else "regular", "oid": oid})
+        files[-1]["shouldIgnore"] = any(rule.fullmatch(path) for rule in ignored)
+    return Answer({"files": files})
+
+
+@route(r"POST /(?P<repo>[^/]+/[^/]+)\.git/info/lfs/objects/batch")
+def large_files(self: Routes, request: Request) -> Answer:
+    self.repository(request)
+    objects = []
+    for one in request.json["objects"]:
+        objects.append({"oid": one["oid"], "size": one["size"]})
+        if one["oid"] not in self.hub.objects:
+            objects[-1]["actions"] = {"upload": {"href": f"{self.hub.url}/lfs/{one['oid']}"}}
+    return Answer({"transfer": "basic", "objects": objects})
+
+
+@route(r"PUT /lfs/(?P<oid>[0-9a-f]{64})")
+def large_file(self: Routes, request: Request) -> Answer:
+    if hashlib.sha256(request.body).hexdigest() != request.named["oid"]:
+        raise Refusal(400, "the content is not what was announced")
+    self.hub.objects[request.named["oid"]] = request.body
+    return Answer({})
+
+
+@route(rf"POST {_REPO}/commit/(?P<revision>[^/]+)")
+def commit(self: Routes, request: Request) -> Answer:
+    repository, revision = self.repository(request), request.named["revision"]
+    is_pull = _may_commit(self, request)
+    head, before = self.commit_at(repository, revision)
+    lines = [json.loads(line) for line in request.body.splitlines() if line.strip()]
+    title, parent = lines[0]["value"]["summary"], lines[0]["value"].get("parentCommit")
+    if parent is not None and parent != head and not is_pull:
+        raise Refusal(412, "A commit has happened since. Please refresh and try again.")
+    if revision in repository.tags or (revision not in repository.branches and revision not in repository.pulls):
+        raise Refusal(400, f"not a branch: {revision}")
+    files = dict(before.files)
+    for line in lines[1:]:
+        key, value = line["key"], line["value"]
+        path = value["path"]
+        if key == "file":
+            files[path] = Stored(base64.b64decode(value["content"], validate=True))
+        elif key == "lfsFile":
+            if value["oid"] not in self.hub.objects:
+                raise Refusal(422, f"no such LFS object: {value['oid']}")
+            files[path] = Stored(self.hub.objects[value["oid"]], is_large=True)
+        elif key == "deletedFile":
+            if files.pop(path, None) is None:
+                raise Refusal(404, "A file with this name doesn't exist", "EntryNotFound")
+        else:
+            raise Refusal(400, f"unknown operation {key}")
+    oid = repository.add(files, head, title)
+    answer = {"success": True, "commitOid": oid, "commitUrl": f"{self.hub.url}/{request.named['repo']}/commit/{oid}"}
+    if is_pull:
+        repository.titles.append(title)
+        repository.pulls[f"refs/pr/{len(repository.titles)}"] = oid
+        answer["pullRequestUrl"] = f"{self.hub.url}/{request.named['repo']}/discussions/{len(repository.titles)}"
+    elif revision in repository.pulls:
+        repository.pulls[revision] = oid
+    else:
+        repository.branches[revision] = oid
+    return Answer(answer)
+
+
+@route(r"(GET|HEAD) /(?P<repo>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<path>.+)")
+def resolve(self: Routes, request: Request) -> Answer:
+    oid, commit = self.commit_at(self.repository(request), request.named["revision"])
+    stored = commit.files.get(request.named["path"])
+    if stored is None:
+        raise Refusal(404, "Entry not found", "EntryNotFound")
+    etag = stored.sha256 if stored.is_large else stored.blob
+    headers = {"X-Repo-Commit": oid, "ETag": f'"{etag}"', "Content-Type": "application/octet-stream"}
+    if stored.is_large:
+        headers |= {"X-Linked-Etag": f'"{etag}"', "X-Linked-Size": str(len(stored.data))}
+    asked = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("Range") or "")
+    if asked and request.method == "GET":
+        start, end = int(asked[1]), int(asked[2] or len(stored.data) - 1)
+        headers["Content-Range"] = f"bytes {start}-{end}/{len(stored.data)}"
+        return Answer(data=stored.data[start : end + 1], headers=headers, status=206)
+    return Answer(data=stored.data, headers=headers)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Reads a request, suffers the faults that are due, and writes the answer of `Routes`."""
+
+    protocol_version = "HTTP/1.1"
+    hub: ClassVar[LoopbackHub]
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+    def handle_any(self) -> None:
+        url = urlsplit(self.path)
+        line = f"{self.command} {unquote(url.path)}"
+        fault = self.due(line)
+        if fault is not None and fault.before is not None:
+            fault.before(self.hub)
+        if fault is not None and fault.cut is not None:
+            self.rfile.read(fault.cut)
+            self.cut()
+            return
+        body = self.body()
+        if fault is not None and fault.status and not fault.lose:
+            self.refuse(Refusal(fault.status, "as the test asked", fault.code))
+            return
+        try:
+            with self.hub.lock:
+                request = Request(self.command, parse_qs(url.query), self.headers, body, self.token())
+                answer = Routes(self.hub).answer(url.path, request)
+        except Refusal as refusal:
+            self.refuse(refusal)
+            return
+        if fault is not None and fault.lose:
+            if fault.status:
+                self.refuse(Refusal(fault.status, "as the test asked"))
+            else:
+                self.cut()
+            return
+        data = json.dumps(answer.content).encode() if answer.data is None else answer.data
+        self.write(answer.status, data, {"Content-Type": "application/json", **answer.headers})
+
+    do_GET = do_POST = do_PUT = do_HEAD = handle_any
+
+    def due(self, line: str) -> Fault | None:
+        with self.hub.lock:
+            self.hub.requests.append(line)
+            for fault in self.hub.faults:
+                if fault.times and re.match(fault.request, line):
+                    fault.times -= 1
+                    return fault
+        return None
+
+    def token(self) -> Token | None:
+        given = self.headers.get("Authorization")
+        if given is None:
+            return None
+        token = self.hub.tokens.get(given.removeprefix("Bearer "))
+        if token is None:
+            raise Refusal(401, "Invalid credentials in Authorization header")
+        return token
+
+    def body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = b""
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
+
+    def refuse(self, refusal: Refusal) -> None:
+        headers = {"Content-Type": "application/json", "X-Error-Message": refusal.message}
+        if refusal.code:
+            headers["X-Error-Code"] = refusal.code
+        self.write(refusal.status, json.dumps({"error": refusal.message}).encode(), headers)
+
+    def write(self, status: int, data: bytes, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(data))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def cut(self) -> None:
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *args: Any) -> None:
+        pass  # clients that hang up
+
+
+@contextmanager
+def serve(hub: LoopbackHub) -> Iterator[LoopbackHub]:
+    """Answers on a free port of loopback, `hub.url`."""
+    server = Server(("127.0.0.1", 0), type("HubHandler", (Handler,), {"hub": hub}))
+    hub.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield hub
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

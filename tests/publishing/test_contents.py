@@ -1,0 +1,135 @@
+"""What of a folder goes to the Hub, what stays, and what a folder lacks."""
+
+import json
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from hf_gile.publishing.contents import contents_of, is_ours, missing_parts
+
+
+def test_pickles_of_any_name_stay_here(tmp_path):
+    (tmp_path / "training_args.bin").write_bytes(pickle.dumps({"learning_rate": 1e-3}))
+    (tmp_path / "optimizer.pt").write_bytes(b"")
+    (tmp_path / "vocabulary").write_bytes(pickle.dumps(["a", "b"]))
+    torch.save({"weight": torch.zeros(2)}, tmp_path / "weights.model")
+    np.save(tmp_path / "objects.npy", np.array([{}, []], dtype=object))
+    np.savez(tmp_path / "mixed.npz", numbers=np.arange(3), objects=np.array([{}], dtype=object))
+    files, left_out = contents_of(tmp_path)
+    assert not files
+    assert [name for name, _ in left_out] == [
+        "mixed.npz",
+        "objects.npy",
+        "optimizer.pt",
+        "training_args.bin",
+        "vocabulary",
+        "weights.model",
+    ]
+    assert {why for _, why in left_out} == {"a pickle, which runs code when it is loaded"}
+
+
+def test_a_damaged_array_or_archive_stays_here(tmp_path):
+    np.save(tmp_path / "numbers.npy", np.arange(3))
+    (tmp_path / "broken.npy").write_bytes((tmp_path / "numbers.npy").read_bytes()[:20])
+    (tmp_path / "broken.zip").write_bytes(b"PK\x03\x04 and no more")
+    files, left_out = contents_of(tmp_path)
+    assert list(files) == ["numbers.npy"]
+    assert [name for name, _ in left_out] == ["broken.npy", "broken.zip"]
+
+
+def test_plain_files_go_up_whatever_they_start_with(tmp_path):
+    np.savez(tmp_path / "numbers.npz", numbers=np.arange(3))
+    # A header of 640 bytes: as a number, the first bytes of a pickle.
+    (tmp_path / "model.safetensors").write_bytes((640).to_bytes(8, "little") + b" " * 639 + b".")
+    (tmp_path / "text.dat").write_bytes(b"\x80\x04 no pickle ends like this")
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "mine.png").write_bytes(b"\x89PNG")
+    files, left_out = contents_of(tmp_path)
+    assert list(files) == ["figures/mine.png", "model.safetensors", "numbers.npz", "text.dat"]
+    assert left_out == []
+
+
+def test_what_training_leaves_behind_stays_here(tmp_path):
+    for name in ("checkpoint-12", "runs", "wandb", ".git", "__pycache__"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file.json").write_text("{}")
+    for name in (".env", "trainer_state.json", "train.log", "events.out.tfevents.17", "rows.parquet", "a.pyc"):
+        (tmp_path / name).write_text("x")
+    (tmp_path / "notebook.ipynb").write_text("{}")
+    (tmp_path / "elsewhere").symlink_to(tmp_path, target_is_directory=True)
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
+    files, left_out = contents_of(tmp_path)
+    assert list(files) == ["notebook.ipynb"]
+    assert dict(left_out) == {
+        ".env": "hidden",
+        ".git/": "hidden",
+        "__pycache__/": "a cache",
+        "a.pyc": "a cache",
+        "checkpoint-12/": "a checkpoint of training",
+        "elsewhere/": "a link to a folder",
+        "events.out.tfevents.17": "logs of training",
+        "nowhere": "not a file",
+        "rows.parquet": "data, which is no part of a model",
+        "runs/": "logs of training",
+        "train.log": "logs of training",
+        "trainer_state.json": "the state of a training",
+        "wandb/": "logs of training",
+    }
+
+
+def test_a_link_to_a_file_is_the_file(tmp_path):
+    # As the cache of the Hub keeps its snapshots.
+    (tmp_path / "blob").write_text("{}")
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "config.json").symlink_to(tmp_path / "blob")
+    files, _ = contents_of(tmp_path / "saved")
+    assert files["config.json"].read_text() == "{}"
+
+
+@pytest.mark.parametrize(
+    ("gone", "missing"),
+    [
+        ("config.json", "a config.json with model_type 'gile'"),
+        ("model.safetensors", r"the weights \(model.safetensors\)"),
+        ("fingerprint_gile.py", r"its code \(fingerprint_gile.py\)"),
+        ("pipeline_gile.py", r"its code \(pipeline_gile.py\)"),
+        ("tokenizer.json", r"its processor \(tokenizer.json\)"),
+        ("labels.jsonl", r"its labels \(labels.jsonl\)"),
+    ],
+)
+def test_what_a_folder_lacks_is_named(make_saved, gone, missing):
+    folder = make_saved()
+    assert missing_parts(folder) == []
+    (folder / gone).unlink()
+    (found,) = missing_parts(folder)
+    assert found == missing.replace("\\", "")
+
+
+def test_a_shard_that_is_not_there_is_named(tmp_path, make_model, make_saved):
+    folder = make_saved()
+    (folder / "model.safetensors").unlink()
+    make_model()[0].save_pretrained(folder, max_shard_size="1KB")
+    assert missing_parts(folder) == []
+    shards = sorted(folder.glob("model-*.safetensors"))
+    assert len(shards) > 1
+    shards[1].unlink()
+    assert missing_parts(folder) == [f"the weights ({shards[1].name})"]
+
+
+def test_another_kind_of_model_is_none_of_ours(tmp_path, make_saved):
+    folder = make_saved()
+    for broken in ("{", "[]", json.dumps({"model_type": "bert"})):
+        (folder / "config.json").write_text(broken)
+        assert missing_parts(folder) == ["a config.json with model_type 'gile'"]
+    shutil.rmtree(folder)
+    assert missing_parts(folder) == ["a config.json with model_type 'gile'"]
+
+
+def test_files_of_others_are_not_ours(make_saved):
+    files, _ = contents_of(make_saved())
+    assert {path for path in files if not is_ours(path)} == {"README.md", "config.json"}  # which are never deleted
+    for path in ("notebook.ipynb", "figures/mine.png", "index/notes.txt", "sub/model.safetensors", "train.py"):
+        assert not is_ours(path)

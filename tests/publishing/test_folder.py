@@ -1,0 +1,229 @@
+"""A model saved with all that belongs to it."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from huggingface_hub import ModelCard
+from transformers import AutoModelForSequenceClassification, AutoProcessor
+
+from hf_gile import (
+    GileConfig,
+    GileForSequenceClassification,
+    GileProcessor,
+    Label,
+    LabelIndex,
+    LabelSet,
+    build_tokenizer,
+)
+from hf_gile.publishing import save
+from hf_gile.training import add_lora, merge_lora
+
+TEXTS = ["Breast milk and iron. The heart.", "Blood of rats."]
+
+
+class Report:
+    """Stands in for a report: what `save` needs of one."""
+
+    def save(self, path):
+        path.write_text('{"metrics": {}}')
+
+
+class BrokenReport:
+    def save(self, path):
+        raise RuntimeError("no space left")
+
+
+def logits_of(model, processor):
+    with torch.no_grad():
+        return model(**processor(TEXTS, return_tensors="pt")).logits
+
+
+def contents(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_all_of_a_model_is_in_the_folder(tmp_path, make_model):
+    model, processor = make_model()
+    written = save(tmp_path / "saved", model, processor, report=Report(), card="# Hearts\n")
+    assert {path.relative_to(tmp_path / "saved").as_posix() for path in written} == set(contents(tmp_path / "saved"))
+    names = {path.name for path in written}
+    assert {"config.json", "model.safetensors", "labels.jsonl", "tokenizer.json", "results.json", "README.md"} <= names
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
+    assert again.label_set == model.label_set
+    own = AutoProcessor.from_pretrained(tmp_path / "saved")
+    assert torch.equal(logits_of(again, own), logits_of(model, processor))
+    index = LabelIndex.from_pretrained(tmp_path / "saved" / "index", again)
+    assert index.codes.dtype == torch.float16
+    assert index.label_set == model.label_set
+
+
+def test_a_model_in_training_stays_in_training_and_as_it_was(tmp_path, make_model):
+    model, processor = make_model()
+    model.train()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    save(tmp_path / "saved", model, processor, LabelSet.from_names(["Iron", "Rats"]), card="")
+    assert model.training
+    assert model.label_set.names[0] == "Heart Failure"
+    assert model.config.num_labels == 5
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_labels_given_are_those_of_the_saved_copy(tmp_path, make_model):
+    model, processor = make_model(label_rows=True)
+    with torch.no_grad():
+        model.gile.label_rows.weight.normal_()
+    kept = model.label_set
+    labels = LabelSet([Label("D1", "Rats"), *kept[2:4], Label(kept[0].id, "Failing heart")])
+    save(tmp_path / "saved", model, processor, labels, card="")
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved")
+    assert again.label_set == labels
+    assert again.config.id2label[3] == "Failing heart"
+    rows, before = again.gile.label_rows.weight, model.gile.label_rows.weight
+    assert torch.equal(rows, torch.stack([torch.zeros_like(before[0]), before[2], before[3], before[0]]))
+    assert LabelIndex.from_pretrained(tmp_path / "saved" / "index", again).label_set == labels
+
+
+def test_labels_that_read_the_same_need_no_vectors_again(tmp_path, tokenizer, label_set):
+    sizes = {"label_encoder_type": "vectors", "label_vector_size": 7, "joint_size": 13}
+    model = GileForSequenceClassification(GileConfig(vocab_size=len(tokenizer), num_labels=5, **sizes)).eval()
+    processor = GileProcessor.for_config(tokenizer, model.config)
+    words = processor(label_text=label_set.texts, return_tensors="pt")["label_input_ids"]
+    model.set_labels(label_set, processor, words, torch.randn(5, 7))
+    tuned = LabelSet(replace(label, threshold=0.25) for label in label_set)
+    save(tmp_path / "saved", model, processor, tuned, card="")
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
+    assert again.label_set[4].threshold == 0.25
+    assert torch.equal(logits_of(again, processor), logits_of(model, processor))
+    with pytest.raises(ValueError, match="label_vectors must be"):
+        save(tmp_path / "other", model, processor, label_set.rename("Iron", "Zinc"), card="")
+
+
+def test_a_linear_unit_is_saved_with_the_codes_it_has(tmp_path, make_model):
+    model, processor = make_model(output_layer="linear")
+    tuned = LabelSet(replace(label, threshold=0.5) for label in model.label_set)
+    save(tmp_path / "saved", model, processor, tuned, card="")
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
+    assert LabelIndex.from_pretrained(tmp_path / "saved" / "index", again).label_set == tuned
+    with pytest.raises(ValueError, match="a linear unit keeps the ids"):
+        save(tmp_path / "other", model, processor, tuned.update("Iron", id="D007501"), card="")
+
+
+def test_a_model_of_several_languages_has_an_index_for_each(tmp_path):
+    texts = ["heart milk", "herz milch"]
+    labels = LabelSet(
+        [
+            Label("e1", "heart", language="english"),
+            Label("e2", "milk", language="english"),
+            Label("g1", "herz", language="german"),
+        ]
+    )
+    tokenizer = build_tokenizer(texts, min_count=1)
+    config = GileConfig(vocab_size=len(tokenizer), num_labels=3, languages=["english", "german"])
+    processor = GileProcessor.for_config(tokenizer, config)
+    model = GileForSequenceClassification(config).eval()
+    model.set_labels(labels, processor)
+    save(tmp_path / "saved", model, processor, card="")
+    german = LabelIndex.from_pretrained(tmp_path / "saved" / "index" / "german", model)
+    assert german.label_set.ids == ["g1"]
+    assert LabelIndex.from_pretrained(tmp_path / "saved" / "index" / "english", model).label_set.ids == ["e1", "e2"]
+
+
+def test_saving_again_writes_the_same_files(tmp_path, make_model):
+    model, processor = make_model()
+    save(tmp_path / "saved", model, processor, card="# One")
+    before = contents(tmp_path / "saved")
+    save(tmp_path / "saved", model, processor, card="# One")
+    assert contents(tmp_path / "saved") == before
+    save(tmp_path / "other", model, processor, card="# One")
+    assert contents(tmp_path / "other") == before
+
+
+def test_what_a_model_saved_before_would_mislead_by_is_gone_and_the_rest_stays(tmp_path, make_model):
+    model, processor = make_model()
+    folder = tmp_path / "saved"
+    save(folder, model, processor, card="")
+    old_codes = next(folder.glob("index/*.safetensors")).name
+    (folder / "model-00001-of-00002.safetensors").write_bytes(b"")
+    (folder / "old_gile.py").write_text("")
+    (folder / "notebook.ipynb").write_text("{}")
+    (folder / "labels.csv").write_text("id,name\n")  # may be the table that the labels were read from
+    (folder / "index" / "notes.txt").write_text("mine")
+    save(folder, model, processor, LabelSet.from_names(["Iron"]), card="")
+    names = set(contents(folder))
+    assert {"notebook.ipynb", "labels.csv", "index/notes.txt"} <= names
+    assert not {"model-00001-of-00002.safetensors", "old_gile.py", f"index/{old_codes}"} & names
+    save(folder, model, processor, card="", index=False)
+    assert {name for name in contents(folder) if name.startswith("index/")} == {"index/notes.txt"}
+
+
+def test_if_anything_fails_the_folder_is_as_it_was(tmp_path, make_model):
+    model, processor = make_model()
+    folder = tmp_path / "saved"
+    with pytest.raises(RuntimeError, match="no space left"):
+        save(folder, model, processor, report=BrokenReport(), card="")
+    assert not folder.exists()
+    save(folder, model, processor, card="# First")
+    before = contents(folder)
+    with pytest.raises(RuntimeError, match="no space left"):
+        save(folder, model, processor, LabelSet.from_names(["Iron"]), report=BrokenReport(), card="# Second")
+    assert contents(folder) == before
+    other, _ = make_model(joint_size=3)
+    with pytest.raises(ValueError, match="made by another model"):
+        save(folder, model, processor, index=LabelIndex.build(other), card="# Second")
+    assert contents(folder) == before
+
+
+def test_an_index_of_more_labels_than_are_stored_can_be_given(tmp_path, make_model):
+    model, processor = make_model()
+    index = LabelIndex.build(model, processor, LabelSet.from_names(["Iron", "Rats", "Milk", "Risk", "Diet", "Output"]))
+    save(tmp_path / "saved", model, processor, index=index, card="")
+    again = LabelIndex.from_pretrained(tmp_path / "saved" / "index", model)
+    assert again.label_set == index.label_set
+    assert torch.equal(again.codes, index.codes)
+
+
+def test_a_card_that_is_there_is_the_card(tmp_path, make_model):
+    model, processor = make_model()
+    card = ModelCard("---\nlicense: apache-2.0\n---\n# Hearts\n")
+    save(tmp_path / "saved", model, processor, card=card)
+    assert ModelCard.load(tmp_path / "saved" / "README.md").data.license == "apache-2.0"
+
+
+def test_nothing_tells_where_the_model_was_made(tmp_path, save_text_encoder):
+    encoder = save_text_encoder()
+    model = GileForSequenceClassification.from_text_encoder(encoder, num_labels=1, joint_size=7)
+    processor = GileProcessor.from_text_encoder(encoder, model.config)
+    save(tmp_path / "saved", model, processor, LabelSet.from_names(["Iron"]), card="")
+    for name, data in contents(tmp_path / "saved").items():
+        assert str(tmp_path).encode() not in data, name
+
+
+def test_what_cannot_be_saved_is_refused_before_anything_is_written(tmp_path, make_model, label_set):
+    model, processor = make_model()
+    folder = tmp_path / "saved"
+    with pytest.raises(ValueError, match="which a GileModel does not store"):
+        save(folder, model.gile, processor, label_set)
+    with pytest.raises(ValueError, match="label_set must be a LabelSet, got list"):
+        save(folder, model, processor, ["Iron"])
+    bare = GileForSequenceClassification(model.config)
+    with pytest.raises(ValueError, match="no labels stored: pass label_set="):
+        save(folder, bare, processor)
+    other = GileProcessor(build_tokenizer(["other words"], min_count=1))
+    with pytest.raises(ValueError, match="use the processor saved with the model"):
+        save(folder, model, other, card="")
+    assert not folder.exists()
+
+
+def test_a_model_with_adapters_is_refused(tmp_path, save_text_encoder):
+    encoder = save_text_encoder()
+    model = GileForSequenceClassification.from_text_encoder(encoder, num_labels=1, joint_size=7)
+    processor = GileProcessor.from_text_encoder(encoder, model.config)
+    model.set_labels(LabelSet.from_names(["Iron"]), processor)
+    add_lora(model, rank=2)
+    with pytest.raises(ValueError, match=r"the model has adapters.*merge_lora"):
+        save(tmp_path / "saved", model, processor, card="")
+    merge_lora(model)
+    save(tmp_path / "saved", model, processor, card="")
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
+    assert torch.equal(logits_of(again, processor), logits_of(model.eval(), processor))

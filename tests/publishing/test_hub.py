@@ -1,0 +1,355 @@
+"""What goes to the Hub, in one commit, and what is said when it does not."""
+
+import shutil
+
+import pytest
+from huggingface_hub import constants
+from loopback_hub import Fault
+
+from hf_gile import LabelSet
+from hf_gile.publishing import PlannedFile, publish, push_folder
+
+# huggingface_hub sends files in a way that its HTTP library has given up.
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
+
+REPO = "ada/gile"
+
+
+def kept_folder(error):
+    """The folder that an error of `publish` says the model is kept in."""
+    words = str(error.value).split("the saved model is kept in ")[1]
+    return words.split(":")[0]
+
+
+def statuses(publication):
+    return {file.path: file.status for file in publication.files}
+
+
+def test_all_files_of_a_folder_go_up_in_one_commit(hub, make_saved):
+    folder = make_saved()
+    (folder / "training_args.bin").write_bytes(b"")
+    (folder / "checkpoint-3").mkdir()
+    published = push_folder(folder, REPO)
+    repository = hub.repositories[REPO]
+    assert repository.history()[1:] == ["initial commit"]
+    assert repository.history()[0].startswith("GILE model of 5 labels, by hf_gile ")
+    assert published.commit == repository.branches["main"]
+    assert published.url == f"{hub.url}/{REPO}"
+    assert published.pull_request is None
+    files = {path: data for path, data in repository.files().items() if path != ".gitattributes"}
+    assert files == {file.path: (folder / file.path).read_bytes() for file in published.files}
+    assert {path.name for path in folder.glob("*_gile.py")} <= set(files)
+    assert {"model.safetensors", "index/label_index.json", "README.md"} <= set(files)
+    assert set(statuses(published).values()) == {"new"}
+    assert published.left_out == [
+        ("checkpoint-3/", "a checkpoint of training"),
+        ("training_args.bin", "a pickle, which runs code when it is loaded"),
+    ]
+    assert published.changes == published.files
+
+
+def test_a_model_is_published_and_its_temporary_folder_is_gone(hub, make_model, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    model, processor = make_model()
+    published = publish(model, processor, LabelSet.from_names(["Iron"]), REPO, card="# Iron", commit_message="Iron")
+    repository = hub.repositories[REPO]
+    assert repository.history() == ["Iron", "initial commit"]
+    assert repository.files()["README.md"] == b"# Iron"
+    assert repository.files()["labels.jsonl"] == b'{"id": "Iron", "name": "Iron"}\n'
+    assert published.commit == repository.branches["main"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_nothing_has_changed_there_is_no_commit(hub, make_model):
+    model, processor = make_model()
+    publish(model, processor, None, REPO)
+    assert f'model="{REPO}"' in hub.repositories[REPO].files()["README.md"].decode()
+    again = publish(model, processor, None, REPO)
+    assert again.commit is None
+    assert again.changes == []
+    assert len(hub.repositories[REPO].history()) == 2
+    assert hub.asked("POST .*/commit/") == 1
+
+
+def test_a_new_version_takes_the_files_of_the_old_one_with_it_and_no_others(hub, make_saved, make_model):
+    folder = make_saved()
+    (folder / "model.safetensors").unlink()
+    make_model()[0].save_pretrained(folder, max_shard_size="1KB")
+    (folder / "old_gile.py").write_text("")
+    push_folder(folder, REPO)
+    hub.change(REPO, "notebook.ipynb", b"{}")
+    hub.change(REPO, "figures/mine.png", b"")
+    hub.change(REPO, "figures/label_map.png", b"")
+    before = hub.repositories[REPO].files()
+    assert "model.safetensors.index.json" in before
+    published = push_folder(make_saved("second", joint_size=3), REPO)
+    after = hub.repositories[REPO].files()
+    deleted = {path for path, status in statuses(published).items() if status == "deleted"}
+    assert deleted == set(before) - set(after)
+    assert {path.split("-")[0] for path in deleted} == {
+        "model",
+        "model.safetensors.index.json",
+        "old_gile.py",
+        "index/label_index",
+        "figures/label_map.png",
+    }
+    assert {"notebook.ipynb", "figures/mine.png", "model.safetensors"} <= set(after)
+    assert statuses(published)["config.json"] == "changed"
+    assert statuses(published)["modeling_gile.py"] == "unchanged"
+    assert len(hub.repositories[REPO].history()) == 6
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(hub, make_saved, make_model, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = make_saved()
+    first = push_folder(folder, REPO, dry_run=True)
+    assert set(statuses(first).values()) == {"new"}
+    assert first.files[0] == PlannedFile("README.md", 10, "new")
+    assert hub.repositories == {}
+    push_folder(folder, REPO)
+    (folder / "README.md").write_text("# Other\n")
+    hub.change(REPO, "results.json", b"{}")
+    asked = len(hub.requests)
+    second = push_folder(folder, REPO, dry_run=True)
+    assert second.changes == [PlannedFile("README.md", 8, "changed"), PlannedFile("results.json", 2, "deleted")]
+    assert second.commit is None
+    assert all(request.startswith("GET ") for request in hub.requests[asked:])
+    model, processor = make_model()
+    third = publish(model, processor, None, REPO, card="# A model\n", dry_run=True)
+    assert third.changes == [PlannedFile("results.json", 2, "deleted")]
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"]
+
+
+def test_a_dry_run_works_offline_and_without_a_token(hub, make_saved, monkeypatch):
+    folder = make_saved()
+    hub.create(REPO, private=True)
+    assert set(statuses(push_folder(folder, REPO, dry_run=True, token=False)).values()) == {"new"}
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert set(statuses(push_folder(folder, REPO, dry_run=True)).values()) == {"new"}
+    with pytest.raises(ConnectionError, match="unset HF_HUB_OFFLINE"):
+        push_folder(folder, REPO)
+
+
+def test_a_branch_is_made_from_main_and_main_stays(hub, make_saved):
+    folder = make_saved()
+    push_folder(folder, REPO)
+    main = hub.repositories[REPO].branches["main"]
+    push_folder(make_saved("second", joint_size=3), REPO, revision="wide/joint")
+    repository = hub.repositories[REPO]
+    assert repository.branches["main"] == main
+    assert len(repository.history("wide/joint")) == 3
+    assert push_folder(folder, REPO, revision="copy").commit is None
+    assert repository.branches["copy"] == main
+    push_folder(make_saved("third", joint_size=2), REPO, revision="wide/joint")
+    assert len(repository.history("wide/joint")) == 4
+
+
+def test_a_pull_request_needs_no_right_to_write(hub, make_saved):
+    folder = make_saved()
+    push_folder(folder, REPO)
+    main = hub.repositories[REPO].branches["main"]
+    other = make_saved("second", joint_size=3)
+    published = push_folder(other, REPO, create_pr=True, token="hf_bob", commit_message="Smaller")
+    repository = hub.repositories[REPO]
+    assert published.pull_request == f"{hub.url}/{REPO}/discussions/1"
+    assert published.commit == repository.pulls["refs/pr/1"]
+    assert repository.history("refs/pr/1") == ["Smaller", *repository.history()]
+    assert repository.branches["main"] == main
+    (other / "README.md").write_text("# Better\n")
+    push_folder(other, REPO, revision="refs/pr/1")
+    assert repository.files("refs/pr/1")["README.md"] == b"# Better\n"
+    assert repository.branches["main"] == main
+
+
+def test_a_private_repository_is_one_from_the_start(hub, make_saved):
+    folder = make_saved()
+    push_folder(folder, REPO, private=True)
+    assert hub.repositories[REPO].private
+    assert push_folder(folder, REPO, private=True).commit is None
+    with pytest.raises(ValueError, match="is there already and private, not public as asked for"):
+        push_folder(folder, REPO, private=False)
+    hub.create("engines/gile")
+    for dry_run in (True, False):
+        with pytest.raises(ValueError, match="is there already and public, not private as asked for"):
+            push_folder(folder, "engines/gile", private=True, dry_run=dry_run)
+    assert len(hub.repositories["engines/gile"].history()) == 1
+
+
+def test_a_rule_of_the_repository_keeps_no_file_out(hub, make_saved):
+    folder = make_saved()
+    hub.create(REPO, files={".gitignore": b"*.jsonl\n*.py\n*.safetensors\n"})
+    push_folder(folder, REPO)
+    assert {path.name for path in folder.iterdir() if path.is_file()} <= set(hub.repositories[REPO].files())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"token": "hf_nobody"},
+            r"takes no token, or not this one, for ada/gile \(401: Invalid credentials.*hf auth login",
+        ),
+        ({"token": False}, r"takes no token, or not this one, for ada/gile \(401"),
+        (
+            {"token": "hf_ada_reads"},
+            r"may not write to ada/gile \(403: You don't have the rights to create.*write role",
+        ),
+        ({"token": "hf_bob"}, r"may not write to ada/gile \(403: You don't.*namespace \"ada\""),
+    ],
+)
+def test_who_may_not_write_is_told_what_to_do(hub, make_saved, options, message):
+    folder = make_saved()
+    with pytest.raises(PermissionError, match=message) as error:
+        push_folder(folder, REPO, **options)
+    assert error.value.__cause__.response.status_code in (401, 403)
+    assert hub.repositories == {}
+
+
+def test_who_may_read_only_is_told_of_pull_requests(hub, make_saved):
+    folder = make_saved()
+    hub.create(REPO)
+    with pytest.raises(PermissionError, match="propose the change with create_pr=True"):
+        push_folder(folder, REPO, token="hf_bob")
+    with pytest.raises(PermissionError, match="403"):
+        push_folder(folder, REPO, token="hf_bob", revision="mine")
+    assert hub.repositories[REPO].branches.keys() == {"main"}
+    assert len(hub.repositories[REPO].history()) == 1
+
+
+def test_a_repository_that_is_hidden_from_a_token_is_told_from_one_that_is_not_there(hub, make_saved):
+    folder = make_saved()
+    hub.create(REPO)
+    hub.faults = [Fault(f"GET /api/models/{REPO}$", status=404, code="RepoNotFound", times=2)]
+    with pytest.raises(FileNotFoundError, match="there is a repository ada/gile, but this token may not see it"):
+        push_folder(folder, REPO)
+    with pytest.raises(FileNotFoundError, match=r"there is no ada/gile, or no such branch.*\(404: Invalid rev id"):
+        push_folder(folder, REPO, revision="refs/pr/7")
+
+
+def test_what_somebody_else_pushed_meanwhile_is_not_overwritten(hub, make_saved):
+    folder = make_saved()
+    hub.create(REPO)
+    between = Fault("POST .*/commit/", before=lambda hub: hub.change(REPO, "README.md", b"# By bob"))
+    hub.faults = [between]
+    with pytest.raises(OSError, match=r"somebody else pushed to ada/gile meanwhile \(412") as error:
+        push_folder(folder, REPO)
+    assert error.value.__cause__.response.status_code == 412
+    assert hub.repositories[REPO].history() == ["Change README.md", "initial commit"]
+    assert statuses(push_folder(folder, REPO))["README.md"] == "changed"
+    assert hub.repositories[REPO].files()["README.md"] == b"# A model\n"
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "message"),
+    [
+        (Fault("GET /api/models/[^/]+/[^/]+$", status=503, times=9), ConnectionError, r"the Hub is in trouble \(503"),
+        (Fault("POST .*/preupload/", status=500, times=9), ConnectionError, r"the Hub is in trouble \(500"),
+        (Fault("POST .*/preupload/", status=429, times=9), ConnectionError, r"the Hub asks to wait \(429"),
+        (Fault("PUT /lfs/", cut=100, times=20), ConnectionError, "the connection to the Hub broke off"),
+        (Fault("PUT /lfs/", status=403), PermissionError, r"may not write to ada/gile \(403"),
+        (Fault("POST .*/commit/", status=504), ConnectionError, r"the Hub is in trouble \(504"),
+        (Fault("POST .*/commit/", cut=1000), ConnectionError, "the connection to the Hub broke off"),
+        (Fault("POST .*/commit/", status=413), OSError, r"the Hub refused the files of ada/gile \(413"),
+        (Fault("POST .*/commit/", status=422), OSError, r"the Hub refused the files of ada/gile \(422"),
+    ],
+    ids=lambda value: f"{value.request} {value.status or 'cut'}" if isinstance(value, Fault) else "",
+)
+def test_a_push_that_breaks_off_leaves_the_branch_and_the_model_and_can_be_repeated(
+    hub, make_model, tmp_path, monkeypatch, fault, kind, message
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    model, processor = make_model()
+    repository = hub.create(REPO, files={"notes.md": b"mine"})
+    before = repository.branches["main"]
+    hub.faults = [fault]
+    with pytest.raises(kind, match=message) as error:
+        publish(model, processor, None, REPO, card="# A model")
+    assert error.value.__cause__ is not None
+    assert repository.branches == {"main": before}
+    hub.faults = []
+    folder = kept_folder(error)
+    assert f"hf-gile push {folder} {REPO}" in str(error.value)
+    published = push_folder(folder, REPO)
+    assert published.commit == repository.branches["main"]
+    assert repository.commits[published.commit].parent == before
+    assert repository.files()["notes.md"] == b"mine"
+    shutil.rmtree(folder)
+
+
+def test_trouble_that_passes_is_waited_for(hub, make_saved):
+    hub.faults = [Fault("PUT /lfs/", cut=100), Fault("PUT /lfs/", status=502), Fault("POST .*/preupload/", status=503)]
+    push_folder(make_saved(), REPO)
+    assert all(not fault.times for fault in hub.faults)
+    assert len(hub.repositories[REPO].history()) == 2
+
+
+@pytest.mark.parametrize("status", [0, 500])
+@pytest.mark.parametrize("create_pr", [False, True])
+def test_a_commit_that_was_made_though_no_word_of_it_came_back_is_found(hub, make_saved, status, create_pr):
+    repository = hub.create(REPO)
+    hub.faults = [Fault("POST .*/commit/", lose=True, status=status)]
+    published = push_folder(make_saved(), REPO, create_pr=create_pr)
+    assert published.commit == repository.at("refs/pr/1" if create_pr else "main")
+    assert repository.commits[published.commit].parent is not None
+    assert published.pull_request == (f"{hub.url}/{REPO}/discussions/1" if create_pr else None)
+    assert hub.asked("POST .*/commit/") == 1
+
+
+def test_large_files_that_have_arrived_are_not_sent_again(hub, make_saved):
+    folder = make_saved()
+    hub.faults = [Fault("POST .*/commit/", status=500)]
+    with pytest.raises(ConnectionError):
+        push_folder(folder, REPO)
+    assert hub.asked("PUT /lfs/") == 2
+    push_folder(folder, REPO)
+    assert hub.asked("PUT /lfs/") == 2
+
+
+def test_what_is_no_model_or_no_place_is_refused_before_the_hub_is_asked(hub, make_saved, tmp_path):
+    folder = make_saved()
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        push_folder(tmp_path / "nowhere", REPO)
+    for repo_id in ("gile", "https://huggingface.co/ada/gile", "ada/gi le", ""):
+        with pytest.raises(ValueError, match=r"repo_id must be|Repo id must"):
+            push_folder(folder, repo_id)
+    with pytest.raises(ValueError, match="is a commit, which cannot change: name a branch"):
+        push_folder(folder, REPO, revision="0" * 40)
+    (folder / "labels.jsonl").unlink()
+    with pytest.raises(ValueError, match=r"no saved GILE model that loads anywhere: it lacks its labels"):
+        push_folder(folder, REPO)
+    assert hub.requests == []
+
+
+def test_only_a_branch_can_be_pushed_to(hub, make_saved):
+    folder = make_saved()
+    repository = hub.create(REPO)
+    repository.tags["v1"] = repository.branches["main"]
+    with pytest.raises(ValueError, match="'v1' is a tag of ada/gile, which cannot change: name a branch"):
+        push_folder(folder, REPO, revision="v1")
+    with pytest.raises(ValueError, match="no branch 'next' that a pull request could be made to"):
+        push_folder(folder, REPO, revision="next", create_pr=True)
+    assert repository.branches.keys() == {"main"}
+
+
+def test_a_model_that_cannot_be_saved_leaves_nothing_behind(hub, make_model, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    model, processor = make_model()
+    with pytest.raises(ValueError, match="GileModel does not store"):
+        publish(model.gile, processor, None, REPO)
+    with pytest.raises(AttributeError):
+        publish(model, processor, None, REPO, report=object(), card="")
+    assert list(tmp_path.iterdir()) == []
+    assert hub.requests == []
+
+
+def test_an_interrupted_push_says_where_the_model_is(hub, make_model, monkeypatch):
+    def interrupt(hub):
+        raise KeyboardInterrupt
+
+    model, processor = make_model()
+    monkeypatch.setattr("huggingface_hub.HfApi.create_commit", lambda *args, **options: interrupt(hub))
+    with pytest.raises(KeyboardInterrupt, match="interrupted; the saved model is kept in") as error:
+        publish(model, processor, None, REPO, card="")
+    monkeypatch.undo()
+    folder = kept_folder(error)
+    shutil.rmtree(folder)
