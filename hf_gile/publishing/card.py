@@ -1,0 +1,320 @@
+"""The card of a model: what it is for, which labels it knows, what was measured, and where its limits are."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+
+from ..models.fingerprint_gile import unwrapped
+from ..models.labels_gile import LabelSet
+from ..resources import resource
+from . import card_sections as sections
+from .extras import needs_publish
+from .label_map import MOST, mapped_labels, project
+from .label_table import LABEL_TABLE, write_label_table
+from .markdown import escaped, python_text
+from .plots import calibration_plot, label_map, learning_curve
+from .report import Report, stored_labels
+
+TEMPLATE = "model_cards/model_card.md.jinja"
+"""The page, as a resource of the project."""
+
+FIGURES = {name: f"figures/{name}.png" for name in ("calibration", "label_map", "learning_curve")}
+"""The figures of a card, by what they show."""
+
+_EMISSIONS = ("emissions", "source", "training_type", "geographical_location", "hardware_used")
+_NAMED_METRICS = {
+    "accuracy": ("accuracy", "Accuracy"),
+    "micro_f1": ("f1", "Micro-F1"),
+    "macro_f1": ("f1", "Macro-F1"),
+    "average_precision": ("average_precision", "Average precision"),
+    "precision_at_1": ("precision_at_1", "Precision at 1"),
+    "precision_at_5": ("precision_at_5", "Precision at 5"),
+    "ndcg_at_5": ("ndcg_at_5", "nDCG at 5"),
+    "top_5_expected_calibration_error": (
+        "expected_calibration_error",
+        "Expected calibration error of the five best labels",
+    ),
+}
+
+
+@dataclass
+class CardInfo:
+    """What a person knows about a model, and no file of it says. What is not known stays out of the card.
+
+    `summary`, `training_data`, `limits` and `citation` are put into the page as they are, and may hold Markdown.
+
+    Args:
+        model_name: The title; by default what follows the slash in `repo_id`.
+        repo_id: Where the model is on the Hub.
+        summary: A sentence or two: what it was made for.
+        language: Codes of the languages of the texts, such as "en".
+        license: The licence of the model, by its id on the Hub, such as "apache-2.0".
+        datasets: Ids on the Hub of the data that it was trained on.
+        dataset_name: What people call this data.
+        dataset_license: Its licence.
+        base_model: Id on the Hub of the model that training began with.
+        tags: Further tags.
+        training_command: The command that trains it.
+        training_data: What it was trained on, in words.
+        energy: What training took: `energy_consumed` (kWh), and the fields of the Hub, `emissions` (grams of CO2
+            equivalent), `source`, `training_type`, `geographical_location`, `hardware_used`.
+        limits: What it should not be used for, or is known to do badly, each a sentence.
+        citation: BibTeX of your own work, beside that of GILE.
+        show_examples: Whether the card shows example texts of the report, which the licence of the texts must allow.
+        example_text: A text for the code on the card; by default a sentence made of names of labels.
+        example_labels: Names and descriptions of labels that the model does not know, for the same.
+
+    Raises:
+        ValueError: An id, a language or a licence that the Hub would not take, or an unknown field of `energy`.
+
+    Example:
+        >>> CardInfo(repo_id="somebody/news", language="en").language
+        ['en']
+    """
+
+    model_name: str | None = None
+    repo_id: str | None = None
+    summary: str | None = None
+    language: list[str] = field(default_factory=list)
+    license: str | None = None
+    datasets: list[str] = field(default_factory=list)
+    dataset_name: str | None = None
+    dataset_license: str | None = None
+    base_model: str | None = None
+    tags: list[str] = field(default_factory=list)
+    training_command: str | None = None
+    training_data: str | None = None
+    energy: dict[str, Any] | None = None
+    limits: list[str] = field(default_factory=list)
+    citation: str | None = None
+    show_examples: bool = False
+    example_text: str | None = None
+    example_labels: dict[str, str] = field(
+        default_factory=lambda: {
+            "Weather": "rain, snow, wind and sunshine",
+            "Cooking": "how food is made",
+        }
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("language", "datasets", "tags", "limits"):
+            value = getattr(self, name)
+            setattr(self, name, [value] if isinstance(value, str) else list(value or ()))
+        for code in self.language:
+            if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z]+)?|multilingual|code", code):
+                raise ValueError(f"language must hold codes of ISO 639, such as 'en', or 'multilingual', got {code!r}")
+        if self.license is not None and not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", self.license):
+            raise ValueError(
+                f"license must be the id of a licence on the Hub, such as 'apache-2.0' or 'other', got {self.license!r}"
+            )
+        ids: dict[str, list[str | None]] = {
+            "repo_id": [self.repo_id],
+            "base_model": [self.base_model],
+            "datasets": [*self.datasets],
+        }
+        for name, values in ids.items():
+            for value in values:
+                try:
+                    validate_repo_id("none" if value is None else value)
+                except HFValidationError as error:
+                    raise ValueError(f"{name} must be an id on the Hub, got {value!r} ({error})") from None
+        unknown = set(self.energy or ()) - {"energy_consumed", *_EMISSIONS}
+        if unknown:
+            known = ", ".join(("energy_consumed", *_EMISSIONS))
+            raise ValueError(f"energy has no field {sorted(unknown)[0]!r}; it has {known}")
+
+    @property
+    def name(self) -> str:
+        """The title of the card."""
+        return self.model_name or (self.repo_id or "GILE model").rpartition("/")[2]
+
+
+def make_card(
+    model: Any,
+    label_set: LabelSet | None,
+    info: CardInfo,
+    report: Report | None = None,
+    folder: str | PathLike[str] | None = None,
+) -> ModelCard:
+    """Writes the card of a model. Sections of which nothing is known are left out.
+
+    The task on the Hub, `pipeline_tag`, is zero-shot-classification, which is how the model is called and what it can
+    do that others cannot: score labels that it was not trained on. A linear unit cannot, and is text-classification.
+    Figures go into the metadata (`model-index`) as numbers from 0 to 1, if the report or `info` names the data: the Hub
+    has no results without a data set. Those of unseen labels stand there under zero-shot-classification.
+
+    Args:
+        model: A `GileForSequenceClassification`.
+        label_set: Its labels; None for those stored with it.
+        info: What you know about it.
+        report: What was measured, by `make_report`.
+        folder: Where the figures and the table of all labels go, `labels.csv`, which the card then shows and links;
+            figures of an earlier card that this one does not show are removed. The card itself is not written: that is
+            `card.save(folder / "README.md")`.
+
+    Returns:
+        The card, with its metadata in `data`.
+
+    Raises:
+        ImportError: The extra `publish` is not installed.
+
+    Example:
+        >>> from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, build_tokenizer
+        >>> labels = LabelSet.from_names(["Heart Failure", "Milk, Human"])
+        >>> tokenizer = build_tokenizer(labels.texts, min_count=1)
+        >>> model = GileForSequenceClassification(GileConfig(vocab_size=len(tokenizer), num_labels=2))
+        >>> model.set_labels(labels, GileProcessor.for_config(tokenizer, model.config))
+        >>> card = make_card(model, None, CardInfo(repo_id="somebody/hearts", language="en"))
+        >>> card.data.pipeline_tag, card.text.lstrip().splitlines()[0]
+        ('zero-shot-classification', '# hearts')
+    """
+    with needs_publish("a model card"):
+        import jinja2  # noqa: F401  (ModelCard asks for it without saying which extra has it)
+    model = unwrapped(model)
+    labels = stored_labels(model) if label_set is None else label_set
+    figures = {} if report is None else {row["id"]: row for row in report.labels}
+    thresholds = _thresholds(model, labels, figures)
+    images: dict[str, str] = {}
+    if folder is not None:
+        images = _draw(Path(folder), model, labels, report)
+        write_label_table(Path(folder) / LABEL_TABLE, labels, thresholds, figures)
+    data = _metadata(model, info, report)
+    page = {
+        "title": escaped(info.name),
+        "info": info,
+        "report": report,
+        "repo": python_text(info.repo_id or "path/to/this/model"),
+        "images": images,
+        "most_mapped": MOST,
+        "label_table": None if folder is None else LABEL_TABLE,
+        "can_add": model.config.output_layer != "linear",
+        "one_label": model.config.problem_type == "single_label_classification",
+        **sections.overview(model, labels, info),
+        **sections.label_tables(labels, figures, thresholds, report if info.show_examples else None),
+        **sections.results(report, labels),
+        **sections.calibration(model, labels, report),
+        "limits": [*sections.limits(model, labels, info, report), *info.limits],
+    }
+    card = ModelCard.from_template(data, template_path=str(resource(TEMPLATE)), **page)
+    return ModelCard(re.sub(r"\n{3,}", "\n\n", str(card)).rstrip() + "\n")
+
+
+def _thresholds(model: Any, labels: LabelSet, figures: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
+    if model.config.problem_type == "single_label_classification":
+        return dict.fromkeys(labels.ids)
+    given = model.thresholds_of(None if labels is model.label_set or model.label_set is None else labels)
+    known = {label.id: round(value, 6) for label, value in zip(labels, given.tolist(), strict=True)}
+    return {**known, **{label_id: row["threshold"] for label_id, row in figures.items() if label_id in known}}
+
+
+def _metadata(model: Any, info: CardInfo, report: Report | None) -> ModelCardData:
+    one_label = model.config.problem_type == "single_label_classification"
+    is_linear = model.config.output_layer == "linear"
+    tags = ["gile", "label-scoring", "single-label" if one_label else "multi-label", *info.tags]
+    results = [] if report is None else _eval_results(info, report)
+    types = dict.fromkeys(result.metric_type for result in results)
+    emissions = {name: _plain(info.energy[name]) for name in _EMISSIONS if name in (info.energy or {})}  # type: ignore[index]
+    more: dict[str, Any] = {"co2_eq_emissions": emissions} if "emissions" in emissions else {}
+    return ModelCardData(
+        language=info.language or None,
+        license=info.license,
+        library_name="transformers",
+        pipeline_tag="text-classification" if is_linear else "zero-shot-classification",
+        tags=tags,
+        datasets=info.datasets or None,
+        base_model=info.base_model,
+        metrics=[name for name in types if name in ("accuracy", "f1")] or None,
+        model_name=info.name if results else None,
+        eval_results=results or None,
+        **more,
+    )
+
+
+def _eval_results(info: CardInfo, report: Report) -> list[EvalResult]:
+    name = report.dataset or info.dataset_name or next(iter(info.datasets), None)
+    if name is None:
+        return []
+    found = []
+    groups = {"": "text-classification", "seen_": "text-classification", "unseen_": "zero-shot-classification"}
+    for prefix, task in groups.items():
+        for metric, (kind, title) in _NAMED_METRICS.items():
+            value = report.metrics.get(prefix + metric)
+            if value is None:
+                continue
+            group = f" ({prefix[:-1]} labels)" if prefix else ""
+            found.append(
+                EvalResult(
+                    task_type=task,
+                    dataset_type=next(iter(info.datasets), None) or re.sub(r"[^\w.-]+", "-", name.lower()).strip("-"),
+                    dataset_name=name,
+                    dataset_split=report.split,
+                    metric_type=kind,
+                    metric_name=title + group,
+                    metric_value=round(float(value), 5),
+                )
+            )
+    return found
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
+
+
+@torch.no_grad()
+def _draw(folder: Path, model: Any, labels: LabelSet, report: Report | None) -> dict[str, str]:
+    paths = {name: folder / path for name, path in FIGURES.items()}
+    drawn: dict[str, str] = {}
+    if report is not None and calibration_plot(report.reliability, paths["calibration"]):
+        drawn["calibration"] = FIGURES["calibration"]
+    if report is not None and learning_curve(report.history, paths["learning_curve"]):
+        drawn["learning_curve"] = FIGURES["learning_curve"]
+    made_by = _draw_map(paths["label_map"], model, labels, report)
+    if made_by:
+        drawn |= {"label_map": FIGURES["label_map"], "made_by": made_by}
+    for name, path in paths.items():
+        if name not in drawn:
+            path.unlink(missing_ok=True)
+    return drawn
+
+
+def _draw_map(path: Path, model: Any, labels: LabelSet, report: Report | None) -> str | None:
+    """Draws the labels whose codes the model keeps; returns how, or None where they are too few."""
+    columns = torch.arange(len(labels)) if model.label_set is None else model.stored_columns(labels).cpu()
+    stored = [label for label, column in zip(labels, columns.tolist(), strict=True) if column >= 0]
+    if len(stored) < 3:
+        return None
+    chosen = torch.tensor(mapped_labels(stored))
+    was_training, languages = model.training, model.config.languages
+    model.eval()
+    try:
+        where = columns[columns >= 0][chosen].to(model.device)
+        codes = model.get_stored_label_features(where, languages[0] if languages else None)
+    finally:
+        model.train(was_training)
+    places, made_by = project(codes.float())
+    supports = {} if report is None else {row["id"]: row["support"] for row in report.labels}
+    ranked = sorted(
+        range(len(chosen)),
+        key=lambda place: (-stored[chosen[place]].count, -supports.get(stored[chosen[place]].id, 0)),
+    )
+    # Names of both kinds of labels: after three frequent ones, one of those never trained on.
+    seen = [place for place in ranked if stored[chosen[place]].seen]
+    unseen = [place for place in ranked if not stored[chosen[place]].seen]
+    order: list[int] = []
+    while seen or unseen:
+        order += [*seen[:3], *unseen[:1]]
+        seen, unseen = seen[3:], unseen[1:]
+    own = [stored[chosen[place]] for place in order]
+    label_map(places[order], [label.name for label in own], [label.seen for label in own], path)
+    return made_by
+
+
+__all__ = ["FIGURES", "TEMPLATE", "CardInfo", "make_card"]

@@ -1,0 +1,287 @@
+"""The sections of a card as texts and rows of tables: what the template puts into its sentences."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..metrics.frequency import DECILES, read_deciles
+from ..models.labels_gile import Label, LabelSet
+from .label_table import shown_labels
+from .markdown import escaped, python_text
+from .report import Report
+
+if TYPE_CHECKING:
+    from .card import CardInfo
+
+METHODS = {"temperature": "temperature scaling", "platt": "Platt scaling", "isotonic": "isotonic regression"}
+"""What people call the methods of calibration."""
+
+RESULTS = {
+    "accuracy": "accuracy",
+    "micro_f1": "micro-F1",
+    "macro_f1": "macro-F1",
+    "example_f1": "example F1",
+    "average_precision": "average precision",
+    "precision_at_1": "precision at 1",
+    "precision_at_5": "precision at 5",
+    "recall_at_10": "recall at 10",
+    "ndcg_at_5": "nDCG at 5",
+    "psp_at_5": "propensity-scored precision at 5",
+    "ranking_loss": "ranking loss (lower is better)",
+}
+"""The figures of a card, by their names in a report."""
+
+_CALIBRATION_ERRORS = {
+    "expected_calibration_error": "all scores",
+    "top_5_expected_calibration_error": "the five best of each document",
+}
+_OF_ONE_LABEL = ("accuracy", "macro_f1", "average_precision")
+_GROUPS = {"seen": "seen_", "unseen": "unseen_", "all": ""}
+_DESCRIPTION, _NAME, _ID = 80, 60, 28
+_CONFUSED = 10
+
+
+def overview(model: Any, labels: LabelSet, info: "CardInfo") -> dict[str, Any]:
+    """Numbers of labels, some of their names, and what the code on the card works with.
+
+    Args:
+        model: The model.
+        labels: The labels that the card is about.
+        info: What a person knows about the model.
+
+    Returns:
+        Values of the template.
+    """
+    groups = shown_labels(labels)
+    named = [label for _, group in groups for label in group[:3]][:6]
+    config = model.config
+    # Labels of a linear unit are in its weights; others are read, in the language of their texts.
+    language = list(config.language_labels)[-1] if config.language_labels else None
+    about = " and ".join(label.name for label in _spoken(groups, language)[:2])
+    call = f", language={python_text(language)}" if language else ""
+    if config.languages and not language:
+        call = f", language={python_text(config.languages[0])}"
+    return {
+        "num_labels": f"{len(labels):,}",
+        "num_seen": sum(label.seen for label in labels),
+        "num_unseen": sum(not label.seen for label in labels),
+        "some_names": [escaped(label.name, _NAME) for label in named],
+        "languages": [escaped(one) for one in config.languages],
+        "own_language": python_text(language) if language else None,
+        "example_text": python_text(info.example_text or f"This is a text about {about}."),
+        "example_labels": [(python_text(name), python_text(text)) for name, text in info.example_labels.items()],
+        "call_language": call,
+    }
+
+
+def _spoken(groups: Sequence[tuple[str, list[Label]]], language: str | None) -> list[Label]:
+    every = [label for _, group in groups for label in group]
+    return [label for label in every if language is None or label.language == language] or every
+
+
+def label_tables(
+    labels: LabelSet,
+    figures: Mapping[str, Mapping[str, Any]],
+    thresholds: Mapping[str, float | None],
+    report: Report | None,
+) -> dict[str, Any]:
+    """The table of some labels, with the columns that say something, and their example texts.
+
+    Args:
+        labels: The labels.
+        figures: What was measured of each, by id.
+        thresholds: The thresholds in use, by id.
+        report: The report with example texts, if the card may show them.
+
+    Returns:
+        Values of the template.
+    """
+    supports = {label_id: row["support"] for label_id, row in figures.items()}
+    groups = shown_labels(labels, supports)
+    every = [label for _, group in groups for label in group]
+    columns: list[tuple[str, str, Any]] = [("label", ":--", lambda label: escaped(label.name, _NAME))]
+    if any(label.id != label.name for label in every):
+        columns.insert(0, ("id", ":--", lambda label: escaped(label.id, _ID)))
+    if len({label.language for label in every}) > 1:
+        columns.append(("language", ":--", lambda label: escaped(label.language or "")))
+    if any(label.description for label in every):
+        columns.append(("description", ":--", lambda label: escaped(label.description, _DESCRIPTION)))
+    if any(label.count for label in every):
+        columns.append(("trained on", "--:", lambda label: f"{label.count:,}"))
+    if len({thresholds[label.id] for label in every}) > 1:
+        columns.append(("threshold", "--:", lambda label: _number(thresholds[label.id])))
+    if figures:
+        columns.append(("tested on", "--:", lambda label: f"{supports.get(label.id, 0):,}"))
+        columns.append(("F1", "--:", lambda label: _percent(figures.get(label.id, {}).get("f1"))))
+    rows = []
+    for heading, group in groups:
+        if heading:
+            place = next(number for number, (name, _, _) in enumerate(columns) if name == "label")
+            rows.append([f"**{heading}**" if number == place else "" for number in range(len(columns))])
+        rows += [[cell(label) for _, _, cell in columns] for label in group]
+    texts = {} if report is None else report.examples
+    return {
+        "label_columns": [(name, rule) for name, rule, _ in columns],
+        "label_rows": rows,
+        "shows_all_labels": len(every) == len(labels),
+        "examples": [
+            (escaped(label.name, _NAME), [escaped(text, 200) for text in texts[label.id][:3]])
+            for label in every
+            if texts.get(label.id)
+        ],
+    }
+
+
+def results(report: Report | None, labels: LabelSet) -> dict[str, Any]:
+    """Tables of what was measured: by group of labels, by frequency, and of the labels most confused.
+
+    Args:
+        report: What was measured, if anything was.
+        labels: The labels, for their names.
+
+    Returns:
+        Values of the template.
+    """
+    if report is None:
+        return {"result_rows": [], "decile_rows": [], "confused_rows": []}
+    metrics = report.metrics
+    shown = [name for name in RESULTS if "accuracy" not in metrics or name in _OF_ONE_LABEL]
+    groups = [group for group, prefix in _GROUPS.items() if any(prefix + name in metrics for name in shown)]
+    rows = []
+    for name in shown:
+        if any(_GROUPS[group] + name in metrics for group in groups):
+            rows.append([RESULTS[name], *(_percent(metrics.get(_GROUPS[group] + name)) for group in groups)])
+    names = {label.id: label.name for label in labels}
+    return {
+        "result_groups": groups,
+        "result_rows": rows,
+        "dataset": escaped(report.dataset) if report.dataset else None,
+        "split": escaped(report.split) if report.split else None,
+        "documents": f"{report.documents:,}",
+        "measured": sum(row["support"] > 0 for row in report.labels),
+        **_deciles(report),
+        "confused_rows": [
+            [escaped(names.get(missed, missed), _NAME), escaped(names.get(given, given), _NAME), f"{number:,}"]
+            for missed, given, number in report.confused[:_CONFUSED]
+        ],
+    }
+
+
+def _deciles(report: Report) -> dict[str, Any]:
+    counts = [row["count"] for row in report.labels]
+    if sum(count > 0 for count in counts) < 2 * len(DECILES):
+        return {"decile_rows": []}
+    names = {"macro_f1": "macro-F1", "macro_recall_at_5": "recall at 5", "macro_recall_at_10": "recall at 10"}
+    shown = [name for name in names if any(decile + name in report.metrics for decile in DECILES)]
+    rows = []
+    for decile, columns in read_deciles(counts, len(counts)).items():
+        own = [counts[column] for column in columns.tolist()]
+        span = f"{min(own):,}" if min(own) == max(own) else f"{min(own):,}\u2013{max(own):,}"
+        rows.append([span, f"{len(own):,}", *(_percent(report.metrics.get(decile + name)) for name in shown)])
+    return {"decile_columns": [names[name] for name in shown], "decile_rows": rows if shown else []}
+
+
+def calibration(model: Any, labels: LabelSet, report: Report | None) -> dict[str, Any]:
+    """How probabilities were calibrated, how far they are off, and from which of them a label is given.
+
+    Args:
+        model: The model.
+        labels: The labels.
+        report: What was measured, if anything was.
+
+    Returns:
+        Values of the template.
+    """
+    config, rows = model.config, []
+    metrics, groups = ({}, []) if report is None else (report.metrics, list(report.reliability))
+    for group in groups:
+        prefix = f"{group}_" if len(groups) > 1 else ""
+        for name, cells in _CALIBRATION_ERRORS.items():
+            times = [metrics.get(f"{time}{prefix}{name}") for time in ("uncalibrated_", "")]
+            if times[1] is not None:
+                rows.append([f"{group} labels, {cells}", *(_percent(one, 2) for one in times if one is not None)])
+    own = [label for label in labels if label.threshold is not None]
+    return {
+        "methods": [(group, METHODS[one["method"]]) for group, one in sorted(config.calibration.items())],
+        "calibration_rows": rows,
+        "group_thresholds": [(group, _number(value)) for group, value in sorted(config.thresholds.items())],
+        "own_thresholds": len(own),
+    }
+
+
+def limits(model: Any, labels: LabelSet, info: "CardInfo", report: Report | None) -> list[str]:
+    """What can be said of the limits of a model without knowing what it was made for.
+
+    Args:
+        model: The model.
+        labels: Its labels.
+        info: What a person knows about it.
+        report: What was measured, if anything was.
+
+    Returns:
+        Sentences.
+    """
+    config, said = model.config, []
+    if info.language:
+        said.append(f"It was trained on texts in {_listed(info.language)}; of other languages nothing is known.")
+    said.append(_length_read(config))
+    if not config.reads_pretrained:
+        said.append(
+            f"It knows {config.vocab_size:,} words and skips the others. Labels none of whose words it knows all get "
+            "the same score: describe them in other words."
+            if config.output_layer != "linear"
+            else f"It knows {config.vocab_size:,} words and skips the others."
+        )
+    if config.output_layer == "linear":
+        said.append("It scores the labels it was trained on and no others.")
+    metrics = {} if report is None else report.metrics
+    if {"seen_average_precision", "unseen_average_precision"} <= metrics.keys():
+        said.append(
+            "Labels it was not trained on are found less well, and how well depends on what their names and "
+            f"descriptions say: average precision is {_percent(metrics['unseen_average_precision'])} among those, "
+            f"and {_percent(metrics['seen_average_precision'])} among the labels seen in training."
+        )
+    elif config.output_layer != "linear":
+        said.append("How well it scores labels that it was not trained on was not measured.")
+    if report is not None:
+        without = sum(row["support"] == 0 for row in report.labels)
+        if without:
+            said.append(
+                f"{without:,} of the {len(report.labels):,} labels have no document in the test: nothing is known of "
+                "how well they are found, and they count as 0 in macro-F1 over all."
+                if config.problem_type != "single_label_classification"
+                else f"{without:,} of the {len(report.labels):,} labels have no document in the test."
+            )
+        said.append("The figures hold for texts like those of the test; on other kinds of text, expect lower ones.")
+    return said
+
+
+def _length_read(config: Any) -> str:
+    kind = config.text_encoder_type
+    if kind == "hierarchical_transformer":
+        size = f"{config.max_sentences} windows of whole sentences, each of up to {config.max_sentence_words} tokens"
+    elif kind == "transformer":
+        size = f"{config.max_words} tokens"
+    elif kind in ("nn", "wan"):
+        size = f"{config.max_words} words"
+    else:
+        size = f"{config.max_sentences} sentences, and of each the first {config.max_sentence_words} words"
+    return (
+        f'Of a text it reads the first {size}; with `long_texts="max"` or `"mean"` the pipeline scores longer ones in '
+        "pieces."
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    quoted = [f"`{name}`" for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+
+
+def _percent(value: float | None, digits: int = 1) -> str:
+    return "" if value is None else f"{100 * value:.{digits}f}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}".rstrip("0").rstrip(".")
+
+
+__all__ = ["METHODS", "RESULTS", "calibration", "label_tables", "limits", "overview", "results"]

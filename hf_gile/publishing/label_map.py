@@ -1,0 +1,85 @@
+"""Label codes in the plane, for the map of a card.
+
+Shapes: M labels on the map, J joint size.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..models.labels_gile import Label
+from .extras import needs_publish
+
+MOST = 1_500
+"""Labels on a map, at most."""
+
+_FEW = 30  # with fewer, neighbourhoods mean nothing and t-SNE has nothing to show
+_COMPONENTS = 50
+
+
+def mapped_labels(labels: Sequence[Label], most: int = MOST) -> list[int]:
+    """Chooses the labels of a map: by frequency at equal distances, a quarter of them never trained on if there are.
+
+    Args:
+        labels: The labels.
+        most: How many at most.
+
+    Returns:
+        Their places, ascending; the choice does not depend on the order of the labels.
+
+    Example:
+        >>> labels = [Label(f"L{n}", f"name {n}", seen=True, count=n) for n in range(5)]
+        >>> mapped_labels(labels, most=3)
+        [1, 3, 4]
+    """
+    places = sorted(range(len(labels)), key=lambda place: (-labels[place].count, labels[place].id))
+    if len(places) <= most:
+        return sorted(places)
+    seen, unseen = ([place for place in places if labels[place].seen is kind] for kind in (True, False))
+    share = min(len(unseen), max(most // 4, most - len(seen)))
+    chosen = []
+    for group, size in ((seen, most - share), (unseen, share)):
+        chosen += [group[place * len(group) // size] for place in range(size)]
+    return sorted(chosen)
+
+
+def project(codes: Tensor) -> tuple[NDArray[np.float64], str]:
+    """Puts label codes into the plane, the same ones always at the same places.
+
+    Codes are scaled to length 1, so that the frequency of a label, which shows in the length, does not place it.
+
+    Args:
+        codes: `(M, J)` label codes, at least 3.
+
+    Returns:
+        `(M, 2)` places, and what they were made by.
+
+    Raises:
+        ImportError: scikit-learn is not installed.
+        ValueError: Fewer than 3 codes.
+    """
+    if len(codes) < 3:
+        raise ValueError(f"a map needs at least 3 labels, got {len(codes)}")
+    with needs_publish("the map of the labels"):
+        from sklearn.decomposition import PCA
+        from sklearn.manifold import TSNE
+
+    wide = codes.detach().cpu().double().numpy()
+    wide = wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)
+    components = min(_COMPONENTS, *wide.shape) if len(wide) >= _FEW else min(2, wide.shape[1])
+    reduced = PCA(components, svd_solver="full").fit_transform(wide)
+    # The sign of a component is arbitrary: its largest part is made positive.
+    largest = np.abs(reduced).argmax(axis=0)
+    reduced = reduced * np.where(reduced[largest, range(components)] < 0, -1, 1)
+    if components < 2:
+        reduced = np.pad(reduced, ((0, 0), (0, 2 - components)))
+    if len(wide) < _FEW:
+        return reduced[:, :2], "PCA"
+    start = reduced[:, :2] / max(reduced[:, 0].std(), 1e-12) * 1e-4
+    perplexity = min(30.0, (len(wide) - 1) / 3)
+    return TSNE(2, perplexity=perplexity, init=start, random_state=0).fit_transform(reduced), "PCA, then t-SNE"
+
+
+__all__ = ["MOST", "mapped_labels", "project"]

@@ -1,0 +1,86 @@
+"""Which labels a card shows, and the table of all of them."""
+
+import csv
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from ..models.labels_gile import Label
+
+LABEL_TABLE = "labels.csv"
+"""The name of the table in a saved model."""
+
+_OF_LABELS = ("id", "name", "description", "language", "seen", "count")
+_OF_REPORTS = ("threshold", "support", "precision", "recall", "f1")
+
+
+def shown_labels(
+    labels: Iterable[Label], supports: Mapping[str, int] | None = None, each: int = 5
+) -> list[tuple[str, list[Label]]]:
+    """The labels that a card shows: frequent ones, those in the middle, rare ones, and those never trained on.
+
+    Args:
+        labels: The labels.
+        supports: Documents of each label, by id, in the test; where there are enough labels that have some, only these
+            are shown, as the others have no figures.
+        each: Number of labels of each kind; up to four times as many labels are all shown.
+
+    Returns:
+        Headings and labels, the most frequent first; none is twice. The heading is empty where all labels are shown, or
+        where nothing is known of how often they occur.
+
+    Example:
+        >>> labels = [Label(f"L{n}", f"name {n}", seen=n < 40, count=max(0, 40 - n)) for n in range(50)]
+        >>> [(heading, [label.count for label in group]) for heading, group in shown_labels(labels, each=2)]
+        [('Frequent', [40, 39]), ('In the middle', [21, 20]), ('Rare', [2, 1]), ('Never trained on', [0, 0])]
+    """
+    known = supports or {}
+    # By id where the numbers are equal: the order of a label set should not matter.
+    ordered = sorted(labels, key=lambda label: (-label.count, not label.seen, -known.get(label.id, 0), label.id))
+    if len(ordered) <= 4 * each:
+        return [("", ordered)]
+    trained = [label for label in ordered if label.count > 0]
+    groups = []
+    if trained:
+        measured = [label for label in trained if known.get(label.id, 0) > 0]
+        if len(measured) >= 3 * each:
+            trained = measured
+        middle = max(0, len(trained) - each) // 2
+        groups = [("Frequent", trained[:each])]
+        if len(trained) >= 3 * each:
+            groups += [("In the middle", trained[middle : middle + each]), ("Rare", trained[-each:])]
+    unseen = [label for label in ordered if not label.seen and label.count == 0]
+    if not groups:
+        step = len(ordered) / (4 * each)
+        return [("", [ordered[int(place * step)] for place in range(4 * each)])]
+    return groups + ([("Never trained on", unseen[:each])] if unseen else [])
+
+
+def write_label_table(
+    path: str | PathLike[str],
+    labels: Iterable[Label],
+    thresholds: Mapping[str, float | None],
+    figures: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Writes all labels, with what was measured of each, as CSV; a file of this name is replaced when it is complete.
+
+    Args:
+        path: The file.
+        labels: The labels.
+        thresholds: The thresholds in use, by id.
+        figures: What a report has of them, by id.
+    """
+    path = Path(path)
+    written = path.with_name(f".{path.name}.new")
+    with written.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow((*_OF_LABELS, *_OF_REPORTS))
+        for label in labels:
+            own = {"threshold": thresholds.get(label.id), **figures.get(label.id, {})}
+            cells = [*(getattr(label, name) for name in _OF_LABELS), *(own.get(name) for name in _OF_REPORTS)]
+            writer.writerow([str(cell).lower() if isinstance(cell, bool) else cell for cell in cells])
+    written.replace(path)
+
+
+__all__ = ["LABEL_TABLE", "shown_labels", "write_label_table"]

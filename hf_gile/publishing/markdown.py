@@ -1,0 +1,109 @@
+"""Texts of others in a page of ours: one line each, cut, and without any meaning to Markdown, HTML or a terminal."""
+
+import json
+import re
+import unicodedata
+
+# What Markdown, its dialects on the Hub (tables, math, mentions, numbers of issues) or HTML read as more than a sign.
+_SIGNS = re.compile(r"[&<>|`*_\[\]\\#~$!@]|:(?=//|\w+:)|(?<=www)\.")
+_DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def one_line(text: str) -> str:
+    r"""A text in one line, without signs that cannot be seen or turn the direction of what follows.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        The text with one space in place of white space.
+
+    Example:
+        >>> one_line("Heart\n\tFailure\u202e ")
+        'Heart Failure'
+    """
+    kept = (sign for sign in " ".join(text.split()) if sign not in _DIRECTIONS)
+    return " ".join("".join(sign for sign in kept if unicodedata.category(sign) not in ("Cc", "Cs", "Co")).split())
+
+
+def shortened(text: str, length: int) -> str:
+    """A text in one line, cut at the end of a word.
+
+    Args:
+        text: Any text.
+        length: The most signs that the result has.
+
+    Returns:
+        The text, with three dots in one sign where it was cut.
+
+    Example:
+        >>> shortened("The failing heart pumps less blood.", 20)
+        'The failing heart…'
+    """
+    line = one_line(text)
+    if len(line) <= length:
+        return line
+    cut = line[:length].rfind(" ")
+    if cut < length // 2:  # a long word, or a script without spaces
+        cut = length - 1
+        while cut > 1 and unicodedata.combining(line[cut]):
+            cut -= 1
+    return line[:cut].rstrip(" ,;:.") + "…"
+
+
+def escaped(text: str, length: int | None = None) -> str:
+    r"""A text of others as Markdown that shows it as it is, in one line.
+
+    Args:
+        text: Any text.
+        length: The most signs of it that are shown; by default all.
+
+    Returns:
+        The text, with entities in place of signs that mean something to Markdown or HTML. What is written from right
+        to left is set apart, so that it leaves the order of what stands around it.
+
+    Example:
+        >>> print(escaped("a|b <b>*c*</b>\n`d`"))
+        a&#124;b &lt;b&gt;&#42;c&#42;&lt;/b&gt; &#96;d&#96;
+    """
+    line = one_line(text) if length is None else shortened(text, length)
+    safe = _SIGNS.sub(_entity, line)
+    safe = re.sub(r"^(\d*)([-+=.)])", lambda found: found[1] + _entity(found[2]), safe)
+    return f"\u2068{safe}\u2069" if is_right_to_left(line) else safe
+
+
+def _entity(sign: str | re.Match[str]) -> str:
+    sign = sign if isinstance(sign, str) else sign[0]
+    return {"&": "&amp;", "<": "&lt;", ">": "&gt;"}.get(sign) or f"&#{ord(sign)};"
+
+
+def is_right_to_left(text: str) -> bool:
+    """Whether a text holds letters that are written from right to left.
+
+    Args:
+        text: Any text.
+
+    Example:
+        >>> is_right_to_left("heart"), is_right_to_left("لب")
+        (False, True)
+    """
+    return any(unicodedata.bidirectional(sign) in ("R", "AL") for sign in text)
+
+
+def python_text(text: str) -> str:
+    r"""A text of others as a literal in a Python program on the page.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        A literal of one line.
+
+    Example:
+        >>> print(python_text('the "heart"\n'))
+        "the \"heart\""
+    """
+    return json.dumps(one_line(text), ensure_ascii=False)
+
+
+__all__ = ["escaped", "is_right_to_left", "one_line", "python_text", "shortened"]

@@ -1,0 +1,268 @@
+"""The figures of a card, as PNG: readable on a phone, on a white page and on a dark one, and small.
+
+Shapes: M labels on a map.
+"""
+
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .extras import needs_publish
+from .markdown import is_right_to_left, shortened
+
+# On a transparent ground each is at least 3.7 times as light or as dark as white and as the dark page of the Hub.
+GREY, SEEN, UNSEEN = "#797979", "#3b7fd6", "#c8661a"
+
+FEWEST_SCORES = 20
+"""Bins of a calibration plot with fewer scores are not drawn: their frequency is chance."""
+
+_DOTS_PER_INCH = 160
+_PALETTE = 96
+_NAMES = 28
+_NAME_LENGTH = 30
+
+CURVES = {
+    "average_precision": "average precision",
+    "unseen_average_precision": "average precision, unseen",
+    "accuracy": "accuracy",
+    "micro_f1": "micro-F1",
+    "macro_f1": "macro-F1",
+}
+"""The figures of an evaluation that a learning curve shows, the first few that there are."""
+
+
+def calibration_plot(
+    reliability: Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]], path: str | PathLike[str]
+) -> bool:
+    """Draws how often labels of a probability are gold, before and after calibration.
+
+    Args:
+        reliability: `Report.reliability`.
+        path: The PNG to write.
+
+    Returns:
+        Whether there was something to draw; nothing is written otherwise.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    drawn = {}
+    for group, times in reliability.items():
+        points = {
+            time: [(one["probability"], one["frequency"]) for one in bins if one["count"] >= FEWEST_SCORES]
+            for time, bins in times.items()
+        }
+        if any(points.values()):
+            drawn[group] = points
+    if not drawn:
+        return False
+    figure = _figure(3.4 if len(drawn) > 1 else 4.2, 6.4 if len(drawn) > 1 else 4.4)
+    for place, (group, points) in enumerate(drawn.items()):
+        axis = figure.add_subplot(1, len(drawn), place + 1)
+        axis.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle=":")
+        for time, values in points.items():
+            last = time == "after" or "after" not in points
+            name = {"before": "before", "after": "after"}[time] if "after" in points else None
+            color = (SEEN if group == "seen" else UNSEEN) if last else GREY
+            style = {"marker": "o", "markersize": 5, "linewidth": 2.4} if last else {"marker": "x", "linestyle": "--"}
+            axis.plot(*np.array(values).reshape(-1, 2).T, color=color, label=name, **style)
+        axis.set_xlim(0, 1)
+        axis.set_ylim(0, 1)
+        axis.set_aspect("equal")
+        axis.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+        axis.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
+        axis.set_title(f"{group} labels")
+        axis.set_xlabel("probability")
+        if place == 0:
+            axis.set_ylabel("share that is gold")
+        if "after" in points:
+            axis.legend(loc="upper left", frameon=False)
+    _write(figure, path)
+    return True
+
+
+def label_map(
+    places: NDArray[np.float64], names: Sequence[str], seen: Sequence[bool], path: str | PathLike[str]
+) -> list[str]:
+    """Draws labels in the plane, and writes a few names beside them, none over another.
+
+    Args:
+        places: `(M, 2)` where they are.
+        names: Of the labels, those first whose names should be there; names in letters that the font lacks, or
+            written from right to left, are left out.
+        seen: Whether each was trained on.
+        path: The PNG to write.
+
+    Returns:
+        The names written.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    figure = _figure(6.0, 6.4)
+    axis = figure.add_subplot()
+    size = float(np.clip(9_000 / len(places), 8, 60))
+    trained = np.asarray(seen, dtype=bool)
+    kinds = [(True, SEEN, "o", "seen in training"), (False, UNSEEN, "^", "never seen")]
+    kinds = [kind for kind in kinds if bool((trained == kind[0]).any())]
+    for kind, color, marker, name in kinds:
+        of_kind = places[trained == kind]
+        axis.scatter(*of_kind.T, s=size, color=color, marker=marker, alpha=0.6, linewidths=0, label=name)
+    axis.margins(0.06)
+    for side in axis.spines.values():
+        side.set_visible(False)
+    axis.set_xticks([])
+    axis.set_yticks([])
+    if len(kinds) > 1:
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, 0), ncols=2, frameon=False, markerscale=1.6)
+    written, covered = _write_names(figure, axis, places, names, np.where(trained, SEEN, UNSEEN))
+    for dots, (kind, color, marker, _) in zip(list(axis.collections), kinds, strict=True):
+        of_kind = trained == kind
+        # Names could not be read over dots, and a ground of their own would be right on a white page or on a dark one.
+        dots.set_offsets(places[of_kind & ~covered])
+        axis.scatter(*places[of_kind & written].T, s=max(size, 34), color=color, marker=marker, linewidths=0)
+    _write(figure, path)
+    return [name for name, there in zip(names, written, strict=True) if there]
+
+
+def learning_curve(history: Iterable[Mapping[str, Any]], path: str | PathLike[str]) -> bool:
+    """Draws loss and validation figures against epochs (against steps, where epochs are not known).
+
+    Args:
+        history: `log_history` of a Trainer: `loss`, and what evaluations have measured, `eval_...`.
+        path: The PNG to write.
+
+    Returns:
+        Whether there were at least two points of something; nothing is written otherwise.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    rows = list(history)
+    unit = "epoch" if any("epoch" in row for row in rows) else "step"
+    series: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        for name, value in row.items():
+            if row.get(unit) is not None and isinstance(value, int | float) and not isinstance(value, bool):
+                series.setdefault(name, []).append((row[unit], value))
+    names = {"training": "loss", "validation": _evaluated(series, "loss") or ""}
+    losses = {label: series[name] for label, name in names.items() if len(series.get(name, ())) > 1}
+    figures: dict[str, list[tuple[float, float]]] = {}
+    for name, label in CURVES.items():
+        found = _evaluated(series, name)
+        if found and len(series[found]) > 1 and len(figures) < 3:
+            figures[label] = series[found]
+    panels = [(title, lines) for title, lines in {"loss": losses, "validation": figures}.items() if lines]
+    if not panels:
+        return False
+    figure = _figure(3.2, 6.4 if len(panels) > 1 else 4.6)
+    for place, (title, lines) in enumerate(panels):
+        axis = figure.add_subplot(1, len(panels), place + 1)
+        for (label, points), color in zip(lines.items(), (SEEN, UNSEEN, GREY), strict=False):
+            axis.plot(*np.array(points).T, color=color, label=label, marker="o", markersize=4, linewidth=2)
+        axis.set_xlabel(unit)
+        axis.set_title(title)
+        axis.locator_params(nbins=5)
+        if title == "validation":
+            axis.set_ylim(bottom=0)
+            axis.set_ymargin(0.1)
+        axis.legend(frameon=False, fontsize=10)
+    _write(figure, path)
+    return True
+
+
+def _evaluated(series: Mapping[str, Any], name: str) -> str | None:
+    """The name under which evaluations have a figure: `eval_NAME`, or of a named set `eval_SET_NAME`."""
+    others = [known for known in CURVES if known != name and known.endswith(f"_{name}")]
+    for known in sorted(series, key=len):
+        if re.fullmatch(rf"eval_(?:\w+_)?{name}", known) and not any(known.endswith(other) for other in others):
+            return known
+    return None
+
+
+def _figure(height: float, width: float) -> Any:
+    with needs_publish("the figures of a card"):
+        from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _write(figure: Any, path: str | PathLike[str]) -> None:
+    from PIL import Image  # matplotlib brings it
+
+    _in_grey(figure)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, dpi=_DOTS_PER_INCH, transparent=True)
+    # A quarter of the size, and hardly a difference: figures have few colours.
+    image = Image.open(drawn).convert("RGBA").quantize(_PALETTE, method=Image.Quantize.FASTOCTREE)
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = path.with_name(f".{path.name}.new")
+    image.save(written, format="PNG", optimize=True)
+    written.replace(path)
+
+
+def _in_grey(figure: Any) -> None:
+    """Axes and texts that were not given a colour, in one that can be read on any page."""
+    for axis in figure.axes:
+        axis.tick_params(colors=GREY, labelsize=11)
+        for side in axis.spines.values():
+            side.set_color(GREY)
+        for text in (axis.title, axis.xaxis.label, axis.yaxis.label):
+            text.set_color(GREY)
+            text.set_fontsize(13)
+        legend = axis.get_legend()
+        for text in legend.get_texts() if legend else ():
+            text.set_color(GREY)
+
+
+def _write_names(
+    figure: Any, axis: Any, places: NDArray[np.float64], names: Sequence[str], colors: NDArray[np.str_]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Writes names above their places; returns which were written, and which places are under one of them."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    letters = get_font(findfont(FontProperties())).get_charmap()
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    figure.set_layout_engine("none")  # what is measured now is to stay
+    frame, dots = axis.get_window_extent(), axis.transData.transform(places)
+    taken: list[Any] = []
+    written, covered = np.zeros((2, len(places)), dtype=bool)
+    for place, name in enumerate(names):
+        if len(taken) == _NAMES:
+            break
+        if is_right_to_left(name) or any(ord(letter) not in letters for letter in name):
+            continue
+        text = axis.annotate(
+            shortened(name, _NAME_LENGTH),
+            places[place],
+            xytext=(0, 4),
+            textcoords="offset points",
+            ha="center",
+            fontsize=10,
+            color=str(colors[place]),
+            fontweight="bold",
+            parse_math=False,
+        )
+        box = text.get_window_extent(canvas.get_renderer())
+        inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 and box.y1 <= frame.y1
+        dot = dots[place]
+        near = any(other.overlaps(box.padded(4)) or other.padded(4).contains(*dot) for other in taken)
+        if not inside or near:
+            text.remove()
+            continue
+        taken.append(box)
+        written[place] = True
+        covered |= (dots > box.min).all(axis=1) & (dots < box.max).all(axis=1)
+    return written, covered
+
+
+__all__ = ["CURVES", "FEWEST_SCORES", "GREY", "SEEN", "UNSEEN", "calibration_plot", "label_map", "learning_curve"]

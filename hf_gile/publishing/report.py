@@ -1,0 +1,408 @@
+"""What a model is worth on given documents: the report that is saved beside it and that its card is made of.
+
+Shapes: N documents, B documents in a batch, L stored labels, C labels that are candidates.
+"""
+
+import json
+import math
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from ..metrics import CalibrationMetrics, F1Metrics, RankingMetrics, propensities
+from ..models.calibration_gile import calibrated
+from ..models.fingerprint_gile import unwrapped
+from ..models.labels_gile import Label, LabelSet
+from ..models.losses_gile import IGNORE
+from .confusions import ConfusedPairs
+from .label_table import shown_labels
+from .markdown import shortened
+
+REPORT_FILE = "results.json"
+"""The name of a report's file in a saved model."""
+
+FORMAT_VERSION = 1
+"""Raised when a saved report changes meaning, so that older code refuses it instead of misreading it."""
+
+TOP_K = (1, 3, 5, 10)
+"""Precision, recall and nDCG are given at these numbers of labels."""
+
+_CONFUSED = 20
+_EXAMPLE_LENGTH = 200
+_MAX_SCORES = 1 << 24
+_SURE = 40.0  # the logit of a probability that float64 can tell from 1 no more
+
+
+@dataclass
+class Report:
+    """Figures of a model on a set of documents; plain numbers, lists and texts all through.
+
+    Args:
+        metrics: By name, what `LabelMetrics` and `CalibrationMetrics` compute of the calibrated scores, over all
+            labels and with `seen_`, `unseen_` and `decile_1_` to `decile_10_` in front; with `uncalibrated_` in front
+            the calibration figures of the scores as they leave the model, if it has a calibration. Of a model of one
+            label a document also `accuracy`. Figures that are not defined (no document has a label of the group) are
+            not there.
+        labels: Of each candidate `id`, `count` (training documents), `support` (documents here), `precision`, `recall`
+            and `f1` (None where nothing is given, nothing is gold, or neither), and the `threshold` in use.
+        confused: Pairs of labels in the same document, those first that are most frequent beyond chance: the id of one
+            that was missed, the id of one that was wrongly given, the number of documents.
+        reliability: By group, `"seen"` and `"unseen"`, the bins of `CalibrationMetrics.reliability` `"before"`
+            calibration and, if the model has one, `"after"`.
+        history: `log_history` of the Trainer.
+        documents: Number of documents N.
+        dataset: The name of the set that they are of.
+        split: Which part of it.
+        command: The command that gives these figures.
+        versions: Of the software.
+        examples: Texts by id of a label that they have, for the labels that a card shows.
+
+    Example:
+        >>> report = Report(metrics={"micro_f1": 0.5}, labels=[], documents=3, split="test")
+        >>> report.metrics["micro_f1"], report.dataset
+        (0.5, None)
+    """
+
+    metrics: dict[str, float]
+    labels: list[dict[str, Any]]
+    confused: list[tuple[str, str, int]] = field(default_factory=list)
+    reliability: dict[str, dict[str, list[dict[str, Any]]]] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
+    documents: int = 0
+    dataset: str | None = None
+    split: str | None = None
+    command: str | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes the report as JSON; a file of this name is replaced when the new one is complete.
+
+        Args:
+            path: The file, such as `results.json` in the folder of the model.
+        """
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = {"format_version": FORMAT_VERSION, **asdict(self)}
+        # A line for each label, so that the file can be read and compared.
+        labels = ",\n    ".join(json.dumps(label, ensure_ascii=False, allow_nan=False) for label in rows.pop("labels"))
+        head = json.dumps(rows, ensure_ascii=False, indent=2, allow_nan=False)[:-2]
+        written = path.with_name(f".{path.name}.new")
+        written.write_text(f'{head},\n  "labels": [\n    {labels}\n  ]\n}}\n', encoding="utf-8")
+        written.replace(path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> "Report":
+        """Reads a report that `save` wrote.
+
+        Args:
+            path: The file.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+            ValueError: The file is not a report, or was written by newer code.
+        """
+        try:
+            rows = json.loads(Path(path).read_text(encoding="utf-8"))
+            version = rows.pop("format_version")
+        except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} is not a report ({error!r}): make one with make_report(...).save(path)") from None
+        if version != FORMAT_VERSION:
+            raise ValueError(
+                f"{path} has format_version {version}, this code reads {FORMAT_VERSION}: upgrade hf-gile "
+                "(pip install -U hf-gile), or make the report again"
+            )
+        names = {one.name for one in fields(cls)}
+        if not {"metrics", "labels"} <= rows.keys() <= names:
+            wrong = sorted(rows.keys() ^ names)
+            raise ValueError(f"{path} is not a report: it lacks or has too much of {', '.join(wrong)}; make it again")
+        rows["confused"] = [tuple(pair) for pair in rows.get("confused", [])]
+        return cls(**rows)
+
+
+@torch.no_grad()
+def make_report(
+    model: Any,
+    processor: Any,
+    texts: Sequence[Any],
+    gold: Sequence[Any],
+    *,
+    columns: Sequence[int] | Tensor | None = None,
+    history: Iterable[Mapping[str, Any]] = (),
+    example_texts: int = 0,
+    batch_size: int = 32,
+    bf16: bool = False,
+    dataset: str | None = None,
+    split: str | None = "test",
+    command: str | None = None,
+    num_training_documents: int | None = None,
+    language: str | Sequence[str] | None = None,
+    progress: bool = False,
+) -> Report:
+    """Scores documents with the stored labels of a model, and measures.
+
+    Documents are scored a batch at a time, and never more than 16 million scores exist at once.
+
+    Scores are those of the pipeline, calibrated if the model has a calibration. A label is given to a document if its
+    probability reaches the threshold in use, `model.thresholds_of()`; of a model of one label a document the most
+    probable label is given, and probabilities are those of a softmax over the candidates.
+
+    Args:
+        model: A `GileForSequenceClassification` with stored labels; its mode is afterwards as before.
+        processor: The `GileProcessor` saved with it.
+        texts: N texts, or whatever else the processor takes for a document.
+        gold: For each the ids of its labels (one id may stand for a list of one). Those that are no candidates count
+            as not given.
+        columns: The columns of the stored labels that are candidates; by default all.
+        history: `trainer.state.log_history`, for the learning curve of the card.
+        example_texts: How many texts of each label that a card shows are kept in the report, cut to 200 signs. They
+            will be published with it: keep some only if the licence of the texts allows it.
+        batch_size: Documents scored at a time, at most.
+        bf16: Whether to run under bfloat16 autocast.
+        dataset: The name of the set of documents.
+        split: Which part of it.
+        command: The command that gives these figures.
+        num_training_documents: Number of documents that the model was trained on; with it, propensity-scored precision
+            is given, too.
+        language: The language of the documents, or of each, in a model of several.
+        progress: Whether to show a progress bar.
+
+    Raises:
+        ValueError: Not as many lists of labels as texts, no documents, an id that no stored label has, columns that do
+            not fit, or several gold labels of a document where the model gives one.
+
+    Example:
+        >>> from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, build_tokenizer
+        >>> texts, labels = ["the heart pumps", "milk for infants"], LabelSet.from_names(["Heart", "Milk"])
+        >>> tokenizer = build_tokenizer([*texts, *labels.texts], min_count=1)
+        >>> config = GileConfig(vocab_size=len(tokenizer), num_labels=2, problem_type="multi_label_classification")
+        >>> model, processor = GileForSequenceClassification(config), GileProcessor.for_config(tokenizer, config)
+        >>> model.set_labels(labels, processor)
+        >>> report = make_report(model, processor, texts, [["Heart"], ["Milk"]])
+        >>> [label["support"] for label in report.labels]
+        [1, 1]
+    """
+    model = unwrapped(model)
+    if len(texts) != len(gold):
+        raise ValueError(f"gold must have a list of label ids for each of the {len(texts)} texts, got {len(gold)}")
+    if len(texts) == 0:
+        raise ValueError("no texts to measure with: pass at least one")
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    if example_texts < 0:
+        raise ValueError(f"example_texts must not be negative, got {example_texts}")
+    if language is not None and not isinstance(language, str) and len(language) != len(texts):
+        raise ValueError(f"language must name one for all texts or one for each of {len(texts)}, got {len(language)}")
+    measured = _Measured(model, columns, num_training_documents, example_texts)
+    was_training = model.training
+    model.eval()
+    step = max(1, min(batch_size, _MAX_SCORES // model.config.num_labels))
+    try:
+        for start in tqdm(range(0, len(texts), step), desc="documents", unit="batch", disable=not progress):
+            part = slice(start, start + step)
+            batch, own = list(texts[part]), language
+            if language is not None and not isinstance(language, str):
+                own = list(language[part])
+            words = processor(text=batch, language=own, return_tensors="pt").to(model.device)
+            with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
+                logits = model(**words, language=own).logits
+            measured.update(logits.float(), batch, [gold[place] for place in range(start, start + len(batch))], start)
+    finally:
+        model.train(was_training)
+    return Report(
+        **measured.compute(),
+        history=[{name: _plain(value) for name, value in row.items()} for row in history],
+        documents=len(texts),
+        dataset=dataset,
+        split=split,
+        command=command,
+        versions=_versions(),
+    )
+
+
+class _Measured:
+    """Everything that is counted while documents pass by."""
+
+    def __init__(
+        self, model: Any, columns: Sequence[int] | Tensor | None, num_documents: int | None, example_texts: int
+    ) -> None:
+        config = model.config
+        self.label_set, self.columns = stored_labels(model), _read_columns(columns, config.num_labels)
+        self.one_label = config.problem_type == "single_label_classification"
+        self.calibration = config.calibration
+        self.labels = [self.label_set[column] for column in self.columns.tolist()]
+        self.places = torch.full((config.num_labels,), IGNORE)
+        self.places[self.columns] = torch.arange(len(self.columns))
+        self.seen = model.seen_among().cpu()[self.columns]
+        self.thresholds = model.thresholds_of().cpu()[self.columns]
+        mask = None if len(self.seen.unique()) == 1 else self.seen
+        size = len(self.labels)
+        counts = torch.tensor([label.count for label in self.labels], dtype=torch.float64)
+        trained = counts if bool(counts.any()) else None
+        shares = None if num_documents is None else propensities(counts, num_documents)
+        top_k = [k for k in TOP_K if k <= size]
+        self.ranking = RankingMetrics(size, mask, top_k, shares, trained)
+        self.f1 = F1Metrics(size, 0.5 if self.one_label else self.thresholds, mask, trained)
+        self.before = CalibrationMetrics(size, mask)
+        self.after = CalibrationMetrics(size, mask) if self.calibration else None
+        self.pairs = ConfusedPairs(size)
+        self.right = {True: 0, False: 0}  # documents whose one label was given, of the seen labels and the unseen
+        self.asked = {True: 0, False: 0}
+        self.example_texts = example_texts
+        self.examples: dict[int, list[str]] = {}
+
+    def update(self, logits: Tensor, texts: Sequence[Any], gold: Sequence[Any], start: int) -> None:
+        rows = [self._gold(ids, start + place) for place, ids in enumerate(gold)]
+        if self.example_texts:
+            for text, row in zip(texts, rows, strict=True):
+                for place in row:
+                    kept = self.examples.setdefault(place, [])
+                    if len(kept) < self.example_texts:
+                        whole = text if isinstance(text, str) else " ".join(text)
+                        kept.append(shortened(whole, _EXAMPLE_LENGTH))
+        width = max(1, *map(len, rows))
+        places = torch.tensor([[*row, *[IGNORE] * (width - len(row))] for row in rows], device=logits.device)
+        logits = logits[:, self.columns.to(logits.device)]
+        before = _of_one(logits) if self.one_label else logits
+        self.before.update(before, places)
+        scores = before
+        if self.after is not None:
+            own = calibrated(logits, self.seen.to(logits.device), self.calibration)
+            scores = _of_one(own) if self.one_label else own
+            self.after.update(scores, places)
+        self.ranking.update(scores, places)
+        if self.one_label:
+            best = scores.argmax(dim=1, keepdim=True)
+            given = torch.zeros_like(scores, dtype=torch.bool).scatter_(1, best, True)
+            self.f1.update(given.float() * 2 - 1, places)
+            for row, found in zip(rows, best.flatten().tolist(), strict=True):
+                for place in row:
+                    self.asked[bool(self.seen[place])] += 1
+                    self.right[bool(self.seen[place])] += found == place
+        else:
+            given = scores.sigmoid() >= self.thresholds.to(scores.device, scores.dtype)
+            self.f1.update(scores, places)
+        self.pairs.update(given, scores, places)
+
+    def compute(self) -> dict[str, Any]:
+        metrics = {**self.ranking.compute(), **self.f1.compute(), **(self.after or self.before).compute()}
+        if self.after is not None:
+            metrics |= {f"uncalibrated_{name}": value for name, value in self.before.compute().items()}
+        if self.one_label:
+            metrics["accuracy"] = sum(self.right.values()) / max(1, sum(self.asked.values()))
+            for seen, prefix in {True: "seen_", False: "unseen_"}.items():
+                if f"{prefix}micro_f1" in metrics and self.asked[seen]:
+                    metrics[f"{prefix}accuracy"] = self.right[seen] / self.asked[seen]
+        labels = [self._figures(place) for place in range(len(self.labels))]
+        supports = {label["id"]: label["support"] for label in labels}
+        shown = {label.id for _, group in shown_labels(LabelSet(self.labels), supports) for label in group}
+        return {
+            "metrics": {name: float(value) for name, value in metrics.items() if math.isfinite(value)},
+            "labels": labels,
+            "confused": [
+                (self.labels[missed].id, self.labels[wrong].id, number)
+                for missed, wrong, number in self.pairs.most(_CONFUSED)
+            ],
+            "reliability": self._reliability(),
+            "examples": {
+                self.labels[place].id: texts
+                for place, texts in sorted(self.examples.items())
+                if self.labels[place].id in shown
+            },
+        }
+
+    def _gold(self, ids: Any, document: int) -> list[int]:
+        ids = [ids] if isinstance(ids, str) else ids
+        try:
+            known = dict.fromkeys(self.label_set.columns(ids))
+        except ValueError as error:
+            raise ValueError(f"gold[{document}]: {error}; leave out ids that the model does not know") from None
+        found = [place for place in self.places[list(known)].tolist() if place >= 0] if known else []
+        if self.one_label and len(found) > 1:
+            raise ValueError(f"gold[{document}] has {len(found)} labels, and the model gives one to each document")
+        return found
+
+    def _figures(self, place: int) -> dict[str, Any]:
+        label = self.labels[place]
+        hits, given, support = (int(one[place]) for one in (self.f1.hits, self.f1.predicted, self.f1.gold))
+        return {
+            "id": label.id,
+            "count": label.count,
+            "support": support,
+            "precision": round(hits / given, 4) if given else None,
+            "recall": round(hits / support, 4) if support else None,
+            "f1": round(2 * hits / (given + support), 4) if given + support else None,
+            "threshold": None if self.one_label else round(float(self.thresholds[place]), 6),
+        }
+
+    def _reliability(self) -> dict[str, dict[str, list[dict[str, Any]]]]:
+        times = {"before": self.before} if self.after is None else {"before": self.before, "after": self.after}
+        groups = {"seen": "seen", "unseen": "unseen"}
+        if len(self.seen.unique()) == 1:
+            groups = {"seen" if bool(self.seen[0]) else "unseen": ""}
+        return {
+            name: {time: metrics.reliability(group) for time, metrics in times.items()}
+            for name, group in groups.items()
+        }
+
+
+def stored_labels(model: Any) -> LabelSet:
+    """The labels stored with a model; of one that knows only their names, these.
+
+    Args:
+        model: A `GileForSequenceClassification`.
+
+    Returns:
+        `model.label_set`, or a set of the names in its configuration, with these as ids: a linear unit need not have
+        more, and was trained on all of them.
+    """
+    if model.label_set is not None:
+        return model.label_set
+    names = [model.config.id2label[column] for column in range(model.config.num_labels)]
+    return LabelSet(Label(name, name, seen=True) for name in names)
+
+
+def _read_columns(columns: Sequence[int] | Tensor | None, num_labels: int) -> Tensor:
+    if columns is None:
+        return torch.arange(num_labels)
+    chosen = torch.as_tensor(columns).cpu()
+    whole = chosen.dim() == 1 and len(chosen) > 0 and not chosen.is_floating_point() and chosen.dtype != torch.bool
+    if not whole or int(chosen.min()) < 0 or int(chosen.max()) >= num_labels or len(chosen.unique()) < len(chosen):
+        raise ValueError(f"columns must be different whole numbers from 0 to {num_labels - 1}, at least one")
+    return chosen.long().sort().values
+
+
+def _of_one(logits: Tensor) -> Tensor:
+    """Logits of the probabilities of a softmax, in the form of those of a sigmoid."""
+    chances = logits.double().log_softmax(-1)
+    return (chances - (-chances.expm1()).log()).clamp(max=_SURE)
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy or torch as one of Python; what is not finite, JSON cannot hold."""
+    if isinstance(value, np.generic | Tensor):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _versions() -> dict[str, str]:
+    from .. import __version__  # at the top, it would be read before it is there
+
+    return {
+        "hf_gile": __version__,
+        "transformers": transformers.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+
+
+__all__ = ["REPORT_FILE", "Report", "make_report", "stored_labels"]
