@@ -1,4 +1,4 @@
-"""What is found in a checkout; that a wheel carries it is shown by tests/cli/test_wheel.py."""
+"""What is found in a checkout, and that a wheel is made to carry it where it is looked for."""
 
 import re
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 from hf_gile.resources import resource
 
 ROOT = Path(__file__).parents[1]
+_TEMPLATE = r'"(model_cards/[^"]+\.jinja)"'
 
 
 @pytest.mark.parametrize("name", ["recipes/train_table.py", "recipes/train_bioasq.py", "recipes/text_models.py"])
@@ -31,7 +32,8 @@ def test_what_is_no_resource_is_named(name, message):
 
 def test_every_template_that_the_package_renders_is_carried_by_the_wheel():
     carried = (ROOT / "pyproject.toml").read_text().split("force-include")[1]
-    for code in (ROOT / "hf_gile").rglob("*.py"):
-        for name in re.findall(r'resource\("(model_cards/[^"]+)"\)', code.read_text()):
-            assert resource(name).is_file()
-            assert f'"{name}" = "hf_gile/publishing/{name}"' in carried
+    names = {name for code in (ROOT / "hf_gile").rglob("*.py") for name in re.findall(_TEMPLATE, code.read_text())}
+    assert names
+    for name in names:
+        assert resource(name).is_file()
+        assert f'"{name}" = "hf_gile/publishing/{name}"' in carried

@@ -16,6 +16,7 @@ from .deutsche_welle import (
     parse_dw_page,
     write_dw,
 )
+from .documents import Document, read_documents
 from .label_files import is_mesh, read_label_file
 from .medline import demo_file, read_medline
 from .mesh import load_mesh, mesh_ids, read_mesh
@@ -36,6 +37,7 @@ __all__ = [
     "DWArticle",
     "DWCorpus",
     "DWTexts",
+    "Document",
     "JointCorpus",
     "PublishedBioASQ",
     "ReadReport",
@@ -63,6 +65,7 @@ __all__ = [
     "mesh_ids",
     "parse_dw_page",
     "read_bioasq",
+    "read_documents",
     "read_label_file",
     "read_medline",
     "read_mesh",

@@ -119,24 +119,42 @@ def read_lines(piece: Piece, encoding: str) -> Iterator[tuple[int, str | ValueEr
     Raises:
         ValueError: If a line is too long to be one.
     """
-    whole = piece == Piece(piece.path)
-    with open_binary(piece.path) as binary:
-        by_bytes = "\n".encode(encoding) == b"\n"
-        stream: IO[Any] = binary if by_bytes else TextIOWrapper(binary, encoding, newline="\n")
+    with open_binary(piece.path) as stream:
+        if piece == Piece(piece.path):
+            yield from stream_lines(stream, encoding)
+            return
         start = piece.start
         if start:  # a line that goes on there started in the part before
             stream.seek(start - 1)
             start += _length_of_line(stream) - 1
-        number = 0
-        while piece.stop is None or start < piece.stop:
-            line = stream.readline(_LONGEST_LINE)
-            if not line:
-                return
-            number += 1
-            if len(line) == _LONGEST_LINE and line[-1:] not in (b"\n", "\n"):
-                raise ValueError(f"a line is longer than {_LONGEST_LINE:,} bytes")
-            yield number if whole else start, _decoded(line, encoding, first=start == 0)
+        while (piece.stop is None or start < piece.stop) and (line := _next_line(stream)):
+            yield start, _decoded(line, encoding, first=start == 0)
             start += len(line)
+
+
+def stream_lines(binary: IO[bytes], encoding: str) -> Iterator[tuple[int, str | ValueError]]:
+    """Reads the lines of a stream, each as soon as it is there.
+
+    Args:
+        binary: The stream.
+        encoding: Any that Python knows.
+
+    Yields:
+        The number of the line, from 1; and the line with its end, or what is wrong with it.
+
+    Raises:
+        ValueError: If a line is too long to be one.
+    """
+    by_bytes = "\n".encode(encoding) == b"\n"
+    stream: IO[Any] = binary if by_bytes else TextIOWrapper(binary, encoding, newline="\n")
+    number = 0
+    try:
+        while line := _next_line(stream):
+            number += 1
+            yield number, _decoded(line, encoding, first=number == 1)
+    finally:
+        if isinstance(stream, TextIOWrapper):
+            stream.detach()  # whoever opened the stream closes it
 
 
 def line_pieces(path: Path, encoding: str = "utf-8") -> list[Piece]:
@@ -219,9 +237,22 @@ def no_column(missing: str, columns: Iterable[str], source: object) -> ValueErro
     return ValueError(f"{source}: no column {missing!r}, only {', '.join(columns)}{hint}")
 
 
-def _csv_rows(piece: Piece, form: Format) -> Iterator[tuple[int, object]]:
-    delimiter = form.delimiter or ("\t" if suffix_of(Path(piece.path)) == ".tsv" else ",")
-    lines = read_lines(piece, form.encoding)
+def csv_rows(
+    lines: Iterator[tuple[int, str | ValueError]], delimiter: str = ",", quotes: bool = True
+) -> Iterator[tuple[int, object]]:
+    """Reads the rows of CSV; the first one names the columns.
+
+    Args:
+        lines: The lines, as `stream_lines` gives them.
+        delimiter: Between the cells of a line.
+        quotes: Whether cells in double quotes may hold delimiters and line ends.
+
+    Yields:
+        The number of a row's first line; and the cells by column, or what is wrong with the row.
+
+    Raises:
+        ValueError: If two columns have one name.
+    """
     ahead = deque[tuple[int, str | ValueError]]()
     taken: list[tuple[int, str | ValueError]] = []  # the lines of one row
 
@@ -232,7 +263,7 @@ def _csv_rows(piece: Piece, form: Format) -> Iterator[tuple[int, object]]:
                 raise item[1]
             yield item[1]
 
-    quoting: Any = csv.QUOTE_MINIMAL if form.quotes else csv.QUOTE_NONE
+    quoting: Any = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
     reader = csv.reader(feed(), delimiter=delimiter, quoting=quoting, strict=True)
     header: list[str] | None = None
     while True:
@@ -271,9 +302,17 @@ def _next_cells(reader: Iterator[list[str]]) -> list[str]:
         csv.field_size_limit(before)
 
 
-def _jsonl_rows(piece: Piece, form: Format) -> Iterator[tuple[int, object]]:
+def jsonl_rows(lines: Iterator[tuple[int, str | ValueError]]) -> Iterator[tuple[int, object]]:
+    """Reads JSON lines; empty ones are left out.
+
+    Args:
+        lines: The lines, as `stream_lines` gives them.
+
+    Yields:
+        The number of a line; and what it holds, or what is wrong with it.
+    """
     row: object
-    for place, line in read_lines(piece, form.encoding):
+    for place, line in lines:
         if isinstance(line, ValueError):
             row = line
         elif not line or line.isspace():
@@ -288,6 +327,15 @@ def _jsonl_rows(piece: Piece, form: Format) -> Iterator[tuple[int, object]]:
             except ValueError as error:
                 row = ValueError(f"not JSON: {error}")
         yield place, row
+
+
+def _csv_file_rows(piece: Piece, form: Format) -> Iterator[tuple[int, object]]:
+    delimiter = form.delimiter or ("\t" if suffix_of(Path(piece.path)) == ".tsv" else ",")
+    return csv_rows(read_lines(piece, form.encoding), delimiter, form.quotes)
+
+
+def _jsonl_file_rows(piece: Piece, form: Format) -> Iterator[tuple[int, object]]:
+    return jsonl_rows(read_lines(piece, form.encoding))
 
 
 def _json_rows(piece: Piece, form: Format) -> Iterator[tuple[int, object]]:
@@ -350,11 +398,18 @@ def _group_starts(metadata: Any) -> list[int]:
 
 
 _READERS: dict[str, Callable[[Piece, Format], Iterator[tuple[int, object]]]] = {
-    ".csv": _csv_rows,
-    ".tsv": _csv_rows,
-    ".jsonl": _jsonl_rows,
+    ".csv": _csv_file_rows,
+    ".tsv": _csv_file_rows,
+    ".jsonl": _jsonl_file_rows,
     ".json": _json_rows,
 }
+
+
+def _next_line(stream: IO[Any]) -> Any:
+    line = stream.readline(_LONGEST_LINE)
+    if len(line) == _LONGEST_LINE and line[-1:] not in (b"\n", "\n"):
+        raise ValueError(f"a line is longer than {_LONGEST_LINE:,} bytes")
+    return line
 
 
 def _length_of_line(stream: IO[bytes]) -> int:

@@ -1,0 +1,43 @@
+"""All commands together."""
+
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from . import convert, labels, measure, publish, score, train
+from .running import debug_errors, new_group
+
+app = new_group(
+    """Score text against labels by what the labels say; train, measure and publish such models.
+
+        hf-gile demo                                      trains a small model on real text, and scores with it
+        hf-gile score MODEL texts.jsonl > scored.jsonl    MODEL: a folder, or a name on the Hub
+        hf-gile labels show MODEL                         what the model knows
+        hf-gile COMMAND --help                            more, with examples
+
+    Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted. Results go to standard output, notes to standard error.
+    """
+)
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(version("hf-gile"))
+        raise typer.Exit
+
+
+@app.callback()
+def _settings(
+    debug: Annotated[
+        bool, typer.Option("--debug", envvar="HF_GILE_DEBUG", help="Show where an error comes from.")
+    ] = False,
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    debug_errors(debug)
+
+
+for module in (train, score, labels, measure, convert, publish):
+    module.add_to(app)

@@ -1,0 +1,356 @@
+"""`hf-gile labels`: what labels there are, and changes to them, in a file or in a saved model."""
+
+import difflib
+import json
+import secrets
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .options import (
+    Encoding,
+    LabelDescription,
+    LabelId,
+    LabelLanguage,
+    LabelName,
+    LabelSynonyms,
+    OnError,
+    Revision,
+    checked_on_error,
+)
+from .running import add_command, counted, new_group, note
+from .saved_model import is_hub_name
+
+Target = Annotated[
+    str, typer.Argument(metavar="MODEL_OR_FILE", help="The folder of a saved model, or a label file (.jsonl, .csv).")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes, make none.")]
+
+_WIDEST = 60
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the group."""
+    group = new_group(
+        """Show and change labels, in a label file or in a saved model.
+
+            hf-gile labels show MODEL --search heart
+            hf-gile labels add MODEL D000086382 COVID-19 --description "disease by SARS-CoV-2"
+            hf-gile labels rename MODEL D007501 "Iron, Dietary"
+            hf-gile labels retire MODEL D009369 D014680
+            hf-gile labels import labels.jsonl desc2024.xml --label-description scope_note
+
+        Of a saved model the stored labels change, with the words that the model reads of them, and the codes in its
+        index/. Labels keep what was learned of them, by their ids. Changes are printed: + new, - gone, ~ changed.
+        All is written or, if anything fails, nothing. A card (README.md) stays as it is: `hf-gile card` makes one anew.
+        """
+    )
+    app.add_typer(group, name="labels")
+    group.info.name = "labels"
+    add_command(group, "show", show)
+    add_command(group, "add", add)
+    add_command(group, "rename", rename)
+    add_command(group, "retire", retire)
+    add_command(group, "import", import_)
+
+
+def show(
+    target: Annotated[
+        str,
+        typer.Argument(metavar="MODEL_OR_FILE", help="A saved model (folder, or name on the Hub), or a label file."),
+    ],
+    search: Annotated[
+        str | None,
+        typer.Option(metavar="WORDS", help="Only labels with these words in id, name, description, synonyms."),
+    ] = None,
+    seen: Annotated[
+        bool | None, typer.Option("--seen/--unseen", help="Only labels that were trained on, or that were not.")
+    ] = None,
+    sort: Annotated[str, typer.Option(metavar="column|count|name|id", help="In which order.")] = "column",
+    limit: Annotated[int, typer.Option(min=0, metavar="NUMBER", help="That many at most; 0 for all.")] = 20,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="All of every label, as lines of a .jsonl label file.")
+    ] = False,
+    revision: Revision = None,
+) -> None:
+    """Show labels: id, training documents, threshold, name.
+
+    hf-gile labels show MODEL
+    hf-gile labels show MODEL --search "heart fail" --sort count
+    hf-gile labels show MODEL --json --limit 0 > labels.jsonl
+    """
+    orders: dict[str, Callable[[Any], Any]] = {
+        "column": lambda label: 0,
+        "count": lambda label: -label.count,
+        "name": lambda label: label.name.casefold(),
+        "id": lambda label: label.id,
+    }
+    if sort not in orders:
+        raise typer.BadParameter(f"must be one of {', '.join(orders)}, got {sort!r}", param_hint="--sort")
+    labels = _read(target, revision)
+    wanted = (search or "").casefold().split()
+    found = [
+        label
+        for label in labels
+        if (seen is None or label.seen == seen)
+        and all(word in " ".join((label.id, label.text, *label.synonyms)).casefold() for word in wanted)
+    ]
+    found.sort(key=orders[sort])
+    shown = found[: limit or None]
+    if as_json:
+        for label in shown:
+            sys.stdout.write(json.dumps(asdict(label), ensure_ascii=False) + "\n")
+    elif shown:
+        rows = [
+            (
+                label.id,
+                f"{label.count:,}" if label.seen or label.count else "unseen",
+                "" if label.threshold is None else f"{label.threshold:.3f}",
+                _short(label.name if label.language is None else f"{label.name} [{label.language}]"),
+            )
+            for label in shown
+        ]
+        _print_table([("id", "documents", "threshold", "name"), *rows])
+    of = f"{len(shown):,} of {counted(len(found), 'label')} found" if len(shown) < len(found) else ""
+    number = sum(label.seen for label in labels)
+    note(f"{of or counted(len(found), 'label')}; {target} has {len(labels):,}, {number:,} of them seen in training")
+
+
+def add(
+    target: Target,
+    id: Annotated[str, typer.Argument(metavar="ID", help="An id that will not change, such as a MeSH UI or a URI.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What people call the label.")],
+    description: Annotated[
+        str, typer.Option(metavar="TEXT", help="What else is known; the model reads it behind the name.")
+    ] = "",
+    synonym: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Another name; again for each.")] = None,
+    language: Annotated[str | None, typer.Option(metavar="NAME", help="Language of name and description.")] = None,
+    threshold: Annotated[
+        float | None, typer.Option(min=0, max=1, metavar="NUMBER", help="Probability from which it counts.")
+    ] = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Add a label behind the present ones. The model scores it by what it says, at once.
+
+    hf-gile labels add MODEL D000086382 COVID-19 --description "disease by SARS-CoV-2"
+    """
+    from hf_gile import Label
+
+    new = Label(id, name, description, language, threshold=threshold, synonyms=tuple(synonym or ()))
+    _change(target, lambda labels: labels.add(new), dry_run)
+
+
+def rename(
+    target: Target,
+    id: Annotated[str, typer.Argument(metavar="ID", help="Its id.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The new name.")],
+    dry_run: DryRun = False,
+) -> None:
+    """Give a label another name; its id stays, and so does what was learned of it.
+
+    hf-gile labels rename MODEL D007501 "Iron, Dietary"
+    """
+    _change(target, lambda labels: labels.rename(id, name), dry_run)
+
+
+def retire(
+    target: Target,
+    ids: Annotated[list[str], typer.Argument(metavar="IDS", help="Their ids.")],
+    dry_run: DryRun = False,
+) -> None:
+    """Remove labels. What a model has learned of them is lost; nothing else changes.
+
+    hf-gile labels retire MODEL D009369 D014680 --dry-run
+    """
+    _change(target, lambda labels: labels.retire(*ids), dry_run)
+
+
+def import_(
+    target: Target,
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SOURCE", help="A table (.csv, .jsonl, ...), MeSH (.xml, .bin) or SKOS (.ttl, ...)."),
+    ],
+    update: Annotated[
+        bool, typer.Option("--update", help="Also take name, description and synonyms of labels that are there.")
+    ] = False,
+    label_id: LabelId = "id",
+    label_name: LabelName = None,
+    label_description: LabelDescription = None,
+    label_synonyms: LabelSynonyms = None,
+    label_language: LabelLanguage = None,
+    encoding: Encoding = "utf-8",
+    on_error: OnError = "raise",
+    dry_run: DryRun = False,
+) -> None:
+    """Add the labels of a file whose ids are not there; a label file that does not exist is made.
+
+    hf-gile labels import MODEL new_subjects.csv --label-name name_en --label-name name_de
+    hf-gile labels import labels.jsonl desc2024.xml --label-description scope_note
+    hf-gile labels import MODEL thesaurus.ttl --label-language en --update --dry-run
+    """
+    from hf_gile import LabelSet
+    from hf_gile.data import ReadReport, read_label_file
+
+    report = ReadReport(checked_on_error(on_error))  # type: ignore[arg-type]
+    read = read_label_file(
+        source,
+        id=label_id,
+        name=label_name or ["name"],
+        describe=label_description or [],
+        synonyms=label_synonyms or [],
+        languages=label_language or ["en"],
+        encoding=encoding,
+        report=report,
+    )
+    note(f"{source}: {report}")
+    if not Path(target).exists() and Path(target).suffix in (".jsonl", ".csv"):
+        _print_changes([], read)
+        if not dry_run:
+            _write(Path(target), read)
+        _conclude(target, [], read, dry_run)
+        return
+
+    def change(labels: Any) -> Any:
+        there = {label.id: label for label in read}
+        own = list(labels)
+        if update:
+            own = [
+                replace(label, **{field: getattr(there[label.id], field) for field in _TAKEN})
+                if label.id in there
+                else label
+                for label in own
+            ]
+        return LabelSet([*own, *(label for label in read if label.id not in labels)], source=f"{target} with {source}")
+
+    _change(target, change, dry_run)
+
+
+def read_labels(
+    path: str,
+    id: str,
+    name: Sequence[str] | None,
+    description: Sequence[str] | None,
+    language: Sequence[str] | None,
+) -> Any:
+    """Reads the file of `--label-file`.
+
+    Args:
+        path: The file.
+        id: `--label-id`.
+        name: `--label-name`.
+        description: `--label-description`.
+        language: `--label-language`.
+    """
+    from hf_gile.data import read_label_file
+
+    return read_label_file(path, id=id, name=name or ["name"], describe=description or [], languages=language or ["en"])
+
+
+_TAKEN = ("name", "description", "synonyms", "language")
+
+
+def _read(target: str, revision: str | None = None) -> Any:
+    """The labels of a file, a folder or a model on the Hub, without loading the model."""
+    from hf_gile import LabelSet
+    from hf_gile.models.labels_gile import LABELS_FILE
+
+    path = Path(target)
+    if path.is_file():
+        return LabelSet.load(path)
+    if path.is_dir():
+        if not (path / LABELS_FILE).is_file():
+            raise FileNotFoundError(f"{target} has no {LABELS_FILE}: it is no saved model with labels")
+        return LabelSet.load(path / LABELS_FILE)
+    if path.suffix in (".jsonl", ".csv") or not is_hub_name(target):
+        near = difflib.get_close_matches(path.name, [one.name for one in path.parent.glob("*")], n=1)
+        hint = f"; did you mean {path.parent / near[0]}?" if near else ""
+        raise FileNotFoundError(f"no file or folder {target} (in {Path.cwd()}){hint}")
+    from transformers.utils.hub import cached_file
+
+    try:
+        file = cached_file(target, LABELS_FILE, revision=revision)
+    except OSError as error:
+        reason = str(error).splitlines()[0]
+        raise FileNotFoundError(
+            f"{target} is no file or folder here, and the Hub does not give it: {reason}"
+        ) from error
+    return LabelSet.load(file)
+
+
+def _change(target: str, change: Callable[[Any], Any], dry_run: bool) -> None:
+    path = Path(target)
+    if not path.exists():
+        raise FileNotFoundError(
+            f"no file or folder {target} (in {Path.cwd()}); a model on the Hub is changed in a copy: hf download "
+            f"{target} --local-dir FOLDER, then hf-gile push FOLDER {target}"
+        )
+    old = _read(target)
+    new = change(old)
+    words = ""
+    if new != old and path.is_dir():
+        from .saved_model import load, save_changed
+
+        model, processor = load(target, device="cpu")
+        if dry_run:
+            model.set_labels(new, processor)  # which refuses what the model cannot have
+        else:
+            words = f"; {save_changed(path, model, processor, new)}"
+    elif new != old and not dry_run:
+        _write(path, new)
+    _print_changes(old, new)
+    _conclude(target, old, new, dry_run, words)
+
+
+def _write(path: Path, labels: Any) -> None:
+    written = path.with_name(f".{path.stem}-{secrets.token_hex(4)}{path.suffix}")
+    try:
+        labels.save(written)
+        written.replace(path)
+    finally:
+        written.unlink(missing_ok=True)
+
+
+def _differences(old: Iterable[Any], new: Iterable[Any]) -> tuple[list[Any], list[Any], list[tuple[Any, Any]]]:
+    before, after = ({label.id: label for label in labels} for labels in (old, new))
+    added = [label for label in after.values() if label.id not in before]
+    gone = [label for label in before.values() if label.id not in after]
+    return added, gone, [(before[one], after[one]) for one in after if one in before and before[one] != after[one]]
+
+
+def _print_changes(old: Iterable[Any], new: Iterable[Any]) -> None:
+    added, gone, changed = _differences(old, new)
+    for label in gone:
+        sys.stdout.write(f"- {label.id}  {label.text}\n")
+    for before, after in changed:
+        sys.stdout.write(f"~ {after.id}  {before.text} -> {after.text}\n")
+    for label in added:
+        sys.stdout.write(f"+ {label.id}  {label.text}\n")
+
+
+def _conclude(target: str, old: Any, new: Any, dry_run: bool, more: str = "") -> None:
+    added, gone, changed = _differences(old, new)
+    counts = f"{len(added):,} new, {len(gone):,} gone, {len(changed):,} changed"
+    if dry_run:
+        note(f"{counts}, not written: {target} has {counted(len(old), 'label')}")
+    else:
+        note(f"{counts}: {target} has {counted(len(new), 'label')}{more}")
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."
+
+
+def _print_table(rows: list[tuple[str, ...]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            cell.rjust(width) if place in (1, 2) else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        sys.stdout.write("  ".join(cells).rstrip() + "\n")

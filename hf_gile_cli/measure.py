@@ -1,0 +1,269 @@
+"""`hf-gile evaluate` and `hf-gile calibrate`: what a model is worth on documents, and how sure it may be."""
+
+import json
+import shlex
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .options import (
+    BatchSize,
+    Device,
+    Encoding,
+    IdColumn,
+    Language,
+    Model,
+    OnError,
+    Revision,
+    TextColumns,
+    checked_on_error,
+)
+from .running import add_command, counted, note
+
+Files = Annotated[
+    list[str], typer.Argument(metavar="FILES", help="Tables (.jsonl, .csv, .tsv, .json, .parquet), folders or globs.")
+]
+Labels = Annotated[str, typer.Option("--labels", metavar="COLUMN", help="Column of label ids: a list, or one text.")]
+Separator = Annotated[str | None, typer.Option(metavar="TEXT", help="Cuts a text of several label ids, such as ';'.")]
+OnUnknown = Annotated[
+    str, typer.Option(metavar="raise|drop", help="What to do about label ids that the model does not have.")
+]
+BFloat16 = Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16 where that serves.")]
+
+_ROWS = {
+    "average_precision": "average precision",
+    "precision_at_1": "precision at 1",
+    "precision_at_5": "precision at 5",
+    "recall_at_5": "recall at 5",
+    "ndcg_at_5": "nDCG at 5",
+    "ranking_loss": "ranking loss",
+    "micro_f1": "micro-F1",
+    "macro_f1": "macro-F1",
+    "accuracy": "accuracy",
+    "expected_calibration_error": "calibration error",
+    "top_5_expected_calibration_error": "calibration error, 5 best labels",
+}
+_GROUPS = {"": "all labels", "seen_": "seen", "unseen_": "unseen"}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the commands."""
+    add_command(app, "evaluate", evaluate)
+    add_command(app, "calibrate", calibrate)
+
+
+def evaluate(
+    model: Model,
+    files: Files,
+    text: TextColumns = None,
+    labels: Labels = "labels",
+    separator: Separator = None,
+    id: IdColumn = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the report goes.  [default: printed]")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(metavar="NAME", help="Of the documents, for the report.")] = None,
+    split: Annotated[str, typer.Option(metavar="NAME", help="Which part of it they are.")] = "test",
+    example_texts: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="NUMBER", help="Texts kept for each label that a card shows, if their licence allows."
+        ),
+    ] = 0,
+    num_training_documents: Annotated[
+        int | None, typer.Option(min=1, metavar="NUMBER", help="Gives propensity-scored precision, too.")
+    ] = None,
+    on_unknown_label: OnUnknown = "raise",
+    language: Language = None,
+    encoding: Encoding = "utf-8",
+    batch_size: BatchSize = 32,
+    bf16: BFloat16 = False,
+    device: Device = None,
+    revision: Revision = None,
+    on_error: OnError = "raise",
+) -> None:
+    """Measure a model on documents with known labels.
+
+    A table of the main figures goes to standard error; the whole report, JSON, to standard output or to a file. In the
+    folder of the model as results.json, it is what `hf-gile card` shows.
+
+    hf-gile evaluate MODEL test.jsonl --text title --text abstract --labels subjects --output MODEL/results.json
+    hf-gile evaluate MODEL test.csv --labels tags --separator ";" > report.json
+    """
+    from hf_gile.publishing import make_report
+
+    from .saved_model import load
+
+    rows = _documents(files, text, labels, separator, id, encoding, on_error)
+    loaded, processor = load(model, revision, device)
+    report = make_report(
+        loaded,
+        processor,
+        rows["text"],
+        _gold(rows, loaded, model, on_unknown_label),
+        example_texts=example_texts,
+        batch_size=batch_size,
+        bf16=bf16,
+        dataset=dataset,
+        split=split,
+        command=shlex.join(["hf-gile", *sys.argv[1:]]),
+        num_training_documents=num_training_documents,
+        language=language,
+        progress=sys.stderr.isatty(),
+    )
+    _say_figures(report.metrics)
+    if output is not None:
+        report.save(output)
+        note(f"{counted(report.documents, 'document')}: {output}")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        report.save(Path(folder) / "results.json")
+        sys.stdout.write((Path(folder) / "results.json").read_text(encoding="utf-8"))
+
+
+def calibrate(
+    model: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a saved model, which changes.")],
+    files: Files,
+    text: TextColumns = None,
+    labels: Labels = "labels",
+    separator: Separator = None,
+    id: IdColumn = None,
+    method: Annotated[
+        str, typer.Option(metavar="platt|temperature|isotonic", help="How probabilities are mended.")
+    ] = "platt",
+    label_thresholds: Annotated[
+        bool,
+        typer.Option("--label-thresholds/--common-thresholds", help="Whether labels get thresholds of their own."),
+    ] = True,
+    objective: Annotated[
+        str, typer.Option(metavar="micro_f1|macro_f1", help="What thresholds of labels are to be best for.")
+    ] = "micro_f1",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the figures, write nothing.")] = False,
+    on_unknown_label: OnUnknown = "raise",
+    language: Language = None,
+    encoding: Encoding = "utf-8",
+    batch_size: BatchSize = 32,
+    bf16: BFloat16 = False,
+    device: Device = None,
+    on_error: OnError = "raise",
+) -> None:
+    """Fit probabilities and thresholds on validation documents, and store them in the model.
+
+    Take documents that it was not trained on. Labels seen in training and others are calibrated apart; the others
+    only if these documents have some. The figures, JSON, go to standard output, a table of them to standard error.
+
+    hf-gile calibrate MODEL validation.jsonl --text title --text abstract --labels subjects
+    hf-gile calibrate MODEL validation.csv --labels tags --separator ";" --method temperature --dry-run
+    """
+    from torch.utils.data import DataLoader
+
+    from hf_gile.training import GileDataCollator, encode_dataset
+    from hf_gile.training.calibration import calibrate as fit
+
+    from .saved_model import load, save_changed
+
+    if not model.is_dir():
+        raise FileNotFoundError(
+            f"no folder {model} (in {Path.cwd()}); a model on the Hub is calibrated in a copy of it"
+        )
+    rows = _documents(files, text, labels, separator, id, encoding, on_error)
+    loaded, processor = load(str(model), device=device)
+    gold = _gold(rows, loaded, str(model), on_unknown_label)
+    rows = rows.remove_columns("labels").add_column("labels", gold) if gold is not rows["labels"] else rows
+    encoded = encode_dataset(rows, processor, loaded.label_set, language=language)
+    batches: Any = DataLoader(encoded, batch_size, collate_fn=GileDataCollator(processor))
+    figures = fit(loaded, batches, method=method, label_thresholds=label_thresholds, objective=objective, bf16=bf16)
+    sys.stdout.write(json.dumps(figures, indent=2) + "\n")
+    _say_before_and_after(figures)
+    if dry_run:
+        note("not written")
+    else:
+        note(f"written to {model}; {save_changed(model, loaded, processor, loaded.label_set)}")
+
+
+def _documents(
+    files: list[str],
+    text: list[str] | None,
+    labels: str,
+    separator: str | None,
+    id: str | None,
+    encoding: str,
+    on_error: str,
+) -> Any:
+    from transformers.utils import logging
+
+    from hf_gile.data import load_table
+
+    logging.set_verbosity_error()
+    _quiet_datasets()
+    rows, report = load_table(
+        files,
+        text=text or ["text"],
+        labels=labels,
+        id=id,
+        separator=separator,
+        encoding=encoding,
+        on_error=checked_on_error(on_error),  # type: ignore[arg-type]
+    )
+    note(str(report))
+    return rows
+
+
+def _quiet_datasets() -> None:
+    try:
+        import datasets
+    except ImportError:
+        return  # load_table says which extra it needs
+    datasets.disable_progress_bars()
+
+
+def _gold(rows: Any, loaded: Any, model: str, on_unknown_label: str) -> Any:
+    """The label ids of each document, as the model has them."""
+    if on_unknown_label not in ("raise", "drop"):
+        raise typer.BadParameter(f"must be raise or drop, got {on_unknown_label!r}", param_hint="--on-unknown-label")
+    if loaded.label_set is None:
+        raise ValueError(f"{model} stores no labels with ids (labels.jsonl), which those of documents could be")
+    gold = rows["labels"]
+    unknown = {one: None for ids in gold for one in ids if one not in loaded.label_set}
+    if not unknown:
+        return gold
+    names = ", ".join(map(repr, list(unknown)[:3]))
+    found = (
+        f"{counted(len(unknown), 'label id')} of the documents are not among the {len(loaded.label_set):,} of {model}"
+    )
+    if on_unknown_label == "raise":
+        raise ValueError(
+            f"{found}, such as {names}: add them (hf-gile labels import), or leave them out with "
+            "--on-unknown-label drop"
+        )
+    note(f"{found}, such as {names}: left out")
+    return [[one for one in ids if one not in unknown] for ids in gold]
+
+
+def _say_figures(metrics: Mapping[str, float]) -> None:
+    groups = {prefix: name for prefix, name in _GROUPS.items() if f"{prefix}average_precision" in metrics}
+    note(f"{'percent':34}" + "".join(f"{name:>12}" for name in groups.values()))
+    for metric, name in _ROWS.items():
+        values = [metrics.get(f"{prefix}{metric}") for prefix in groups]
+        if any(value is not None for value in values):
+            note(f"{name:34}" + "".join(f"{'' if value is None else f'{100 * value:.2f}':>12}" for value in values))
+
+
+def _say_before_and_after(figures: Mapping[str, Any]) -> None:
+    note(f"{'percent':42}{'before':>10}{'after':>10}")
+    for group in ("seen", "unseen"):
+        for metric, name in (("expected_calibration_error", "calibration error"), *_AFTER):
+            before = figures.get(f"{group}_{metric}_before")
+            after = figures.get(f"{group}_{metric}_after", figures.get(f"{group}_{metric}"))
+            if before is not None and after is not None:
+                note(f"{f'{group} labels: {name}':42}{100 * before:10.2f}{100 * after:10.2f}")
+        if f"{group}_threshold" in figures:
+            own = figures.get(f"{group}_label_thresholds", 0)
+            note(f"{group} labels: threshold {figures[f'{group}_threshold']:.3f}; {counted(own, 'label')} with another")
+
+
+_AFTER = (("top_5_expected_calibration_error", "error of the 5 best"), ("micro_f1", "micro-F1 at the threshold"))

@@ -1,0 +1,144 @@
+"""`hf-gile card` and `hf-gile push`: a model for others."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .running import add_command, counted, note
+
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a saved model.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the commands."""
+    add_command(app, "card", card)
+    add_command(app, "push", push)
+
+
+def card(
+    folder: Folder,
+    info: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="YAML file of what you know, by the names of these options.")
+    ] = None,
+    model_name: Annotated[str | None, typer.Option(metavar="TEXT", help="The title.")] = None,
+    repo_id: Annotated[
+        str | None, typer.Option(metavar="USER/NAME", help="Where it is, or will be, on the Hub.")
+    ] = None,
+    summary: Annotated[str | None, typer.Option(metavar="TEXT", help="What it was made for.")] = None,
+    language: Annotated[list[str] | None, typer.Option(metavar="CODE", help="Of the texts, such as en.")] = None,
+    license: Annotated[str | None, typer.Option(metavar="ID", help="Of the model, such as apache-2.0.")] = None,
+    datasets: Annotated[
+        list[str] | None, typer.Option("--dataset", metavar="ID", help="Of the training data, on the Hub.")
+    ] = None,
+    dataset_name: Annotated[str | None, typer.Option(metavar="TEXT", help="What people call this data.")] = None,
+    dataset_license: Annotated[str | None, typer.Option(metavar="TEXT", help="Its licence.")] = None,
+    base_model: Annotated[str | None, typer.Option(metavar="ID", help="What training began with, on the Hub.")] = None,
+    tags: Annotated[list[str] | None, typer.Option("--tag", metavar="TEXT", help="A further tag.")] = None,
+    training_command: Annotated[str | None, typer.Option(metavar="TEXT", help="What trains it.")] = None,
+    training_data: Annotated[str | None, typer.Option(metavar="TEXT", help="What it was trained on, in words.")] = None,
+    limits: Annotated[list[str] | None, typer.Option("--limit", metavar="TEXT", help="What it is not for.")] = None,
+    citation: Annotated[str | None, typer.Option(metavar="BIBTEX", help="Of your own work.")] = None,
+    show_examples: Annotated[
+        bool, typer.Option("--show-examples", help="Show texts of the report; their licence must allow it.")
+    ] = False,
+) -> None:
+    """Write the card of a model, README.md, with its figures and the table of its labels, labels.csv.
+
+    It says what the model does and for which labels, and shows results.json, if `hf-gile evaluate` has put one into
+    the folder. What you know, and no file says, comes from options or from a file of them. README.md is replaced.
+
+    hf-gile card MODEL --repo-id user/gile-mesh --license apache-2.0 --language en
+    hf-gile card MODEL --info card.yaml
+    """
+    from hf_gile.publishing import CardInfo, Report, make_card
+
+    from .saved_model import load
+
+    given = {name: value for name, value in locals().items() if name in CardInfo.__dataclass_fields__ and value}
+    known = CardInfo(**{**_read_info(info, list(CardInfo.__dataclass_fields__)), **given})
+    if not folder.is_dir():
+        raise FileNotFoundError(f"no folder {folder} (in {Path.cwd()})")
+    model, _ = load(str(folder), device="cpu")
+    results = folder / "results.json"
+    report = Report.load(results) if results.is_file() else None
+    text = str(make_card(model, None, known, report, folder))
+    written = folder / ".README.md.new"
+    written.write_text(text, encoding="utf-8")
+    written.replace(folder / "README.md")
+    note(f"{folder / 'README.md'}{'' if report else '; no results.json: hf-gile evaluate makes one'}")
+
+
+def push(
+    folder: Folder,
+    repo_id: Annotated[
+        str, typer.Argument(metavar="REPO", help="user/name or organisation/name; made if there is none.")
+    ],
+    private: Annotated[
+        bool | None,
+        typer.Option("--private/--public", help="Of a new repository.  [default: as its owner's settings say]"),
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option(metavar="BRANCH", help="The branch; made if there is none.  [default: main]")
+    ] = None,
+    create_pr: Annotated[bool, typer.Option("--create-pr", help="Open a pull request instead.")] = False,
+    message: Annotated[str | None, typer.Option("--message", "-m", metavar="TEXT", help="Of the commit.")] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(metavar="TOKEN", help="Of the Hub.  [default: that of HF_TOKEN or of `hf auth login`]"),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go up, change nothing.")] = False,
+) -> None:
+    """Put a saved model on the Hub, in one commit.
+
+    Prints what goes up: new, changed, unchanged or deleted, the size, the file. Pickles, checkpoints and logs stay
+    here. Files of an earlier version of the model go, those of others stay.
+
+    hf-gile push MODEL user/gile-mesh --private --dry-run
+    hf-gile push MODEL user/gile-mesh --create-pr --message "Calibrated"
+    """
+    from hf_gile.publishing import push_folder
+
+    done = push_folder(
+        folder,
+        repo_id,
+        private=private,
+        revision=revision,
+        create_pr=create_pr,
+        commit_message=message,
+        token=token,
+        dry_run=dry_run,
+    )
+    for file in done.files:
+        sys.stdout.write(f"{file.status:9}  {file.size:14,}  {file.path}\n")
+    for path, why in done.left_out:
+        note(f"left out: {path}, {why}")
+    changes = counted(len(done.changes), "change")
+    if dry_run:
+        note(f"{changes}, not made: {done.url}")
+    elif done.commit is None:
+        note(f"nothing has changed: {done.url}")
+    else:
+        note(f"{changes}, commit {done.commit[:12]}: {done.pull_request or done.url}")
+
+
+def _read_info(path: Path | None, names: list[str]) -> dict[str, Any]:
+    if path is None:
+        return {}
+    import difflib
+
+    import yaml
+
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not YAML: {error}") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} must hold `name: value` lines, got {str(content)[:40]!r}")
+    for name in content:
+        if name not in names:
+            near = difflib.get_close_matches(str(name), names, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
+            raise ValueError(f"{path}: a card knows no {name!r}{hint}")
+    return content

@@ -1,0 +1,153 @@
+"""How commands run: errors in one sentence, exit codes, and what standard output and error are for."""
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from functools import wraps
+from inspect import cleandoc
+from typing import Any
+
+import typer
+
+_EXPECTED = (ValueError, OSError, ImportError)  # what our own code raises, in sentences for people
+
+# The library's words for what are flags here.
+_FLAGS = {
+    'pass on_error="skip" to go on without it': "leave it out with --on-error skip",
+    'on_unknown_label="drop"': "--on-unknown-label drop",
+}
+
+_COMMAND = re.compile(r"^hf-gile |[|(] ?hf-gile ")
+
+_debug = False
+
+
+def debug_errors(wanted: bool) -> None:
+    """Sets whether errors come with a traceback.
+
+    Args:
+        wanted: Whether they do.
+    """
+    global _debug
+    _debug = wanted
+
+
+def new_group(text: str) -> typer.Typer:
+    """Makes a group of commands.
+
+    Args:
+        text: Its help.
+    """
+    # Plain help: it keeps examples as they are written, at any width, and comes at once.
+    return typer.Typer(
+        help=help_text(text),
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["--help", "-h"]},
+    )
+
+
+def add_command(group: typer.Typer, name: str, function: Callable[..., None], **settings: Any) -> None:
+    """Adds a command, whose errors end as a sentence on standard error.
+
+    Args:
+        group: Where to.
+        name: Its name.
+        function: What it does; its docstring is its help.
+        settings: More for typer.
+    """
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            function(*args, **kwargs)
+            sys.stdout.flush()
+        except (typer.Exit, typer.BadParameter):
+            raise
+        except BrokenPipeError:  # whoever read the answers has had enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except KeyboardInterrupt:
+            note("interrupted")
+            raise typer.Exit(130) from None
+        except Exception as error:
+            if _debug:
+                raise
+            typer.echo(f"hf-gile {group.info.name or ''} {name}: {explained(error)}".replace("  ", " "), err=True)
+            raise typer.Exit(1) from None
+
+    group.command(name, help=help_text(function.__doc__ or ""), **settings)(run)
+
+
+def help_text(text: str) -> str:
+    r"""Help of a docstring; typer leaves blocks of commands, the examples, as they are.
+
+    Args:
+        text: The docstring.
+
+    Example:
+        >>> help_text("Do it.\n\n    hf-gile do\n    echo yes | hf-gile do\n")
+        'Do it.\n\n\x08\nhf-gile do\necho yes | hf-gile do'
+    """
+    blocks = []
+    for block in cleandoc(text).split("\n\n"):
+        lines = [line.strip() for line in block.splitlines()]
+        is_example = all(_COMMAND.search(line) for line in lines)
+        blocks.append("\n".join(["\b", *lines] if is_example else lines))
+    return "\n\n".join(blocks)
+
+
+def explained(error: Exception) -> str:
+    """What to tell a person about an error.
+
+    Args:
+        error: The error.
+
+    Example:
+        >>> explained(ValueError("no labels"))
+        'no labels'
+        >>> explained(KeyError("x"))
+        "KeyError: 'x' (not an error that is foreseen; hf-gile --debug ... shows where it comes from)"
+    """
+    if not isinstance(error, _EXPECTED):
+        what = f"{type(error).__name__}: {error}"
+        return f"{what} (not an error that is foreseen; hf-gile --debug ... shows where it comes from)"
+    message = str(error)
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        message = f"{error.filename}: {error.strerror}"
+    for words, flag in _FLAGS.items():
+        message = message.replace(words, flag)
+    return message or type(error).__name__
+
+
+def note(text: str) -> None:
+    """Tells a person something, on standard error.
+
+    Args:
+        text: What.
+    """
+    typer.echo(text, err=True)
+
+
+def quiet_libraries() -> None:
+    """Leaves standard error to us: Transformers shows bars and advice there that are none of the user's business."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun.
+
+    Args:
+        number: How many.
+        noun: Of what, one of them.
+
+    Example:
+        >>> counted(1, "label"), counted(1200, "label")
+        ('1 label', '1,200 labels')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

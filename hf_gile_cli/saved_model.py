@@ -1,0 +1,119 @@
+"""Saved models: loading them, and saving one of which labels or calibration have changed."""
+
+from pathlib import Path
+from typing import Any
+
+from .running import quiet_libraries
+
+
+def load(model: str, revision: str | None = None, device: str | None = None) -> tuple[Any, Any]:
+    """Loads a model and its processor; needs no trust, for the code is that of the installed hf_gile.
+
+    Args:
+        model: Its folder, or its name on the Hub.
+        revision: Of a model on the Hub.
+        device: Where to put it; by default a GPU, if there is one.
+
+    Returns:
+        The `GileForSequenceClassification`, in evaluation mode, and the `GileProcessor`.
+
+    Raises:
+        ValueError: It is no GILE model.
+        FileNotFoundError: It is nowhere.
+        OSError: The Hub does not give it.
+    """
+    import torch
+    from transformers import AutoConfig
+
+    from hf_gile import GileForSequenceClassification, GileProcessor
+
+    quiet_libraries()
+    folder = Path(model)
+    if folder.is_dir() and not (folder / "config.json").is_file():
+        raise FileNotFoundError(f"{model} is no saved model: there is no config.json in it")
+    if not folder.is_dir() and not is_hub_name(model):
+        raise FileNotFoundError(f"no folder {model} (in {Path.cwd()}); a model on the Hub is called user/name")
+    try:
+        config = AutoConfig.from_pretrained(model, revision=revision or "main")
+    except OSError as error:
+        if folder.is_dir():
+            raise
+        reason = str(error).splitlines()[0]
+        raise FileNotFoundError(f"{model} is no folder here, and the Hub does not give it: {reason}") from error
+    if config.model_type != "gile":
+        raise ValueError(f"{model} is a model of type {config.model_type!r}, not a GILE model")
+    loaded = GileForSequenceClassification.from_pretrained(model, revision=revision or "main").eval()
+    processor = GileProcessor.from_pretrained(model, revision=revision or "main")
+    return loaded.to(device or ("cuda" if torch.cuda.is_available() else "cpu")), processor
+
+
+def is_hub_name(model: str) -> bool:
+    """Whether a model that is no folder may be one on the Hub.
+
+    Args:
+        model: Its name.
+
+    Example:
+        >>> [is_hub_name(name) for name in ("user/gile", "gile", "./runs/gile", "runs/mesh/gile")]
+        [True, False, False, False]
+    """
+    return model.count("/") == 1 and not model.startswith((".", "/", "~")) and not Path(model).exists()
+
+
+def save_changed(folder: Path, model: Any, processor: Any, label_set: Any) -> str:
+    """Saves a model in place of itself, with changed labels or settings; the codes in its `index` follow.
+
+    The card and all other files stay as they are. If something fails, so does everything.
+
+    Args:
+        folder: Where the model was loaded from.
+        model: The model.
+        processor: Its processor.
+        label_set: Its labels as they are to be.
+
+    Returns:
+        What became of the index, in words.
+
+    Raises:
+        ValueError: The labels do not fit the model.
+    """
+    from hf_gile.publishing import save
+
+    index, words = _index_for(folder / "index", model, processor, label_set)
+    save(folder, model, processor, label_set, index=index, card=False)
+    return words
+
+
+def _index_for(folder: Path, model: Any, processor: Any, new: Any) -> tuple[Any, str]:
+    """The index to save: that of the folder with the labels that are new, or True to make all codes anew."""
+    from hf_gile import LabelIndex
+
+    if not folder.is_dir():
+        return False, "no index beside the model"
+    old = model.label_set
+    anew = True, "index made anew"
+    if not (folder / "label_index.json").is_file() or model.gile.label_tables:  # several languages; codes by id
+        return anew
+    try:
+        index = LabelIndex.from_pretrained(folder, model, mmap=False)  # the file it is in will be replaced
+    except (ValueError, FileNotFoundError):  # of another model, or damaged
+        return anew
+    before, after = ({label.id: label for label in labels} for labels in (index.label_set, new))
+    if old is None or index.label_set.ids != old.ids:
+        return anew
+    renamed = [one for one in after if one in before and before[one].text != after[one].text]
+    if any(before[one].description != after[one].description for one in renamed):
+        return anew
+    gone, added = [one for one in before if one not in after], [label for label in new if label.id not in before]
+    if len(gone) == len(before):
+        return anew
+    if gone:
+        index.remove(*gone)
+    for one in renamed:
+        index.rename(one, after[one].name, model, processor)
+    if added:
+        index.add(added, model, processor)
+    if index.label_set.ids != new.ids:
+        return anew
+    index.label_set = new
+    return index, f"index follows: {len(added) + len(renamed):,} encoded, {len(gone):,} removed"

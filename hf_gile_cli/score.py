@@ -1,0 +1,292 @@
+"""`hf-gile score`: texts in, labels with their probabilities out, a line of JSON each."""
+
+import io
+import json
+import os
+import stat
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from queue import Empty, Queue
+from typing import IO, Annotated, Any, TypeVar
+
+import typer
+
+from .options import (
+    BatchSize,
+    Device,
+    Encoding,
+    IdColumn,
+    LabelDescription,
+    LabelId,
+    LabelLanguage,
+    LabelName,
+    Language,
+    Model,
+    OnError,
+    Revision,
+    TextColumns,
+    checked_on_error,
+)
+from .running import add_command, counted, note
+
+T = TypeVar("T")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command."""
+    add_command(app, "score", score)
+
+
+def score(
+    model: Model,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILES",
+            help="Lines of text, or tables (.jsonl, .csv, .tsv, .json, .parquet); - is standard input.  [default: -]",
+        ),
+    ] = None,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--label", "-l", metavar="NAME", help="A label, any words; again for each.  [default: the model's]"
+        ),
+    ] = None,
+    label_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Labels of a table, of MeSH or of SKOS instead.")
+    ] = None,
+    label_id: LabelId = "id",
+    label_name: LabelName = None,
+    label_description: LabelDescription = None,
+    label_language: LabelLanguage = None,
+    index: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Labels of an index that `hf-gile index` made, instead.")
+    ] = None,
+    top_k: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="K", help="That many best labels; 0 for all.  [default: 10; with --threshold all]"),
+    ] = None,
+    threshold: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NUMBER|stored", help="Only labels with this probability, or each with that stored for it."
+        ),
+    ] = None,
+    force_label: Annotated[bool, typer.Option("--force-label", help="The best label where none passes.")] = False,
+    multi_label: Annotated[
+        bool | None,
+        typer.Option("--multi-label/--one-label", help="Each label on its own, or one of all.  [default: the model's]"),
+    ] = None,
+    long_texts: Annotated[
+        str, typer.Option(metavar="cut|max|mean", help="Cut what is too long to be read at once, or read all of it.")
+    ] = "cut",
+    evidence: Annotated[bool, typer.Option("--evidence", help="Add the words and sentences attended to.")] = False,
+    language: Language = None,
+    text: TextColumns = None,
+    id: IdColumn = None,
+    format: Annotated[
+        str | None,
+        typer.Option(metavar="text|jsonl|csv|tsv", help="Of standard input, or of files whose names do not say."),
+    ] = None,
+    encoding: Encoding = "utf-8",
+    with_text: Annotated[
+        bool | None,
+        typer.Option("--with-text/--without-text", help="Repeat the text.  [default: where there is no id]"),
+    ] = None,
+    batch_size: BatchSize = 32,
+    device: Device = None,
+    revision: Revision = None,
+    on_error: OnError = "raise",
+) -> None:
+    """Score texts with the labels of a model, or with any others.
+
+    A line of JSON for each text, in order: {"id": ..., "text": ..., "labels": [names, best first], "scores":
+    [probabilities]}. Memory does not grow with the input. What comes from a pipe or a terminal is answered as soon as
+    it is there.
+
+        hf-gile score MODEL notes.txt > scored.jsonl
+        hf-gile score MODEL records.jsonl --text title --text abstract --threshold stored --force-label
+        echo "Rats were fed." | hf-gile score MODEL --label "Milk, Human" --label Rats
+        tail -f incoming.jsonl | hf-gile score MODEL --label-file subjects.csv --top-k 5
+    """
+    from hf_gile import LabelScoringPipeline
+    from hf_gile.data import ReadReport, read_documents
+
+    from .labels import read_labels
+    from .saved_model import load
+
+    sources = files or ["-"]
+    report = ReadReport(checked_on_error(on_error))  # type: ignore[arg-type]
+    options = _pipeline_options(top_k, threshold, force_label, multi_label, long_texts, evidence, language)
+    if sum(given is not None for given in (labels or None, label_file, index)) > 1:
+        raise typer.BadParameter("pass one of --label, --label-file and --index")
+    # Everything that can be wrong with the arguments is said before the model is loaded.
+    candidates: Any = labels or None
+    streams = [_standard_input() if source == "-" else source for source in sources]
+    documents = [
+        read_documents(stream, text or ["text"], id=id, format=format, encoding=encoding, report=report)
+        for stream in streams
+    ]
+    if label_file is not None:
+        candidates = read_labels(label_file, label_id, label_name, label_description, label_language)
+    loaded, processor = load(model, revision, device)
+    if index is not None:
+        from hf_gile import LabelIndex
+
+        candidates = LabelIndex.from_pretrained(index, loaded).to(loaded.device)
+    elif labels:
+        from hf_gile import LabelSet
+
+        candidates = LabelSet.from_names(labels)  # made once, so that it is known again at every batch
+    pipe = LabelScoringPipeline(model=loaded, processor=processor, device=loaded.device)
+
+    written = 0
+    with _progress(sources) as bar:
+        for source, stream, own in zip(sources, streams, documents, strict=True):
+            if source == "-" and sys.stdin.isatty():
+                note("reading texts from the terminal, one a line; Ctrl-D ends")
+            waits = source == "-" and not _is_file(stream)
+            for batch in ready_batches(own, batch_size) if waits else _full_batches(own, batch_size):
+                pipe.call_count = 0  # else Transformers advises, on a GPU, against what streaming needs
+                answers = pipe([one.text for one in batch], candidates, batch_size=batch_size, **options)
+                for document, answer in zip(batch, answers, strict=True):
+                    sys.stdout.write(_line(document, answer, with_text))
+                sys.stdout.flush()
+                written += len(batch)
+                bar.update(len(batch))
+    left_out = sum(report.left_out.values())
+    if left_out:
+        examples = "; ".join(example for some in report.examples.values() for example in some)
+        note(f"{counted(left_out, 'malformed line')} left out: {examples}")
+        if not written:
+            raise ValueError("not one text could be read")
+
+
+def _pipeline_options(
+    top_k: int | None,
+    threshold: str | None,
+    force_label: bool,
+    multi_label: bool | None,
+    long_texts: str,
+    evidence: bool,
+    language: str | None,
+) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if threshold is not None:
+        try:
+            options["threshold"] = threshold if threshold == "stored" else float(threshold)
+        except ValueError:
+            raise typer.BadParameter(
+                f"must be a number or stored, got {threshold!r}", param_hint="--threshold"
+            ) from None
+    if top_k is None and threshold is None:
+        options["top_k"] = 10
+    elif top_k:
+        options["top_k"] = top_k
+    if force_label:
+        options["force_label"] = True
+    if multi_label is not None:
+        options["multi_label"] = multi_label
+    if long_texts not in ("cut", "max", "mean"):
+        raise typer.BadParameter(f"must be cut, max or mean, got {long_texts!r}", param_hint="--long-texts")
+    if long_texts != "cut":
+        options["long_texts"] = long_texts
+    if evidence:
+        options["return_evidence"] = True
+    if language is not None:
+        options["language"] = language
+    return options
+
+
+def _line(document: Any, answer: Any, with_text: bool | None) -> str:
+    row: dict[str, Any] = {} if document.id is None else {"id": document.id}
+    if with_text or (with_text is None and document.id is None):
+        row["text"] = document.text
+    row["labels"] = answer["labels"]
+    row["scores"] = [float(f"{score:.6g}") for score in answer["scores"]]
+    if "evidence" in answer:
+        row["evidence"] = answer["evidence"]
+    return json.dumps(row, ensure_ascii=False) + "\n"
+
+
+def _progress(sources: Sequence[str]) -> Any:
+    from tqdm.auto import tqdm
+
+    # None: a bar where standard error is a terminal. Beside what is typed or piped in, it would be in the way.
+    return tqdm(unit=" texts", disable=True if "-" in sources else None)
+
+
+def _standard_input() -> IO[bytes]:
+    # A reader of its own: the thread that waits for lines holds its lock, which sys.stdin's would be at the end.
+    with suppress(io.UnsupportedOperation, AttributeError):
+        return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
+    return sys.stdin.buffer
+
+
+def _is_file(stream: Any) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (OSError, io.UnsupportedOperation):
+        return False
+
+
+def _full_batches(items: Iterator[T], size: int) -> Iterator[list[T]]:
+    """Batches of a source that does not wait; what came before an error goes out first."""
+    batch: list[T] = []
+    error: Exception | None = None
+    while error is None:
+        try:
+            batch.append(next(items))
+        except StopIteration:
+            break
+        except Exception as raised:
+            error = raised
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+    if error is not None:
+        raise error
+
+
+def ready_batches(items: Iterator[T], size: int) -> Iterator[list[T]]:
+    """Batches of what is there: at least one item, and at most `size`, without waiting for more.
+
+    Args:
+        items: Read in a thread, at most a few batches ahead.
+        size: The most items of a batch.
+
+    Yields:
+        The batches, in order; an error of `items` is raised after what came before it.
+    """
+    queue: Queue[tuple[T | None, BaseException | None]] = Queue(4 * size)
+
+    def read() -> None:
+        error: BaseException = StopIteration()
+        try:
+            for item in items:
+                queue.put((item, None))
+        except BaseException as raised:
+            error = raised
+        queue.put((None, error))
+
+    threading.Thread(target=read, daemon=True).start()
+    error: BaseException | None = None
+    while error is None:
+        batch: list[Any] = []
+        item, error = queue.get()
+        while error is None:
+            batch.append(item)
+            if len(batch) == size:
+                break
+            try:
+                item, error = queue.get_nowait()
+            except Empty:
+                break
+        if batch:
+            yield batch
+    if not isinstance(error, StopIteration):
+        raise error

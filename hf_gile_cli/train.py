@@ -1,0 +1,129 @@
+"""`hf-gile train` and `hf-gile demo`: the recipes that the package carries."""
+
+import runpy
+import sys
+from inspect import cleandoc
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .running import add_command, note
+
+RECIPES = {
+    "table": "a table of your own: texts, labels, and what the labels mean",
+    "bioasq": "MEDLINE abstracts and their MeSH headings",
+    "dw": "news of Deutsche Welle, in one language or several",
+    "zero_shot": "several labelled sets together, for a scorer of any labels",
+}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the commands."""
+    add_command(app, "demo", demo)
+    add_command(
+        app,
+        "train",
+        train,
+        add_help_option=False,
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+        options_metavar="[--recipe NAME] [RECIPE OPTIONS]...",
+    )
+
+
+def demo(
+    output_dir: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the model goes.")] = Path("runs/demo"),
+    epochs: Annotated[
+        int, typer.Option(min=1, metavar="NUMBER", help="Passes over the abstracts; 14 make a better model.")
+    ] = 2,
+) -> None:
+    """Train a small model on real MEDLINE abstracts, and score labels it has never seen. Takes a minute or two.
+
+    Nothing is downloaded: the abstracts come with a package of the `demo` extra. It is the recipe `bioasq` with fewer
+    epochs; all of it is real.
+
+        hf-gile demo
+        hf-gile demo --epochs 14 --output-dir runs/bioasq
+    """
+    settings = {
+        "output_dir": str(output_dir),
+        "units": "gile",
+        "hidden_act": "tanh",
+        "num_train_epochs": str(epochs),
+        "save_strategy": "no",
+        "load_best_model_at_end": "false",
+    }
+    run_recipe("bioasq", [part for name, value in settings.items() for part in (f"--{name}", value)])
+    model = output_dir / "gile" / "model"
+    note(
+        f"""
+The model is in {model}. What next:
+  echo "Rats were fed a diet low in iron." | hf-gile score {model}
+  echo "Rats were fed a diet low in iron." | hf-gile score {model} --label Anemia --label Toothache
+  hf-gile labels show {model} --unseen
+  hf-gile train --train_files notes.csv --text text --labels tags --separator ";"     a table of your own
+"""
+    )
+
+
+def train(
+    context: typer.Context,
+    recipe: Annotated[str, typer.Option(metavar="|".join(RECIPES), help="What to train on.")] = "table",
+    help: Annotated[bool, typer.Option("--help", "-h", help="The options of the recipe.")] = False,
+    where: Annotated[
+        bool, typer.Option("--where", help="Print the path of the recipe, for `accelerate launch`.")
+    ] = False,
+) -> None:
+    """Train a model by a recipe. All options but --recipe are those of the recipe; `--help` shows them.
+
+    hf-gile train --train_files notes.csv --text text --labels tags --separator ";"
+    hf-gile train --recipe bioasq --train_files 'medline/*.xml.gz' --label_file desc2024.xml --train_until 2004
+    hf-gile train --config mine.yaml --output_dir runs/mine
+    accelerate launch $(hf-gile train --where) --config mine.yaml
+    """
+    from hf_gile.resources import resource
+
+    if recipe not in RECIPES:
+        raise typer.BadParameter(f"must be one of {', '.join(RECIPES)}, got {recipe!r}", param_hint="--recipe")
+    if where:
+        sys.stdout.write(f"{resource(f'recipes/train_{recipe}.py')}\n")
+    elif help:
+        about = "\n".join(f"  {name:9}  {words}" for name, words in RECIPES.items())
+        sys.stdout.write(f"{context.get_usage()}\n\n{cleandoc(train.__doc__ or '')}\n\nRecipes:\n{about}\n\n")
+        sys.stdout.write(f"Options of the recipe {recipe}:\n\n")
+        run_recipe(recipe, ["--help"])
+    else:
+        run_recipe(recipe, context.args)
+
+
+def run_recipe(name: str, arguments: list[str]) -> None:
+    """Runs a recipe in this process.
+
+    Args:
+        name: One of `RECIPES`.
+        arguments: Its command line.
+
+    Raises:
+        Exit: The recipe ended itself.
+        ImportError: An extra is missing.
+    """
+    try:
+        import accelerate  # noqa: F401
+        import datasets  # noqa: F401
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f"training needs the `recipes` extra: pip install 'hf-gile[recipes]' ({error})") from error
+    from hf_gile.resources import resource
+
+    path = resource(f"recipes/train_{name}.py")
+    before = sys.argv, sys.path
+    sys.argv, sys.path = [f"hf-gile train --recipe {name}", *arguments], [str(path.parent), *sys.path]
+    try:
+        runpy.run_path(str(path), run_name="__main__")
+    except SystemExit as error:  # of argparse, or with a sentence that says what is wrong
+        if isinstance(error.code, str):
+            raise ValueError(error.code) from None
+        if error.code:
+            raise typer.Exit(error.code) from None
+    finally:
+        sys.argv, sys.path = before

@@ -1,0 +1,49 @@
+import os
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from hf_gile_cli.app import app
+
+
+@pytest.fixture
+def run():
+    """Runs a command in this process; gives its result, with `exit_code`, `stdout` and `stderr`."""
+
+    def run_command(*arguments, input=None, ends=0):
+        result = CliRunner().invoke(app, [str(one) for one in arguments], input=input, prog_name="hf-gile")
+        assert result.exit_code == ends, result.output
+        return result
+
+    return run_command
+
+
+@pytest.fixture
+def start():
+    """Starts the command in a process of its own."""
+    processes = []
+
+    def start_command(*arguments, **options):
+        settings = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        command = [sys.executable, "-m", "hf_gile_cli", *map(str, arguments)]
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+        processes.append(subprocess.Popen(command, env=environment, **settings | options))
+        return processes[-1]
+
+    yield start_command
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def saved_model(tmp_path, make_model):
+    """The folder of a saved model of five labels, one of them seen."""
+    model, processor = make_model(problem_type="multi_label_classification")
+    model.set_labels(model.label_set.with_counts({"Iron": 7}), processor)
+    folder = tmp_path / "model"
+    model.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return folder

@@ -1,0 +1,57 @@
+"""The command as a process: pipes, interruption, exit codes. Each start costs seconds: few of them."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+
+def test_help_needs_neither_torch_nor_transformers():
+    code = """
+import sys
+sys.modules["torch"] = sys.modules["transformers"] = sys.modules["hf_gile"] = None  # importing them would raise
+sys.argv = ["hf-gile", *sys.argv[1:]]
+from hf_gile_cli import main
+main()
+"""
+    for command in ([], ["score"], ["labels", "add"], ["push"]):
+        done = subprocess.run([sys.executable, "-c", code, *command, "--help"], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert "hf-gile" in done.stdout
+
+
+def test_without_typer_the_extra_is_named():
+    code = "import sys; sys.modules['typer'] = None; from hf_gile_cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "hf-gile needs the `cli` extra: pip install 'hf-gile[cli]'\n")
+
+
+def test_a_line_from_a_pipe_is_answered_before_the_next_one_comes_and_an_interrupt_ends_with_130(start, saved_model):
+    process = start("score", saved_model)
+    for text in ("Rats were fed.", "Breast milk."):
+        process.stdin.write(f"{text}\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["text"] == text  # it waits for no batch to be full
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    assert process.stderr.read() == "interrupted\n"
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(start, saved_model, tmp_path):
+    (tmp_path / "texts.txt").write_text("Rats were fed.\n" * 5000)
+    process = start("score", saved_model, tmp_path / "texts.txt")
+    assert json.loads(process.stdout.readline())["text"] == "Rats were fed."
+    process.stdout.close()
+    assert process.wait(timeout=60) == 0
+    assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_traceback_comes_on_request_only(start, saved_model, flag):
+    process = start(*(["--debug"] if flag else []), "labels", "retire", saved_model, "iron")
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert ("Traceback" in stderr) == flag
+    assert "no label has the id 'iron' among 5 labels; did you mean 'Iron'" in stderr

@@ -1,0 +1,176 @@
+import gzip
+import json
+
+import pytest
+
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelScoringPipeline, LabelSet
+
+TEXTS = ["Rats were fed.", "", "Breast milk for infants.", "The failing heart pumps less blood."]
+
+
+@pytest.fixture
+def pipe(saved_model):
+    model = GileForSequenceClassification.from_pretrained(saved_model).eval()
+    return LabelScoringPipeline(model=model, processor=GileProcessor.from_pretrained(saved_model))
+
+
+def lines(result):
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def check(rows, answers):
+    assert [row["labels"] for row in rows] == [answer["labels"] for answer in answers]
+    assert [row["scores"] for row in rows] == [pytest.approx(answer["scores"], rel=1e-5) for answer in answers]
+
+
+def write_jsonl(path, rows):
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    return path
+
+
+def test_each_line_of_a_text_file_is_answered_as_the_pipeline_answers_it(run, saved_model, pipe, tmp_path):
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
+    result = run("score", saved_model, tmp_path / "texts.txt", "--batch-size", 3)
+    rows = lines(result)
+    assert [row["text"] for row in rows] == TEXTS
+    check(rows, pipe(TEXTS, top_k=10))
+    assert result.stderr == ""
+
+
+def test_labels_and_their_number_are_chosen_by_flags(run, saved_model, pipe):
+    names = ["Milk, Human", "Rats", "Iron"]
+    flags = [part for name in names for part in ("--label", name)]
+    rows = lines(run("score", saved_model, *flags, "--top-k", 2, input="Rats were fed.\n"))
+    check(rows, [pipe("Rats were fed.", names, top_k=2)])
+    assert len(rows[0]["labels"]) == 2
+
+
+@pytest.mark.parametrize("top_k", [0, 3])
+def test_a_threshold_and_top_k_go_together(run, saved_model, pipe, top_k):
+    every = pipe(TEXTS[0])["scores"]
+    threshold = (every[1] + every[2]) / 2
+    rows = lines(run("score", saved_model, "--threshold", threshold, "--top-k", top_k, input=TEXTS[0]))
+    check(rows, [pipe(TEXTS[0], threshold=threshold)])
+    assert len(rows[0]["labels"]) == 2
+
+
+def test_one_label_of_all_is_chosen_by_a_softmax(run, saved_model, pipe):
+    rows = lines(run("score", saved_model, "--one-label", input=TEXTS[0]))
+    check(rows, [pipe(TEXTS[0], multi_label=False)])
+    assert sum(rows[0]["scores"]) == pytest.approx(1, rel=1e-4)
+
+
+def test_a_label_file_is_scored_with_names_and_descriptions_of_its_columns(run, saved_model, pipe, tmp_path):
+    (tmp_path / "terms.csv").write_text("code,term,about\nx1,Rats,rats were fed\nx2,Milk,\n")
+    columns = ["--label-id", "code", "--label-name", "term", "--label-description", "about"]
+    rows = lines(run("score", saved_model, "--label-file", tmp_path / "terms.csv", *columns, input=TEXTS[0]))
+    check(rows, [pipe(TEXTS[0], {"Rats": "rats were fed", "Milk": ""})])
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "json", "parquet", "jsonl.gz"])
+def test_tables_of_every_format_give_the_same_answers(run, saved_model, pipe, tmp_path, kind):
+    rows = [{"id": f"d{place}", "title": "Iron", "body": text} for place, text in enumerate(TEXTS)]
+    path = tmp_path / f"table.{kind}"
+    if kind in ("csv", "tsv"):
+        comma = {"csv": ",", "tsv": "\t"}[kind]
+        path.write_text("\n".join([comma.join(rows[0]), *(comma.join(row.values()) for row in rows)]) + "\n")
+    elif kind == "json":
+        path.write_text(json.dumps(rows))
+    elif kind == "parquet":
+        import pyarrow
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    elif kind == "jsonl":
+        write_jsonl(path, rows)
+    else:
+        path.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
+    found = lines(run("score", saved_model, path, "--text", "title", "--text", "body"))
+    assert [row["id"] for row in found] == ["d0", "d1", "d2", "d3"]
+    assert not any("text" in row for row in found)
+    check(found, pipe([f"Iron\n{text}" if text else "Iron" for text in TEXTS], top_k=10))
+
+
+def test_standard_input_can_hold_json_lines_and_csv(run, saved_model):
+    rows = lines(run("score", saved_model, input='{"text": "Milk.", "id": 5}\n\n{"text": "Iron.", "id": null}\n'))
+    assert [row.get("id") for row in rows] == ["5", None]
+    assert rows[1]["text"] == "Iron."
+    rows = lines(run("score", saved_model, "-", "--format", "csv", "--with-text", input='id,text\n7,"a\nb"\n'))
+    assert (rows[0]["id"], rows[0]["text"]) == ("7", "a\nb")
+    rows = lines(run("score", saved_model, "--format", "text", input='{"text": "Milk."}\n'))
+    assert rows[0]["text"] == '{"text": "Milk."}'
+
+
+def test_a_bad_line_is_named_and_what_came_before_it_is_written(run, saved_model, tmp_path):
+    path = write_jsonl(tmp_path / "texts.jsonl", [{"text": text} for text in TEXTS])
+    path.write_text(path.read_text() + '{"text": 5}\n{"text": "more"}\n')
+    result = run("score", saved_model, path, "--batch-size", 3, ends=1)
+    assert [row["text"] for row in lines(result)] == TEXTS
+    assert result.stderr == (
+        f"hf-gile score: {path}: line 5: text must be text, got 5; mend it, or leave it out with --on-error skip\n"
+    )
+
+
+def test_bad_lines_can_be_left_out_and_are_counted(run, saved_model, tmp_path):
+    (tmp_path / "bad.jsonl").write_text('{"text": "a"}\nno json\n[1]\n{"txt": "b"}\n{"text": "c"}\n')
+    result = run("score", saved_model, tmp_path / "bad.jsonl", "--on-error", "skip")
+    assert [row["text"] for row in lines(result)] == ["a", "c"]
+    assert "3 malformed lines left out: " in result.stderr
+    assert "line 4: no column 'text', only txt; did you mean 'txt'?" in result.stderr
+
+
+def test_nothing_but_bad_lines_is_a_failure(run, saved_model, tmp_path):
+    (tmp_path / "bad.txt").write_bytes(b"\xff\xfe\n")
+    result = run("score", saved_model, tmp_path / "bad.txt", "--on-error", "skip", ends=1)
+    assert "bad.txt: line 1: byte 1 of the line is not utf-8" in result.stderr
+    assert "not one text could be read" in result.stderr
+
+
+def test_an_index_serves_as_labels(run, saved_model, pipe, tmp_path):
+    (tmp_path / "labels.csv").write_text("id,name\n1,Rats\n2,Milk\n3,Heart\n")
+    made = run("index", saved_model, tmp_path / "index", "--label-file", tmp_path / "labels.csv", "--dtype", "float32")
+    assert "3 labels, 13 numbers of float32 each" in made.stderr
+    rows = lines(run("score", saved_model, "--index", tmp_path / "index", input=TEXTS[0]))
+    check(rows, [pipe(TEXTS[0], LabelSet.from_names(["Rats", "Milk", "Heart"]))])
+
+
+@pytest.mark.parametrize(
+    ("flags", "ends", "message"),
+    [
+        (["--threshold", "much"], 2, "must be a number or stored, got 'much'"),
+        (["--threshold", "7"], 1, "threshold is"),
+        (["--top-k", "-1"], 2, "--top-k"),
+        (["--on-error", "ignore"], 2, "must be raise or skip, got 'ignore'"),
+        (["--long-texts", "all"], 2, "must be cut, max or mean, got 'all'"),
+        (["--format", "pdf"], 1, "format must be one of text, jsonl, csv, tsv, got 'pdf'"),
+        (["--label", "a", "--index", "b"], 2, "pass one of --label, --label-file and --index"),
+        (["--label", "a", "--label", "a"], 1, "'a' stands in row 1 already"),
+        (["--label-file", "absent.csv"], 1, "no file of labels at absent.csv"),
+        (["--encoding", "utf-7000"], 1, "encoding must be one that Python knows"),
+        (["--labels", "a"], 2, "No such option"),
+        (["absent.txt"], 1, "no file at absent.txt"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(run, saved_model, flags, ends, message):
+    result = run("score", saved_model, *flags, input="a\n", ends=ends)
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("absent", "no folder absent (in "),
+        ("runs/absent/model", "a model on the Hub is called user/name"),
+        (".", "is no saved model: there is no config.json in it"),
+    ],
+)
+def test_a_model_that_is_not_there_is_named(run, model, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert message in run("score", model, input="a\n", ends=1).stderr
+
+
+def test_a_model_of_another_kind_is_refused(run, save_text_encoder):
+    result = run("score", save_text_encoder(), input="a\n", ends=1)
+    assert "is a model of type 'bert', not a GILE model" in result.stderr
