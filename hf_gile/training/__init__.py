@@ -1,5 +1,6 @@
-"""What the stock `Trainer` needs beside a model: data, label sampling, pretrained encoders, thresholds."""
+"""What the stock `Trainer` needs beside a model: data, label sampling, pretrained encoders, calibration, thresholds."""
 
+from .calibration import calibrate
 from .collator import GileDataCollator
 from .distillation import CrossEncoder, Distillation, add_teacher_scores
 from .encoding import encode_dataset
@@ -26,6 +27,7 @@ __all__ = [
     "add_lora",
     "add_pooled_embeds",
     "add_teacher_scores",
+    "calibrate",
     "class_balanced_weights",
     "encode_dataset",
     "fit_unseen_calibration",

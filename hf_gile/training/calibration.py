@@ -1,0 +1,339 @@
+"""Probabilities that can be trusted, and thresholds for them, fitted on validation documents and kept in the model."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..metrics.batch import read_batch
+from ..metrics.calibration import calibration_error
+from ..models.calibration_gile import GROUPS, calibrated
+from ..models.losses_gile import IGNORE, widened
+from .calibration_fits import check_method, fit_calibration, fit_softmax_calibration
+from .label_thresholds import LabelCounts, LabelThresholds, check_objective, fit_label_thresholds, group_threshold
+from .score_counts import VALUES, ScoreCounts
+
+_BINS = 15
+_KEPT_LOGITS = 1 << 25
+"""Logits kept of a model whose labels exclude each other (128 MB); of more, the documents are thinned out."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was fitted on validation documents.
+
+    Args:
+        calibration: `GileConfig.calibration`.
+        thresholds: `GileConfig.thresholds`.
+        label_thresholds: `(C,)` probabilities of the candidate labels; NaN for those that have that of their group.
+        figures: What `calibrate` returns.
+    """
+
+    calibration: dict[str, Any]
+    thresholds: dict[str, float]
+    label_thresholds: Tensor
+    figures: dict[str, Any] = field(default_factory=dict)
+
+
+@torch.no_grad()
+def calibrate(
+    model: Any,
+    batches: Iterable[dict[str, Any]],
+    *,
+    method: str = "platt",
+    label_thresholds: bool = True,
+    objective: str = "micro_f1",
+    columns: Sequence[int] | None = None,
+    bf16: bool = False,
+) -> dict[str, Any]:
+    """Fits calibration and thresholds on validation documents, and sets them in the model.
+
+    Seen labels are calibrated apart from unseen ones, and so are their thresholds. For the unseen ones there must be
+    validation documents with labels that the model was not trained on: labels held out of the training documents, but
+    not of these. A model without such gets no calibration of unseen labels.
+
+    What it sets: `config.calibration` and `config.thresholds`, the threshold with the best micro-F1 of each group; and
+    in `label_set` the thresholds of single labels (`hf_gile.training.label_thresholds` says how), of those that differ
+    from that of their group. What an earlier call has set of these labels is gone. Nothing is set when it fails.
+
+    The documents are read once, and only counted (of a model whose labels exclude each other, some are kept), so their
+    number does not matter: 26,000 labels take 70 MB.
+
+    Args:
+        model: A `GileForSequenceClassification`.
+        batches: Validation documents as `GileDataCollator` makes them, with `labels`. Without `columns`, the labels of
+            a model with unseen ones are read before, so a generator will not do.
+        method: `"platt"`, `"temperature"` or, not for single-label problems, `"isotonic"`, which needs scikit-learn.
+        label_thresholds: Whether labels may have thresholds of their own.
+        objective: `"micro_f1"` or `"macro_f1"`: what thresholds of single labels are to be best for.
+        columns: The labels that are candidates of these documents; by default the seen ones, and the unseen ones that
+            one of the documents has. Gold labels that are not among them are left out.
+        bf16: Whether to run under bfloat16 autocast.
+
+    Returns:
+        `documents`, and of each group that was fitted, `seen_` or `unseen_` in front:
+
+        - `expected_calibration_error` and `top_5_expected_calibration_error`, each with `_before` and `_after` behind,
+          of the documents that it was fitted on, as `CalibrationMetrics` computes them;
+        - `threshold`, and `micro_f1_before` (at a probability of 0.5, not calibrated) and `micro_f1` (at the
+          threshold), of these documents, too;
+        - with `label_thresholds` also `held_out_micro_f1` and `held_out_macro_f1`, of one threshold made on one half of
+          the documents and measured on the other; the same with `_of_label_thresholds` behind; `shrinkage`, the m of
+          these (None if the common threshold is best), and `label_thresholds`, how many labels have their own.
+
+    Raises:
+        ValueError: An option that does not exist, batches without labels, or no document with a candidate label.
+        ImportError: `method="isotonic"` without scikit-learn.
+    """
+    single = model.config.problem_type == "single_label_classification"
+    check_method(method, model.config.problem_type)
+    check_objective(objective)
+    chosen = _candidates(model, batches, columns)
+    seen = model.seen_among().cpu()[chosen]
+    was_training = model.training
+    model.eval()
+    try:
+        documents = _scored(model, batches, chosen, bf16)
+        if single:
+            found = _of_softmax(documents, seen, method, label_thresholds, objective)
+        else:
+            counts = ScoreCounts(seen)
+            for logits, gold in documents:
+                counts.update(logits, gold)
+            found = fit(counts, method, label_thresholds, objective)
+    finally:
+        model.train(was_training)
+    _keep(model, chosen, found)
+    return found.figures
+
+
+def fit(
+    counts: ScoreCounts,
+    method: str | None = "platt",
+    label_thresholds: bool = True,
+    objective: str = "micro_f1",
+    **options: Any,
+) -> Calibration:
+    """Fits calibration and thresholds on counts of logits.
+
+    Args:
+        counts: Of validation documents.
+        method: As in `calibrate`; None for none.
+        label_thresholds: As in `calibrate`.
+        objective: As in `calibrate`.
+        options: Of `fit_label_thresholds`.
+
+    Returns:
+        What was found.
+
+    Raises:
+        ValueError: No document has one of the labels.
+    """
+    calibration: dict[str, Any] = {}
+    thresholds: dict[str, float] = {}
+    own = torch.full((len(counts.seen),), math.nan, dtype=torch.double)
+    figures: dict[str, Any] = {"documents": counts.documents}
+    for group in GROUPS:
+        place, labels = int(group == "seen"), counts.seen == (group == "seen")
+        cells, gold = counts.cells[:, place], counts.gold[:, place]
+        num_gold = counts.num_gold[:, labels]
+        if not gold.any():
+            continue
+        if method is not None:
+            calibration[group] = fit_calibration(method, VALUES, cells.sum(0), gold.sum(0))
+
+        def probabilities(logits: Tensor, group: str = group) -> Tensor:
+            return calibrated(logits, torch.full((len(logits),), group == "seen"), calibration).sigmoid()
+
+        common, micro_f1 = group_threshold(cells.sum(0), gold.sum(0), int(num_gold.sum()))
+        thresholds[group] = _short(probabilities(torch.tensor([common])).item())
+        figures[f"{group}_threshold"] = thresholds[group]
+        figures[f"{group}_micro_f1_before"] = _micro_f1_at_half(cells.sum(0), gold.sum(0), int(num_gold.sum()))
+        figures[f"{group}_micro_f1"] = micro_f1
+        for name, (number, right) in {
+            "": (cells.sum(0), gold.sum(0)),
+            f"top_{counts.top_k}_": (counts.best_cells[place], counts.best_gold[place]),
+        }.items():
+            for when, p in {"before": VALUES.sigmoid(), "after": probabilities(VALUES)}.items():
+                figures[f"{group}_{name}expected_calibration_error_{when}"] = _error(p, number, right)
+        if label_thresholds and gold.any(1).all():
+            found = _label_thresholds(counts, labels, common, objective, **options)
+            logits = found.thresholds
+            apart = (logits - common).abs() > 1e-6
+            own[labels] = torch.where(apart, probabilities(logits), math.nan)
+            figures |= {f"{group}_{name}": value for name, value in _figures(found, int(apart.sum())).items()}
+    if not thresholds:
+        raise ValueError(
+            f"none of the {counts.documents} documents has one of the {len(counts.seen)} candidate labels as a gold "
+            "label: check that the documents were encoded with the label set of the model, and columns"
+        )
+    return Calibration(calibration, thresholds, own, figures)
+
+
+def _label_thresholds(
+    counts: ScoreCounts, labels: Tensor, common: float, objective: str, **options: Any
+) -> LabelThresholds:
+    place = int(counts.seen[labels][0])
+    num_gold = counts.num_gold[:, labels]
+    cells, gold = counts.label_cells[:, labels], counts.label_gold[:, labels]
+    halves = []
+    for half in range(2):
+        of_half, _ = group_threshold(counts.cells[half, place], counts.gold[half, place], int(num_gold[half].sum()))
+        halves.append(LabelCounts(cells[half], gold[half], num_gold[half], of_half))
+    whole = LabelCounts(cells.sum(0), gold.sum(0), num_gold.sum(0), common)
+    return fit_label_thresholds(halves, whole, objective, **options)
+
+
+def _figures(found: LabelThresholds, number: int) -> dict[str, Any]:
+    best = found.held_out[found.shrinkage]
+    common = found.held_out.get(math.inf, best)
+    return {
+        **{f"held_out_{name}": value for name, value in common.items()},
+        **{f"held_out_{name}_of_label_thresholds": value for name, value in best.items()},
+        "shrinkage": None if math.isinf(found.shrinkage) else found.shrinkage,
+        "label_thresholds": number,
+    }
+
+
+def _of_softmax(
+    documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor, method: str, label_thresholds: bool, objective: str
+) -> Calibration:
+    """Of labels that exclude each other: a softmax needs the logits of a document together."""
+    kept: list[tuple[Tensor, Tensor]] = []
+    size, step, number = max(1, _KEPT_LOGITS // len(seen)), 1, 0
+    for logits, gold in documents:
+        for row, columns in zip(widened(logits).cpu(), gold[:, 0].cpu(), strict=True):
+            if number % step == 0:
+                kept.append((row, columns))
+                if len(kept) > size:  # every second of them, and from here on
+                    kept, step = kept[::2], 2 * step
+            number += 1
+    kept = [(row, column) for row, column in kept if column != IGNORE]
+    if not kept:
+        raise ValueError(f"none of the {number} documents has one of the {len(seen)} candidate labels as a gold label")
+    every, gold = torch.stack([row for row, _ in kept]), torch.stack([column for _, column in kept])
+    calibration = fit_softmax_calibration(method, every, gold, seen)
+    before, after = ScoreCounts(seen), ScoreCounts(seen)
+    for start in range(0, len(every), before.chunk_size):
+        rows, columns = every[start : start + before.chunk_size], gold[start : start + before.chunk_size, None]
+        before.update(_each_on_its_own(rows), columns)
+        after.update(_each_on_its_own(calibrated(rows, seen, calibration)), columns)
+    found = fit(after, None, label_thresholds, objective)
+    earlier = fit(before, None, label_thresholds=False).figures
+    figures = {name: earlier[name] if name.endswith("_before") else value for name, value in found.figures.items()} | {
+        "documents": number
+    }
+    return Calibration(calibration, found.thresholds, found.label_thresholds, figures)
+
+
+def _each_on_its_own(logits: Tensor) -> Tensor:
+    """`(N, C)` logits whose sigmoid is the softmax of these."""
+    logs = logits.log_softmax(-1)
+    return logs - torch.log1p(-logs.exp().clamp(max=1 - 1e-7))
+
+
+def _micro_f1_at_half(cells: Tensor, gold: Tensor, num_gold: int) -> float:
+    positive = VALUES >= 0
+    return 2 * int(gold[positive].sum()) / (int(cells[positive].sum()) + num_gold)
+
+
+def _error(probabilities: Tensor, cells: Tensor, gold: Tensor) -> float:
+    places = (probabilities * _BINS).long().clamp(max=_BINS - 1)
+    sums = torch.zeros(3, _BINS, dtype=torch.double)
+    sums.index_add_(1, places, torch.stack([cells.double(), probabilities.double() * cells, gold.double()]))
+    return calibration_error(*sums)
+
+
+def _candidates(model: Any, batches: Iterable[dict[str, Any]], columns: Sequence[int] | None) -> Tensor:
+    """`(C,)` columns, ascending."""
+    number = model.config.num_labels
+    if columns is not None:
+        chosen = torch.as_tensor(columns, dtype=torch.long).cpu()
+        if not len(chosen) or len(chosen.unique()) < len(chosen) or not bool(((chosen >= 0) & (chosen < number)).all()):
+            raise ValueError(
+                f"columns must be columns of the {number} stored labels, each once, got {len(chosen)}, such as "
+                f"{chosen[:8].tolist()}"
+            )
+        return chosen.sort().values
+    chosen = model.seen_among().cpu()
+    if not bool(chosen.all()):
+        if iter(batches) is batches:
+            raise ValueError(
+                "without columns=, batches are read twice, for the unseen labels that they have: pass a DataLoader or "
+                "a list, not a generator; or the candidate labels as columns="
+            )
+        for batch in batches:
+            gold = _gold(batch)
+            columns_of = gold[gold >= 0] if not _is_multi_hot(gold) else gold.nonzero()[:, 1]
+            if len(columns_of) and int(columns_of.max()) >= number:
+                raise ValueError(f"a batch has gold column {int(columns_of.max())}, the model has {number} labels")
+            chosen[columns_of.long().cpu()] = True
+    if not bool(chosen.any()):
+        raise ValueError(
+            "no label is a candidate: none is stored as seen, and no document has a gold label; mark the labels of the "
+            "training documents with label_set.with_counts(...)"
+        )
+    return chosen.nonzero().flatten()
+
+
+def _scored(
+    model: Any, batches: Iterable[dict[str, Any]], chosen: Tensor, bf16: bool
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Of each batch `(B, C)` logits and `(B, P)` gold places among the candidates, padded with -100."""
+    places = torch.full((model.config.num_labels + 1,), IGNORE)
+    places[chosen] = torch.arange(len(chosen))
+    every = len(chosen) == model.config.num_labels
+    for batch in batches:
+        gold = _gold(batch)
+        inputs = {
+            name: value.to(model.device) if isinstance(value, Tensor) else value
+            for name, value in batch.items()
+            if name != "labels"
+        }
+        with torch.no_grad(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
+            logits = model(**inputs).logits
+        logits, gold = read_batch(logits, gold)
+        logits = logits if every else logits[:, chosen.to(logits.device)]
+        yield logits, places.to(gold.device)[gold.masked_fill(gold == IGNORE, -1)]
+
+
+def _gold(batch: Any) -> Tensor:
+    gold = batch.get("labels") if hasattr(batch, "get") else None
+    if not isinstance(gold, Tensor):
+        raise ValueError(
+            "batches must be as GileDataCollator makes them of documents with labels: DataLoader(encode_dataset(...), "
+            f"64, collate_fn=GileDataCollator(processor)); got {sorted(batch) if gold is None else type(gold).__name__}"
+        )
+    return gold
+
+
+def _is_multi_hot(gold: Tensor) -> bool:
+    return gold.is_floating_point() or gold.dtype == torch.bool
+
+
+def _keep(model: Any, chosen: Tensor, found: Calibration) -> None:
+    """Sets in the model what was found, if all of it makes sense."""
+    config, before = model.config, (model.config.calibration, model.config.thresholds)
+    labels = model.label_set
+    if labels is not None:
+        labels = labels.with_thresholds(
+            {
+                labels[column].id: None if math.isnan(threshold) else _short(threshold)
+                for column, threshold in zip(chosen.tolist(), found.label_thresholds.tolist(), strict=True)
+            }
+        )
+    config.calibration, config.thresholds = found.calibration, found.thresholds
+    try:
+        config.validate_calibration()
+    except ValueError:
+        config.calibration, config.thresholds = before
+        raise
+    model.label_set = labels
+
+
+def _short(probability: float) -> float:
+    """To six digits, which people can read."""
+    return float(f"{probability:.6g}")

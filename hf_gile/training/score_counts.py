@@ -1,0 +1,168 @@
+"""How often each logit was right, in memory that does not grow with the documents: what calibration is fitted on.
+
+Shapes: `N` documents, `C` candidate labels, `P` gold labels per document, padded, `E` edges.
+"""
+
+import torch
+from torch import Tensor
+
+from ..models.losses_gile import IGNORE, widened
+
+_LARGEST = 0x7BFF
+"""The bits of the largest float16, which count all positive ones."""
+
+VALUES = torch.arange(_LARGEST + 1, dtype=torch.int16).view(torch.float16).double()
+VALUES = torch.cat([-VALUES[1:].flip(0), VALUES])
+"""`(BINS,)` logits that are told apart: all finite float16, ascending."""
+
+BINS = len(VALUES)
+
+BEGINS = torch.cat([VALUES[:1], (VALUES[1:] + VALUES[:-1]) / 2])
+"""`(BINS,)` least logit that is rounded to each, or between it and the next lower one."""
+
+_STEPS = torch.cat([torch.arange(8, 16) * 2.0**power for power in range(-6, 3)]).double()  # 1/8 to 60
+EDGES = BEGINS[torch.searchsorted(VALUES, torch.cat([-_STEPS.flip(0), torch.zeros(1), _STEPS]))]
+"""`(E,)` logits between which those of single labels are not told apart: eight from a power of two to the next."""
+
+_INTERVALS = torch.bucketize(VALUES, EDGES, right=True)
+"""`(BINS,)` 0 is below the first edge."""
+
+
+def rounded(logits: Tensor) -> Tensor:
+    """Rounds logits to float16, to nearest, those of other ranges to the ends of it.
+
+    Args:
+        logits: `(N, C)`, of any precision.
+
+    Returns:
+        `(N, C)` places in `VALUES`, on the CPU.
+
+    Example:
+        >>> VALUES[rounded(torch.tensor([0.1, -1e9, -0.0]))].tolist()
+        [0.09998, -65504.0, 0.0]
+    """
+    bits = widened(logits).clamp(-65504, 65504).half().view(torch.int16).cpu().long()
+    return torch.where(bits >= 0, bits, -32768 - bits) + _LARGEST
+
+
+class ScoreCounts:
+    """Counts of the logits of candidate labels: of seen and of unseen ones finely, of each label coarsely.
+
+    Documents go to two halves in turn, so that what is fitted on one half can be measured on the other.
+
+    A label that is no candidate for a document, its logit at minus infinity or the minimum of its dtype, is not
+    counted; if it is gold after all, it is among `num_gold`, as a label that no threshold finds.
+
+    Attributes:
+        cells: `(2, 2, BINS)` documents with a label, by half, by group (unseen, seen), and by rounded logit.
+        gold: `(2, 2, BINS)` those in which the label is gold.
+        best_cells: `(2, BINS)` the `top_k` best labels of each document among those of a group.
+        best_gold: `(2, BINS)` those of them that are gold.
+        label_cells: `(2, C, E + 1)` documents by half, label and interval between `EDGES`.
+        label_gold: `(2, C, E + 1)` those in which the label is gold.
+        num_gold: `(2, C)` gold documents of each label, by half.
+
+    Args:
+        seen: `(C,)` bool, whether each label was trained on.
+        top_k: Number of best labels.
+        chunk_size: Number of documents worked on at once.
+
+    Example:
+        >>> counts = ScoreCounts(torch.tensor([True, True, False]))
+        >>> counts.update(torch.tensor([[2.0, -1.0, 1.0]]), torch.tensor([[0, 2]]))
+        >>> counts.cells.sum((0, 2)), counts.gold.sum((0, 2))
+        (tensor([1, 2]), tensor([1, 1]))
+    """
+
+    def __init__(self, seen: Tensor, top_k: int = 5, chunk_size: int = 64) -> None:
+        self.seen = seen.cpu()
+        self.top_k = top_k
+        self.chunk_size = chunk_size
+        self.documents = 0
+        self.cells, self.gold = (torch.zeros(2, 2, BINS, dtype=torch.long) for _ in range(2))
+        self.best_cells, self.best_gold = (torch.zeros(2, BINS, dtype=torch.long) for _ in range(2))
+        shape = 2, len(seen), len(EDGES) + 1
+        self.label_cells, self.label_gold = (torch.zeros(shape, dtype=torch.int32) for _ in range(2))
+        self.num_gold = torch.zeros(2, len(seen), dtype=torch.long)
+
+    def update(self, logits: Tensor, gold: Tensor) -> None:
+        """Adds documents.
+
+        Args:
+            logits: `(N, C)`.
+            gold: `(N, P)` places among the candidate labels, padded with -100.
+        """
+        for start in range(0, len(logits), self.chunk_size):
+            self._add(logits[start : start + self.chunk_size], gold[start : start + self.chunk_size])
+
+    def _add(self, logits: Tensor, gold: Tensor) -> None:
+        candidate = (logits > torch.finfo(logits.dtype).min).cpu()
+        bins, gold = rounded(logits), gold.cpu()
+        rows = torch.arange(len(logits))
+        halves = (self.documents + rows) % 2
+        self.documents += len(logits)
+        group, labels = self.seen.long(), torch.arange(len(self.seen))
+        width, intervals = len(EDGES) + 1, _INTERVALS[bins]
+        of_group = bins + BINS * group + 2 * BINS * halves[:, None]
+        of_label = intervals + width * labels + width * len(labels) * halves[:, None]
+        _count(self.cells, of_group[candidate])
+        _count(self.label_cells, of_label[candidate])
+        is_gold = gold != IGNORE
+        documents, columns = rows[:, None].expand_as(gold)[is_gold], gold[is_gold]
+        _count(self.num_gold, columns + len(labels) * halves[documents])
+        found = candidate[documents, columns]
+        documents, columns = documents[found], columns[found]
+        _count(self.gold, of_group[documents, columns])
+        _count(self.label_gold, of_label[documents, columns])
+        mask = torch.zeros(logits.shape, dtype=torch.bool)
+        mask[documents, columns] = True
+        for place in range(2):
+            chosen = (group == place).nonzero().flatten()
+            if len(chosen):
+                best = logits[:, chosen.to(logits.device)].topk(min(self.top_k, len(chosen)), dim=1).indices.cpu()
+                best = chosen[best]
+                places = bins.gather(1, best)
+                _count(self.best_cells[place], places[candidate.gather(1, best)])
+                _count(self.best_gold[place], places[mask.gather(1, best)])
+
+
+def at_edges(label_counts: Tensor) -> Tensor:
+    """How many documents have at least the logit of each of `EDGES`, label by label.
+
+    Args:
+        label_counts: `(C, E + 1)` documents by interval.
+
+    Returns:
+        `(C, E)` float64.
+    """
+    return label_counts[:, 1:].flip(1).cumsum(1).flip(1).double()
+
+
+def counts_above(label_counts: Tensor, logits: Tensor) -> Tensor:
+    """How many documents have at least a logit, label by label: exactly at `EDGES`, evenly spread between them.
+
+    Args:
+        label_counts: `(C, E + 1)` documents by interval; the outermost ones are taken to be 1 wide.
+        logits: `(C, T)` logits of each label.
+
+    Returns:
+        `(C, T)` float64.
+
+    Example:
+        >>> counts = ScoreCounts(torch.tensor([True]))
+        >>> counts.update(torch.tensor([[0.3], [2.0], [-5.0]]), torch.full((3, 1), -100))
+        >>> counts_above(counts.label_cells.sum(0), torch.tensor([[-70.0, -1.0, 1.0, 70.0]]))
+        tensor([[3., 2., 1., 0.]], dtype=torch.float64)
+    """
+    everything = label_counts.sum(1, keepdim=True).double()
+    above = torch.cat([everything, at_edges(label_counts), torch.zeros_like(everything)], dim=1)
+    ends = torch.cat([EDGES[:1] - 1, EDGES, EDGES[-1:] + 1])
+    logits = logits.double().clamp(ends[0], ends[-1])
+    place = torch.bucketize(logits, ends, right=True).clamp(max=len(ends) - 1) - 1
+    share = (logits - ends[place]) / (ends[place + 1] - ends[place])
+    return torch.lerp(above.gather(1, place), above.gather(1, place + 1), share)
+
+
+def _count(counts: Tensor, places: Tensor) -> None:
+    flat = counts.view(-1)
+    flat.index_add_(0, places.flatten(), torch.ones(places.numel(), dtype=counts.dtype))

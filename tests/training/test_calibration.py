@@ -1,0 +1,329 @@
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+from hf_gile import GileForSequenceClassification, Label, LabelSet
+from hf_gile.metrics import CalibrationMetrics, LabelMetrics
+from hf_gile.models.calibration_gile import calibrated
+from hf_gile.training import GileDataCollator, calibrate
+
+SEEN = 11
+UNSEEN = 6
+
+
+class Scripted(GileForSequenceClassification):
+    """A model that answers a document, which is a number, with a row of a table of logits."""
+
+    table: torch.Tensor
+    batches_read = 0
+
+    def forward(self, input_ids, attention_mask=None):
+        assert not self.training
+        self.batches_read += 1
+        return SequenceClassifierOutput(logits=self.table[input_ids[:, 0]].to(self.dtype))
+
+
+def scores(seed, documents=307, num_labels=SEEN + UNSEEN):
+    """True probabilities, gold labels by them, and the logits of a model that is too sure of unseen labels."""
+    random = torch.Generator().manual_seed(seed)
+    true = 2 * torch.randn(documents, num_labels, generator=random) - 2
+    gold = torch.rand(true.shape, generator=random) < true.sigmoid()
+    surer = torch.arange(num_labels) >= SEEN
+    return torch.where(surer, 2 * true + 3, 1.3 * true), gold
+
+
+@pytest.fixture
+def scripted(make_model):
+    """A scripted model of some logits, with its labels stored, and batches of all of its documents."""
+
+    def make(logits, gold, problem_type="multi_label_classification", seen=SEEN):
+        tiny, processor = make_model(problem_type=problem_type)
+        number = logits.shape[1]
+        labels = LabelSet(Label(f"id{place}", f"name {place}", seen=place < seen) for place in range(number))
+        model = Scripted(tiny.config)
+        model.set_labels(labels, processor)
+        model.table = logits
+        columns = [row.nonzero().flatten().tolist() for row in gold]
+        width = max(1, *map(len, columns))
+        padded = torch.tensor([row + [-100] * (width - len(row)) for row in columns])
+        documents = torch.arange(len(logits))[:, None]
+        batches = [
+            {"input_ids": documents[start : start + 32], "labels": padded[start : start + 32]}
+            for start in range(0, len(logits), 32)
+        ]
+        return model, batches
+
+    return make
+
+
+def measured(logits, gold, seen=None, **options):
+    metrics = CalibrationMetrics(logits.shape[1], seen=seen, **options)
+    metrics.update(logits, gold)
+    return metrics.compute()
+
+
+@pytest.mark.parametrize("method", ["platt", "temperature", "isotonic"])
+def test_probabilities_of_other_documents_can_be_trusted_afterwards(scripted, method):
+    model, batches = scripted(*scores(seed=1, documents=1501))
+    figures = calibrate(model, batches, method=method)
+    assert model.config.calibration["seen"]["method"] == model.config.calibration["unseen"]["method"] == method
+    logits, gold = scores(seed=2, documents=1501)
+    seen = model.seen_among()
+    before = measured(logits, gold, seen=seen)
+    after = measured(calibrated(logits, seen, model.config.calibration), gold, seen=seen)
+    for group in ("seen", "unseen"):
+        for name in ("expected_calibration_error", "top_5_expected_calibration_error"):
+            was, now = before[f"{group}_{name}"], after[f"{group}_{name}"]
+            if method != "temperature" or group == "seen":  # without a constant, it cannot undo a shift
+                # Of 15 bins of some thousand cells: chance is about sqrt(15 p (1 - p) / 9000).
+                assert now < 0.02 < was
+            # The documents it was fitted on tell the same.
+            assert figures[f"{group}_{name}_before"] == pytest.approx(was, abs=0.02)
+            assert figures[f"{group}_{name}_after"] == pytest.approx(now, abs=0.02)
+
+
+def test_platt_finds_how_much_too_sure_the_model_is(scripted):
+    model, batches = scripted(*scores(seed=1, documents=4001))
+    calibrate(model, batches, label_thresholds=False)
+    seen, unseen = (model.config.calibration[group] for group in ("seen", "unseen"))
+    assert (seen["scale"], seen["offset"]) == pytest.approx((1 / 1.3, 0.0), abs=0.05)
+    assert (unseen["scale"], unseen["offset"]) == pytest.approx((1 / 2, -3 / 2), abs=0.05)
+
+
+def test_figures_are_those_of_the_metrics(scripted):
+    logits, gold = scores(seed=3)
+    model, batches = scripted(logits, gold)
+    figures = calibrate(model, batches, label_thresholds=False)
+    seen = model.seen_among()
+    after = calibrated(logits, seen, model.config.calibration)
+    for when, own in {"before": logits, "after": after}.items():
+        exact = measured(own, gold, seen=seen)
+        for group in ("seen", "unseen"):
+            for name in ("expected_calibration_error", "top_5_expected_calibration_error"):
+                # Logits are counted to three digits: a cell in a thousand is counted in the next bin.
+                assert figures[f"{group}_{name}_{when}"] == pytest.approx(exact[f"{group}_{name}"], abs=2e-3)
+    for own, threshold, name in [(logits, 0.5, "micro_f1_before"), (after, model.thresholds_of(), "micro_f1")]:
+        metrics = LabelMetrics(SEEN + UNSEEN, seen=seen, threshold=threshold)
+        metrics.update(own, gold)
+        for group in ("seen", "unseen"):
+            assert figures[f"{group}_{name}"] == pytest.approx(metrics.compute()[f"{group}_micro_f1"], abs=1e-12)
+    for group in ("seen", "unseen"):
+        assert model.config.thresholds[group] == figures[f"{group}_threshold"]
+        assert figures[f"{group}_micro_f1"] > figures[f"{group}_micro_f1_before"]
+    assert figures["documents"] == len(logits)
+    json.dumps(figures)
+    assert all(label.threshold is None for label in model.label_set)
+
+
+def test_labels_with_a_threshold_of_their_own_keep_it_in_the_label_set_and_on_disk(scripted, tmp_path):
+    logits, gold = scores(seed=4, documents=1001)
+    logits = logits + torch.linspace(-8, 8, SEEN + UNSEEN)  # which one calibration for all cannot undo
+    model, batches = scripted(logits, gold)
+    figures = calibrate(model, batches)
+    own = [label.threshold for label in model.label_set]
+    assert figures["seen_label_thresholds"] + figures["unseen_label_thresholds"] == sum(one is not None for one in own)
+    assert sum(one is not None for one in own) > SEEN
+    seen = model.seen_among()
+    more, right = scores(seed=5, documents=1001)
+    more = calibrated(more + torch.linspace(-8, 8, SEEN + UNSEEN), seen, model.config.calibration)
+    found = {}
+    for name, thresholds in {
+        "own": model.thresholds_of(),
+        "common": torch.tensor([model.config.thresholds["seen" if one else "unseen"] for one in seen]),
+    }.items():
+        metrics = LabelMetrics(SEEN + UNSEEN, seen=seen, threshold=thresholds)
+        metrics.update(more, right)
+        found[name] = metrics.compute()
+    for group in ("seen", "unseen"):
+        assert found["own"][f"{group}_micro_f1"] > found["common"][f"{group}_micro_f1"] + 0.02
+        for name, end in {"common": "", "own": "_of_label_thresholds"}.items():
+            for figure in ("micro_f1", "macro_f1"):
+                held_out = figures[f"{group}_held_out_{figure}{end}"]
+                assert held_out == pytest.approx(found[name][f"{group}_{figure}"], abs=0.03)
+    model.save_pretrained(tmp_path)
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    assert again.config.calibration == model.config.calibration
+    assert again.config.thresholds == model.config.thresholds
+    assert torch.equal(again.thresholds_of(), model.thresholds_of())
+    # A second call leaves nothing of the first.
+    calibrate(model, batches, label_thresholds=False, columns=range(5))
+    assert [label.threshold for label in model.label_set] == [None] * 5 + own[5:]
+
+
+def test_only_unseen_labels_with_gold_documents_are_candidates(scripted):
+    logits, gold = scores(seed=6)
+    gold[:, SEEN + 2 :] = False
+    model, batches = scripted(logits, gold)
+    model.label_set = model.label_set.with_thresholds({"id16": 0.9, "id1": 0.9})
+    calibrate(model, batches, label_thresholds=False)
+    found = model.config.calibration
+    assert model.label_set[16].threshold == 0.9  # nothing was said of it
+    assert model.label_set[1].threshold is None
+    model.config.calibration = {}
+    calibrate(model, iter(batches), columns=[*range(SEEN + 2)], label_thresholds=False)
+    assert model.config.calibration == found
+    with pytest.raises(ValueError, match="pass a DataLoader or a list, not a generator; or the candidate labels"):
+        calibrate(model, iter(batches))
+    gold[:, SEEN:] = False
+    model, batches = scripted(logits, gold)
+    figures = calibrate(model, batches)
+    assert set(model.config.calibration) == set(model.config.thresholds) == {"seen"}
+    assert not [name for name in figures if name.startswith("unseen")]
+
+
+def test_the_documents_are_scored_once_and_their_order_in_batches_does_not_matter(scripted):
+    logits, gold = scores(seed=7)
+    model, batches = scripted(logits, gold)
+    figures = calibrate(model, batches)
+    assert model.batches_read == len(batches)
+    found, labels = model.config.calibration, model.label_set
+    one = {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}
+    assert calibrate(model, [one]) == figures
+    assert model.config.calibration == found
+    assert model.label_set == labels
+
+
+@pytest.mark.parametrize("form", [torch.float, torch.bool])
+def test_gold_labels_of_zeros_and_ones_are_the_same(scripted, form):
+    logits, gold = scores(seed=8)
+    model, batches = scripted(logits, gold)
+    figures = calibrate(model, batches)
+    for start, batch in enumerate(batches):
+        batch["labels"] = gold[32 * start : 32 * start + 32].to(form)
+    assert calibrate(model, batches) == figures
+
+
+def test_labels_that_are_no_candidates_of_a_document_count_for_nothing(scripted):
+    logits, gold = scores(seed=9)
+    model, batches = scripted(torch.cat([logits, torch.full_like(logits, -torch.inf)]), torch.cat([gold, gold & False]))
+    calibrate(model, batches)
+    both = model.config.calibration, model.config.thresholds
+    model, batches = scripted(logits, gold)
+    calibrate(model, batches)
+    assert (model.config.calibration, model.config.thresholds) == both
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_labels_that_exclude_each_other_are_calibrated_by_their_softmax(scripted, both):
+    def drawn(seed):
+        random = torch.Generator().manual_seed(seed)
+        true = 2 * torch.randn(1501, 7, generator=random)
+        gold = torch.multinomial(true.softmax(-1), 1, generator=random)
+        logits = 3 * true
+        if both:
+            logits[:, 5:] += 4
+        return logits, torch.zeros(true.shape, dtype=torch.bool).scatter_(1, gold, True)
+
+    model, batches = scripted(*drawn(1), problem_type="single_label_classification", seen=5 if both else 7)
+    for batch in batches:
+        batch["labels"] = batch["labels"][:, 0]
+    figures = calibrate(model, batches)
+    own = model.config.calibration
+    assert own["seen"]["scale"] == pytest.approx(1 / 3, abs=0.05)
+    assert set(own) == ({"seen", "unseen"} if both else {"seen"})
+    if both:
+        assert own["unseen"]["scale"] == pytest.approx(1 / 3, abs=0.05)
+        assert own["unseen"]["offset"] - own["seen"]["offset"] == pytest.approx(-4 / 3, abs=0.3)
+    logits, gold = drawn(2)
+    seen = model.seen_among()
+    for when, scores in {"before": logits, "after": calibrated(logits, seen, own)}.items():
+        exact = measured(scores.double().softmax(-1).logit(), gold, seen=seen if both else None)
+        name = "seen_expected_calibration_error" if both else "expected_calibration_error"
+        assert exact[name] < 0.02 if when == "after" else exact[name] > 0.02
+        group = "seen_expected_calibration_error"
+        assert figures[f"{group}_{when}"] == pytest.approx(exact[name], abs=0.015)
+    probabilities = calibrated(logits, seen, own).softmax(-1)
+    predicted = probabilities >= model.thresholds_of()
+    micro_f1 = 2 * (predicted & gold)[:, seen].sum() / (predicted.sum(0) + gold.sum(0))[seen].sum()
+    assert float(micro_f1) == pytest.approx(figures["seen_micro_f1"], abs=0.04)
+    with pytest.raises(ValueError, match="'single_label_classification' must be one of temperature, platt, got"):
+        calibrate(model, batches, method="isotonic")
+
+
+def test_a_softmax_is_fitted_on_every_second_document_when_there_are_many(scripted, monkeypatch):
+    logits, gold = scores(seed=10, num_labels=SEEN)
+    gold = torch.zeros_like(gold).scatter_(1, logits.argmax(1, keepdim=True), True)
+    model, batches = scripted(logits, gold, problem_type="single_label_classification")
+    calibrate(model, batches)
+    whole = model.config.calibration["seen"]["scale"]
+    monkeypatch.setattr("hf_gile.training.calibration._KEPT_LOGITS", 200 * SEEN)
+    figures = calibrate(model, batches)
+    assert figures["documents"] == 307
+    halves, halved = scripted(logits[::2], gold[::2], problem_type="single_label_classification")
+    calibrate(halves, halved)
+    assert model.config.calibration == halves.config.calibration
+    assert model.config.calibration["seen"]["scale"] != whole
+
+
+def test_a_real_model_is_calibrated_by_what_its_collator_makes(make_model, label_set):
+    texts = ["the heart pumps blood", "breast milk", "iron in blood", "the failing heart"] * 5
+    model, processor = make_model(problem_type="multi_label_classification")
+    model.set_labels(LabelSet(replace(label, seen=label.id != "Iron") for label in label_set), processor)
+    gold = [[0, 4], [1], [2, 4], [0]] * 5
+    rows = [
+        {"input_ids": ids, "labels": columns} for ids, columns in zip(processor(texts)["input_ids"], gold, strict=True)
+    ]
+    batches = [GileDataCollator(processor)(rows[start : start + 7]) for start in range(0, 20, 7)]
+    model.train()
+    figures = calibrate(model, batches, bf16=True)
+    assert model.training
+    assert figures["documents"] == 20
+    assert set(model.config.thresholds) == {"seen", "unseen"}
+    assert all(0 < threshold <= 1 for threshold in model.thresholds_of())
+
+
+def test_a_bare_linear_unit_gets_thresholds_of_its_group(make_model):
+    model, processor = make_model(output_layer="linear", problem_type="multi_label_classification")
+    model.label_set = None
+    batch = GileDataCollator(processor)([{"input_ids": [2, 3], "labels": [1]}, {"input_ids": [4], "labels": [0, 2]}])
+    calibrate(model, [batch])
+    assert set(model.config.calibration) == set(model.config.thresholds) == {"seen"}
+    assert model.thresholds_of().tolist() == pytest.approx([model.config.thresholds["seen"]] * 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "beta"}, "method must be one of temperature, platt, isotonic, got 'beta'"),
+        ({"objective": "f1"}, "objective must be one of micro_f1, macro_f1, got 'f1'"),
+        ({"columns": [3, 3]}, "columns must be columns of the 17 stored labels, each once, got 2"),
+        ({"columns": [17]}, "columns must be columns of the 17 stored labels"),
+        ({"columns": []}, "columns must be columns of the 17 stored labels"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_and_sets_nothing(scripted, options, message):
+    model, batches = scripted(*scores(seed=11))
+    with pytest.raises(ValueError, match=message):
+        calibrate(model, batches, **options)
+    assert (model.config.calibration, model.config.thresholds, model.batches_read) == ({}, {}, 0)
+
+
+def test_batches_without_gold_labels_are_refused_and_the_model_stays_as_it_was(scripted):
+    logits, gold = scores(seed=12)
+    model, batches = scripted(logits, gold)
+    model.train()
+    calibrate(model, batches)
+    before = model.config.calibration, model.config.thresholds, model.label_set
+    for bad, message in [
+        ([{"input_ids": torch.zeros(1, 1).long()}], r"documents with labels: .* got \['input_ids'\]"),
+        ([torch.zeros(3)], "batches must be as GileDataCollator makes them"),
+        ([{"input_ids": torch.zeros(1, 1).long(), "labels": torch.tensor([[17]])}], "gold column 17, the model has 17"),
+        ([batch | {"labels": torch.full((len(batch["labels"]), 1), -100)} for batch in batches], "none of the 307 doc"),
+        ([batches[0] | {"labels": torch.tensor([[1]])}], "labels must have a row for each of the 32 documents"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            calibrate(model, bad)
+        assert (model.config.calibration, model.config.thresholds, model.label_set) == before
+        assert model.training
+    model.table = torch.full_like(logits, math.nan)
+    with pytest.raises(ValueError, match="scores must be numbers, got NaN"):
+        calibrate(model, batches)
+    assert (model.config.calibration, model.config.thresholds, model.label_set) == before
+    model, batches = scripted(logits, gold & False, seen=0)
+    with pytest.raises(ValueError, match="no label is a candidate: none is stored as seen"):
+        calibrate(model, batches)

@@ -1,0 +1,92 @@
+import numpy as np
+import torch
+
+from hf_gile.training.score_counts import BEGINS, BINS, EDGES, VALUES, ScoreCounts, at_edges, counts_above, rounded
+
+SEEN = torch.arange(11) % 3 != 1
+
+
+def batch(seed, documents=23, num_labels=11):
+    random = torch.Generator().manual_seed(seed)
+    logits = 4 * torch.randn(documents, num_labels, generator=random) - 2
+    logits[:3, :2] = -torch.inf  # no candidates, some of them gold
+    logits[3, :2] = torch.finfo(torch.float32).min
+    gold = torch.rand(logits.shape, generator=random) < 0.2
+    gold[0, 0] = True
+    columns = torch.full((documents, num_labels), -100)
+    for row, mask in zip(columns, gold, strict=True):
+        row[: mask.sum()] = mask.nonzero().flatten()
+    return logits, gold, columns
+
+
+def counted(logits, columns, sizes, **options):
+    counts = ScoreCounts(SEEN, **options)
+    for rows, gold in zip(logits.split(sizes), columns.split(sizes), strict=True):
+        counts.update(rows, gold)
+    return counts
+
+
+def test_logits_are_rounded_to_the_nearest_float16():
+    logits = torch.cat([torch.linspace(-70, 70, 9973), torch.tensor([1e9, -1e9, torch.inf, -torch.inf, -0.0, 1e-30])])
+    expected = logits.clamp(-65504, 65504).half().double()
+    assert torch.equal(VALUES[rounded(logits)], expected)
+    assert torch.equal(rounded(VALUES), torch.arange(BINS))
+    assert (VALUES.diff() > 0).all()
+    nearer = torch.where(VALUES[1:] > 0, 0.999, 1.001) * BEGINS[1:]  # below its beginning, a logit is not rounded to it
+    near_zero = BEGINS[1:].abs() < 1e-4  # where 0.1 percent is less than a float32 can tell
+    assert ((rounded(nearer) < torch.arange(1, BINS)) | near_zero).all()
+
+
+def test_counts_are_those_of_a_loop():
+    logits, gold, columns = batch(seed=1)
+    counts = counted(logits, columns, 5, top_k=3, chunk_size=2)
+    assert counts.documents == 23
+    for half in range(2):
+        own, right = logits[half::2], gold[half::2]
+        candidate = own > torch.finfo(torch.float32).min
+        assert torch.equal(counts.num_gold[half], right.sum(0))
+        for group, labels in enumerate((~SEEN, SEEN)):
+            for found, mask in ((counts.cells, candidate), (counts.gold, candidate & right)):
+                values = own[:, labels][mask[:, labels]]
+                assert torch.equal(found[half, group], torch.bincount(rounded(values), minlength=BINS))
+        for label in range(11):
+            for found, mask in ((counts.label_cells, candidate), (counts.label_gold, candidate & right)):
+                values = own[:, label][mask[:, label]]
+                above = [int((values >= edge).sum()) for edge in EDGES]
+                assert at_edges(found[half])[label].tolist() == above
+                assert int(found[half, label].sum()) == len(values)
+    for group, labels in enumerate((~SEEN, SEEN)):
+        best = [
+            (value, is_gold)
+            for row, right in zip(logits[:, labels], gold[:, labels], strict=True)
+            for value, is_gold in sorted(zip(row.tolist(), right.tolist(), strict=True), reverse=True)[:3]
+            if value > -1e38
+        ]
+        values = torch.tensor([value for value, _ in best])
+        assert torch.equal(counts.best_cells[group], torch.bincount(rounded(values), minlength=BINS))
+        right = values[torch.tensor([is_gold for _, is_gold in best])]
+        assert torch.equal(counts.best_gold[group], torch.bincount(rounded(right), minlength=BINS))
+
+
+def test_any_division_into_batches_gives_the_same_counts():
+    logits, _, columns = batch(seed=2)
+    whole = vars(counted(logits, columns, 23))
+    for size in (1, 4, 7):
+        for name, value in vars(counted(logits, columns, size, chunk_size=3)).items():
+            assert name == "chunk_size" or torch.equal(torch.as_tensor(value), torch.as_tensor(whole[name]))
+
+
+def test_between_edges_documents_are_evenly_spread():
+    logits, _, columns = batch(seed=3, documents=211)
+    counts = counted(logits, columns, 64)
+    cells = counts.label_cells.sum(0)
+    asked = torch.cat([EDGES, (EDGES[1:] + EDGES[:-1]) / 2, torch.tensor([-99.0, 99.0])]).expand(11, -1)
+    above = counts_above(cells, asked)
+    edges = at_edges(cells)
+    size = len(EDGES)
+    torch.testing.assert_close(above[:, :size], edges)
+    torch.testing.assert_close(above[:, size:-2], (edges[:, 1:] + edges[:, :-1]) / 2)
+    assert torch.equal(above[:, -2], cells.sum(1).double())
+    assert not above[:, -1].any()
+    steps = np.sort(np.random.default_rng(0).uniform(-70, 70, 997))
+    assert (counts_above(cells, torch.tensor(steps).expand(11, -1)).diff(dim=1) <= 0).all()
