@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 import tempfile
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,8 @@ def save(
         label_set: The labels to store; by default those the model has. If they are others, in number, order or
             words, they are stored in the copy that is saved, as `set_labels` does.
         index: Whether to save the codes of the labels, in 16 bits; or a `LabelIndex` of this model to save.
-        report: What `make_report` found, to be saved as `results.json` and shown on the card.
+        report: What `make_report` found, to be saved as `results.json` and shown on the card. Its example texts go with
+            it only if `card.show_examples` says that their licence allows it.
         card: A `CardInfo`, what a person knows about the model (by default nothing), of which a card is made; or a
             card, as a `ModelCard` or its text. False for none; one that is there stays.
 
@@ -52,8 +54,9 @@ def save(
         The files written.
 
     Raises:
-        ValueError: The model has no labels and none are given, is no classifier, the labels or the processor do not
-            fit it, an index of another model, or codes that are not finite in 16 bits.
+        ValueError: The model has no labels and none are given, is no classifier or has adapters, the labels or the
+            processor do not fit it, an index of another model, codes that are not finite in 16 bits, or an argument of
+            another kind.
         FileExistsError: The folder is a file.
 
     Example:
@@ -70,7 +73,7 @@ def save(
          'tokenizer_config.json']
     """
     folder, model = Path(folder), unwrapped(model)
-    check_saveable(model, label_set)
+    check_saveable(model, label_set, report, card)
     existed = folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(prefix=".saving-", dir=folder))
@@ -88,11 +91,11 @@ def save(
     return [folder / name for name in names]
 
 
-def check_saveable(model: Any, label_set: LabelSet | None) -> None:
-    """Makes sure that a model is a classifier with labels to store.
+def check_saveable(model: Any, label_set: LabelSet | None, report: Any, card: Any) -> None:
+    """Makes sure of what can be told before anything is written; arguments as in `save`.
 
     Raises:
-        ValueError: It is not, there are none, or the model has adapters.
+        ValueError: The model is no classifier, has no labels or has adapters, or something is of another kind.
     """
     if not hasattr(model, "set_labels"):
         raise ValueError(
@@ -103,6 +106,10 @@ def check_saveable(model: Any, label_set: LabelSet | None) -> None:
         raise ValueError("the model has no labels stored: pass label_set=, or call model.set_labels first")
     if label_set is not None and not hasattr(label_set, "id2label"):
         raise ValueError(f"label_set must be a LabelSet, got {type(label_set).__name__}; LabelSet.load(file) reads one")
+    if report is not None and not hasattr(report, "reliability"):
+        raise ValueError(f"report must be a Report, got {type(report).__name__}; make_report(...) makes one")
+    if not (card is None or isinstance(card, str) or hasattr(card, "content") or hasattr(card, "show_examples")):
+        raise ValueError(f"card must be a CardInfo, a ModelCard or the text of a card, got {type(card).__name__}")
     if any(".lora_" in name for name, _ in model.named_parameters()):
         raise ValueError("the model has adapters, with which it loads nowhere else: call merge_lora(model) first")
 
@@ -122,6 +129,8 @@ def _write(
     if index is not False:
         _write_index(folder / INDEX_FOLDER, model, index)
     if report is not None:
+        if not getattr(card, "show_examples", False):
+            report = replace(report, examples={})
         report.save(folder / REPORT_FILE)
     if card is False:
         return

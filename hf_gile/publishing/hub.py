@@ -113,7 +113,7 @@ def publish(
         ```
     """
     target = _Target(repo_id, revision, create_pr, private, token)
-    check_saveable(model, label_set)
+    check_saveable(model, label_set, report, card)
     folder = Path(tempfile.mkdtemp(prefix="hf_gile-"))
     keep = False
     try:

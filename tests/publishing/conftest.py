@@ -11,7 +11,7 @@ from hf_gile.publishing import save
 
 TOKENS = {
     "hf_ada": Token("ada", organisations=("engines",)),
-    "hf_ada_reads": Token("ada", role="read"),
+    "hf_ada_reads": Token("ada", "read", ("engines",)),
     "hf_bob": Token("bob"),
 }
 

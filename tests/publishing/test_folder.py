@@ -16,20 +16,13 @@ from hf_gile import (
     LabelSet,
     build_tokenizer,
 )
-from hf_gile.publishing import save
+from hf_gile.publishing import CardInfo, Report, save
 from hf_gile.training import add_lora, merge_lora
 
 TEXTS = ["Breast milk and iron. The heart.", "Blood of rats."]
 
 
-class Report:
-    """Stands in for a report: what `save` needs of one."""
-
-    def save(self, path):
-        path.write_text('{"metrics": {}}')
-
-
-class BrokenReport:
+class BrokenReport(Report):
     def save(self, path):
         raise RuntimeError("no space left")
 
@@ -45,7 +38,7 @@ def contents(folder):
 
 def test_all_of_a_model_is_in_the_folder(tmp_path, make_model):
     model, processor = make_model()
-    written = save(tmp_path / "saved", model, processor, report=Report(), card="# Hearts\n")
+    written = save(tmp_path / "saved", model, processor, report=Report({}, []), card="# Hearts\n")
     assert {path.relative_to(tmp_path / "saved").as_posix() for path in written} == set(contents(tmp_path / "saved"))
     names = {path.name for path in written}
     assert {"config.json", "model.safetensors", "labels.jsonl", "tokenizer.json", "results.json", "README.md"} <= names
@@ -161,12 +154,12 @@ def test_if_anything_fails_the_folder_is_as_it_was(tmp_path, make_model):
     model, processor = make_model()
     folder = tmp_path / "saved"
     with pytest.raises(RuntimeError, match="no space left"):
-        save(folder, model, processor, report=BrokenReport(), card="")
+        save(folder, model, processor, report=BrokenReport({}, []), card="")
     assert not folder.exists()
     save(folder, model, processor, card="# First")
     before = contents(folder)
     with pytest.raises(RuntimeError, match="no space left"):
-        save(folder, model, processor, LabelSet.from_names(["Iron"]), report=BrokenReport(), card="# Second")
+        save(folder, model, processor, LabelSet.from_names(["Iron"]), report=BrokenReport({}, []), card="# Second")
     assert contents(folder) == before
     other, _ = make_model(joint_size=3)
     with pytest.raises(ValueError, match="made by another model"):
@@ -190,6 +183,17 @@ def test_a_card_that_is_there_is_the_card(tmp_path, make_model):
     assert ModelCard.load(tmp_path / "saved" / "README.md").data.license == "apache-2.0"
 
 
+def test_texts_of_others_go_with_the_model_only_if_their_licence_allows_it(tmp_path, make_model):
+    model, processor = make_model()
+    report = Report({"micro_f1": 0.5}, [], examples={"Iron": ["A text of somebody."]})
+    for card in ("# Iron", CardInfo()):
+        save(tmp_path / "saved", model, processor, report=report, card=card)
+        assert Report.load(tmp_path / "saved" / "results.json").examples == {}
+        assert all(b"of somebody" not in data for data in contents(tmp_path / "saved").values())
+    save(tmp_path / "saved", model, processor, report=report, card=CardInfo(show_examples=True))
+    assert Report.load(tmp_path / "saved" / "results.json") == report
+
+
 def test_nothing_tells_where_the_model_was_made(tmp_path, save_text_encoder):
     encoder = save_text_encoder()
     model = GileForSequenceClassification.from_text_encoder(encoder, num_labels=1, joint_size=7)
@@ -206,6 +210,10 @@ def test_what_cannot_be_saved_is_refused_before_anything_is_written(tmp_path, ma
         save(folder, model.gile, processor, label_set)
     with pytest.raises(ValueError, match="label_set must be a LabelSet, got list"):
         save(folder, model, processor, ["Iron"])
+    with pytest.raises(ValueError, match="report must be a Report, got dict"):
+        save(folder, model, processor, report={"micro_f1": 0.5})
+    with pytest.raises(ValueError, match="card must be a CardInfo, a ModelCard or the text of a card, got dict"):
+        save(folder, model, processor, card={"license": "mit"})
     bare = GileForSequenceClassification(model.config)
     with pytest.raises(ValueError, match="no labels stored: pass label_set="):
         save(folder, bare, processor)

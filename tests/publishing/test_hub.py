@@ -6,7 +6,7 @@ import pytest
 from huggingface_hub import constants
 from loopback_hub import Fault
 
-from hf_gile import LabelSet
+from hf_gile import LabelIndex, LabelSet
 from hf_gile.publishing import PlannedFile, publish, push_folder
 
 # huggingface_hub sends files in a way that its HTTP library has given up.
@@ -142,6 +142,18 @@ def test_a_branch_is_made_from_main_and_main_stays(hub, make_saved):
     assert repository.branches["copy"] == main
     push_folder(make_saved("third", joint_size=2), REPO, revision="wide/joint")
     assert len(repository.history("wide/joint")) == 4
+
+
+def test_a_branch_can_be_all_that_a_new_repository_has(hub, make_saved):
+    folder = make_saved()
+    published = push_folder(folder, REPO, revision="draft", commit_message="Draft")
+    repository = hub.repositories[REPO]
+    assert published.commit == repository.branches["draft"]
+    assert repository.history("draft") == ["Draft", *repository.history("main")]
+    assert repository.files("main").keys() == {".gitattributes"}
+    plan = push_folder(folder, REPO, revision="other", dry_run=True)
+    assert len(plan.changes) == len(plan.files)
+    assert repository.branches.keys() == {"main", "draft"}
 
 
 def test_a_pull_request_needs_no_right_to_write(hub, make_saved):
@@ -336,8 +348,8 @@ def test_a_model_that_cannot_be_saved_leaves_nothing_behind(hub, make_model, tmp
     model, processor = make_model()
     with pytest.raises(ValueError, match="GileModel does not store"):
         publish(model.gile, processor, None, REPO)
-    with pytest.raises(AttributeError):
-        publish(model, processor, None, REPO, report=object(), card="")
+    with pytest.raises(ValueError, match="made by another model"):
+        publish(model, processor, None, REPO, card="", index=LabelIndex.build(make_model(joint_size=3)[0]))
     assert list(tmp_path.iterdir()) == []
     assert hub.requests == []
 

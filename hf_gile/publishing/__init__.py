@@ -1,0 +1,18 @@
+"""A model for others: measured, described by a card, saved with all that belongs to it, and put on the Hub."""
+
+from .card import CardInfo, make_card
+from .folder import save
+from .hub import PlannedFile, Publication, publish, push_folder
+from .report import Report, make_report
+
+__all__ = [
+    "CardInfo",
+    "PlannedFile",
+    "Publication",
+    "Report",
+    "make_card",
+    "make_report",
+    "publish",
+    "push_folder",
+    "save",
+]

@@ -1,0 +1,128 @@
+"""What one process publishes, a stranger without hf_gile loads from the Hub: the same scores, bit for bit."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import pipeline
+
+from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelIndex
+from hf_gile.publishing import publish, push_folder
+
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
+
+TEXTS = ["Breast milk and iron. The heart.", "Blood was drawn.", ""]
+
+# Run with an import of hf_gile made impossible, wherever it is installed.
+STRANGER = """
+import json, sys
+sys.modules["hf_gile"] = None
+import torch
+from huggingface_hub import snapshot_download
+from safetensors.torch import save_file
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoProcessor, pipeline
+from transformers.dynamic_module_utils import get_class_from_dynamic_module
+
+request = json.load(sys.stdin)
+texts, found = request["texts"], {}
+for name, (repo, options) in request["models"].items():
+    trust = {**options, "trust_remote_code": True}
+    processor = AutoProcessor.from_pretrained(repo, **trust)
+    classifier = AutoModelForSequenceClassification.from_pretrained(repo, **trust).eval()
+    both = AutoModel.from_pretrained(repo, **trust).eval()
+    inputs = processor(texts, return_tensors="pt")
+    LabelIndex = get_class_from_dynamic_module("label_index_gile.LabelIndex", repo, **options)
+    index = LabelIndex.from_pretrained(snapshot_download(repo, **options) + "/index", classifier)
+    pipe = pipeline(model=repo, **trust)
+    assert type(pipe).__name__ == "LabelScoringPipeline"
+    names = classifier.label_set.names
+    answers = [dict(zip(one["labels"], one["scores"])) for one in pipe(texts)]
+    with torch.no_grad():
+        found[f"{name} logits"] = classifier(**inputs).logits
+        words = processor(texts, label_text=classifier.label_set.texts, return_tensors="pt")
+        found[f"{name} towers"] = both(**words).logits
+        top = index.top_k(classifier.gile.get_text_features(**inputs), 3)
+    found[f"{name} top scores"], found[f"{name} top columns"] = top
+    found[f"{name} pipeline"] = torch.tensor([[answer[one] for one in names] for answer in answers])
+for repo in request["hidden"]:
+    try:
+        AutoModel.from_pretrained(repo, trust_remote_code=True)
+        raise AssertionError(f"{repo} was loaded without a token")
+    except OSError as error:
+        assert "401" in f"{error} {error.__cause__}", error
+save_file(found, request["out"])
+"""
+
+
+def scores_of(model, processor):
+    """What this process gives, by the names that the stranger has for it."""
+    pipe = pipeline("label-scoring", model=model, processor=processor)
+    answers = [dict(zip(one["labels"], one["scores"], strict=True)) for one in pipe(TEXTS)]
+    inputs = processor(TEXTS, return_tensors="pt")
+    index = LabelIndex.build(model, dtype=torch.float16)
+    with torch.no_grad():
+        top = index.top_k(model.gile.get_text_features(**inputs), 3)
+        words = processor(TEXTS, label_text=model.label_set.texts, return_tensors="pt")
+        return {
+            "logits": model(**inputs).logits,
+            "towers": model.gile(**words).logits,
+            "top scores": top.scores,
+            "top columns": top.columns,
+            "pipeline": torch.tensor([[answer[name] for name in model.label_set.names] for answer in answers]),
+        }
+
+
+def test_a_stranger_gets_the_same_scores_from_every_place_on_the_hub(hub, tmp_path, make_model, save_text_encoder):
+    first, processor = make_model("han")
+    published = publish(first, processor, None, "ada/gile")
+    # To be found by its commit, for main has moved on; then a branch, with a label more.
+    publish(make_model("han", joint_size=3)[0], processor, None, "ada/gile")
+    second, _ = make_model("han", joint_size=5)
+    more = second.label_set.add(Label("D051381", "Rats", "were fed a diet"))
+    publish(second, processor, more, "ada/gile", revision="rats/more")
+    second.set_labels(more, processor)
+    # Private, in weights of several files; and over a pretrained encoder.
+    wide, words = make_model("wan", hidden_size=23, joint_size=17)
+    wide.save_pretrained(tmp_path / "sharded", max_shard_size="1KB")
+    words.save_pretrained(tmp_path / "sharded")
+    LabelIndex.build(wide, dtype=torch.float16).save_pretrained(tmp_path / "sharded" / "index")
+    push_folder(tmp_path / "sharded", "engines/secret", private=True)
+    shards = [path for path in hub.repositories["engines/secret"].files() if path.startswith("model-")]
+    assert len(shards) > 1
+    encoder = save_text_encoder()
+    terms = {"joint_size": 7, "cosine_score": True, "label_rows": True, "bag_size": 3}
+    tuned = GileForSequenceClassification.from_text_encoder(encoder, num_labels=5, **terms).eval()
+    torch.nn.init.normal_(tuned.gile.label_rows.weight)
+    pieces = GileProcessor.from_text_encoder(encoder, tuned.config)
+    tuned.set_labels(first.label_set, pieces)
+    publish(tuned, pieces, None, "ada/tuned")
+
+    models = {
+        "commit": ("ada/gile", {"revision": published.commit}, first, processor),
+        "branch": ("ada/gile", {"revision": "rats/more"}, second, processor),
+        "private": ("engines/secret", {"token": "hf_ada_reads"}, wide, words),
+        "pretrained": ("ada/tuned", {}, tuned, pieces),
+    }
+    request = {
+        "texts": TEXTS,
+        "models": {name: case[:2] for name, case in models.items()},
+        "hidden": ["engines/secret"],
+        "out": str(tmp_path / "found.safetensors"),
+    }
+    here = {
+        name: value for name, value in os.environ.items() if name not in ("HF_HUB_OFFLINE", "HF_TOKEN", "PYTHONPATH")
+    }
+    there = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1"}
+    command = [sys.executable, "-W", "error", "-c", STRANGER]
+    result = subprocess.run(
+        command, input=json.dumps(request), env=here | there, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    found = load_file(tmp_path / "found.safetensors")
+    for name, (_, _, model, own) in models.items():
+        for what, expected in scores_of(model, own).items():
+            assert torch.equal(found[f"{name} {what}"], expected), f"{name} {what}"
