@@ -92,13 +92,11 @@ def read_texts(
 def _encoded(
     gile: Any, processor: Any, documents: list[Any], language: str | None, with_attention: bool
 ) -> tuple[Tensor, list[Sequence[Tensor]]]:
-    """`(B, J)` text codes of documents of ids, and their attention if it is wanted."""
+    """`(B, J)` text codes of documents of ids, and for each its attention, if it is wanted."""
     inputs = {name: tensor.to(gile.device) for name, tensor in processor.pad_documents(documents).items()}
     text_embeds, attentions = gile.encode_texts(**inputs, language=language)
     codes = gile.project_texts(text_embeds, language)
-    if not with_attention:
-        return codes, []
-    weights = [one.cpu() for one in attentions]
+    weights = [one.cpu() for one in attentions] if with_attention else []
     return codes, [[one[row] for one in weights] for row in range(len(documents))]
 
 

@@ -1,0 +1,124 @@
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from hf_gile import Label, LabelSet
+from hf_gile.models.label_cache_gile import LabelCache
+
+MODEL = ("state of the model",)
+
+
+def kept(cache, labels, state=MODEL, size=1, by_id=False):
+    """Whether the codes of labels are there, which puts them there."""
+    made = []
+    cache.codes(labels, by_id, state, lambda: made.append(1) or torch.zeros(size, 5))
+    return not made
+
+
+def labels(name):
+    return LabelSet.from_names([name])
+
+
+def test_the_codes_used_longest_ago_go_first():
+    cache = LabelCache(max_bytes=3 * 20)
+    for name in "abc":
+        assert not kept(cache, labels(name))
+    assert kept(cache, labels("a"))
+    assert not kept(cache, labels("d"))
+    assert kept(cache, labels("a"))
+    assert kept(cache, labels("c"))
+    assert not kept(cache, labels("b"))
+    assert (len(cache), cache.num_bytes) == (3, 60)
+
+
+def test_one_large_set_takes_the_room_of_several():
+    cache = LabelCache(max_bytes=3 * 20)
+    for name in "abc":
+        kept(cache, labels(name))
+    assert not kept(cache, labels("large"), size=2)
+    assert cache.num_bytes == 60
+    assert [kept(cache, labels(name)) for name in ("large", "c")] == [True, True]
+    assert not kept(cache, labels("larger"), size=4)
+    assert not kept(cache, labels("larger"), size=4)
+    assert [kept(cache, labels(name)) for name in ("large", "c")] == [True, True]
+
+
+def test_a_smaller_bound_holds_from_the_next_codes_on():
+    cache = LabelCache(max_bytes=5 * 20)
+    for name in "abcde":
+        kept(cache, labels(name))
+    cache.max_bytes = 40
+    kept(cache, labels("f"))
+    assert (len(cache), cache.num_bytes) == (2, 40)
+
+
+def test_codes_of_an_earlier_state_of_the_model_are_dropped():
+    cache = LabelCache()
+    kept(cache, labels("a"), ("english", "before"))
+    kept(cache, labels("a"), ("german", "before"))
+    assert len(cache) == 2
+    assert not kept(cache, labels("a"), ("english", "after"))
+    assert (len(cache), cache.num_bytes) == (1, 20)
+
+
+def test_sets_of_the_same_texts_share_codes_unless_ids_count():
+    one, other = LabelSet([Label("1", "Iron", "blood")]), LabelSet([Label("2", "Iron: blood")])
+    cache = LabelCache()
+    assert [kept(cache, one), kept(cache, other)] == [False, True]
+    cache = LabelCache()
+    assert [kept(cache, one, by_id=True), kept(cache, other, by_id=True)] == [False, False]
+    german = LabelSet([Label("1", "Iron", "blood", language="german")])
+    assert not kept(cache, german)
+
+
+def test_texts_are_told_apart_wherever_one_ends():
+    cache = LabelCache()
+    assert not kept(cache, LabelSet.from_names(["a", "b"]))
+    assert not kept(cache, LabelSet.from_names(['a", "b']))
+    assert not kept(cache, LabelSet.from_names(["b", "a"]))
+
+
+def test_names_are_made_a_label_set_once_while_their_codes_are_kept():
+    cache = LabelCache(max_bytes=20)
+    given = ["a"]
+    one = cache.label_set(given)
+    kept(cache, one)
+    assert cache.label_set(("a",)) is one
+    assert cache.label_set({"a": ""}) is not one
+    del one
+    assert len(cache._given) == 1
+    kept(cache, labels("b"))
+    assert len(cache._given) == 0
+
+
+def test_facts_are_made_again_when_their_state_changes():
+    cache, own = LabelCache(), labels("a")
+    assert cache.fact(own, "names", 1, lambda: "first") == "first"
+    assert cache.fact(own, "names", 1, lambda: "second") == "first"
+    assert cache.fact(own, "names", 2, lambda: "third") == "third"
+    assert cache.fact(labels("a"), "names", 2, lambda: "of another set") == "of another set"
+
+
+def test_a_copy_starts_empty_with_the_same_bound():
+    cache = LabelCache(max_bytes=60)
+    kept(cache, labels("a"))
+    again = pickle.loads(pickle.dumps(cache))
+    assert (again.max_bytes, again.num_bytes, len(again)) == (60, 0, 0)
+    assert not kept(again, labels("a"))
+
+
+@pytest.mark.parametrize("max_bytes", [20, 60, 400])
+def test_threads_leave_the_count_of_bytes_right(max_bytes):
+    cache = LabelCache(max_bytes=max_bytes)
+
+    def ask(first):
+        for place in range(200):
+            number = (first + place) % 7
+            codes = cache.codes(labels(str(number)), False, MODEL, lambda: torch.full((1, 5), float(number)))  # noqa: B023
+            assert codes[0, 0] == number
+
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(ask, range(6)))
+    assert cache.num_bytes == 20 * len(cache) <= max_bytes

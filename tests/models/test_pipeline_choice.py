@@ -1,0 +1,229 @@
+"""Which labels the pipeline answers with: calibrated probabilities, thresholds, the best, one at least."""
+
+import pytest
+import torch
+from transformers import pipeline
+
+from hf_gile import Label, LabelIndex, LabelSet
+from hf_gile.models import best_labels_gile
+from hf_gile.models.best_labels_gile import Choice, best_labels
+from hf_gile.models.calibration_gile import calibrated
+
+TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
+# Stored ones seen and unseen, and one that is not stored.
+CANDIDATES = ["Iron", "Milk, Human", "Blood", "Risk of Infection", "Infant"]
+CALIBRATIONS = {
+    "platt": {
+        "seen": {"method": "platt", "scale": 0.5, "offset": 1.25},
+        "unseen": {"method": "platt", "scale": 2.0, "offset": -0.75},
+    },
+    "temperature of unseen": {"unseen": {"method": "temperature", "scale": 0.25}},
+    "isotonic": {
+        "seen": {"method": "isotonic", "logits": [-2.0, -1.0, 0.5], "values": [-5.0, 0.0, 0.25]},
+        "unseen": {"method": "isotonic", "logits": [-3.0, 3.0], "values": [-0.5, 0.5]},
+    },
+}
+
+
+@pytest.fixture
+def parts(make_model, label_set):
+    model, processor = make_model(problem_type="multi_label_classification")
+    labels = label_set.with_counts({"Iron": 3, "Milk, Human": 2, "Heart Failure": 1})
+    labels = labels.with_thresholds({"Iron": 0.875, "Infant": 0.125})
+    model.set_labels(labels, processor)
+    model.config.thresholds = {"seen": 0.25, "unseen": 0.625}
+    return model, processor
+
+
+@pytest.fixture
+def pipe(parts):
+    return pipeline("label-scoring", model=parts[0], processor=parts[1])
+
+
+def scores(answer):
+    return dict(zip(answer["labels"], answer["scores"], strict=True))
+
+
+def literal(parts, candidates, multi_label=True):
+    """Every label's probability, of each text."""
+    model, processor = parts
+    words = processor(TEXTS, label_text=candidates, return_tensors="pt")
+    logits = model.gile(**words).logits.detach()
+    seen = torch.tensor([name.split(":")[0] in ("Iron", "Milk, Human", "Heart Failure") for name in candidates])
+    logits = calibrated(logits, seen, model.config.calibration)
+    found = logits.sigmoid() if multi_label else logits.softmax(-1)
+    return [dict(zip(candidates, row.tolist(), strict=True)) for row in found]
+
+
+@pytest.mark.parametrize("calibration", CALIBRATIONS.values(), ids=CALIBRATIONS)
+@pytest.mark.parametrize("multi_label", [True, False])
+def test_scores_are_calibrated_by_whether_a_label_was_trained_on(pipe, parts, calibration, multi_label):
+    uncalibrated = pipe(TEXTS, CANDIDATES, multi_label=multi_label)
+    parts[0].config.calibration = calibration
+    given = (CANDIDATES, LabelSet.from_names(CANDIDATES), LabelIndex.build(*parts, LabelSet.from_names(CANDIDATES)))
+    for labels in given:
+        answers = pipe(TEXTS, labels, multi_label=multi_label, batch_size=3)
+        for answer, expected in zip(answers, literal(parts, CANDIDATES, multi_label), strict=True):
+            assert scores(answer) == pytest.approx(expected, rel=1e-5)
+            assert answer["scores"] == sorted(answer["scores"], reverse=True)
+    assert answers != uncalibrated
+    assert answers[0]["labels"] != uncalibrated[0]["labels"]  # calibration also changes the order
+
+
+def test_stored_labels_are_calibrated_too(pipe, parts, label_set):
+    parts[0].config.calibration = CALIBRATIONS["platt"]
+    for answer, expected in zip(pipe(TEXTS), literal(parts, label_set.texts), strict=True):
+        assert scores(answer) == pytest.approx(dict(zip(label_set.names, expected.values(), strict=True)), rel=1e-5)
+
+
+@pytest.mark.parametrize("calibration", [{}, *CALIBRATIONS.values()], ids=["none", *CALIBRATIONS])
+@pytest.mark.parametrize("multi_label", [True, False])
+@pytest.mark.parametrize("labels", [CANDIDATES, ["Blood", "Infant", "Risk"], None], ids=["both", "unseen", "stored"])
+def test_top_k_is_the_head_of_the_whole_answer(pipe, parts, calibration, multi_label, labels):
+    parts[0].config.calibration = calibration
+    full = pipe(TEXTS, labels, multi_label=multi_label, batch_size=2)
+    for k in (1, 2, 100):
+        for one, other in zip(full, pipe(TEXTS, labels, multi_label=multi_label, top_k=k, batch_size=4), strict=True):
+            assert other["labels"] == one["labels"][:k]
+            assert other["scores"] == pytest.approx(one["scores"][:k], rel=1e-5)
+
+
+def test_the_best_of_many_labels_are_found_some_documents_at_a_time(monkeypatch):
+    torch.manual_seed(0)
+    text_codes = torch.randn(7, 5)
+    index = LabelIndex(
+        LabelSet.from_names([f"label {column}" for column in range(101)]), torch.randn(101, 5), 0.5, None, ""
+    )
+    choice = Choice(top_k=11, seen=torch.rand(101) < 0.5, calibration=CALIBRATIONS["isotonic"])
+    at_once = best_labels(index, text_codes, choice)
+    sizes, scored = [], index.scores
+    monkeypatch.setattr(index, "scores", lambda codes: sizes.append(len(codes)) or scored(codes))
+    monkeypatch.setattr(best_labels_gile, "SCORES_AT_ONCE", 3 * 101)
+    in_parts = best_labels(index, text_codes, choice)
+    assert sizes == [3, 3, 1]
+    full = calibrated(scored(text_codes), choice.seen, choice.calibration).sigmoid()
+    for one, other, row in zip(at_once, in_parts, full, strict=True):
+        assert one.columns.tolist() == other.columns.tolist() == row.argsort(descending=True)[:11].tolist()
+        torch.testing.assert_close(one.scores, other.scores)
+
+
+def test_labels_of_one_group_are_searched_without_making_all_scores(pipe, parts, monkeypatch):
+    parts[0].config.calibration = CALIBRATIONS["isotonic"]
+    unseen = ["Blood", "Infant", "Risk", "Heart", "Weeks"]
+    expected = pipe(TEXTS, unseen)
+    monkeypatch.setattr(LabelIndex, "scores", None)
+    for one, other in zip(expected, pipe(TEXTS, unseen, top_k=2), strict=True):
+        assert other["labels"] == one["labels"][:2]
+        assert other["scores"] == pytest.approx(one["scores"][:2], rel=1e-5)
+
+
+def test_stored_thresholds_are_those_of_the_label_else_of_its_group(pipe, parts):
+    thresholds = {"Iron": 0.875, "Milk, Human": 0.25, "Blood": 0.625, "Risk of Infection": 0.625, "Infant": 0.125}
+    full = pipe(TEXTS, CANDIDATES)
+    assert {len(answer["labels"]) for answer in full} == {5}
+    for labels in (CANDIDATES, LabelIndex.build(*parts, LabelSet.from_names(CANDIDATES))):
+        for answer, whole in zip(pipe(TEXTS, labels, threshold="stored", batch_size=3), full, strict=True):
+            expected = {name: score for name, score in scores(whole).items() if score >= thresholds[name]}
+            assert scores(answer) == pytest.approx(expected, rel=1e-6)
+            assert answer["labels"] == list(expected)
+    own = [Label("new", "Weeks", threshold=0.0), Label("other", "Patients", threshold=1.0)]
+    assert pipe(TEXTS[0], own, threshold="stored")["labels"] == ["Weeks"]
+
+
+def test_without_any_stored_threshold_a_half_is_asked(pipe, parts, label_set):
+    model, processor = parts
+    model.config.thresholds = {}
+    model.set_labels(label_set, processor)
+    assert pipe(TEXTS, threshold="stored") == pipe(TEXTS, threshold=0.5)
+    assert pipe(TEXTS, threshold="stored", top_k=1) == pipe(TEXTS, threshold=0.5, top_k=1)
+
+
+def test_stored_thresholds_follow_the_model(pipe, parts):
+    model, processor = parts
+    assert pipe(TEXTS, threshold="stored") != pipe(TEXTS)
+    model.config.thresholds = {"seen": 0.0, "unseen": 0.0}
+    model.set_labels(model.label_set.with_thresholds({"Iron": None, "Infant": 0}), processor)
+    for labels in (None, CANDIDATES):
+        assert pipe(TEXTS, labels, threshold="stored") == pipe(TEXTS, labels)
+    model.config.thresholds["unseen"] = 1.0
+    assert all("Blood" not in answer["labels"] for answer in pipe(TEXTS, CANDIDATES, threshold="stored"))
+    model.set_labels(model.label_set.with_thresholds({"Blood": 0.0}), processor)
+    assert all("Blood" in answer["labels"] for answer in pipe(TEXTS, CANDIDATES, threshold="stored"))
+
+
+@pytest.mark.parametrize("threshold", ["stored", 0.4, 1.0])
+@pytest.mark.parametrize("calibration", [{}, CALIBRATIONS["platt"]], ids=["none", "platt"])
+@pytest.mark.parametrize("multi_label", [True, False])
+def test_of_the_labels_that_reach_their_threshold_top_k_takes_the_best(
+    pipe, parts, threshold, calibration, multi_label
+):
+    parts[0].config.calibration = calibration
+    options = {"threshold": threshold, "multi_label": multi_label}
+    passing = pipe(TEXTS, CANDIDATES, **options)
+    forced = pipe(TEXTS, CANDIDATES, force_label=True, **options)
+    best = pipe(TEXTS, CANDIDATES, multi_label=multi_label, top_k=1)
+    for one, other, first in zip(passing, forced, best, strict=True):
+        expected = scores(one) or scores(first)
+        assert scores(other) == pytest.approx(expected, rel=1e-5)
+        assert other["labels"] == list(expected)
+    for k in (1, 2):
+        for answers, force_label in ((passing, False), (forced, True)):
+            heads = pipe(TEXTS, CANDIDATES, top_k=k, force_label=force_label, **options)
+            for one, other in zip(answers, heads, strict=True):
+                assert other["labels"] == one["labels"][:k]
+                assert other["scores"] == pytest.approx(one["scores"][:k], rel=1e-5)
+
+
+def test_a_label_that_reaches_its_threshold_is_not_lost_behind_better_ones_that_do_not(pipe):
+    full = pipe(TEXTS[0], CANDIDATES)
+    best, second = full["labels"][:2]
+    labels = [Label("1", best.lower(), threshold=1.0), Label("2", second.lower(), threshold=0.0)]
+    assert pipe(TEXTS[0], labels)["labels"] == [best.lower(), second.lower()]
+    assert pipe(TEXTS[0], labels, threshold="stored", top_k=1)["labels"] == [second.lower()]
+
+
+def test_a_forced_label_is_given_where_no_label_would_be(pipe):
+    nothing = pipe(TEXTS, CANDIDATES, threshold=1.0)
+    assert [answer["labels"] for answer in nothing] == [[]] * 4
+    full = pipe(TEXTS, CANDIDATES)
+    for answer, whole in zip(pipe(TEXTS, CANDIDATES, threshold=1.0, force_label=True), full, strict=True):
+        assert answer["labels"] == whole["labels"][:1]
+        assert answer["scores"] == whole["scores"][:1]
+    assert pipe(TEXTS, CANDIDATES, force_label=True) == full
+
+
+def test_a_single_label_model_has_a_calibrated_softmax(make_model, label_set):
+    model, processor = make_model(problem_type="single_label_classification")
+    model.set_labels(label_set.with_counts({"Iron": 3}), processor)
+    pipe = pipeline("label-scoring", model=model, processor=processor)
+    model.config.calibration = {
+        "seen": {"method": "temperature", "scale": 0.5},
+        "unseen": {"method": "temperature", "scale": 2},
+    }
+    logits = model(**processor(TEXTS, return_tensors="pt")).logits.detach()
+    expected = (logits * torch.tensor([0.5 if name == "Iron" else 2 for name in label_set.names])).softmax(-1)
+    for answer, row in zip(pipe(TEXTS), expected, strict=True):
+        assert scores(answer) == pytest.approx(dict(zip(label_set.names, row.tolist(), strict=True)), rel=1e-5)
+        assert sum(answer["scores"]) == pytest.approx(1)
+
+
+def test_a_linear_unit_without_a_label_set_has_seen_all_its_labels(make_model):
+    model, processor = make_model(output_layer="linear", problem_type="multi_label_classification")
+    model.label_set = None
+    model.config.calibration = CALIBRATIONS["platt"]
+    model.config.thresholds = {"seen": 0.75, "unseen": 0.0}
+    pipe = pipeline("label-scoring", model=model, processor=processor)
+    expected = (model(**processor(TEXTS, return_tensors="pt")).logits * 0.5 + 1.25).sigmoid().detach()
+    for answer, row in zip(pipe(TEXTS), expected, strict=True):
+        assert answer["scores"] == pytest.approx(row.sort(descending=True).values.tolist(), rel=1e-5)
+    assert pipe(TEXTS, threshold="stored") == pipe(TEXTS, threshold=0.75)
+
+
+def test_options_can_be_set_once_for_all_calls(parts):
+    model, processor = parts
+    ready = pipeline(
+        "label-scoring", model=model, processor=processor, threshold="stored", top_k=2, force_label=True, batch_size=2
+    )
+    plain = pipeline("label-scoring", model=model, processor=processor)
+    assert ready(TEXTS) == plain(TEXTS, threshold="stored", top_k=2, force_label=True)
+    assert ready(TEXTS, threshold=0.1, top_k=3) == plain(TEXTS, threshold=0.1, top_k=3)

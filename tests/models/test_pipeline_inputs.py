@@ -1,0 +1,210 @@
+"""What the pipeline reads: lists, columns, datasets, streams; and what it refuses."""
+
+import numpy as np
+import pytest
+from datasets import Dataset
+from torch.utils.data import Dataset as TorchDataset
+from transformers import pipeline
+from transformers.pipelines.pt_utils import KeyDataset
+
+TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", "", "Rats."]
+CANDIDATES = ["Iron", "Milk, Human", "Risk of Infection"]
+
+
+@pytest.fixture(params=["wan", "han"])
+def pipe(request, make_model):
+    model, processor = make_model(request.param, problem_type="multi_label_classification")
+    return pipeline("label-scoring", model=model, processor=processor)
+
+
+def rows():
+    return Dataset.from_dict({"text": TEXTS, "id": list(range(5))})
+
+
+def lines(tmp_path):
+    file = tmp_path / "texts.txt"
+    file.write_text("\n".join(TEXTS) + "\n")
+    return file.open()
+
+
+STREAMS = {
+    "generator": lambda: (text for text in TEXTS),
+    "iterator": lambda: iter(TEXTS),
+    "map": lambda: map(str, TEXTS),
+    "column of an IterableDataset": lambda: rows().to_iterable_dataset()["text"],
+    "KeyDataset": lambda: KeyDataset(rows(), "text"),
+}
+LISTS = {
+    "list": lambda: list(TEXTS),
+    "tuple": lambda: tuple(TEXTS),
+    "column of a Dataset": lambda: rows()["text"],
+    "array": lambda: np.array(TEXTS),
+    "values of a mapping": lambda: dict(enumerate(TEXTS)).values(),
+}
+
+
+@pytest.mark.parametrize("make", STREAMS.values(), ids=STREAMS)
+@pytest.mark.parametrize("batch_size", [1, 2, 7])
+def test_streams_are_answered_as_streams(pipe, make, batch_size):
+    expected = pipe(TEXTS, CANDIDATES, batch_size=batch_size)
+    answers = pipe(make(), CANDIDATES, batch_size=batch_size)
+    assert not isinstance(answers, list)
+    assert list(answers) == expected
+
+
+@pytest.mark.parametrize("make", LISTS.values(), ids=LISTS)
+def test_whatever_is_in_memory_is_answered_as_a_list(pipe, make):
+    assert pipe(make(), CANDIDATES, batch_size=3) == pipe(TEXTS, CANDIDATES, batch_size=3)
+
+
+def test_an_open_file_is_a_stream_of_lines(pipe, tmp_path):
+    with lines(tmp_path) as file:
+        answers = list(pipe(file, CANDIDATES))
+    assert [answer["sequence"] for answer in answers] == [text + "\n" for text in TEXTS]
+
+
+def test_a_stream_is_read_a_batch_at_a_time(pipe):
+    read = []
+
+    def texts():
+        for text in TEXTS:
+            read.append(text)
+            yield text
+
+    answers = iter(pipe(texts(), CANDIDATES, batch_size=2))
+    next(answers)
+    assert len(read) == 2
+    next(answers), next(answers)
+    assert len(read) == 4
+
+
+def test_a_dataset_is_read_when_it_is_its_turn_and_has_a_length(pipe):
+    class Texts(TorchDataset):
+        read = 0
+
+        def __len__(self):
+            return len(TEXTS)
+
+        def __getitem__(self, place):
+            self.read += 1
+            return TEXTS[place]
+
+    texts = Texts()
+    answers = pipe(texts, CANDIDATES)
+    assert len(answers) == 5
+    assert texts.read == 0
+    assert [answer["sequence"] for answer in answers] == TEXTS
+
+
+def test_a_text_of_sentences_is_one_document(make_model):
+    model, processor = make_model("han", problem_type="multi_label_classification")
+    pipe = pipeline("label-scoring", model=model, processor=processor)
+    sentences = [["Breast milk and iron.", "The heart."], "blood"]
+    answers = pipe(sentences, CANDIDATES)
+    assert [answer["sequence"] for answer in answers] == sentences
+    assert [answer["scores"] for answer in answers] == [pipe(text, CANDIDATES)["scores"] for text in TEXTS[:2]]
+    assert list(pipe(iter(sentences), CANDIDATES)) == answers
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (None, r"text\[2\] must be a text.*, got NoneType: leave out rows without a text, or pass an empty one"),
+        ({"text": "a", "id": 3}, r"text\[2\] must be a text.*, got dict of text, id: pass the column that holds"),
+        (3.5, r"text\[2\] must be a text.*, got float"),
+        (b"blood", r"text\[2\] must be a text.*, got bytes"),
+        (["blood", None], r"text\[2\] must be a text.*, got list"),
+    ],
+    ids=["none", "row", "number", "bytes", "list"],
+)
+def test_what_is_no_text_is_named_by_its_place(pipe, bad, message):
+    texts = [*TEXTS[:2], bad]
+    with pytest.raises(ValueError, match=message):
+        pipe(texts, CANDIDATES)
+    with pytest.raises(ValueError, match=message):
+        pipe(texts, [CANDIDATES] * 3)
+    answers = iter(pipe((text for text in texts), CANDIDATES))
+    assert [next(answers)["sequence"] for _ in range(2)] == TEXTS[:2]
+    with pytest.raises(ValueError, match=message):
+        next(answers)
+    with pytest.raises(ValueError, match=message):
+        list(pipe(KeyDataset([{"text": text} for text in texts], "text"), CANDIDATES))
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (None, r"text\[0\] must be a text.*, got NoneType"),
+        ({"text": "blood"}, r"text\[0\] must be a text.*, got dict of text: pass the column"),
+        (7, r"text\[0\] must be a text.*, got int"),
+        ([], "no texts to score: pass at least one"),
+        ((), "no texts to score: pass at least one"),
+        (np.array([]), "no texts to score: pass at least one"),
+        (KeyDataset([], "text"), "no texts to score: pass at least one"),
+        (
+            rows(),
+            r"a whole dataset is not texts: pass the column .* as in pipe\(dataset\[name\]\); it has 'text', 'id'",
+        ),
+        (rows().to_iterable_dataset(), "a whole dataset is not texts: .*; it has 'text', 'id'"),
+    ],
+)
+def test_what_holds_no_texts_is_refused(pipe, bad, message):
+    with pytest.raises(ValueError, match=message):
+        pipe(bad, CANDIDATES)
+
+
+def test_sentences_are_refused_by_a_model_that_reads_words(make_model):
+    model, processor = make_model("wan")
+    pipe = pipeline("label-scoring", model=model, processor=processor)
+    with pytest.raises(
+        ValueError, match=r"text\[0\] must be a text, got list, but .* 'wan' does not read sentences: join"
+    ):
+        pipe([["Breast milk.", "Iron."]], CANDIDATES)
+
+
+def test_an_empty_stream_has_no_answers(pipe):
+    assert list(pipe((text for text in ()), CANDIDATES)) == []
+
+
+def test_label_lists_for_each_text_go_with_a_list(pipe):
+    with pytest.raises(ValueError, match="label lists for each text go with a list of texts, got generator"):
+        pipe((text for text in TEXTS), [CANDIDATES] * 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"multi_label": 1}, "multi_label must be True or False, got 1"),
+        ({"force_label": "yes"}, "force_label must be True or False, got 'yes'"),
+        ({"return_evidence": "words"}, "return_evidence must be True or False, got 'words'"),
+        ({"top_k": True}, "top_k must be a whole number, at least 1, got True"),
+        ({"top_k": 2.0}, "top_k must be a whole number, at least 1, got 2.0"),
+        ({"threshold": True}, "threshold is a probability between 0 and 1, got True"),
+        ({"threshold": float("nan")}, "threshold is a probability between 0 and 1, got nan"),
+        ({"threshold": "tuned"}, "got 'tuned'; or 'stored', for those of the labels"),
+        ({"long_texts": "sum"}, "long_texts must be one of cut, max, mean, got 'sum'"),
+        ({"topk": 3}, "has no option 'topk'; it has candidate_labels, multi_label, top_k, .* and batch_size"),
+        ({"candidate_labels": [3, 4]}, "row 1: id must be str, got 3"),
+        ({"candidate_labels": [["Iron"], 3]}, "candidate_labels must be names"),
+        ({"candidate_labels": {"Iron": None}}, "description must be str, got None"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_options_that_make_no_sense_are_refused(pipe, options, message):
+    texts = TEXTS[:2] if isinstance(options.get("candidate_labels"), list) else TEXTS
+    with pytest.raises(ValueError, match=message):
+        pipe(texts, **options)
+
+
+def test_numbers_of_numpy_are_numbers(pipe):
+    assert pipe(TEXTS, CANDIDATES, threshold=np.float32(0.5)) == pipe(TEXTS, CANDIDATES, threshold=0.5)
+    assert pipe(TEXTS, CANDIDATES, top_k=np.int32(2)) == pipe(TEXTS, CANDIDATES, top_k=2)
+
+
+def test_a_model_in_training_is_put_in_evaluation_mode(make_model):
+    model, processor = make_model(word_dropout=0.5, problem_type="multi_label_classification")
+    pipe = pipeline("label-scoring", model=model, processor=processor)
+    expected = pipe(TEXTS, CANDIDATES)
+    model.train()
+    assert pipe(TEXTS, CANDIDATES) == expected
+    assert not model.training

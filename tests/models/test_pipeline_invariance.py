@@ -1,0 +1,151 @@
+"""An answer depends on its own text and labels only: not on the batch, the order of texts or labels, other labels.
+
+Float sums depend on their order a little, and so on the shape of a batch. How much is derived: a sum of n products in
+float32 is the exact sum of products each changed by n u at most (u = 2^-24, the backward error of an inner product),
+so a probability p is changed by n u sum_w |w dp/dw| at most, to first order, and two of them differ by twice that.
+"""
+
+import copy
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from transformers import pipeline
+
+from hf_gile import LabelIndex, LabelSet
+
+TEXTS = [
+    "Breast milk and iron. The heart.",
+    "blood",
+    "Infants were fed with milk for 12 weeks. Rats were fed a diet low in iron. Blood was drawn from the heart.",
+    "",
+    "The failing heart pumps less blood. Iron.",
+]
+CANDIDATES = ["Iron", "Milk, Human", "Risk of Infection", "Blood", "heart failure of infants"]
+MODELS = {
+    "nn": {},
+    "hnn": {},
+    "wan": {},
+    "wan with gru": {"encoder_cell": "bigru"},
+    "han": {},
+    "han with gru": {"encoder_cell": "gru"},
+    "wan with labels read by it": {"label_encoder_type": "text_encoder", "bag_size": 3, "cosine_score": True},
+    "linear": {"output_layer": "linear"},
+    "transformer": {"bag_size": 3, "label_rows": True},
+    "hierarchical_transformer": {},
+}
+
+
+@pytest.fixture(params=MODELS)
+def parts(request, make_model, make_pretrained):
+    kind = {"linear": "wan"}.get(request.param, request.param.split()[0])
+    options = MODELS[request.param] | {"problem_type": "multi_label_classification"}
+    if "transformer" in kind:
+        options.pop("problem_type")
+        return make_pretrained(kind, **options)
+    return make_model(kind, **options)
+
+
+@pytest.fixture
+def pipe(parts):
+    return pipeline("label-scoring", model=parts[0], processor=parts[1])
+
+
+@pytest.fixture
+def candidates(parts):
+    return None if parts[0].config.output_layer == "linear" else CANDIDATES
+
+
+@pytest.fixture
+def tolerance(parts, candidates):
+    """How much two probabilities may differ that are sums of the same products."""
+    model, processor = copy.deepcopy(parts[0]).double(), parts[1]
+    weights = [weight.requires_grad_() for weight in model.parameters()]
+    texts = processor(TEXTS, return_tensors="pt")
+    if candidates is None:
+        scores = model(**texts).logits.sigmoid()
+    else:
+        scores = model.gile(**texts, **processor(label_text=candidates, return_tensors="pt")).logits.sigmoid()
+    worst = 0.0
+    for score in scores.flatten():
+        slopes = torch.autograd.grad(score, weights, retain_graph=True, allow_unused=True)
+        changes = [
+            (one.detach() * slope).abs().sum() for one, slope in zip(weights, slopes, strict=True) if slope is not None
+        ]
+        worst = max(worst, float(sum(changes)))
+    longest = max(size for weight in weights for size in weight.shape)
+    return 2 * longest * 2**-24 * worst
+
+
+def scores(answer):
+    return dict(zip(answer["labels"], answer["scores"], strict=True))
+
+
+def assert_same(answers, others, tolerance):
+    for one, other in zip(answers, others, strict=True):
+        assert one["sequence"] == other["sequence"]
+        assert scores(one) == pytest.approx(scores(other), rel=0, abs=tolerance)
+
+
+@pytest.mark.parametrize("batch_size", [2, 5])
+def test_the_batch_and_the_order_of_texts_change_nothing(pipe, candidates, tolerance, batch_size):
+    alone = [pipe(text, candidates) for text in TEXTS]
+    found = [score for answer in alone for score in answer["scores"]]
+    assert max(found) - min(found) > 500 * tolerance  # what a text or a label changes, a test that can fail
+    assert_same(pipe(TEXTS, candidates, batch_size=batch_size), alone, tolerance)
+    assert_same(pipe(TEXTS[::-1], candidates, batch_size=batch_size)[::-1], alone, tolerance)
+    assert_same(list(pipe(iter(TEXTS), candidates, batch_size=batch_size)), alone, tolerance)
+    long = {"long_texts": "mean", "batch_size": batch_size}
+    assert_same(
+        pipe(TEXTS, candidates, **long), [pipe(text, candidates, long_texts="mean") for text in TEXTS], tolerance
+    )
+
+
+def test_other_labels_and_their_order_change_nothing(pipe, candidates, tolerance):
+    if candidates is None:
+        pytest.skip("a linear unit has no other labels than its own")
+    together = pipe(TEXTS, CANDIDATES, batch_size=3)
+    backwards = pipe(TEXTS, CANDIDATES[::-1], batch_size=3)
+    assert_same(together, backwards, tolerance)
+    for place, text in enumerate(TEXTS):
+        alone = {name: pipe(text, [name])["scores"][0] for name in CANDIDATES}
+        assert scores(together[place]) == pytest.approx(alone, rel=0, abs=tolerance)
+    many = pipe(TEXTS, [*CANDIDATES[:3], *(f"Iron {number} of rats" for number in range(997)), *CANDIDATES[3:]])
+    for one, other in zip(together, many, strict=True):
+        assert {name: scores(other)[name] for name in CANDIDATES} == pytest.approx(scores(one), rel=0, abs=tolerance)
+    per_text = pipe(TEXTS, [CANDIDATES, *([[name] for name in CANDIDATES[1:]])], batch_size=5)
+    assert_same(per_text[:1], together[:1], tolerance)
+    for place in range(1, 5):
+        assert per_text[place]["scores"][0] == pytest.approx(
+            scores(together[place])[CANDIDATES[place]], rel=0, abs=tolerance
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_an_index_of_half_precision_gives_one_answer_too(pipe, parts, candidates, tolerance, dtype):
+    # The index is rounded once: what it lost, every answer lost alike. Built again in another order it may be rounded
+    # otherwise, where a code lies between two of its numbers, so the order is changed in the index here.
+    index = LabelIndex.build(*parts, candidates and LabelSet.from_names(candidates), dtype=dtype)
+    alone = [pipe(text, index) for text in TEXTS]
+    assert_same(pipe(TEXTS[::-1], index, batch_size=4)[::-1], alone, tolerance)
+    other = copy.copy(index)
+    other.label_set, other.codes = LabelSet(list(index.label_set)[::-1]), index.codes.flip(0)
+    assert_same(pipe(TEXTS, other, batch_size=2), alone, tolerance)
+    for one, best in zip(alone, pipe(TEXTS, other, top_k=2, batch_size=3), strict=True):
+        assert best["scores"] == pytest.approx(one["scores"][:2], rel=0, abs=tolerance)
+
+
+def test_threads_share_a_pipeline(pipe, candidates):
+    calls = [
+        lambda: pipe(TEXTS, candidates, batch_size=2),
+        lambda: pipe(TEXTS[::-1], candidates, batch_size=3, top_k=2),
+        lambda: pipe(TEXTS, batch_size=5),
+        lambda: pipe(TEXTS, threshold="stored", force_label=True),
+        lambda: list(pipe(iter(TEXTS), candidates, long_texts="max", threshold=0.3)),
+        lambda: pipe(TEXTS, [candidates or ["a", "b"]] * 5) if candidates else None,
+    ]
+    expected = [call() for call in calls]
+    pipe._cache.clear()
+    with ThreadPoolExecutor(6) as threads:
+        answers = list(threads.map(lambda call: call(), calls * 5))
+    assert answers == expected * 5

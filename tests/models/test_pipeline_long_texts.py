@@ -1,0 +1,235 @@
+"""Texts that are longer than a model reads, in pieces; and what the model attended to."""
+
+import pytest
+import torch
+from transformers import pipeline
+
+from hf_gile.models import reading_gile
+
+SHORT = "Breast milk and iron. The heart."
+LONG = (
+    "Breast milk lowers the risk of infection in infants. Infants were fed with milk for 12 weeks. Blood. "
+    "The failing heart pumps less blood! Cardiac output was measured in 30 patients, and iron was measured in rats. "
+    "Rats were fed a diet low in iron."
+)
+CANDIDATES = ["Iron", "Milk, Human", "Risk of Infection", "Blood"]
+WORDS = {"max_words": 7}
+SENTENCES = {"max_sentences": 2, "max_sentence_words": 5}
+MODELS = {
+    "nn": WORDS,
+    "wan": WORDS,
+    "hnn": SENTENCES,
+    "han": SENTENCES,
+    "han with gru": SENTENCES | {"encoder_cell": "bigru"},
+    "han_published": SENTENCES | {"max_label_words": 5},
+}
+PRETRAINED = {"transformer": WORDS, "hierarchical_transformer": SENTENCES}
+
+
+@pytest.fixture(params=[*MODELS, *PRETRAINED])
+def pipe(request, make_model, make_pretrained):
+    kind = request.param.split()[0]
+    if kind in PRETRAINED:
+        model, processor = make_pretrained(kind, **PRETRAINED[kind])
+    else:
+        model, processor = make_model(kind, problem_type="multi_label_classification", **MODELS[request.param])
+    return pipeline("label-scoring", model=model, processor=processor)
+
+
+def scores(answer):
+    return dict(zip(answer["labels"], answer["scores"], strict=True))
+
+
+def logits_of_pieces(pipe, text):
+    """`(P, C)`: a literal reading of the pieces, one by one."""
+    (pieces,) = pipe.processor.pieces(text)
+    words = pipe.processor(label_text=CANDIDATES, return_tensors="pt")
+    with torch.no_grad():
+        return torch.cat([pipe.model.gile(**pipe.processor.pad_documents([one]), **words).logits for one in pieces])
+
+
+def test_pieces_are_all_of_a_text_and_each_is_no_more_than_the_model_reads(pipe):
+    processor = pipe.processor
+    (pieces,) = processor.pieces(LONG, written=True)
+    assert len(pieces) > 2
+    (ids,) = processor.pieces(LONG)
+    assert _shape(ids) == _shape(pieces)
+    reads_sentences = processor.text_encoder_type not in ("nn", "wan", "transformer")
+    for piece in pieces:
+        assert len(piece) <= (processor.max_sentences if reads_sentences else processor.max_words)
+        for sentence in piece if reads_sentences else []:
+            assert 0 < len(sentence) <= processor.max_sentence_words
+    rows = [row for piece in pieces for row in (piece if reads_sentences else [piece])]
+    words = dict(word for row in rows for word in row if word is not None)
+    assert list(words) == sorted(words)
+    punctuation = str.maketrans("", "", ".,!")
+    assert "".join(words.values()).translate(punctuation) == LONG.replace(" ", "").translate(punctuation)
+
+
+def _shape(pieces):
+    return [len(pieces), *map(_shape, pieces)] if isinstance(pieces, list) else None
+
+
+def test_what_is_read_of_a_text_that_is_cut_is_the_same_in_ids_and_in_words(pipe):
+    (ids,) = pipe.processor.pieces([LONG], whole=False)
+    assert ids == pipe.processor([LONG])["input_ids"]
+    (words,) = pipe.processor.pieces([LONG], whole=False, written=True)
+    assert _shape(words) == _shape(ids)
+
+
+@pytest.mark.parametrize("long_texts", ["max", "mean"])
+@pytest.mark.parametrize("options", [{}, {"top_k": 2}, {"threshold": 0.3}, {"multi_label": False}], ids=str)
+def test_a_label_has_the_best_or_the_mean_logit_of_the_pieces(pipe, long_texts, options):
+    logits = logits_of_pieces(pipe, LONG)
+    logits = logits.amax(0) if long_texts == "max" else logits.mean(0)
+    expected = logits.softmax(-1) if options.get("multi_label") is False else logits.sigmoid()
+    ranking = sorted(zip(expected.tolist(), CANDIDATES, strict=True), reverse=True)
+    ranking = [pair for pair in ranking if pair[0] >= options.get("threshold", 0)][: options.get("top_k")]
+    answer = pipe(LONG, CANDIDATES, long_texts=long_texts, **options)
+    assert answer["labels"] == [name for _, name in ranking]
+    assert answer["scores"] == pytest.approx([score for score, _ in ranking], rel=1e-5)
+    assert answer["sequence"] == LONG
+
+
+@pytest.mark.parametrize("options", [{}, {"top_k": 2}, {"threshold": 0.5, "force_label": True}], ids=str)
+@pytest.mark.parametrize("batch_size", [1, 2, 5])
+def test_a_text_that_fits_has_exactly_the_same_answer_in_all_modes(make_model, make_pretrained, options, batch_size):
+    for kind in ("wan", "han", "transformer", "hierarchical_transformer"):
+        make = make_pretrained if kind in PRETRAINED else make_model
+        model, processor = make(kind, **(WORDS if kind in ("wan", "transformer") else SENTENCES))
+        pipe = pipeline("label-scoring", model=model, processor=processor)
+        texts = ["Iron.", LONG, "", "The heart. Blood.", LONG[50:]]
+        cut = pipe(texts, CANDIDATES, batch_size=batch_size, **options)
+        for long_texts in ("max", "mean"):
+            answers = pipe(texts, CANDIDATES, batch_size=batch_size, long_texts=long_texts, **options)
+            for place in (0, 2, 3):
+                assert answers[place] == cut[place]
+        assert answers[1] != cut[1]  # the mean; all of the best may be in the first piece
+
+
+def test_a_long_text_has_the_same_answer_whatever_is_in_the_batch(pipe):
+    for long_texts in ("max", "mean"):
+        alone = pipe(LONG, CANDIDATES, long_texts=long_texts)
+        for answer in pipe([SHORT, LONG, "", LONG], CANDIDATES, long_texts=long_texts, batch_size=4)[1::2]:
+            assert scores(answer) == pytest.approx(scores(alone), rel=1e-5)
+
+
+def test_pieces_of_a_batch_are_encoded_some_at_a_time(pipe, monkeypatch):
+    expected = pipe([LONG, SHORT, LONG * 7], CANDIDATES, long_texts="max", batch_size=3)
+    monkeypatch.setattr(reading_gile, "_PIECES_AT_ONCE", 2)
+    sizes, encode = [], pipe.model.gile.encode_texts
+    monkeypatch.setattr(
+        pipe.model.gile,
+        "encode_texts",
+        lambda input_ids, **rest: sizes.append(len(input_ids)) or encode(input_ids, **rest),
+    )
+    answers = pipe([LONG, SHORT, LONG * 7], CANDIDATES, long_texts="max", batch_size=3)
+    assert max(sizes) == 3  # the texts of the batch; else two pieces would be read at once
+    assert len(sizes) > 5
+    for one, other in zip(expected, answers, strict=True):
+        assert scores(one) == pytest.approx(scores(other), rel=1e-5)
+
+
+def test_reading_in_pieces_costs_a_pass_for_each(make_model, monkeypatch):
+    model, processor = make_model("wan", max_words=7)
+    pipe = pipeline("label-scoring", model=model, processor=processor)
+    sizes, encode = [], model.gile.encode_texts
+    monkeypatch.setattr(
+        model.gile, "encode_texts", lambda input_ids, **rest: sizes.append(len(input_ids)) or encode(input_ids, **rest)
+    )
+    pipe(LONG, long_texts="max")
+    assert sum(sizes) == len(processor.pieces(LONG)[0])
+
+
+ATTENTIVE = {
+    "wan": {"encoder_cell": "gru"},
+    "han": {},
+    "han_published": {"max_sentences": 5, "max_sentence_words": 13, "max_label_words": 13},
+}
+
+
+@pytest.mark.parametrize("kind", [*ATTENTIVE, "transformer", "hierarchical_transformer"])
+def test_evidence_is_the_attention_to_words_as_they_are_written(make_model, make_pretrained, kind):
+    if kind in PRETRAINED:
+        model, processor = make_pretrained(kind, pooling="attention")
+    else:
+        model, processor = make_model(kind, **ATTENTIVE[kind])
+    pipe = pipeline("label-scoring", model=model, processor=processor)
+    texts = ["The failing HEART, pumps 12.5 less. Breast milk!", "", "Iron."]
+    with torch.no_grad():
+        weights = model(**processor(texts, return_tensors="pt"), output_attentions=True).attentions
+    answers = pipe(texts, CANDIDATES, return_evidence=True, batch_size=3)
+    assert list(answers[0]) == ["sequence", "labels", "scores", "evidence"]
+    sentences = answers[0]["evidence"]["sentences"]
+    words = [[word for word, _ in sentence["words"]] for sentence in sentences]
+    if kind in PRETRAINED:
+        read = [word for sentence in words for word in sentence]
+        assert read == ["The", "failing", "HEART", ",", "pumps", "12", ".", "5", "less", ".", "Breast", "milk", "!"]
+        row = weights[0][0] if kind == "transformer" else weights[0][0, 0]
+        own = sentences[0]["words"]
+        assert own[0][1] == row[1].item()
+        assert own[1][1] == pytest.approx((row[2] + row[3]).item())  # fail ##ing
+        assert sum(weight for _, weight in own) == pytest.approx(1 - row[0].item() - row[row > 0][-1].item(), abs=1e-6)
+    elif kind == "wan":
+        assert words == [["The", "failing", "HEART", "pumps", "12.5", "less", "Breast", "milk"]]
+        assert [weight for _, weight in sentences[0]["words"]] == weights[0][0, :8].tolist()
+        assert sentences[0]["weight"] == 1
+    else:
+        assert words == [["The", "failing", "HEART", "pumps", "12.5", "less"], ["Breast", "milk"]]
+        assert [weight for _, weight in sentences[1]["words"]] == weights[0][0, 1, :2].tolist()
+        assert [sentence["weight"] for sentence in sentences] == weights[1][0, :2].tolist()
+    assert answers[1]["evidence"] == {"sentences": []}
+    assert answers[2]["evidence"]["sentences"][0]["words"][0][0] == "Iron"
+    plain = pipe(texts, CANDIDATES, batch_size=3)
+    assert [{name: value for name, value in answer.items() if name != "evidence"} for answer in answers] == plain
+
+
+@pytest.mark.parametrize("kind", ["wan", "han"])
+@pytest.mark.parametrize("long_texts", ["cut", "max"])
+def test_evidence_is_of_what_was_read(make_model, kind, long_texts):
+    model, processor = make_model(kind, **(WORDS if kind == "wan" else SENTENCES))
+    pipe = pipeline("label-scoring", model=model, processor=processor)
+    answer = pipe([SHORT, LONG], return_evidence=True, long_texts=long_texts, batch_size=2)[1]
+    sentences = answer["evidence"]["sentences"]
+    read = [word for sentence in sentences for word, _ in sentence["words"]]
+    words = LONG.replace(".", "").replace(",", "").replace("!", "").split()
+    if long_texts == "max":
+        assert read == words
+    else:
+        assert read == (words[:7] if kind == "wan" else [*words[:5], *words[9:14]])
+    assert sum(sentence["weight"] for sentence in sentences) == pytest.approx(1)
+    for sentence in sentences:
+        assert sum(weight for _, weight in sentence["words"]) == pytest.approx(1)
+
+
+def test_evidence_is_of_the_document_and_not_of_a_label(make_model):
+    pipe = pipeline("label-scoring", model=(parts := make_model("han"))[0], processor=parts[1], return_evidence=True)
+    assert pipe(LONG, ["Iron"])["evidence"] == pipe(LONG, ["Blood", "Heart"])["evidence"] != pipe(SHORT)["evidence"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("nn", {}, "'nn' averages words and has no attention to show as evidence: train a 'wan' or a 'han'"),
+        ("hnn", {}, "'hnn' averages words and has no attention"),
+        ("wan", {"pooling": "mean"}, "its pooling is 'mean': train one with pooling='attention'"),
+        ("han", {"pooling": "sum"}, "its pooling is 'sum': train one with pooling='attention'"),
+        ("transformer", {"pooling": "cls"}, "its pooling is 'cls': train one with pooling='attention'"),
+    ],
+)
+def test_a_model_without_attention_says_that_it_has_no_evidence(make_model, make_pretrained, kind, options, message):
+    model, processor = (make_pretrained if kind in PRETRAINED else make_model)(kind, **options)
+    pipe = pipeline("label-scoring", model=model, processor=processor)
+    with pytest.raises(ValueError, match=message):
+        pipe(SHORT, return_evidence=True)
+    assert pipe(SHORT, return_evidence=False)["labels"]
+
+
+def test_windows_of_a_long_document_have_attention_whatever_reads_them(make_pretrained):
+    model, processor = make_pretrained("hierarchical_transformer", max_sentences=7)
+    pipe = pipeline("label-scoring", model=model, processor=processor)
+    with torch.no_grad():
+        _, windows = model(**processor([LONG], return_tensors="pt"), output_attentions=True).attentions
+    sentences = pipe(LONG, return_evidence=True)["evidence"]["sentences"]
+    assert len(sentences) > 3
+    assert [sentence["weight"] for sentence in sentences] == windows[0].tolist()
