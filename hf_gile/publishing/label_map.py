@@ -62,24 +62,24 @@ def project(codes: Tensor) -> tuple[NDArray[np.float64], str]:
     """
     if len(codes) < 3:
         raise ValueError(f"a map needs at least 3 labels, got {len(codes)}")
-    with needs_publish("the map of the labels"):
-        from sklearn.decomposition import PCA
-        from sklearn.manifold import TSNE
-
     wide = codes.detach().cpu().double().numpy()
     wide = wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)
-    components = min(_COMPONENTS, *wide.shape) if len(wide) >= _FEW else min(2, wide.shape[1])
-    reduced = PCA(components, svd_solver="full").fit_transform(wide)
+    wide = wide - wide.mean(axis=0)
+    # PCA by the products of the codes: there are at most as many of these as labels, however long a code is.
+    variances, components = np.linalg.eigh(wide @ wide.T)
+    reduced = (components * np.sqrt(variances.clip(min=0)))[:, ::-1][:, :_COMPONENTS]
     # The sign of a component is arbitrary: its largest part is made positive.
     largest = np.abs(reduced).argmax(axis=0)
-    reduced = reduced * np.where(reduced[largest, range(components)] < 0, -1, 1)
-    if components < 2:
-        reduced = np.pad(reduced, ((0, 0), (0, 2 - components)))
-    if len(wide) < _FEW:
+    reduced = reduced * np.where(reduced[largest, range(reduced.shape[1])] < 0, -1, 1)
+    spread = reduced[:, 0].std()
+    if len(wide) < _FEW or spread < 1e-9:
         return reduced[:, :2], "PCA"
-    start = reduced[:, :2] / max(reduced[:, 0].std(), 1e-12) * 1e-4
+    with needs_publish("the map of the labels"):
+        from sklearn.manifold import TSNE
+
     perplexity = min(30.0, (len(wide) - 1) / 3)
-    return TSNE(2, perplexity=perplexity, init=start, random_state=0).fit_transform(reduced), "PCA, then t-SNE"
+    places = TSNE(2, perplexity=perplexity, init=reduced[:, :2] / spread * 1e-4, random_state=0).fit_transform(reduced)
+    return places, "PCA, then t-SNE"
 
 
 __all__ = ["MOST", "mapped_labels", "project"]

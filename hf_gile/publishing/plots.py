@@ -179,9 +179,11 @@ def learning_curve(history: Iterable[Mapping[str, Any]], path: str | PathLike[st
 
 def _evaluated(series: Mapping[str, Any], name: str) -> str | None:
     """The name under which evaluations have a figure: `eval_NAME`, or of a named set `eval_SET_NAME`."""
-    others = [known for known in CURVES if known != name and known.endswith(f"_{name}")]
     for known in sorted(series, key=len):
-        if re.fullmatch(rf"eval_(?:\w+_)?{name}", known) and not any(known.endswith(other) for other in others):
+        before = known.removesuffix(name)
+        # Not the figure of some of the labels, nor another whose name ends alike.
+        other = re.search(r"(seen|decile_\d+|ranking)_$", before)
+        if known.endswith(name) and re.fullmatch(r"eval_(\w+_)?", before) and not other:
             return known
     return None
 

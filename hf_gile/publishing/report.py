@@ -400,7 +400,7 @@ def _versions() -> dict[str, str]:
     return {
         "hf_gile": __version__,
         "transformers": transformers.__version__,
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "python": platform.python_version(),
     }
 

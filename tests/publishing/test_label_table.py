@@ -1,0 +1,66 @@
+"""Which labels a card shows, and the table of all."""
+
+import csv
+import random
+
+from hf_gile import Label
+from hf_gile.publishing.label_table import shown_labels, write_label_table
+
+LABELS = [Label(f"L{n:02}", f"name {n}", seen=n < 41, count=max(0, 41 - n)) for n in range(53)]
+
+
+def by_heading(groups):
+    return {heading: [label.id for label in group] for heading, group in groups}
+
+
+def test_frequent_middle_rare_and_unseen_labels_are_shown():
+    found = by_heading(shown_labels(LABELS, each=3))
+    assert found == {
+        "Frequent": ["L00", "L01", "L02"],
+        "In the middle": ["L19", "L20", "L21"],
+        "Rare": ["L38", "L39", "L40"],
+        "Never trained on": ["L41", "L42", "L43"],
+    }
+
+
+def test_the_order_of_the_labels_does_not_matter():
+    shuffled = random.Random(0).sample(LABELS, len(LABELS))
+    assert shown_labels(shuffled) == shown_labels(LABELS)
+
+
+def test_labels_with_documents_in_the_test_are_preferred():
+    supports = {f"L{n:02}": 2 for n in range(0, 53, 2)}
+    groups = shown_labels(LABELS, supports, each=3)
+    shown = [label for heading, group in groups for label in group if heading != "Never trained on"]
+    assert all(supports.get(label.id) for label in shown)
+    assert by_heading(groups)["Never trained on"] == ["L42", "L44", "L46"]
+
+
+def test_few_labels_are_all_shown():
+    assert by_heading(shown_labels(LABELS[:7])) == {"": [f"L{n:02}" for n in range(7)]}
+
+
+def test_labels_of_which_no_frequency_is_known_are_shown_without_a_heading():
+    [(heading, group)] = shown_labels([Label(f"L{n:02}", f"name {n}", seen=True) for n in range(53)], each=3)
+    assert heading == ""
+    assert len(group) == len(set(group)) == 12
+
+
+def test_no_label_is_shown_twice():
+    for number in range(1, 53):
+        shown = [label.id for _, group in shown_labels(LABELS[-number:], each=3) for label in group]
+        assert len(set(shown)) == len(shown)
+
+
+def test_the_table_holds_every_label_and_what_was_measured(tmp_path):
+    labels = [Label("a", 'A, "quoted"\nname', "x;y", seen=True, count=3), Label("b", "B", language="de")]
+    figures = {"a": {"threshold": 0.25, "support": 2, "precision": 1.0, "recall": 0.5, "f1": 0.6667}}
+    write_label_table(tmp_path / "labels.csv", labels, {"a": 0.2, "b": None}, figures)
+    with (tmp_path / "labels.csv").open(encoding="utf-8", newline="") as file:
+        first, second = csv.DictReader(file)
+    assert first == {
+        "id": "a", "name": 'A, "quoted"\nname', "description": "x;y", "language": "", "seen": "true", "count": "3",
+        "threshold": "0.25", "support": "2", "precision": "1.0", "recall": "0.5", "f1": "0.6667",
+    }  # fmt: skip
+    assert (second["id"], second["seen"], second["threshold"], second["f1"]) == ("b", "false", "", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["labels.csv"]

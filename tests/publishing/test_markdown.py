@@ -1,0 +1,88 @@
+"""Texts of others in a page of ours."""
+
+import ast
+import html
+import re
+
+import pytest
+from markdown_it import MarkdownIt
+
+from hf_gile.publishing.markdown import escaped, one_line, python_text, shortened
+
+HOSTILE = [
+    "a | b || c",
+    "<script>alert(1)</script><img src=x onerror=y>",
+    "**bold** _it_ __b__ ~~gone~~ `code` ``` fence",
+    "[link](javascript:alert(1)) ![image](x.png) <https://example.org>",
+    "# heading",
+    "1. list",
+    "12) list",
+    "- list",
+    "+ list",
+    "= rule",
+    "> quotation",
+    "&lt;b&gt; &amp; &#65;",
+    "back\\slash \\| \\*",
+    "line\nbreak\r\nand\ttab\u2028end",
+    "$x^2$ $$y$$",
+    "ends with a backslash\\",
+    "http://example.org www.example.org me@example.org @somebody #12 :tada:",
+    "{{ 7 * 7 }} {% raw %}",
+]
+
+
+def shown(markdown):
+    """What a reader sees of the one paragraph that this is."""
+    page = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(markdown)
+    inner = re.fullmatch(r"<p>(.*)</p>\n", page, flags=re.DOTALL)
+    assert inner, page
+    assert "<" not in inner[1], page
+    return html.unescape(inner[1])
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_reader_sees_what_was_written_and_nothing_happens(text):
+    assert shown(escaped(text)) == " ".join(text.split())
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_cell_of_a_table_stays_one_cell(text):
+    page = (
+        MarkdownIt("commonmark", {"html": True})
+        .enable("table")
+        .render(f"| a | b |\n| :-- | --: |\n| {escaped(text)} | next |\n")
+    )
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", page, flags=re.DOTALL)
+    assert [html.unescape(cell) for cell in cells] == [" ".join(text.split()), "next"]
+
+
+def test_no_sign_turns_what_follows_around():
+    assert one_line("abc\u202edef\u2066g\x00h\u200f") == "abcdefgh"
+    assert escaped("لب") == "\u2068لب\u2069"
+    assert escaped("heart") == "heart"
+
+
+def test_signs_that_join_letters_are_kept():
+    assert one_line("a\u200cb \u200d") == "a\u200cb \u200d"
+
+
+def test_half_a_pair_of_surrogates_can_be_written():
+    escaped("broken \ud800 text").encode("utf-8")
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 13, 40])
+def test_a_cut_text_is_never_longer_than_asked_for(length):
+    for text in [*HOSTILE, "Donaudampfschifffahrtsgesellschaft", "e\u0301" * 30]:
+        cut = shortened(text, length)
+        assert len(cut) <= length
+        assert cut == one_line(text) or cut.endswith("…")
+
+
+def test_a_text_is_cut_between_words():
+    assert shortened("The failing heart, it pumps.", 19) == "The failing heart…"
+
+
+def test_a_literal_of_python_is_the_text():
+    for text in HOSTILE:
+        assert ast.literal_eval(python_text(text)) == one_line(text)
+        assert "\n" not in python_text(text)

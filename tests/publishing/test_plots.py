@@ -1,0 +1,168 @@
+"""The figures of a card."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from hf_gile import Label
+from hf_gile.publishing import plots
+from hf_gile.publishing.label_map import mapped_labels, project
+
+BINS = [
+    {"low": low, "high": low + 0.1, "probability": low + 0.05, "frequency": (low + 0.05) ** 2, "count": 100}
+    for low in np.arange(0, 1, 0.1)
+]
+RELIABILITY = {"seen": {"before": BINS, "after": BINS}, "unseen": {"before": BINS[:3], "after": BINS[:3]}}
+HISTORY = [
+    row
+    for epoch in (1.0, 2.0, 3.0)
+    for row in (
+        {"loss": 3 / epoch, "learning_rate": 1e-3, "epoch": epoch, "step": 10 * epoch},
+        {"eval_loss": 4 / epoch, "eval_micro_f1": 0.2 * epoch, "eval_seen_micro_f1": 0.3, "epoch": epoch},
+    )
+]
+
+
+def light(color):
+    parts = [int(color[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
+
+
+@pytest.mark.parametrize("color", [plots.GREY, plots.SEEN, plots.UNSEEN])
+@pytest.mark.parametrize("page", ["#ffffff", "#0b0f19", "#0d1117"])
+def test_colors_can_be_told_from_a_white_page_and_from_a_dark_one(color, page):
+    lights = sorted((light(color), light(page)))
+    assert (lights[1] + 0.05) / (lights[0] + 0.05) > 3.5  # WCAG asks 3 of figures and of large letters
+
+
+def read(path):
+    image = Image.open(path).convert("RGBA")
+    return np.asarray(image)
+
+
+def test_a_calibration_plot_is_small_and_has_no_ground_of_its_own(tmp_path):
+    assert plots.calibration_plot(RELIABILITY, tmp_path / "figures" / "calibration.png")
+    path = tmp_path / "figures" / "calibration.png"
+    pixels = read(path)
+    assert path.stat().st_size < 100_000
+    assert pixels[0, 0, 3] == 0
+    assert pixels.shape[1] > 900  # sharp on a wide page
+    assert [file.name for file in path.parent.iterdir()] == ["calibration.png"]
+
+
+def test_bins_of_few_scores_are_not_drawn(tmp_path):
+    few = [{**one, "count": plots.FEWEST_SCORES - 1} for one in BINS]
+    assert not plots.calibration_plot({"seen": {"before": few}}, tmp_path / "calibration.png")
+    assert not plots.calibration_plot({}, tmp_path / "calibration.png")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_both_groups_and_both_times_leave_traces(tmp_path):
+    drawn = {}
+    for name, reliability in {
+        "one": {"seen": {"before": BINS}},
+        "two": {"seen": RELIABILITY["seen"]},
+        "three": RELIABILITY,
+    }.items():
+        plots.calibration_plot(reliability, tmp_path / name)
+        drawn[name] = read(tmp_path / name)
+    assert len({image.tobytes() for image in drawn.values()}) == 3
+    assert drawn["three"].shape[1] > drawn["one"].shape[1]
+
+
+def test_a_learning_curve_is_drawn_of_two_points_or_more(tmp_path):
+    assert plots.learning_curve(HISTORY, tmp_path / "curve.png")
+    assert not plots.learning_curve(HISTORY[:2], tmp_path / "none.png")
+    assert not plots.learning_curve([], tmp_path / "none.png")
+    assert not plots.learning_curve([{"train_runtime": 3.0, "epoch": 1.0}] * 5, tmp_path / "none.png")
+    assert [path.name for path in tmp_path.iterdir()] == ["curve.png"]
+
+
+def test_a_curve_without_epochs_is_drawn_by_steps(tmp_path):
+    assert plots.learning_curve([{"loss": 1.0, "step": 1}, {"loss": 0.5, "step": 2}], tmp_path / "curve.png")
+
+
+def test_the_figures_of_an_evaluation_are_found_under_any_name_of_its_set():
+    series = {"eval_dev_unseen_average_precision": [], "eval_dev_average_precision": [], "eval_my_dev_loss": []}
+    assert plots._evaluated(series, "average_precision") == "eval_dev_average_precision"
+    assert plots._evaluated(series, "unseen_average_precision") == "eval_dev_unseen_average_precision"
+    assert plots._evaluated(series, "loss") == "eval_my_dev_loss"
+    assert plots._evaluated(series, "micro_f1") is None
+    assert plots._evaluated({"eval_seen_micro_f1": []}, "micro_f1") is None
+
+
+def test_no_name_on_a_map_is_over_another(tmp_path):
+    places = np.random.default_rng(0).normal(size=(211, 2)) * 0.01
+    written = plots.label_map(
+        places, [f"name {n}" for n in range(211)], [True, False] * 105 + [True], tmp_path / "map.png"
+    )
+    assert written[0] == "name 0"
+    assert 1 < len(written) < 40
+    both = np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 1.0]])
+    assert plots.label_map(both, ["first", "second", "third"], [True] * 3, tmp_path / "map.png") == ["first", "third"]
+
+
+def test_names_that_the_font_cannot_write_are_left_out(tmp_path):
+    places = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 0.0], [3.0, 1.0]])
+    names = ["日本語", "لب", "$cost$ ^{x}", "Heart"]
+    assert plots.label_map(places, names, [True] * 4, tmp_path / "map.png") == ["$cost$ ^{x}", "Heart"]
+
+
+def test_a_map_of_many_labels_is_small(tmp_path):
+    places = np.random.default_rng(0).normal(size=(1500, 2))
+    seen = [n % 5 > 0 for n in range(1500)]
+    plots.label_map(places, [f"Label number {n}" for n in range(1500)], seen, tmp_path / "map.png")
+    assert (tmp_path / "map.png").stat().st_size < 100_000
+
+
+@pytest.mark.parametrize("number", [3, 29, 37])
+def test_labels_are_always_at_the_same_places(number):
+    codes = torch.randn(number, 13, generator=torch.Generator().manual_seed(0))
+    first, made_by = project(codes)
+    again, _ = project(codes)
+    assert first.shape == (number, 2)
+    assert np.array_equal(first, again)
+    assert np.isfinite(first).all()
+    assert made_by == ("PCA" if number < 30 else "PCA, then t-SNE")
+
+
+def test_labels_with_like_codes_are_close():
+    generator = torch.Generator().manual_seed(0)
+    centers = torch.randn(3, 11, generator=generator) * 5
+    codes = (centers[:, None] + torch.randn(3, 17, 11, generator=generator) * 0.1).flatten(0, 1)
+    places, _ = project(codes)
+    groups = places.reshape(3, 17, 2)
+    middles = groups.mean(axis=1)
+    spread = np.linalg.norm(groups - middles[:, None], axis=-1).max()
+    apart = min(np.linalg.norm(middles[a] - middles[b]) for a, b in [(0, 1), (0, 2), (1, 2)])
+    assert apart > 2 * spread
+
+
+def test_a_longer_code_is_not_another_place():
+    codes = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
+    assert np.allclose(project(codes)[0], project(codes * torch.arange(1.0, 8.0)[:, None])[0])
+
+
+@pytest.mark.parametrize("codes", [torch.zeros(31, 5), torch.ones(5, 1), torch.zeros(3, 2)])
+def test_codes_that_are_all_alike_have_places(codes):
+    assert np.isfinite(project(codes)[0]).all()
+
+
+def test_two_labels_are_no_map():
+    with pytest.raises(ValueError, match="at least 3 labels, got 2"):
+        project(torch.zeros(2, 5))
+
+
+def test_a_map_shows_labels_of_every_frequency_and_unseen_ones():
+    labels = [Label(f"L{n:03}", f"name {n}", seen=n < 400, count=max(0, 400 - n)) for n in range(500)]
+    chosen = mapped_labels(labels, most=40)
+    assert len(chosen) == len(set(chosen)) == 40
+    assert sum(labels[place].seen for place in chosen) == 30
+    assert min(chosen) == 0
+    assert max(place for place in chosen if place < 400) > 350
+    turned = labels[::-1]
+    assert {turned[place].id for place in mapped_labels(turned, most=40)} == {labels[place].id for place in chosen}
+    assert mapped_labels(labels[:11], most=11) == list(range(11))
+    assert len(mapped_labels(labels[:3] + labels[400:], most=40)) == 40

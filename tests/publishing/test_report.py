@@ -1,0 +1,327 @@
+"""What a model is worth on given documents."""
+
+import json
+import math
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, precision_score, recall_score
+
+from hf_gile import (
+    GileConfig,
+    GileForSequenceClassification,
+    GileProcessor,
+    Label,
+    LabelSet,
+    build_tokenizer,
+)
+from hf_gile.metrics import CalibrationMetrics, LabelMetrics
+from hf_gile.models.calibration_gile import calibrated
+from hf_gile.publishing import Report, make_report
+
+WORDS = ["breast", "milk", "infants", "heart", "blood", "rats", "iron", "infection", "risk", "diet", "weeks"]
+CALIBRATION = {
+    "seen": {"method": "platt", "scale": 0.7, "offset": 0.3},
+    "unseen": {"method": "temperature", "scale": 0.4},
+}
+
+
+@pytest.fixture
+def documents():
+    """23 texts of known words, and gold labels for most."""
+    chosen = np.random.default_rng(3)
+    texts = [" ".join(chosen.choice(WORDS, 7)) for _ in range(23)]
+    names = ["Heart Failure", "Milk, Human", "Iron", "Infant", "Blood"]
+    gold = [chosen.choice(names, place % 4, replace=False).tolist() for place in range(23)]
+    return texts, gold
+
+
+@pytest.fixture
+def make(make_model, label_set):
+    """A model two of whose labels are unseen, with thresholds that give some labels and not others."""
+
+    def make(calibration=None, **options):
+        model, processor = make_model(embedding_std=4.0, **options)
+        with torch.no_grad():
+            model.gile.output_layer.classifier.bias.fill_(-3.0)
+        counts = {"Heart Failure": 7, "Milk, Human": 3, "Iron": 1}
+        own = label_set.with_counts(counts).update("Iron", threshold=0.45)
+        model.set_labels(own, processor, model.label_input_ids)
+        model.config.calibration = calibration or {}
+        model.config.thresholds = {"seen": 0.41, "unseen": 0.37}
+        return model, processor
+
+    return make
+
+
+def logits_of(model, processor, texts, **options):
+    with torch.no_grad():
+        return model(**processor(texts, return_tensors="pt", **options), **options).logits
+
+
+def multi_hot(model, gold):
+    rows = torch.zeros(len(gold), len(model.label_set))
+    for row, ids in zip(rows, gold, strict=True):
+        row[model.label_set.columns(ids)] = 1.0
+    return rows
+
+
+def every_value(value):
+    if isinstance(value, dict):
+        for name, one in value.items():
+            assert type(name) is str
+            yield from every_value(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from every_value(one)
+    else:
+        yield value
+
+
+@pytest.mark.parametrize("calibration", [None, CALIBRATION], ids=["as it is", "calibrated"])
+def test_figures_are_those_of_all_scores_at_once(make, documents, calibration):
+    texts, gold = documents
+    model, processor = make(calibration)
+    report = make_report(model, processor, texts, gold, batch_size=3, num_training_documents=11)
+    raw, truth = logits_of(model, processor, texts), multi_hot(model, gold)
+    scores = calibrated(raw, model.seen_among(), model.config.calibration)
+    seen, counts = model.seen_among(), [label.count for label in model.label_set]
+    expected = LabelMetrics(5, seen, model.thresholds_of(), top_k=(1, 3, 5), counts=counts)
+    expected.update(scores, truth)
+    error = CalibrationMetrics(5, seen)
+    error.update(scores, truth)
+    for name, value in {**expected.compute(), **error.compute()}.items():
+        assert (name in report.metrics) == math.isfinite(value), name
+        if math.isfinite(value):
+            assert report.metrics[name] == pytest.approx(value, abs=1e-6), name
+    assert 0 < report.metrics["psp_at_3"] <= 1
+    error.reset()
+    error.update(raw, truth)
+    name = "unseen_expected_calibration_error"
+    if calibration:
+        assert report.metrics[f"uncalibrated_{name}"] == pytest.approx(error.compute()[name], abs=1e-6)
+        assert report.metrics[f"uncalibrated_{name}"] != pytest.approx(report.metrics[name], abs=1e-3)
+    else:
+        assert not any(name.startswith("uncalibrated_") for name in report.metrics)
+    times = ["before", "after"] if calibration else ["before"]
+    assert {group: list(bins) for group, bins in report.reliability.items()} == {"seen": times, "unseen": times}
+    assert sum(one["count"] for one in report.reliability["seen"]["before"]) == 23 * 3
+
+
+def test_figures_of_single_labels_are_those_of_scikit_learn(make, documents):
+    texts, gold = documents
+    model, processor = make(CALIBRATION)
+    report = make_report(model, processor, texts, gold)
+    scores = calibrated(logits_of(model, processor, texts), model.seen_among(), model.config.calibration)
+    given = (scores.sigmoid() >= model.thresholds_of()).numpy()
+    truth = multi_hot(model, gold).numpy()
+    assert [row["id"] for row in report.labels] == model.label_set.ids
+    for column, row in enumerate(report.labels):
+        pair = truth[:, column], given[:, column]
+        assert row["support"] == truth[:, column].sum()
+        expected = {
+            "precision": precision_score(*pair, zero_division=np.nan),
+            "recall": recall_score(*pair, zero_division=np.nan),
+            "f1": f1_score(*pair, zero_division=np.nan),
+        }
+        for name, value in expected.items():
+            assert row[name] == (None if math.isnan(value) else pytest.approx(value, abs=1e-4)), (row, name)
+    assert [row["count"] for row in report.labels] == [7, 3, 1, 0, 0]
+    assert [row["threshold"] for row in report.labels] == pytest.approx([0.41, 0.41, 0.45, 0.37, 0.37])
+    missed = sum(number for _, _, number in report.confused)
+    pairs = (
+        [(truth[row] == 1) & ~given[row] for row in range(23)],
+        [(truth[row] == 0) & given[row] for row in range(23)],
+    )
+    assert missed == sum(int(lost.sum() * wrong.sum()) for lost, wrong in zip(*pairs, strict=True)) > 0
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 100])
+def test_batches_change_nothing(make, documents, batch_size):
+    model, processor = make(CALIBRATION)
+    report = make_report(model, processor, *documents, batch_size=batch_size)
+    other = make_report(model, processor, *documents, batch_size=5)
+    assert report.labels == other.labels
+    assert report.confused == other.confused
+    for name, value in other.metrics.items():
+        assert report.metrics[name] == pytest.approx(value, abs=1e-5)
+
+
+def test_no_more_scores_than_allowed_exist_at_once(make, documents, monkeypatch):
+    monkeypatch.setattr("hf_gile.publishing.report._MAX_SCORES", 11)
+    model, processor = make()
+    sizes = []
+    model.register_forward_hook(lambda module, inputs, output: sizes.append(output.logits.shape))
+    make_report(model, processor, *documents)
+    assert max(rows for rows, _ in sizes) == 2
+    assert sum(rows for rows, _ in sizes) == 23
+
+
+def test_only_candidates_are_measured(make, documents):
+    texts, gold = documents
+    model, processor = make()
+    report = make_report(model, processor, texts, gold, columns=[3, 0, 1])
+    kept = [[one for one in ids if one in ("Heart Failure", "Milk, Human", "Infant")] for ids in gold]
+    assert [row["id"] for row in report.labels] == ["Heart Failure", "Milk, Human", "Infant"]
+    expected = LabelMetrics(3, [True, True, False], model.thresholds_of()[[0, 1, 3]])
+    expected.update(logits_of(model, processor, texts)[:, [0, 1, 3]], multi_hot(model, kept)[:, [0, 1, 3]])
+    for name in ("seen_average_precision", "micro_f1", "unseen_macro_f1"):
+        assert report.metrics[name] == pytest.approx(expected.compute()[name], abs=1e-6)
+    assert report.metrics == make_report(model, processor, texts, gold, columns=torch.tensor([0, 1, 3])).metrics
+
+
+@pytest.mark.parametrize("calibration", [None, CALIBRATION], ids=["as it is", "calibrated"])
+def test_a_model_of_one_label_a_document_gives_the_best(make, documents, calibration):
+    texts, _ = documents
+    model, processor = make(calibration, problem_type="single_label_classification")
+    ids = model.label_set.ids
+    gold = [ids[place % 5] for place in range(22)]
+    report = make_report(model, processor, texts, [*gold, []])
+    scores = calibrated(logits_of(model, processor, texts[:22]), model.seen_among(), model.config.calibration)
+    given = [ids[column] for column in scores.argmax(dim=1).tolist()]
+    assert report.metrics["accuracy"] == pytest.approx(accuracy_score(gold, given))
+    seen = [place for place in range(22) if gold[place] in ids[:3]]
+    assert report.metrics["seen_accuracy"] == pytest.approx(sum(given[one] == gold[one] for one in seen) / len(seen))
+    matrix = confusion_matrix(gold, given, labels=ids)
+    found = {(ids.index(missed), ids.index(wrong)): number for missed, wrong, number in report.confused}
+    assert found == {(a, b): matrix[a, b] for a in range(5) for b in range(5) if a != b and matrix[a, b]}
+    assert all(row["threshold"] is None for row in report.labels)
+    all_scores = calibrated(logits_of(model, processor, texts), model.seen_among(), model.config.calibration)
+    own = CalibrationMetrics(5, model.seen_among())
+    own.update(all_scores.double().softmax(dim=1).logit(), multi_hot(model, [*([one] for one in gold), []]))
+    for name, value in own.compute().items():
+        assert report.metrics[name] == pytest.approx(value, abs=1e-6), name
+
+
+def test_a_linear_unit_without_a_label_set_is_measured_by_the_names_it_has(tokenizer):
+    config = GileConfig(vocab_size=len(tokenizer), output_layer="linear", num_labels=3)
+    model, processor = GileForSequenceClassification(config), GileProcessor.for_config(tokenizer, config)
+    report = make_report(model, processor, ["iron", "milk"], [["LABEL_2"], []])
+    assert [(row["id"], row["support"]) for row in report.labels] == [("LABEL_0", 0), ("LABEL_1", 0), ("LABEL_2", 1)]
+    assert list(report.reliability) == ["seen"]
+    assert "seen_micro_f1" not in report.metrics
+
+
+def test_a_model_whose_labels_were_never_trained_on_is_measured(make_model, documents):
+    report = make_report(*make_model(), *documents)
+    assert list(report.reliability) == ["unseen"]
+    assert "average_precision" in report.metrics
+    assert not any(name.startswith(("seen_", "unseen_", "decile_")) for name in report.metrics)
+
+
+def test_labels_are_those_of_the_language_of_a_document():
+    texts = {"english": ["the gift of milk", "red iron"], "german": ["das gift der schlange", "rotes eisen"]}
+    labels = LabelSet(
+        Label(f"{language}:{name}", name, language=language, seen=True, count=1)
+        for language, names in {"english": ["gift", "milk", "iron"], "german": ["gift", "eisen"]}.items()
+        for name in names
+    )
+    torch.manual_seed(0)
+    tokenizer = build_tokenizer({one: [*given, *labels.names] for one, given in texts.items()}, min_count=1)
+    config = GileConfig(vocab_size=len(tokenizer), languages=list(texts), num_labels=5)
+    model, processor = GileForSequenceClassification(config), GileProcessor.for_config(tokenizer, config)
+    model.set_labels(labels, processor)
+    documents = [text for pair in zip(*texts.values(), strict=True) for text in pair]
+    gold = [["english:gift"], ["german:gift"], ["english:iron"], ["german:eisen"]]
+    mixed = make_report(model, processor, documents, gold, language=["english", "german"] * 2, batch_size=3)
+    assert [row["support"] for row in mixed.labels] == [1, 0, 1, 1, 1]
+    assert sum(one["count"] for one in mixed.reliability["seen"]["before"]) == 2 * 3 + 2 * 2
+    one = make_report(model, processor, texts["german"], gold[1::2], language="german")
+    assert [row["support"] for row in one.labels] == [0, 0, 0, 1, 1]
+    with pytest.raises(ValueError, match="one for each of 4, got 1"):
+        make_report(model, processor, documents, gold, language=["english"])
+
+
+def test_a_report_comes_back_as_it_was(make, documents, tmp_path):
+    model, processor = make(CALIBRATION)
+    history = [{"loss": np.float32(0.5), "epoch": 1.0, "step": torch.tensor(3), "grad_norm": float("nan")}]
+    report = make_report(
+        model, processor, *documents, history=history, dataset='A "set" | ☃', command="python x.py", example_texts=2
+    )
+    report.save(tmp_path / "new" / "results.json")
+    assert Report.load(tmp_path / "new" / "results.json") == report
+    assert report.history == [{"loss": 0.5, "epoch": 1.0, "step": 3, "grad_norm": None}]
+    assert report.versions.keys() == {"hf_gile", "transformers", "torch", "python"}
+    assert {type(value) for value in every_value(asdict(report))} <= {str, int, float, type(None)}
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["results.json"]
+    assert json.loads((tmp_path / "new" / "results.json").read_text())["format_version"] == 1
+
+
+def test_a_report_of_nothing_but_figures_comes_back(tmp_path):
+    report = Report(metrics={"micro_f1": 0.25}, labels=[])
+    report.save(tmp_path / "results.json")
+    assert Report.load(tmp_path / "results.json") == report
+
+
+def test_a_report_that_cannot_be_written_leaves_the_one_before(tmp_path):
+    report = Report(metrics={"micro_f1": 0.25}, labels=[])
+    report.save(tmp_path / "results.json")
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        replace(report, metrics={"micro_f1": float("nan")}).save(tmp_path / "results.json")
+    assert Report.load(tmp_path / "results.json") == report
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "is not a report"),
+        ("[]", "is not a report"),
+        ('{"metrics": {}}', "is not a report"),
+        ('{"format_version": 1, "metrics": {}}', "it lacks or has too much of .*labels"),
+        ('{"format_version": 1, "metrics": {}, "labels": [], "more": 1}', "too much of .*more"),
+        ('{"format_version": 99}', "format_version 99, this code reads 1: upgrade"),
+    ],
+)
+def test_a_file_that_is_no_report_is_refused(tmp_path, content, said):
+    (tmp_path / "results.json").write_text(content)
+    with pytest.raises(ValueError, match=said):
+        Report.load(tmp_path / "results.json")
+
+
+def test_example_texts_are_kept_when_asked_for_and_cut(make, documents):
+    texts, gold = documents
+    model, processor = make()
+    assert make_report(model, processor, texts, gold).examples == {}
+    long = [f"{text} " * 40 for text in texts]
+    kept = make_report(model, processor, long, gold, example_texts=2).examples
+    assert set(kept) == {one for ids in gold for one in ids}
+    for label_id, own in kept.items():
+        having = [text for text, ids in zip(texts, gold, strict=True) if label_id in ids]
+        assert [text[:30] for text in own] == [text[:30] for text in having[:2]]
+        assert all(len(text) <= 200 and text.endswith("…") for text in own)
+
+
+def test_measuring_leaves_the_model_in_its_mode(make, documents):
+    model, processor = make()
+    for training in (True, False):
+        model.train(training)
+        make_report(model, processor, *documents)
+        assert model.training is training
+    model.train()
+    with pytest.raises(ValueError, match="no label has the id"):
+        make_report(model, processor, *documents[:1], [["nothing"]] * 23)
+    assert model.training
+
+
+def test_what_cannot_be_measured_is_refused(make, documents):
+    texts, gold = documents
+    model, processor = make()
+    with pytest.raises(ValueError, match="no texts to measure with"):
+        make_report(model, processor, [], [])
+    with pytest.raises(ValueError, match="for each of the 23 texts, got 3"):
+        make_report(model, processor, texts, gold[:3])
+    with pytest.raises(ValueError, match=r"gold\[1\]: no label has the id 'Irn' .*did you mean 'Iron'"):
+        make_report(model, processor, texts[:2], [[], ["Irn"]])
+    for columns in ([], [5], [-1], [0, 0], [0.5], torch.ones(5, dtype=torch.bool)):
+        with pytest.raises(ValueError, match="columns must be different whole numbers from 0 to 4"):
+            make_report(model, processor, texts, gold, columns=columns)
+    with pytest.raises(ValueError, match="example_texts must not be negative"):
+        make_report(model, processor, texts, gold, example_texts=-1)
+    with pytest.raises(ValueError, match="batch_size must be at least 1"):
+        make_report(model, processor, texts, gold, batch_size=0)
+    one, processor = make(problem_type="single_label_classification")
+    with pytest.raises(ValueError, match=r"gold\[0\] has 2 labels, and the model gives one"):
+        make_report(one, processor, texts[:1], [["Iron", "Blood"]])
