@@ -108,7 +108,8 @@ def check_saveable(model: Any, label_set: LabelSet | None, report: Any, card: An
         raise ValueError(f"label_set must be a LabelSet, got {type(label_set).__name__}; LabelSet.load(file) reads one")
     if report is not None and not hasattr(report, "reliability"):
         raise ValueError(f"report must be a Report, got {type(report).__name__}; make_report(...) makes one")
-    if not (card is None or isinstance(card, str) or hasattr(card, "content") or hasattr(card, "show_examples")):
+    is_card = isinstance(card, str) or hasattr(card, "content") or hasattr(card, "show_examples")
+    if card is not None and card is not False and not is_card:
         raise ValueError(f"card must be a CardInfo, a ModelCard or the text of a card, got {type(card).__name__}")
     if any(".lora_" in name for name, _ in model.named_parameters()):
         raise ValueError("the model has adapters, with which it loads nowhere else: call merge_lora(model) first")

@@ -1,6 +1,7 @@
 """A saved model on the Hub: what would go up, and one commit that takes it there or leaves everything as it was."""
 
 import re
+import shlex
 import shutil
 import tempfile
 from dataclasses import dataclass, replace
@@ -120,7 +121,7 @@ def publish(
         card = _for_repository(card, repo_id)
         save(folder, model, processor, label_set, index=index, report=report, card=card)
         keep = not dry_run
-        hint = f"the saved model is kept in {folder}: hf-gile push {folder} {repo_id}" if keep else ""
+        hint = f"the saved model is kept in {folder}: {target.command(folder)}" if keep else ""
         publication = target.push(folder, commit_message, dry_run, hint)
         keep = False
     finally:
@@ -163,7 +164,7 @@ def push_folder(
         ValueError: The folder is no saved model, `repo_id` names no owner, a repository that is there is private or
             public other than asked for, or `revision` is a tag or a commit.
         PermissionError: No token, or one that may not do this.
-        FileNotFoundError: There is no such folder or, for a pull request, no such repository.
+        FileNotFoundError: There is no such folder, or the token may not see the repository or the pull request.
         ConnectionError: The Hub is not reached, or in trouble.
         OSError: Somebody else pushed to the branch meanwhile, or the Hub refused the files.
     """
@@ -199,6 +200,15 @@ class _Target:
             raise ValueError(f"revision {revision} is a commit, which cannot change: name a branch")
         self.repo_id, self.revision, self.create_pr, self.private = repo_id, revision, create_pr, private
         self.api = HfApi(token=token)
+
+    def command(self, folder: Path) -> str:
+        """What pushes a folder to this place from a shell."""
+        words = ["hf-gile", "push", str(folder), self.repo_id]
+        if self.private is not None:
+            words.append("--private" if self.private else "--public")
+        if self.revision is not None:
+            words += ["--revision", self.revision]
+        return shlex.join([*words, "--create-pr"] if self.create_pr else words)
 
     def push(self, folder: Path, message: str | None, dry_run: bool, hint: str = "") -> Publication:
         files, left_out = contents_of(folder)
@@ -277,9 +287,13 @@ class _Target:
             free_memory=False,
             gitignore_content="",
         )
+        # Only create_commit knows otherwise, and leaves them out without a word.
         ignored = [addition.path_in_repo for addition in additions if addition._should_ignore]
         if ignored:
-            raise ValueError(f"the .gitignore of {self.repo_id} keeps out {', '.join(ignored)}: delete it there")
+            raise ValueError(
+                f"the .gitignore of {self.repo_id} keeps out {len(ignored)} of the files, among them {ignored[0]}: delete "
+                "it there"
+            )
         try:
             info = self.api.create_commit(
                 self.repo_id,

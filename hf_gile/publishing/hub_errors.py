@@ -43,7 +43,7 @@ def explained(repo_id: str, hint: str = "") -> Iterator[None]:
                 ConnectionError,
                 "offline mode is on: unset HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE to push",
             )
-        elif isinstance(cause, OSError) or type(cause).__module__.startswith("httpx"):
+        elif isinstance(cause, ConnectionError | TimeoutError) or type(cause).__module__.startswith("httpx"):
             kind = ConnectionError
             sentence = f"the connection to the Hub broke off ({type(cause).__name__}: {cause}): push again"
         else:

@@ -121,10 +121,16 @@ class LoopbackHub:
     Args:
         tokens: The tokens it knows.
         large: How the names of files end that LFS keeps.
+        heeds_rules: Whether the `.gitignore` of a repository counts even where a push brings another.
     """
 
-    def __init__(self, tokens: dict[str, Token], large: tuple[str, ...] = (".safetensors", ".png")) -> None:
-        self.tokens, self.large = tokens, large
+    def __init__(
+        self,
+        tokens: dict[str, Token],
+        large: tuple[str, ...] = (".safetensors", ".png"),
+        heeds_rules: bool = False,
+    ) -> None:
+        self.tokens, self.large, self.heeds_rules = tokens, large, heeds_rules
         self.repositories: dict[str, Repository] = {}
         self.objects: dict[str, bytes] = {}
         self.faults: list[Fault] = []
@@ -355,7 +361,9 @@ def preupload(self: Routes, request: Request) -> Answer:
     _may_commit(self, request)
     _, commit = self.commit_at(repository, request.named["revision"])
     asked = request.json
-    rules = asked.get("gitIgnore", commit.files.get(".gitignore", Stored(b"")).data.decode())
+    rules = commit.files.get(".gitignore", Stored(b"")).data.decode()
+    if not self.hub.heeds_rules:
+        rules = asked.get("gitIgnore", rules)
     ignored = [re.compile(line.replace(".", r"\.").replace("*", ".*")) for line in rules.split() if line]
     files = []
     for one in asked["files"]:

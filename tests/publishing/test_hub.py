@@ -190,6 +190,13 @@ def test_a_private_repository_is_one_from_the_start(hub, make_saved):
 def test_a_rule_of_the_repository_keeps_no_file_out(hub, make_saved):
     folder = make_saved()
     hub.create(REPO, files={".gitignore": b"*.jsonl\n*.py\n*.safetensors\n"})
+    hub.heeds_rules = True
+    with pytest.raises(
+        ValueError, match=r"the .gitignore of ada/gile keeps out \d+ of the files, among them .*\.py: delete"
+    ):
+        push_folder(folder, REPO)
+    assert hub.repositories[REPO].history() == ["initial commit"]
+    hub.heeds_rules = False
     push_folder(folder, REPO)
     assert {path.name for path in folder.iterdir() if path.is_file()} <= set(hub.repositories[REPO].files())
 
@@ -361,7 +368,7 @@ def test_an_interrupted_push_says_where_the_model_is(hub, make_model, monkeypatc
     model, processor = make_model()
     monkeypatch.setattr("huggingface_hub.HfApi.create_commit", lambda *args, **options: interrupt(hub))
     with pytest.raises(KeyboardInterrupt, match="interrupted; the saved model is kept in") as error:
-        publish(model, processor, None, REPO, card="")
-    monkeypatch.undo()
+        publish(model, processor, None, REPO, card="", private=True, revision="next", create_pr=False)
     folder = kept_folder(error)
+    assert str(error.value).endswith(f": hf-gile push {folder} {REPO} --private --revision next")
     shutil.rmtree(folder)
