@@ -290,10 +290,8 @@ class _Target:
         # Only create_commit knows otherwise, and leaves them out without a word.
         ignored = [addition.path_in_repo for addition in additions if addition._should_ignore]
         if ignored:
-            raise ValueError(
-                f"the .gitignore of {self.repo_id} keeps out {len(ignored)} of the files, among them {ignored[0]}: delete "
-                "it there"
-            )
+            among = f"{len(ignored)} of the files, among them {ignored[0]}"
+            raise ValueError(f"the .gitignore of {self.repo_id} keeps out {among}: delete it there")
         try:
             info = self.api.create_commit(
                 self.repo_id,

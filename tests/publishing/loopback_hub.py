@@ -247,14 +247,6 @@ class Routes:
 _REPO = r"/api/models/(?P<repo>[^/]+/[^/]+)"
 
 
-@route(r"GET /api/whoami-v2")
-def whoami(self: Routes, request: Request) -> Answer:
-    if request.token is None:
-        raise Refusal(401, "Invalid username or password.")
-    role = {"displayName": "test", "role": request.token.role}
-    return Answer({"type": "user", "name": request.token.user, "orgs": [], "auth": {"accessToken": role}})
-
-
 @route(r"POST /api/repos/create")
 def create(self: Routes, request: Request) -> Answer:
     asked = request.json
@@ -445,11 +437,6 @@ def resolve(self: Routes, request: Request) -> Answer:
     headers = {"X-Repo-Commit": oid, "ETag": f'"{etag}"', "Content-Type": "application/octet-stream"}
     if stored.is_large:
         headers |= {"X-Linked-Etag": f'"{etag}"', "X-Linked-Size": str(len(stored.data))}
-    asked = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("Range") or "")
-    if asked and request.method == "GET":
-        start, end = int(asked[1]), int(asked[2] or len(stored.data) - 1)
-        headers["Content-Range"] = f"bytes {start}-{end}/{len(stored.data)}"
-        return Answer(data=stored.data[start : end + 1], headers=headers, status=206)
     return Answer(data=stored.data, headers=headers)
 
 
@@ -472,7 +459,7 @@ class Handler(BaseHTTPRequestHandler):
             self.rfile.read(fault.cut)
             self.cut()
             return
-        body = self.body()
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if fault is not None and fault.status and not fault.lose:
             self.refuse(Refusal(fault.status, "as the test asked", fault.code))
             return
@@ -511,16 +498,6 @@ class Handler(BaseHTTPRequestHandler):
         if token is None:
             raise Refusal(401, "Invalid credentials in Authorization header")
         return token
-
-    def body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        body = b""
-        while size := int(self.rfile.readline().split(b";")[0], 16):
-            body += self.rfile.read(size)
-            self.rfile.readline()
-        self.rfile.readline()
-        return body
 
     def refuse(self, refusal: Refusal) -> None:
         headers = {"Content-Type": "application/json", "X-Error-Message": refusal.message}

@@ -339,6 +339,13 @@ def test_what_is_no_model_or_no_place_is_refused_before_the_hub_is_asked(hub, ma
     assert hub.requests == []
 
 
+def test_a_card_that_the_hub_cannot_read_is_refused(hub, make_saved):
+    repository = hub.create(REPO)
+    with pytest.raises(ValueError, match=r"Invalid metadata in README\.md"):
+        push_folder(make_saved(card="---\npipeline_tag: [\n---\n"), REPO)
+    assert repository.history() == ["initial commit"]
+
+
 def test_only_a_branch_can_be_pushed_to(hub, make_saved):
     folder = make_saved()
     repository = hub.create(REPO)
