@@ -38,8 +38,8 @@ def test_colors_can_be_told_from_a_white_page_and_from_a_dark_one(color, page):
 
 
 def read(path):
-    image = Image.open(path).convert("RGBA")
-    return np.asarray(image)
+    with Image.open(path) as image:
+        return np.asarray(image.convert("RGBA"))
 
 
 def test_a_calibration_plot_is_small_and_has_no_ground_of_its_own(tmp_path):

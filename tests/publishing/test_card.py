@@ -1,0 +1,418 @@
+"""The card of a model: its metadata, its page, and that what it says is so."""
+
+import html
+import re
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from huggingface_hub import ModelCard
+from markdown_it import MarkdownIt
+from PIL import Image
+
+from hf_gile import (
+    GileConfig,
+    GileForSequenceClassification,
+    GileProcessor,
+    Label,
+    LabelSet,
+    build_tokenizer,
+)
+from hf_gile.publishing import CardInfo, Report, make_card, make_report, save
+
+WORDS = ["breast", "milk", "infants", "heart", "blood", "rats", "iron", "infection", "risk", "diet", "weeks"]
+INFO = CardInfo(
+    repo_id="somebody/hearts-and-milk",
+    summary="Made for **tests**.",
+    language="en",
+    license="apache-2.0",
+    datasets="somebody/abstracts",
+    dataset_name="Abstracts",
+    dataset_license="CC0",
+    base_model="somebody/encoder",
+    tags=["medicine"],
+    training_command="python train.py",
+    training_data="Three abstracts.",
+    energy={"energy_consumed": 0.5, "emissions": np.float64(12.5), "hardware_used": "one core"},
+    limits=["Not for patients."],
+    citation="@misc{own, title = {Own}}",
+    show_examples=True,
+)
+HOSTILE = [
+    "a | b || c",
+    "<script>alert(1)</script>",
+    "line\nbreak",
+    "`code` ``` **bold** ~~gone~~",
+    "[link](javascript:alert(1)) ![x](y.png)",
+    "</details></table><img src=x onerror=y>",
+    '"quoted" \\ backslash\\',
+    "\u202egnp.exe \u2066x",
+    "لب",
+    "{{ 7 * 7 }}{% for %}",
+    "$x$ # - 1.",
+    "---",
+]
+
+
+@pytest.fixture
+def make_reported():
+    """A model with random weights whose labels were partly seen, its processor, and a report of 31 documents."""
+
+    def make(labels=None, calibration=None, history=(), **fields):
+        if labels is None:
+            names = {"Heart Failure": 7, "Milk, Human": 3, "Iron": 1, "Infant": 0, "Blood": 0}
+            labels = [
+                Label(f"D{n}", name, seen=count > 0, count=count) for n, (name, count) in enumerate(names.items())
+            ]
+        labels = LabelSet(labels)
+        torch.manual_seed(0)
+        chosen = np.random.default_rng(3)
+        texts = [" ".join(chosen.choice(WORDS, 7)) for _ in range(31)]
+        tokenizer = build_tokenizer([*texts, *labels.texts], min_count=1)
+        sizes = {"embedding_size": 7, "hidden_size": 11, "attention_size": 5, "joint_size": 13, "embedding_std": 4.0}
+        fields = {"problem_type": "multi_label_classification", **sizes, **fields}
+        config = GileConfig(vocab_size=len(tokenizer), num_labels=len(labels), **fields)
+        config.calibration = calibration or {}
+        model, processor = GileForSequenceClassification(config), GileProcessor.for_config(tokenizer, config)
+        model.set_labels(labels, processor)
+        with torch.no_grad():  # so that some labels are given and others missed
+            model.gile.output_layer.classifier.bias.fill_(0.0)
+        one = config.problem_type == "single_label_classification"
+        gold = [
+            chosen.choice(labels.ids, 1 if one else min(place % 4, len(labels)), replace=False).tolist()
+            for place in range(31)
+        ]
+        report = make_report(
+            model.eval(), processor, texts, gold, history=history, example_texts=3, dataset="Abstracts", command="eval"
+        )
+        return model, processor, report
+
+    return make
+
+
+def render(card):
+    return MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(card.text)
+
+
+def tables(page):
+    """The cells of every table, as a reader sees them, and the table's markup."""
+    found = []
+    for table in re.findall(r"<table>.*?</table>", page, flags=re.DOTALL):
+        rows = re.findall(r"<tr>(.*?)</tr>", table, flags=re.DOTALL)
+        cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, flags=re.DOTALL) for row in rows]
+        found.append([[html.unescape(re.sub(r"</?strong>", "", cell)) for cell in row] for row in cells])
+    return found
+
+
+def headings(card):
+    return re.findall(r"^#+ (.*)", re.sub(r"```.*?```", "", card.text, flags=re.DOTALL), flags=re.MULTILINE)
+
+
+def programs(card, folder):
+    return [
+        program.replace("somebody/hearts-and-milk", str(folder))
+        for program in re.findall(r"^```python$(.*?)^```$", card.text, flags=re.DOTALL | re.MULTILINE)
+    ]
+
+
+def test_the_metadata_are_what_the_hub_asks_for(make_reported, tmp_path):
+    model, _, report = make_reported()
+    card = make_card(model, None, INFO, report)
+    card.save(tmp_path / "README.md")
+    again = ModelCard.load(tmp_path / "README.md")
+    assert again.data.to_dict() == card.data.to_dict()
+    assert str(again) == str(card)
+    data = yaml.safe_load(str(card).split("---\n")[1])
+    results = data.pop("model-index")
+    assert data == {
+        "base_model": "somebody/encoder",
+        "datasets": ["somebody/abstracts"],
+        "language": ["en"],
+        "library_name": "transformers",
+        "license": "apache-2.0",
+        "metrics": ["f1"],
+        "pipeline_tag": "zero-shot-classification",
+        "tags": ["gile", "label-scoring", "multi-label", "medicine"],
+        "co2_eq_emissions": {"emissions": 12.5, "hardware_used": "one core"},
+    }
+    [index] = results
+    assert index["name"] == "hearts-and-milk"
+    tasks = {one["task"]["type"]: one for one in index["results"]}
+    assert list(tasks) == ["text-classification", "zero-shot-classification"]
+    assert tasks["zero-shot-classification"]["dataset"] == {
+        "name": "Abstracts", "type": "somebody/abstracts", "split": "test",
+    }  # fmt: skip
+    unseen = {one["name"]: one["value"] for one in tasks["zero-shot-classification"]["metrics"]}
+    assert unseen["Micro-F1 (unseen labels)"] == pytest.approx(report.metrics["unseen_micro_f1"], abs=1e-5)
+    values = [one["value"] for task in tasks.values() for one in task["metrics"]]
+    assert {type(value) for value in values} == {float}
+    assert all(0 <= value <= 1 for value in values)
+    assert again.data.eval_results == card.data.eval_results
+
+
+def test_figures_of_data_without_a_name_stay_out_of_the_metadata(make_reported):
+    model, _, report = make_reported()
+    report.dataset = None
+    card = make_card(model, None, CardInfo(model_name="hearts"), report)
+    assert "model-index" not in card.data.to_dict()
+    assert "## Results" in card.text
+
+
+def test_every_section_is_there_when_everything_is_known(make_reported, tmp_path):
+    history = [{"loss": 1.0, "epoch": 1.0}, {"loss": 0.5, "epoch": 2.0}]
+    calibration = {"seen": {"method": "platt", "scale": 0.7, "offset": 0.3}}
+    names = [f"{WORDS[n % 11]} {WORDS[n // 11]}" for n in range(37)]
+    labels = [Label(f"D{n}", name, "diet", seen=n < 30, count=max(0, 30 - n)) for n, name in enumerate(names)]
+    model, _, report = make_reported(labels, calibration, history)
+    model.config.thresholds = {"seen": 0.31, "unseen": 0.2}
+    card = make_card(model, None, INFO, report, tmp_path)
+    assert headings(card) == [
+        "hearts-and-milk", "Use", "Labels", "Results", "Rare and frequent labels", "Labels mistaken for others",
+        "Probabilities and thresholds", "Add a label", "Training", "Limits", "Citation",
+    ]  # fmt: skip
+    said = " ".join(card.text.split())
+    for sentence in (
+        "Made for **tests**.",
+        "37 labels, each on its own",
+        "30 labels were seen in training, 7 were not.",
+        "On 31 documents of Abstracts (test), in percent:",
+        "those of seen labels by Platt scaling.",
+        "from a probability of 0.31 (seen labels), or 0.2 (unseen labels).",
+        "Training began with [somebody/encoder](https://huggingface.co/somebody/encoder).",
+        "Data: Abstracts (licence: CC0).",
+        "Training took 0.5 kWh, 12.5 g of CO2 equivalent, on one core.",
+        "- Not for patients.",
+        "@misc{own, title = {Own}}",
+        "Of a text it reads the first 300 words",
+    ):
+        assert sentence in said
+    files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert files == {"labels.csv", "figures/calibration.png", "figures/label_map.png", "figures/learning_curve.png"}
+    assert set(re.findall(r"\]\(((?:figures|labels)[^)]*)\)", card.text)) == files
+    for image, text in re.findall(r"!\[([^\]]*)\]\(([^)]*)\)", card.text):
+        assert len(image) > 30, "an alternative text says what there is to see"
+        assert (tmp_path / text).stat().st_size < 100_000
+        with Image.open(tmp_path / text) as figure:
+            assert figure.size[0] >= 700
+
+
+def test_what_is_not_known_is_not_mentioned(make_reported, tmp_path):
+    model, _, _ = make_reported()
+    card = make_card(model, None, CardInfo(), None, tmp_path)
+    assert headings(card) == ["GILE model", "Use", "Labels", "Add a label", "Limits", "Citation"]
+    assert set(card.data.to_dict()) == {"library_name", "pipeline_tag", "tags"}
+    for placeholder in ("None", "nan", "TBD", "[More", "Undefined", "{{", "{%"):
+        assert placeholder not in card.text
+    assert sorted(path.name for path in tmp_path.rglob("*.*")) == ["label_map.png", "labels.csv"]
+    assert "labels.csv" not in make_card(model, None, CardInfo()).text
+
+
+def test_figures_of_an_earlier_card_go_when_they_are_no_longer_shown(make_reported, tmp_path):
+    model, _, report = make_reported(history=[{"loss": 1.0, "epoch": 1.0}, {"loss": 0.5, "epoch": 2.0}])
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "own.png").write_bytes(b"mine")
+    make_card(model, None, CardInfo(), report, tmp_path)
+    assert (tmp_path / "figures" / "learning_curve.png").is_file()
+    report.history = []
+    assert "learning_curve" not in make_card(model, None, CardInfo(), report, tmp_path).text
+    assert not (tmp_path / "figures" / "learning_curve.png").exists()
+    assert (tmp_path / "figures" / "own.png").is_file()
+
+
+@pytest.mark.parametrize("problem_type", ["multi_label_classification", "single_label_classification"])
+def test_a_label_shows_as_it_is_and_breaks_nothing(make_reported, tmp_path, problem_type):
+    labels = [
+        Label(f"id{n} {text}", f"{n} {text}", f"means {text}", seen=n < 7, count=max(0, 7 - n))
+        for n, text in enumerate(HOSTILE)
+    ]
+    model, _, report = make_reported(labels, problem_type=problem_type)
+    report.dataset = HOSTILE[0] + HOSTILE[1]
+    report.examples = {label.id: HOSTILE for label in labels}
+    info = CardInfo(model_name="# <b>|", show_examples=True, example_text=HOSTILE[3], example_labels={HOSTILE[5]: "x"})
+    card = make_card(model, None, info, report, tmp_path)
+    page = render(card)
+    for one in tables(page):
+        assert len({len(row) for row in one}) == 1
+    shown = next(one for one in tables(page) if "label" in one[0])
+    names = [row[shown[0].index("label")].strip("\u2068\u2069") for row in shown[1:]]
+    clean = {" ".join(re.sub("[\u202e\u2066]", "", label.name).split()) for label in labels}
+    assert set(names) == clean
+    outside = re.sub(r"<code.*?</code>", "", page, flags=re.DOTALL)
+    allowed = "p|h1|h2|h3|table|thead|tbody|tr|th|td|ul|li|strong|em|pre|details|summary"
+    for tag in re.findall(r"<[^>]*>", outside):
+        plain = re.fullmatch(rf'</?({allowed})( style="text-align:(left|right)")?>', tag)
+        assert plain or re.fullmatch(r'<img src="figures/\w+\.png" alt="[^"<>]*" />|<a href="labels.csv">|</a>', tag), (
+            tag
+        )
+    assert page.count("<details>") == page.count("</details>") == 1
+    for program in re.findall(r"^```python$(.*?)^```$", card.text, flags=re.DOTALL | re.MULTILINE):
+        compile(program, "card", "exec")
+
+
+def test_example_texts_are_shown_only_where_that_is_allowed(make_reported):
+    model, _, report = make_reported()
+    text = next(iter(report.examples.values()))[0]
+    assert text in make_card(model, None, CardInfo(show_examples=True), report).text
+    assert text not in make_card(model, None, CardInfo(), report).text
+
+
+KINDS = {
+    "many labels": {},
+    "one label": {"problem_type": "single_label_classification"},
+    "linear unit": {"output_layer": "linear"},
+    "label rows and sentences": {"label_rows": True, "text_encoder_type": "han"},
+}
+
+
+@pytest.mark.parametrize("fields", KINDS.values(), ids=KINDS)
+def test_the_code_on_the_card_runs(make_reported, tmp_path, monkeypatch, fields):
+    model, processor, report = make_reported(calibration={"unseen": {"method": "temperature", "scale": 0.5}}, **fields)
+    model.config.thresholds = {"seen": 0.31}
+    save(tmp_path / "saved", model, processor, report=report, card=INFO)
+    card = ModelCard.load(tmp_path / "saved" / "README.md")
+    monkeypatch.chdir(tmp_path)
+    space = {}
+    answers = []
+    for program in programs(card, tmp_path / "saved"):
+        *before, last = program.strip().splitlines()
+        before, last = ("\n".join(before), last) if last.startswith("pipe(") else (program, "None")
+        exec(before, space)
+        answers.append(eval(last, space))
+    assert len(answers[0]["labels"]) == 5
+    one, linear = fields.get("problem_type") == "single_label_classification", "output_layer" in fields
+    assert len(answers) == 4 - one - 2 * linear
+    if linear:
+        return
+    assert set(answers[1]["labels"]) == {"Weather", "Cooking"}
+    new = GileForSequenceClassification.from_pretrained(tmp_path / "my-model").eval()
+    assert new.label_set.ids == [*model.label_set.ids, "my-id"]
+    words = processor(["breast milk"], return_tensors="pt")
+    with torch.no_grad():
+        old, grown = model(**words).logits, new(**words).logits
+    torch.testing.assert_close(grown[:, :5], old)
+
+
+def test_the_code_on_the_card_of_a_model_of_languages_runs(tmp_path, monkeypatch):
+    texts = {"english": ["the gift of milk", "red iron"], "german": ["das gift der schlange", "rotes eisen"]}
+    names = {"english": ["gift", "milk", "iron"], "german": ["gift", "eisen"]}
+    labels = LabelSet(
+        Label(f"{language}:{name}", name, language=language, seen=True, count=1)
+        for language, own in names.items()
+        for name in own
+    )
+    tokenizer = build_tokenizer({one: [*given, *labels.names] for one, given in texts.items()}, min_count=1)
+    config = GileConfig(vocab_size=len(tokenizer), languages=list(texts), num_labels=5)
+    model, processor = GileForSequenceClassification(config), GileProcessor.for_config(tokenizer, config)
+    model.set_labels(labels, processor)
+    documents = [text for pair in zip(*texts.values(), strict=True) for text in pair]
+    gold = [["english:gift"], ["german:gift"], ["english:iron"], ["german:eisen"]]
+    report = make_report(model, processor, documents, gold, language=["english", "german"] * 2)
+    save(tmp_path / "saved", model, processor, report=report, card=INFO)
+    card = ModelCard.load(tmp_path / "saved" / "README.md")
+    monkeypatch.chdir(tmp_path)
+    assert "One model for several languages: english, german." in card.text
+    space = {}
+    for program in programs(card, tmp_path / "saved"):
+        exec(program, space)
+    assert len(space["model"].label_set) == 6
+    assert tables(render(card))[0][0][:3] == ["id", "label", "language"]
+
+
+def test_the_task_on_the_hub_is_what_the_model_can_do(make_reported):
+    for fields, task, tag in (
+        ({}, "zero-shot-classification", "multi-label"),
+        ({"output_layer": "linear"}, "text-classification", "multi-label"),
+        ({"problem_type": "single_label_classification"}, "zero-shot-classification", "single-label"),
+    ):
+        model, _, report = make_reported(**fields)
+        data = make_card(model, None, CardInfo(), report).data
+        assert data.pipeline_tag == task
+        assert tag in data.tags
+
+
+def test_a_model_of_one_label_shows_accuracy(make_reported):
+    model, _, report = make_reported(problem_type="single_label_classification")
+    card = make_card(model, None, INFO, report)
+    result = next(one for one in tables(render(card)) if one[1][0] == "accuracy")
+    assert result[0] == ["", "seen labels", "unseen labels", "all labels"]
+    assert result[1][3] == f"{100 * report.metrics['accuracy']:.1f}"
+    assert card.data.to_dict()["metrics"] == ["accuracy", "f1"]
+    assert "threshold=" not in card.text
+
+
+def test_a_table_has_the_columns_that_say_something(make_reported):
+    model, _, report = make_reported()
+    assert tables(render(make_card(model, None, INFO, report)))[0][0] == [
+        "id",
+        "label",
+        "trained on",
+        "tested on",
+        "F1",
+    ]
+    assert tables(render(make_card(model, None, INFO)))[0][0] == ["id", "label", "trained on"]
+    names, _, own = make_reported([Label(name, name, threshold=0.1 * n) for n, name in enumerate(WORDS[:3])])
+    assert tables(render(make_card(names, None, INFO, own)))[0][0] == ["label", "threshold", "tested on", "F1"]
+
+
+def test_the_labels_of_the_card_are_those_given(make_reported, tmp_path):
+    model, _, report = make_reported()
+    labels = model.label_set.retire("D0").add(Label("new", "Diet", "what rats eat"))
+    card = make_card(model, labels, INFO, report, tmp_path)
+    assert [row[0] for row in tables(render(card))[0][1:]] == ["D1", "D2", "D3", "D4", "new"]
+    assert (tmp_path / "figures" / "label_map.png").is_file()
+    assert LabelSet(model.label_set) == model.label_set
+
+
+def test_making_a_card_leaves_the_model_as_it_was(make_reported, tmp_path):
+    model, _, report = make_reported()
+    model.train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    first = str(make_card(model, None, INFO, report, tmp_path))
+    image = (tmp_path / "figures" / "label_map.png").read_bytes()
+    assert model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert str(make_card(model, None, INFO, report, tmp_path)) == first
+    assert (tmp_path / "figures" / "label_map.png").read_bytes() == image
+
+
+def test_two_labels_have_a_card_without_a_map(make_reported, tmp_path):
+    model, _, _ = make_reported([Label("a", "iron"), Label("b", "milk")])
+    assert "Map of the labels" not in make_card(model, None, CardInfo(), None, tmp_path).text
+
+
+def test_a_command_with_fences_stays_within_its_own(make_reported):
+    model, _, _ = make_reported()
+    card = make_card(model, None, CardInfo(training_command="cat <<x\n```\n# no heading\n```\nx"))
+    assert "no heading" not in re.sub(r"<pre>.*?</pre>", "", render(card), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"language": "english"}, "codes of ISO 639, such as 'en'.*got 'english'"),
+        ({"license": "Apache 2.0"}, "license must be the id of a licence on the Hub"),
+        ({"repo_id": "a/b/c"}, "repo_id must be an id on the Hub, got 'a/b/c'"),
+        ({"datasets": ["ok/ok", "no no"]}, "datasets must be an id on the Hub, got 'no no'"),
+        ({"base_model": "../x"}, "base_model must be an id on the Hub"),
+        ({"energy": {"kwh": 3}}, "energy has no field 'kwh'; it has energy_consumed, emissions"),
+    ],
+)
+def test_what_the_hub_would_not_take_is_refused_at_once(fields, said):
+    with pytest.raises(ValueError, match=said):
+        CardInfo(**fields)
+
+
+def test_the_extra_is_named_where_it_is_missing(make_reported, monkeypatch):
+    model, _, _ = make_reported()
+    monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
+    with pytest.raises(ImportError, match=r"a model card needs the `publish` extra: pip install 'hf-gile\[publish\]'"):
+        make_card(model, None, CardInfo())
+
+
+def test_a_report_saved_beside_the_model_makes_the_same_card(make_reported, tmp_path):
+    model, _, report = make_reported()
+    report.save(tmp_path / "results.json")
+    assert str(make_card(model, None, INFO, Report.load(tmp_path / "results.json"))) == str(
+        make_card(model, None, INFO, report)
+    )
