@@ -17,13 +17,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .score_counts import BEGINS, EDGES, at_edges, counts_above
+from .score_counts import BEGINS, EDGES, counts_above
 
 OBJECTIVES = ("micro_f1", "macro_f1")
 """What thresholds of single labels can be best for."""
 
 SHRINKAGES = (0.0, *(2.0**power for power in range(11)), math.inf)
 """Values of m that are tried; 0 takes each label's own best threshold, infinity the common one."""
+
+_LABELS_AT_ONCE = 2048
 
 _ROUNDS = 3
 """The best threshold of a label depends on the micro-F1 of all of them, which depends on it in turn."""
@@ -56,8 +58,8 @@ class LabelCounts:
     """What the thresholds of single labels are fitted on: a half of the documents, or all of them.
 
     Args:
-        cells: `(C, E + 1)` documents by label and interval, as in `ScoreCounts`.
-        gold: `(C, E + 1)` those in which the label is gold.
+        cells: `(C, E + 2)` documents with at least the logit of each edge, of `above_edges`.
+        gold: `(C, E + 2)` those in which the label is gold.
         num_gold: `(C,)` gold documents of each label.
         common: The threshold of all labels, a logit.
     """
@@ -76,8 +78,7 @@ class LabelCounts:
         Returns:
             `(C,)` and `(C,)`.
         """
-        at = thresholds[:, None]
-        return counts_above(self.gold, at)[:, 0], counts_above(self.cells, at)[:, 0]
+        return counts_above(self.gold, thresholds), counts_above(self.cells, thresholds)
 
     def figures(self, thresholds: Tensor) -> dict[str, float]:
         """The F1 of thresholds.
@@ -104,18 +105,21 @@ class LabelCounts:
             `(C,)` logits; the common one for labels without gold documents.
         """
         tried = torch.cat([EDGES, EDGES.new_tensor([self.common])])
-        hits, predicted = (
-            torch.cat([at_edges(counts), counts_above(counts, tried[-1:].expand(len(counts), 1))], dim=1)
-            for counts in (self.gold, self.cells)
-        )
-        if objective == "micro_f1":
-            worth = 2 * hits - micro_f1 * predicted
-        else:
-            worth = 2 * hits / (predicted + self.num_gold[:, None]).clamp(min=1)
-        best = worth >= worth.max(1, keepdim=True).values - 1e-9
-        away = torch.where(best, (tried - self.common).abs(), torch.inf)
-        own = tried[away.argmin(1)]
-        return torch.where(self.num_gold > 0, own, self.common)
+        common = self.named(torch.full((len(self.num_gold),), self.common))
+        own = []
+        for start in range(0, len(self.num_gold), _LABELS_AT_ONCE):
+            chunk = slice(start, start + _LABELS_AT_ONCE)
+            hits, predicted = (
+                torch.cat([above[chunk, 1:-1].double(), at_common[chunk, None]], dim=1)
+                for above, at_common in zip((self.gold, self.cells), common, strict=True)
+            )
+            if objective == "micro_f1":
+                worth = 2 * hits - micro_f1 * predicted
+            else:
+                worth = 2 * hits / (predicted + self.num_gold[chunk, None]).clamp(min=1)
+            best = worth >= worth.max(1, keepdim=True).values - 1e-9
+            own.append(tried[torch.where(best, (tried - self.common).abs(), torch.inf).argmin(1)])
+        return torch.where(self.num_gold > 0, torch.cat(own), self.common)
 
     def shrunk(self, own: Tensor, shrinkage: float) -> Tensor:
         """Thresholds between each label's own and the common one.

@@ -24,7 +24,7 @@ _STEPS = torch.cat([torch.arange(8, 16) * 2.0**power for power in range(-6, 3)])
 EDGES = BEGINS[torch.searchsorted(VALUES, torch.cat([-_STEPS.flip(0), torch.zeros(1), _STEPS]))]
 """`(E,)` logits between which those of single labels are not told apart: eight from a power of two to the next."""
 
-_INTERVALS = torch.bucketize(VALUES, EDGES, right=True)
+_INTERVALS = torch.bucketize(VALUES, EDGES, right=True, out_int32=True)
 """`(BINS,)` 0 is below the first edge."""
 
 
@@ -41,8 +41,8 @@ def rounded(logits: Tensor) -> Tensor:
         >>> VALUES[rounded(torch.tensor([0.1, -1e9, -0.0]))].tolist()
         [0.09998, -65504.0, 0.0]
     """
-    bits = widened(logits).clamp(-65504, 65504).half().view(torch.int16).cpu().long()
-    return torch.where(bits >= 0, bits, -32768 - bits) + _LARGEST
+    bits = widened(logits).clamp(-65504, 65504).half().view(torch.int16).cpu()
+    return torch.where(bits >= 0, bits, -32768 - bits).int() + _LARGEST
 
 
 class ScoreCounts:
@@ -101,12 +101,16 @@ class ScoreCounts:
         rows = torch.arange(len(logits))
         halves = (self.documents + rows) % 2
         self.documents += len(logits)
-        group, labels = self.seen.long(), torch.arange(len(self.seen))
-        width, intervals = len(EDGES) + 1, _INTERVALS[bins]
-        of_group = bins + BINS * group + 2 * BINS * halves[:, None]
-        of_label = intervals + width * labels + width * len(labels) * halves[:, None]
-        _count(self.cells, of_group[candidate])
-        _count(self.label_cells, of_label[candidate])
+        group, labels = self.seen.int(), torch.arange(len(self.seen), dtype=torch.int32)
+        half, width = halves.int()[:, None], len(EDGES) + 1
+        of_group = (bins + BINS * group).add_(2 * BINS * half)
+        of_label = _INTERVALS[bins].add_(width * labels).add_(width * len(labels) * half)
+        if bool(candidate.all()):
+            _count(self.cells, of_group)
+            _count(self.label_cells, of_label.T)  # label by label, for the memory near it
+        else:
+            _count(self.cells, of_group[candidate])
+            _count(self.label_cells, of_label.T[candidate.T])
         is_gold = gold != IGNORE
         documents, columns = rows[:, None].expand_as(gold)[is_gold], gold[is_gold]
         _count(self.num_gold, columns + len(labels) * halves[documents])
@@ -126,43 +130,44 @@ class ScoreCounts:
                 _count(self.best_gold[place], places[mask.gather(1, best)])
 
 
-def at_edges(label_counts: Tensor) -> Tensor:
+def above_edges(label_counts: Tensor) -> Tensor:
     """How many documents have at least the logit of each of `EDGES`, label by label.
 
     Args:
         label_counts: `(C, E + 1)` documents by interval.
 
     Returns:
-        `(C, E)` float64.
+        `(C, E + 2)` int32: all documents, those of each edge, and 0.
     """
-    return label_counts[:, 1:].flip(1).cumsum(1).flip(1).double()
+    above = label_counts.new_zeros(len(label_counts), label_counts.shape[1] + 1)
+    above[:, :-1] = label_counts.flip(1).cumsum(1, dtype=torch.int32).flip(1)
+    return above
 
 
-def counts_above(label_counts: Tensor, logits: Tensor) -> Tensor:
+def counts_above(above: Tensor, logits: Tensor) -> Tensor:
     """How many documents have at least a logit, label by label: exactly at `EDGES`, evenly spread between them.
 
     Args:
-        label_counts: `(C, E + 1)` documents by interval; the outermost ones are taken to be 1 wide.
-        logits: `(C, T)` logits of each label.
+        above: `(C, E + 2)`, of `above_edges`; the outermost intervals are taken to be 1 wide.
+        logits: `(C,)` a logit of each label.
 
     Returns:
-        `(C, T)` float64.
+        `(C,)` float64.
 
     Example:
-        >>> counts = ScoreCounts(torch.tensor([True]))
-        >>> counts.update(torch.tensor([[0.3], [2.0], [-5.0]]), torch.full((3, 1), -100))
-        >>> counts_above(counts.label_cells.sum(0), torch.tensor([[-70.0, -1.0, 1.0, 70.0]]))
-        tensor([[3., 2., 1., 0.]], dtype=torch.float64)
+        >>> counts = ScoreCounts(torch.tensor([True, True, True]))
+        >>> counts.update(torch.tensor([[0.3, 2.0, -5.0]]).expand(7, 3), torch.full((7, 1), -100))
+        >>> counts_above(above_edges(counts.label_cells.sum(0)), torch.tensor([-70.0, 1.0, 0.0]))
+        tensor([7., 7., 0.], dtype=torch.float64)
     """
-    everything = label_counts.sum(1, keepdim=True).double()
-    above = torch.cat([everything, at_edges(label_counts), torch.zeros_like(everything)], dim=1)
     ends = torch.cat([EDGES[:1] - 1, EDGES, EDGES[-1:] + 1])
     logits = logits.double().clamp(ends[0], ends[-1])
     place = torch.bucketize(logits, ends, right=True).clamp(max=len(ends) - 1) - 1
     share = (logits - ends[place]) / (ends[place + 1] - ends[place])
-    return torch.lerp(above.gather(1, place), above.gather(1, place + 1), share)
+    lower, upper = (above.gather(1, one[:, None])[:, 0].double() for one in (place, place + 1))
+    return torch.lerp(lower, upper, share)
 
 
 def _count(counts: Tensor, places: Tensor) -> None:
-    flat = counts.view(-1)
-    flat.index_add_(0, places.flatten(), torch.ones(places.numel(), dtype=counts.dtype))
+    one = torch.ones(1, dtype=counts.dtype)
+    counts.view(-1).index_add_(0, places.reshape(-1), one.expand(places.numel()))

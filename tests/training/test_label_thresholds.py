@@ -7,7 +7,7 @@ import torch
 from hf_gile.metrics import LabelMetrics
 from hf_gile.training import tune_threshold
 from hf_gile.training.label_thresholds import LabelCounts, fit_label_thresholds, group_threshold
-from hf_gile.training.score_counts import EDGES, ScoreCounts
+from hf_gile.training.score_counts import EDGES, ScoreCounts, above_edges
 
 
 def batch(seed, documents=211, biases=(0.0,) * 13, share=0.15):
@@ -36,7 +36,8 @@ def fitted_on(logits, gold):
     for half in (slice(0, 1), slice(1, 2), slice(0, 2)):
         number = counts.num_gold[half].sum(0)
         common, _ = group_threshold(counts.cells[half, 1].sum(0), counts.gold[half, 1].sum(0), int(number.sum()))
-        parts.append(LabelCounts(counts.label_cells[half].sum(0), counts.label_gold[half].sum(0), number, common))
+        above = (above_edges(own[half].sum(0)) for own in (counts.label_cells, counts.label_gold))
+        parts.append(LabelCounts(*above, number, common))
     return parts[:2], parts[2]
 
 

@@ -1,7 +1,9 @@
+import itertools
+
 import numpy as np
 import torch
 
-from hf_gile.training.score_counts import BEGINS, BINS, EDGES, VALUES, ScoreCounts, at_edges, counts_above, rounded
+from hf_gile.training.score_counts import BEGINS, BINS, EDGES, VALUES, ScoreCounts, above_edges, counts_above, rounded
 
 SEEN = torch.arange(11) % 3 != 1
 
@@ -30,7 +32,7 @@ def test_logits_are_rounded_to_the_nearest_float16():
     logits = torch.cat([torch.linspace(-70, 70, 9973), torch.tensor([1e9, -1e9, torch.inf, -torch.inf, -0.0, 1e-30])])
     expected = logits.clamp(-65504, 65504).half().double()
     assert torch.equal(VALUES[rounded(logits)], expected)
-    assert torch.equal(rounded(VALUES), torch.arange(BINS))
+    assert torch.equal(rounded(VALUES), torch.arange(BINS, dtype=torch.int32))
     assert (VALUES.diff() > 0).all()
     nearer = torch.where(VALUES[1:] > 0, 0.999, 1.001) * BEGINS[1:]  # below its beginning, a logit is not rounded to it
     near_zero = BEGINS[1:].abs() < 1e-4  # where 0.1 percent is less than a float32 can tell
@@ -53,7 +55,7 @@ def test_counts_are_those_of_a_loop():
             for found, mask in ((counts.label_cells, candidate), (counts.label_gold, candidate & right)):
                 values = own[:, label][mask[:, label]]
                 above = [int((values >= edge).sum()) for edge in EDGES]
-                assert at_edges(found[half])[label].tolist() == above
+                assert above_edges(found[half])[label].tolist() == [len(values), *above, 0]
                 assert int(found[half, label].sum()) == len(values)
     for group, labels in enumerate((~SEEN, SEEN)):
         best = [
@@ -79,14 +81,16 @@ def test_any_division_into_batches_gives_the_same_counts():
 def test_between_edges_documents_are_evenly_spread():
     logits, _, columns = batch(seed=3, documents=211)
     counts = counted(logits, columns, 64)
-    cells = counts.label_cells.sum(0)
-    asked = torch.cat([EDGES, (EDGES[1:] + EDGES[:-1]) / 2, torch.tensor([-99.0, 99.0])]).expand(11, -1)
-    above = counts_above(cells, asked)
-    edges = at_edges(cells)
-    size = len(EDGES)
-    torch.testing.assert_close(above[:, :size], edges)
-    torch.testing.assert_close(above[:, size:-2], (edges[:, 1:] + edges[:, :-1]) / 2)
-    assert torch.equal(above[:, -2], cells.sum(1).double())
-    assert not above[:, -1].any()
-    steps = np.sort(np.random.default_rng(0).uniform(-70, 70, 997))
-    assert (counts_above(cells, torch.tensor(steps).expand(11, -1)).diff(dim=1) <= 0).all()
+    edges = above_edges(counts.label_cells.sum(0))
+
+    def above(logit):
+        return counts_above(edges, torch.full((11,), logit))
+
+    for place, edge in enumerate(EDGES.tolist()):
+        assert torch.equal(above(edge), edges[:, place + 1].double())
+    for place, (edge, after) in enumerate(itertools.pairwise(EDGES.tolist()), start=1):
+        torch.testing.assert_close(above((edge + after) / 2), edges[:, [place, place + 1]].double().mean(1))
+    assert torch.equal(above(-99.0), edges[:, 0].double())
+    assert not above(99.0).any()
+    steps = [above(logit) for logit in np.sort(np.random.default_rng(0).uniform(-70, 70, 997)).tolist()]
+    assert (torch.stack(steps).diff(dim=0) <= 0).all()
