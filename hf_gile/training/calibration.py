@@ -181,8 +181,8 @@ def _label_thresholds(
     halves = []
     for half in range(2):
         of_half, _ = group_threshold(counts.cells[half, place], counts.gold[half, place], int(num_gold[half].sum()))
-        above = (above_edges(own[half, labels]) for own in (counts.label_cells, counts.label_gold))
-        halves.append(LabelCounts(*above, num_gold[half], of_half))
+        cells, gold = (above_edges(own[half, labels]) for own in (counts.label_cells, counts.label_gold))
+        halves.append(LabelCounts(cells, gold, num_gold[half], of_half))
     first, second = halves
     whole = LabelCounts(first.cells + second.cells, first.gold + second.gold, num_gold.sum(0), common)
     return fit_label_thresholds(halves, whole, objective, **options)
