@@ -232,15 +232,10 @@ def _gold(rows: Any, loaded: Any, model: str, on_unknown_label: str) -> Any:
     if not unknown:
         return gold
     names = ", ".join(map(repr, list(unknown)[:3]))
-    found = (
-        f"{counted(len(unknown), 'label id')} of the documents are not among the {len(loaded.label_set):,} of {model}"
-    )
+    found = f"{model} has no label with {counted(len(unknown), 'id')} that documents have, such as {names}"
     if on_unknown_label == "raise":
-        raise ValueError(
-            f"{found}, such as {names}: add them (hf-gile labels import), or leave them out with "
-            "--on-unknown-label drop"
-        )
-    note(f"{found}, such as {names}: left out")
+        raise ValueError(f"{found}: add them (hf-gile labels import), or pass --on-unknown-label drop")
+    note(f"{found}: left out")
     return [[one for one in ids if one not in unknown] for ids in gold]
 
 

@@ -15,7 +15,7 @@ _EXPECTED = (ValueError, OSError, ImportError)  # what our own code raises, in s
 # The library's words for what are flags here.
 _FLAGS = {
     'pass on_error="skip" to go on without it': "leave it out with --on-error skip",
-    'on_unknown_label="drop"': "--on-unknown-label drop",
+    "pass token=": "pass --token",
 }
 
 _COMMAND = re.compile(r"^hf-gile |[|(] ?hf-gile ")
@@ -69,8 +69,8 @@ def add_command(group: typer.Typer, name: str, function: Callable[..., None], **
             raise
         except BrokenPipeError:  # whoever read the answers has had enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        except KeyboardInterrupt:
-            note("interrupted")
+        except KeyboardInterrupt as error:
+            note(str(error) or "interrupted")
             raise typer.Exit(130) from None
         except Exception as error:
             if _debug:

@@ -1,0 +1,39 @@
+import json
+
+import pytest
+
+from hf_gile import GileModel, LabelIndex, LabelSet
+
+
+def test_the_index_of_stored_labels_has_their_codes(run, saved_model, tmp_path):
+    said = run("index", saved_model, tmp_path / "index")
+    assert said.stderr == f"5 labels, 13 numbers of float16 each: {tmp_path / 'index'}\n"
+    index = LabelIndex.from_pretrained(tmp_path / "index")
+    assert index.label_set == LabelSet.load(saved_model / "labels.jsonl")
+
+
+def test_an_unknown_type_of_numbers_is_wrong_use(run, saved_model, tmp_path):
+    said = run("index", saved_model, tmp_path / "index", "--dtype", "int8", ends=2)
+    assert "must be one of float16, bfloat16, float32, got 'int8'" in said.stderr
+
+
+def test_a_published_checkpoint_becomes_a_model(run, shared_data, tmp_path):
+    pytest.importorskip("h5py")
+    (folder,) = (shared_data / "published_checkpoints" / "gile").glob("*en-de*")
+    said = run("convert", folder / "weights.h5", folder / "args.json", tmp_path / "model")
+    assert said.stderr == f"han_published and gile, english, german: {tmp_path / 'model'}\n"
+    assert GileModel.from_pretrained(tmp_path / "model").config.languages == ["english", "german"]
+    assert (tmp_path / "model" / "published_gile.py").is_file()
+    again = run("convert", folder / "weights.h5", folder / "args.json", tmp_path / "model", ends=1)
+    assert "is there already, and not empty" in again.stderr
+
+
+def test_what_is_no_checkpoint_is_refused(run, tmp_path):
+    pytest.importorskip("h5py")
+    (tmp_path / "args.json").write_text(json.dumps({}))
+    (tmp_path / "weights.h5").write_text("no HDF5")
+    said = run("convert", tmp_path / "weights.h5", tmp_path / "args.json", tmp_path / "model", ends=1)
+    assert "args.json: wdim should be a number, got None" in said.stderr
+    said = run("convert", tmp_path / "absent.h5", tmp_path / "args.json", tmp_path / "model", ends=1)
+    assert "no file" in said.stderr
+    assert not (tmp_path / "model").exists()

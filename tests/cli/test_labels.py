@@ -1,0 +1,189 @@
+import json
+
+import pytest
+
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, LabelSet
+
+SKOS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+<http://a.org/1> a skos:Concept ; skos:prefLabel "Rats"@en, "Ratten"@de ; skos:altLabel "Rattus"@en ."""
+
+
+def load(folder):
+    processor = GileProcessor.from_pretrained(folder)
+    return GileForSequenceClassification.from_pretrained(folder).eval(), processor
+
+
+def scores(folder, text="Rats were fed a diet low in iron."):
+    model, processor = load(folder)
+    logits = model(**processor([text], return_tensors="pt")).logits[0]
+    return dict(zip(model.label_set.ids, logits.tolist(), strict=True))
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_labels_of_a_model_are_shown(run, saved_model):
+    result = run("labels", "show", saved_model)
+    assert [line.split() for line in result.stdout.splitlines()][:4] == [
+        ["id", "documents", "threshold", "name"],
+        ["Heart", "Failure", "unseen", "Heart", "Failure"],
+        ["Milk,", "Human", "unseen", "Milk,", "Human"],
+        ["Iron", "7", "Iron"],
+    ]
+    assert result.stderr == f"5 labels; {saved_model} has 5, 1 of them seen in training\n"
+
+
+def test_labels_are_searched_chosen_and_sorted(run, saved_model):
+    def names(*flags):
+        shown = run("labels", "show", saved_model, "--json", *flags)
+        return [json.loads(line)["name"] for line in shown.stdout.splitlines()]
+
+    assert names("--search", "PUMPS heart") == ["Heart Failure"]
+    assert names("--seen") == ["Iron"]
+    assert names("--unseen", "--sort", "name") == ["Blood", "Heart Failure", "Infant", "Milk, Human"]
+    assert names("--sort", "count", "--limit", 2) == ["Iron", "Heart Failure"]
+
+
+def test_shown_as_json_labels_are_a_label_file(run, saved_model, tmp_path):
+    (tmp_path / "copy.jsonl").write_text(run("labels", "show", saved_model, "--json", "--limit", 0).stdout)
+    assert LabelSet.load(tmp_path / "copy.jsonl") == LabelSet.load(saved_model / "labels.jsonl")
+
+
+def test_changes_of_a_model_are_in_its_labels_its_words_and_its_scores(run, saved_model):
+    before = scores(saved_model)
+    added = run("labels", "add", saved_model, "M1", "Rats", "--description", "rats were fed", "--synonym", "Rattus")
+    assert added.stdout == "+ M1  Rats: rats were fed\n"
+    assert "1 new, 0 gone, 0 changed" in added.stderr
+    assert run("labels", "rename", saved_model, "Iron", "Iron Diet").stdout == "~ Iron  Iron -> Iron Diet\n"
+    assert run("labels", "retire", saved_model, "Infant").stdout == "- Infant  Infant\n"
+    model, processor = load(saved_model)
+    assert model.label_set.ids == ["Heart Failure", "Milk, Human", "Iron", "Blood", "M1"]
+    assert model.label_set[4].synonyms == ("Rattus",)
+    assert model.label_set[2].count == 7
+    after = scores(saved_model)
+    unchanged = {"Heart Failure", "Milk, Human", "Blood"}
+    assert {one: after[one] for one in unchanged} == pytest.approx({one: before[one] for one in unchanged})
+    assert after["Iron"] != pytest.approx(before["Iron"])
+    words = processor(["Rats were fed a diet low in iron."], return_tensors="pt")
+    fresh = LabelIndex.build(model, processor, model.label_set).scores(model.gile.get_text_features(**words))[0]
+    assert list(after.values()) == pytest.approx(fresh.tolist(), abs=1e-6)
+
+
+@pytest.mark.parametrize("label_rows", [False, True])
+def test_the_index_of_a_model_follows_its_labels(run, tmp_path, make_model, label_rows):
+    folder = tmp_path / "model"
+    model, processor = make_model(problem_type="multi_label_classification", label_rows=label_rows)
+    model.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    run("index", folder, folder / "index", "--dtype", "float32")
+    said = run("labels", "add", folder, "M1", "Rats").stderr
+    assert ("index made anew" if label_rows else "index follows: 1 encoded, 0 removed") in said
+    run("labels", "rename", folder, "Iron", "Iron Diet")
+    run("labels", "retire", folder, "Blood")
+    model, processor = load(folder)
+    index = LabelIndex.from_pretrained(folder / "index", model)
+    assert index.label_set == model.label_set
+    fresh = LabelIndex.build(model, processor)
+    assert index.codes.float() == pytest.approx(fresh.codes, abs=1e-2 if label_rows else 1e-6)
+
+
+def test_a_change_of_description_makes_the_index_anew(run, saved_model, tmp_path):
+    run("index", saved_model, saved_model / "index")
+    (tmp_path / "terms.csv").write_text("id,name,description\nIron,Iron,a diet low in iron\n")
+    said = run(
+        "labels", "import", saved_model, tmp_path / "terms.csv", "--update", "--label-description", "description"
+    )
+    assert said.stdout == "~ Iron  Iron -> Iron: a diet low in iron\n"
+    assert "index made anew" in said.stderr
+    model, processor = load(saved_model)
+    index = LabelIndex.from_pretrained(saved_model / "index", model)
+    assert index.codes.float() == pytest.approx(LabelIndex.build(model, processor).codes, abs=1e-2)
+
+
+def test_a_dry_run_changes_nothing_and_refuses_what_the_change_would(run, saved_model, tmp_path, make_model):
+    before = contents(saved_model)
+    said = run("labels", "retire", saved_model, "Iron", "Blood", "--dry-run")
+    assert said.stdout == "- Iron  Iron\n- Blood  Blood\n"
+    assert "not written" in said.stderr
+    assert contents(saved_model) == before
+    model, processor = make_model(output_layer="linear", problem_type="multi_label_classification")
+    model.save_pretrained(tmp_path / "linear")
+    processor.save_pretrained(tmp_path / "linear")
+    for flags in ([], ["--dry-run"]):
+        said = run("labels", "add", tmp_path / "linear", "M1", "Rats", *flags, ends=1)
+        assert "a linear unit keeps the labels it was trained on" in said.stderr
+
+
+def test_a_change_that_fails_leaves_all_as_it_was(run, saved_model, monkeypatch):
+    before = contents(saved_model)
+    monkeypatch.setattr(GileProcessor, "save_pretrained", lambda *_, **__: 1 / 0)
+    said = run("labels", "add", saved_model, "M1", "Rats", ends=1)
+    assert "ZeroDivisionError: division by zero (not an error that is foreseen" in said.stderr
+    assert contents(saved_model) == before
+
+
+def test_a_card_stays_as_it_is(run, saved_model):
+    (saved_model / "README.md").write_text("# Ours")
+    run("labels", "add", saved_model, "M1", "Rats")
+    assert (saved_model / "README.md").read_text() == "# Ours"
+
+
+def test_changes_of_a_file_are_written_as_its_kind(run, tmp_path):
+    path = tmp_path / "labels.csv"
+    LabelSet.from_names({"Iron": "", "Milk": "white; a drink"}).save(path)
+    run("labels", "add", path, "r", "Rats", "--threshold", 0.25)
+    run("labels", "rename", path, "Milk", "Milk, Human")
+    run("labels", "retire", path, "Iron")
+    assert path.read_text().splitlines()[1:] == [
+        'Milk,"Milk, Human",white; a drink,,false,0,,',
+        "r,Rats,,,false,0,0.25,",
+    ]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_vocabulary_becomes_a_label_file_and_labels_of_a_model(run, saved_model, tmp_path):
+    pytest.importorskip("rdflib")
+    (tmp_path / "terms.ttl").write_text(SKOS)
+    made = run("labels", "import", tmp_path / "new.jsonl", tmp_path / "terms.ttl", "--label-language", "de")
+    assert made.stdout == "+ http://a.org/1  Ratten\n"
+    assert LabelSet.load(tmp_path / "new.jsonl").names == ["Ratten"]
+    run("labels", "import", saved_model, tmp_path / "terms.ttl")
+    assert LabelSet.load(saved_model / "labels.jsonl").names[-1] == "Rats"
+    again = run("labels", "import", saved_model, tmp_path / "terms.ttl")
+    assert again.stdout == ""
+    assert "0 new, 0 gone, 0 changed" in again.stderr
+
+
+def test_bad_rows_of_a_label_file_are_named_or_left_out(run, tmp_path):
+    (tmp_path / "terms.csv").write_text("id,name\n1,Rats\n2,\n")
+    new = tmp_path / "new.jsonl"
+    said = run("labels", "import", new, tmp_path / "terms.csv", ends=1)
+    assert "line 3: the label '2' has no name; mend it, or leave it out with --on-error skip" in said.stderr
+    assert not new.exists()
+    assert "1 malformed label" in run("labels", "import", new, tmp_path / "terms.csv", "--on-error", "skip").stderr
+    assert LabelSet.load(new).ids == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ends", "message"),
+    [
+        (["show", "model/labels.csv"], 1, "no file or folder model/labels.csv"),
+        (["show", "modell"], 1, "did you mean model?"),
+        (["show", "."], 1, ". has no labels.jsonl: it is no saved model with labels"),
+        (["show", "model", "--sort", "size"], 2, "must be one of column, count, name, id, got 'size'"),
+        (["add", "user/model", "a", "A"], 1, "a model on the Hub is changed in a copy: hf download user/model"),
+        (["add", "model", "Iron", "Rats"], 1, "id 'Iron' stands in row 3 already"),
+        (["add", "model", "x", "Iron"], 1, "'Iron' stands in row 3 already, as another label"),
+        (["add", "model", "x", "X", "--threshold", "2"], 2, "--threshold"),
+        (["rename", "model", "iron", "Rats"], 1, "did you mean 'Iron'"),
+        (["rename", "model", "Iron", " "], 1, "the name is empty"),
+        (["retire", "model"], 2, "Missing argument"),
+        (["import", "model", "absent.csv"], 1, "no file of labels at absent.csv"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(run, saved_model, monkeypatch, arguments, ends, message):
+    monkeypatch.chdir(saved_model.parent)
+    result = run("labels", *arguments, ends=ends)
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,117 @@
+import json
+
+import pytest
+
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, LabelSet
+from hf_gile.publishing import Report, make_report
+
+ROWS = [
+    ("Breast milk lowers the risk of infection.", ["Milk, Human", "Infant"]),
+    ("The failing heart pumps less blood.", ["Heart Failure", "Blood"]),
+    ("Rats were fed a diet low in iron.", ["Iron"]),
+    ("Blood was drawn, and iron was measured.", ["Iron", "Blood"]),
+]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps({"body": text, "tags": gold}) + "\n" for text, gold in ROWS))
+    return path
+
+
+@pytest.fixture
+def columns():
+    return ["--text", "body", "--labels", "tags"]
+
+
+def load(folder):
+    return GileForSequenceClassification.from_pretrained(folder).eval(), GileProcessor.from_pretrained(folder)
+
+
+def test_the_report_is_that_of_the_library_and_its_figures_are_shown(run, saved_model, table, columns):
+    result = run("evaluate", saved_model, table, *columns, "--batch-size", 3, "--dataset", "made up")
+    report = make_report(*load(saved_model), [text for text, _ in ROWS], [gold for _, gold in ROWS], batch_size=3)
+    found = json.loads(result.stdout)
+    assert found["metrics"] == pytest.approx(report.metrics)
+    assert found["labels"] == report.labels
+    assert (found["dataset"], found["documents"]) == ("made up", 4)
+    assert "4 records from 1 file; left out: none" in result.stderr
+    shown = next(line for line in result.stderr.splitlines() if line.startswith("average precision"))
+    assert shown.split()[-3:] == [
+        f"{100 * report.metrics[name]:.2f}"
+        for name in ("average_precision", "seen_average_precision", "unseen_average_precision")
+    ]
+
+
+def test_the_report_goes_to_a_file_where_the_card_finds_it(run, saved_model, table, columns):
+    result = run("evaluate", saved_model, table, *columns, "--output", saved_model / "results.json")
+    assert result.stdout == ""
+    assert Report.load(saved_model / "results.json").documents == 4
+
+
+def test_labels_that_the_model_lacks_are_named_or_left_out(run, saved_model, table, columns):
+    table.write_text(table.read_text() + json.dumps({"body": "Rats.", "tags": ["Rat", "Iron"]}) + "\n")
+    said = run("evaluate", saved_model, table, *columns, ends=1).stderr
+    assert f"{saved_model} has no label with 1 id that documents have, such as 'Rat': add them" in said
+    result = run("evaluate", saved_model, table, *columns, "--on-unknown-label", "drop")
+    assert json.loads(result.stdout)["documents"] == 5
+    assert "such as 'Rat': left out" in result.stderr
+    fitted = run("calibrate", saved_model, table, *columns, "--on-unknown-label", "drop")
+    assert json.loads(fitted.stdout)["documents"] == 5
+
+
+def test_calibration_is_stored_in_the_model_and_changes_its_probabilities(run, saved_model, table, columns):
+    run("index", saved_model, saved_model / "index")
+    before = json.loads(run("score", saved_model, input="iron\n").stdout)
+    result = run("calibrate", saved_model, table, *columns)
+    figures = json.loads(result.stdout)
+    assert figures["documents"] == 4
+    assert "seen labels: calibration error" in result.stderr
+    assert "index follows: 0 encoded, 0 removed" in result.stderr
+    model, _ = load(saved_model)
+    assert set(model.config.calibration) == {"seen", "unseen"}
+    assert model.config.thresholds["seen"] == figures["seen_threshold"]
+    assert LabelIndex.from_pretrained(saved_model / "index", model).label_set == model.label_set
+    after = json.loads(run("score", saved_model, input="iron\n").stdout)
+    assert dict(zip(after["labels"], after["scores"], strict=True)) != pytest.approx(
+        dict(zip(before["labels"], before["scores"], strict=True))
+    )
+    stored = json.loads(run("score", saved_model, "--threshold", "stored", input="iron\n").stdout)
+    thresholds = dict(zip(model.label_set.names, model.thresholds_of().tolist(), strict=True))
+    passing = [name for name, score in zip(after["labels"], after["scores"], strict=True) if score >= thresholds[name]]
+    assert stored["labels"] == passing
+
+
+def test_a_dry_run_fits_and_stores_nothing(run, saved_model, table, columns):
+    before = {path.name: path.read_bytes() for path in saved_model.iterdir()}
+    result = run("calibrate", saved_model, table, *columns, "--method", "temperature", "--dry-run")
+    assert "not written" in result.stderr
+    assert {path.name: path.read_bytes() for path in saved_model.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ends", "message"),
+    [
+        (["evaluate", "model", "rows.jsonl"], 1, "no column 'text', only body, tags"),
+        (["evaluate", "model", "rows.jsonl", "--text", "body"], 1, "left out: 4 without 'labels'"),
+        (["evaluate", "model", "absent.csv"], 1, "no file, folder or glob match at absent.csv"),
+        (["evaluate", "model"], 2, "Missing argument"),
+        (["calibrate", "user/model", "rows.jsonl"], 1, "a model on the Hub is calibrated in a copy of it"),
+        (["calibrate", "model", "rows.jsonl", "--method", "magic", "--text", "body", "--labels", "tags"], 1, "'magic'"),
+        (["evaluate", "model", "rows.jsonl", "--on-error", "no"], 2, "must be raise or skip"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(run, saved_model, table, monkeypatch, arguments, ends, message):
+    monkeypatch.chdir(saved_model.parent)
+    before = LabelSet.load(saved_model / "labels.jsonl")
+    result = run(*arguments, ends=ends)
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert LabelSet.load(saved_model / "labels.jsonl") == before

