@@ -148,8 +148,39 @@ def test_a_language_shows_its_own_words_and_labels():
     assert {name for name, _ in record["tags"]} == {"milch", "eisen"}
 
 
+def test_pieces_of_words_are_put_together(save_text_encoder):
+    folder = save_text_encoder(texts=["breast milk fail ##ing heart"], initializer_range=1.0)
+    labels = LabelSet.from_names(["Milk", "Heart"])
+    options = {"pooling": "attention", "num_labels": 2, "problem_type": "multi_label_classification"}
+    model = GileForSequenceClassification.from_text_encoder(folder, **options)
+    processor = GileProcessor.from_text_encoder(folder, model.config)
+    model.set_labels(labels, processor)
+    text = "The FAILING heart: breast-milk"
+    with torch.no_grad():
+        (weights,) = model(**processor([text], return_tensors="pt"), output_attentions=True).attentions
+    (record,) = explain(model, processor, [text])
+    assert record["text"] == [["The", "FAILING", "heart", ":", "breast", "-", "milk"]]
+    row = weights[0].tolist()  # the first and the last are special tokens
+    assert len(row) == 10
+    assert record["watts"] == [one([row[1], row[2] + row[3], *row[4:9]])]
+    assert len({round(weight, 4) for weight in row}) > 5
+
+
+def test_probabilities_are_calibrated(make_model):
+    model, processor = make_model("han", problem_type="multi_label_classification")
+    (before,) = explain(model, processor, TEXTS[:1])
+    model.config.calibration = {"unseen": {"method": "platt", "scale": 2.0, "offset": -1.0}}
+    (after,) = explain(model, processor, TEXTS[:1])
+    logits = torch.tensor([score for _, score in before["tags"]]).logit() * 2 - 1
+    assert [score for _, score in after["tags"]] == pytest.approx(logits.sigmoid().tolist(), rel=1e-4)
+
+
 def test_what_cannot_be_explained_is_refused(make_model):
+    with pytest.raises(ValueError, match="'nn' averages words and has no attention to show"):
+        explain(*make_model("nn"), TEXTS[:1])
     model, processor = make_model()
+    with pytest.raises(ValueError, match="expected gold labels of 2 texts, got those of 1"):
+        explain(model, processor, TEXTS[:2], gold=[[]])
     with pytest.raises(ValueError, match="no label has the id 'iron'"):
         explain(model, processor, ["Iron."], gold=[["iron"]])
     model.label_set = None

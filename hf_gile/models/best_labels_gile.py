@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .calibration_gile import calibrated
-from .exact_search_gile import best_of
+from .exact_search_gile import best_of, top_k_of_each
 
 SCORES_AT_ONCE = 1 << 24
 """Scores that exist at once, of as many documents (one at least) with all labels."""
@@ -54,8 +54,8 @@ class Choice:
 def best_labels(index: Any, text_codes: Tensor | Sequence[Tensor], choice: Choice) -> list[BestLabels]:
     """Chooses labels for documents, exactly.
 
-    Where calibration leaves the order of labels as it is, and one threshold serves all, the search of the index finds
-    the best; else all scores are made, of some documents at a time.
+    Where one threshold serves all labels, the search of the index finds the best, as calibration leaves the order among
+    the seen labels, and among the others; else all scores are made, of some documents at a time.
 
     Args:
         index: A `LabelIndex`.
@@ -80,29 +80,43 @@ def best_labels(index: Any, text_codes: Tensor | Sequence[Tensor], choice: Choic
 
 
 def _is_searched(choice: Choice) -> bool:
-    """Whether the best labels are those of the highest logits."""
-    if torch.is_tensor(choice.threshold):
-        return False
-    if not choice.calibration:
-        return True
-    assert choice.seen is not None
-    return choice.is_multi_label and bool(choice.seen.all() | ~choice.seen.any())
+    """Whether the best labels are among those of the highest logits, of the seen or of the unseen ones."""
+    return not torch.is_tensor(choice.threshold) and (choice.is_multi_label or not choice.calibration)
 
 
 def _search(index: Any, text_codes: Tensor, choice: Choice, k: int) -> list[BestLabels]:
-    logits, columns = index.top_k(text_codes, k)
-    if choice.calibration and choice.seen is not None:  # all labels are of one group
-        logits = calibrated(logits, choice.seen[:1].expand(logits.shape[1]), choice.calibration)
-    total = None if choice.is_multi_label else index.log_sum_exp(text_codes)[:, None]
+    seen, total = choice.seen, None
+    if not choice.calibration or seen is None:
+        logits, columns = index.top_k(text_codes, k)
+        if not choice.is_multi_label:
+            total = index.log_sum_exp(text_codes)[:, None]
+    elif bool(seen.all() | ~seen.any()):
+        logits, columns = index.top_k(text_codes, k)
+        logits = calibrated(logits, seen[:1].expand(logits.shape[1]), choice.calibration)
+    else:
+        if len(index.codes) < len(index):
+            index.scores(text_codes)  # refuses a shard, and says why
+        found = top_k_of_each(text_codes, index.codes, index.bias, k, [seen, ~seen])
+        # Calibration keeps the order within each group, so the best are among the best of both.
+        logits = torch.cat(
+            [
+                calibrated(own.scores, torch.full(own.scores.shape[1:], is_seen), choice.calibration)
+                for own, is_seen in zip(found, (True, False), strict=True)
+            ],
+            dim=-1,
+        )
+        columns = torch.cat([own.columns for own in found], dim=-1)
+        columns, order = columns.sort(dim=-1, stable=True)  # of equal scores, that of the lower column goes first
+        logits, columns = best_of(logits.gather(1, order), columns, min(k, len(index)))
     scores = _probabilities(logits, total)
-    found = []
+    answers = []
     for row, own in zip(scores, columns, strict=True):
         if choice.threshold is not None:
             kept = row >= choice.threshold
             kept[0] |= choice.force_label  # the best
             row, own = row[kept], own[kept]
-        found.append(BestLabels(row, own))
-    return found
+        answers.append(BestLabels(row, own))
+    return answers
 
 
 def _logits(index: Any, text_codes: Tensor | Sequence[Tensor], size: int) -> Tensor:
@@ -124,14 +138,15 @@ def _choose(logits: Tensor, choice: Choice) -> list[BestLabels]:
     """The labels of each row of `(B, L)` logits."""
     if choice.calibration and choice.seen is not None:
         logits = calibrated(logits, choice.seen.to(logits.device), choice.calibration)
-    scores = _probabilities(logits, None if choice.is_multi_label else logits.logsumexp(-1, keepdim=True))
+    total = None if choice.is_multi_label else logits.logsumexp(-1, keepdim=True)
     columns = torch.arange(logits.shape[1], device=logits.device)
     if choice.threshold is None:
         if choice.top_k is None or 2 * choice.top_k > len(columns):
             order = logits.argsort(dim=-1, descending=True, stable=True)[:, : choice.top_k]
         else:
             order = best_of(logits, columns.expand_as(logits), choice.top_k).columns
-        return [BestLabels(row[own], own) for row, own in zip(scores, order, strict=True)]
+        return [BestLabels(*pair) for pair in zip(_probabilities(logits.gather(1, order), total), order, strict=True)]
+    scores = _probabilities(logits, total)
     threshold = choice.threshold
     passing = scores >= (threshold.to(logits.device) if torch.is_tensor(threshold) else threshold)
     found = []

@@ -4,7 +4,7 @@ Shapes: B documents, L labels, J joint size, K labels returned.
 """
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -66,11 +66,44 @@ def top_k_of(text_codes: Tensor, codes: Tensor, bias: float, k: int) -> TopLabel
     if 2 * k > len(codes):  # most of the answer is everything
         scores, columns = scores_of(text_codes, codes, bias).sort(dim=-1, descending=True, stable=True)
         return TopLabels(scores[:, :k].contiguous(), columns[:, :k].contiguous())
-    best = torch.full((len(text_codes), k), -torch.inf, device=codes.device, dtype=wide_type(text_codes, codes))
-    best_columns = torch.zeros((len(text_codes), k), device=codes.device, dtype=torch.long)
+    return _search(text_codes, codes, bias, k, [None])[0]
+
+
+@torch.no_grad()
+def top_k_of_each(text_codes: Tensor, codes: Tensor, bias: float, k: int, groups: Sequence[Tensor]) -> list[TopLabels]:
+    """The best labels of each document in each of several groups of labels, which are scored once.
+
+    Args:
+        text_codes: `(B, J)`.
+        codes: `(L, J)` label codes.
+        bias: The constant of the score.
+        k: Number of labels wanted of each group, at least 1.
+        groups: `(L,)` bool each, the labels of a group.
+
+    Returns:
+        For each group scores and columns, each `(B, min(k, L))`; minus infinity behind the labels of a smaller group.
+    """
+    k = min(check_text_codes(text_codes, codes, k), len(codes))
+    return _search(text_codes, codes, bias, k, [~group.to(codes.device) for group in groups])
+
+
+def _search(
+    text_codes: Tensor, codes: Tensor, bias: float, k: int, excluded: Sequence[Tensor | None]
+) -> list[TopLabels]:
+    """The best labels, of all or without some: an answer for each `(L,)` bool that says which are not candidates."""
+    shape, wide = (len(text_codes), k), wide_type(text_codes, codes)
+    found = [
+        TopLabels(
+            torch.full(shape, -torch.inf, device=codes.device, dtype=wide),
+            torch.zeros(shape, device=codes.device, dtype=torch.long),
+        )
+        for _ in excluded
+    ]
     for rows, labels, scores in _blocks(text_codes, codes, bias, fewest=k):
-        _improve(best[rows], best_columns[rows], scores, labels.start)
-    return TopLabels(best, best_columns)
+        for best, others in zip(found, excluded, strict=True):
+            own = scores if others is None else scores.masked_fill(others[labels], -torch.inf)
+            _improve(best.scores[rows], best.columns[rows], own, labels.start)
+    return found
 
 
 @torch.no_grad()
@@ -204,4 +237,13 @@ def best_of(scores: Tensor, columns: Tensor, k: int) -> TopLabels:
     return TopLabels(best, columns.gather(1, order.gather(1, again)))
 
 
-__all__ = ["TopLabels", "best_of", "check_text_codes", "log_sum_exp_of", "scores_of", "top_k_of", "wide_type"]
+__all__ = [
+    "TopLabels",
+    "best_of",
+    "check_text_codes",
+    "log_sum_exp_of",
+    "scores_of",
+    "top_k_of",
+    "top_k_of_each",
+    "wide_type",
+]

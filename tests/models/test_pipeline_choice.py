@@ -5,7 +5,7 @@ import torch
 from transformers import pipeline
 
 from hf_gile import Label, LabelIndex, LabelSet
-from hf_gile.models import best_labels_gile
+from hf_gile.models import best_labels_gile, exact_search_gile
 from hf_gile.models.best_labels_gile import Choice, best_labels
 from hf_gile.models.calibration_gile import calibrated
 
@@ -88,13 +88,18 @@ def test_top_k_is_the_head_of_the_whole_answer(pipe, parts, calibration, multi_l
             assert other["scores"] == pytest.approx(one["scores"][:k], rel=1e-5)
 
 
-def test_the_best_of_many_labels_are_found_some_documents_at_a_time(monkeypatch):
+def many_labels(num_labels=101):
+    """An index of random codes, and codes of seven documents."""
     torch.manual_seed(0)
-    text_codes = torch.randn(7, 5)
-    index = LabelIndex(
-        LabelSet.from_names([f"label {column}" for column in range(101)]), torch.randn(101, 5), 0.5, None, ""
+    labels = LabelSet.from_names([f"label {column}" for column in range(num_labels)])
+    return LabelIndex(labels, torch.randn(num_labels, 5), 0.5, None, ""), torch.randn(7, 5)
+
+
+def test_scores_of_many_labels_are_made_some_documents_at_a_time(monkeypatch):
+    index, text_codes = many_labels()
+    choice = Choice(
+        top_k=11, threshold=torch.rand(101), seen=torch.rand(101) < 0.5, calibration=CALIBRATIONS["isotonic"]
     )
-    choice = Choice(top_k=11, seen=torch.rand(101) < 0.5, calibration=CALIBRATIONS["isotonic"])
     at_once = best_labels(index, text_codes, choice)
     sizes, scored = [], index.scores
     monkeypatch.setattr(index, "scores", lambda codes: sizes.append(len(codes)) or scored(codes))
@@ -102,9 +107,44 @@ def test_the_best_of_many_labels_are_found_some_documents_at_a_time(monkeypatch)
     in_parts = best_labels(index, text_codes, choice)
     assert sizes == [3, 3, 1]
     full = calibrated(scored(text_codes), choice.seen, choice.calibration).sigmoid()
+    full = full.masked_fill(full < choice.threshold, -1)
     for one, other, row in zip(at_once, in_parts, full, strict=True):
         assert one.columns.tolist() == other.columns.tolist() == row.argsort(descending=True)[:11].tolist()
         torch.testing.assert_close(one.scores, other.scores)
+
+
+@pytest.mark.parametrize("k", [1, 7, 60, 101, 500])
+@pytest.mark.parametrize("num_seen", [0, 3, 50, 101])
+@pytest.mark.parametrize("calibration", CALIBRATIONS.values(), ids=CALIBRATIONS)
+def test_the_best_of_seen_and_unseen_labels_are_found_without_calibrating_all(monkeypatch, k, num_seen, calibration):
+    monkeypatch.setattr(exact_search_gile, "_CPU_BLOCK", (3, 7))
+    index, text_codes = many_labels()
+    seen = torch.zeros(101, dtype=torch.bool)
+    seen[torch.randperm(101)[:num_seen]] = True
+    full = calibrated(index.scores(text_codes), seen, calibration).sigmoid()
+    monkeypatch.setattr(index, "scores", None)
+    answers = best_labels(index, text_codes, Choice(top_k=k, seen=seen, calibration=calibration))
+    for answer, row in zip(answers, full, strict=True):
+        best = row.sort(descending=True, stable=True)
+        assert answer.columns.tolist() == best.indices[:k].tolist()
+        torch.testing.assert_close(answer.scores, best.values[:k])
+
+
+def test_equal_scores_stand_in_the_order_of_their_columns():
+    index, text_codes = many_labels(13)
+    index.codes[:] = index.codes[0]
+    seen = torch.arange(13) % 3 == 0
+    calibration = {"seen": {"method": "temperature", "scale": 1}}  # changes nothing
+    for top_k in (5, 13, None):
+        for answer in best_labels(index, text_codes, Choice(top_k=top_k, seen=seen, calibration=calibration)):
+            assert answer.columns.tolist() == list(range(top_k or 13))
+
+
+def test_a_shard_has_no_calibrated_answer_of_its_own():
+    index, text_codes = many_labels()
+    choice = Choice(top_k=2, seen=torch.arange(101) < 50, calibration=CALIBRATIONS["platt"])
+    with pytest.raises(ValueError, match="a shard holds the codes of some labels"):
+        best_labels(index.shard(0, 2), text_codes, choice)
 
 
 def test_labels_of_one_group_are_searched_without_making_all_scores(pipe, parts, monkeypatch):

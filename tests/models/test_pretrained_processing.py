@@ -5,7 +5,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import AutoProcessor, AutoTokenizer, BertConfig, BertTokenizer, PreTrainedTokenizerFast
+from transformers import (
+    AutoProcessor,
+    AutoTokenizer,
+    BertConfig,
+    BertTokenizer,
+    PreTrainedTokenizer,
+    PreTrainedTokenizerFast,
+)
 
 from hf_gile import GileConfig, GileProcessor
 
@@ -211,3 +218,53 @@ def test_labels_and_texts_of_no_use_are_refused_by_place(flat, windows):
         flat([["milk"]])
     with pytest.raises(ValueError, match=r"text\[1\] must be a text or a list of sentences"):
         windows(["milk", ["a", 3]])
+
+
+def test_words_are_as_they_are_written_whatever_the_tokenizer_makes_of_them(flat):
+    (piece,), (other,) = flat.pieces(["Breast-milk FAILING zebra", ""], whole=False, written=True)
+    assert piece == [None, (0, "Breast"), (1, "-"), (2, "milk"), (3, "FAILING"), None]
+    assert other == [None, None]
+    (first, second) = flat.pieces(["Breast-milk FAILING zebra"], written=True)[0]
+    assert first == piece
+    assert second == [None, (3, "FAILING"), (4, "zebra"), None]  # FAIL in one piece, ##ING in the next
+
+
+def test_words_of_bytes_are_written_without_the_space_before_them():
+    bytes_of = Tokenizer(
+        models.BPE(dict(zip(sorted(pre_tokenizers.ByteLevel.alphabet()), range(1, 257), strict=True)), [])
+    )
+    bytes_of.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bytes_of.post_processor = processors.ByteLevel(trim_offsets=True)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bytes_of, pad_token="[PAD]")
+    processor = GileProcessor(tokenizer, "transformer", max_words=9)
+    pieces = processor.pieces(["Größe, ok"], written=True)[0]
+    assert [len(piece) for piece in pieces] == [9, 2]
+    words = [word for piece in pieces for word in piece]
+    assert [word for number, (place, word) in enumerate(words) if number == 0 or words[number - 1][0] != place] == [
+        "Größe",
+        ",",
+        "ok",
+    ]
+
+
+def test_a_tokenizer_written_in_python_shows_its_tokens(pieces):
+    class InPython(PreTrainedTokenizer):
+        @property
+        def vocab_size(self):
+            return len(VOCABULARY)
+
+        def get_vocab(self):
+            return {word: row for row, word in enumerate(VOCABULARY)}
+
+        def _tokenize(self, text):
+            return text.lower().split()
+
+        def _convert_token_to_id(self, token):
+            return VOCABULARY.index(token) if token in VOCABULARY else UNK
+
+        def _convert_id_to_token(self, index):
+            return VOCABULARY[index]
+
+    processor = GileProcessor(InPython(pad_token="[PAD]", unk_token="[UNK]"), "transformer", max_words=2)
+    assert processor.pieces(["Breast milk iron"], written=True) == [[[(0, "breast"), (1, "milk")], [(2, "iron")]]]
+    assert processor.pieces(["Breast milk iron"]) == [[ids("breast", "milk"), ids("iron")]]
