@@ -3,13 +3,14 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from cards import CALIBRATIONS, add_card, calibrate_model, card_info, say_calibration
 from datasets import Dataset
 from training import count_parameters, train, write_results
 from transformers import Trainer, TrainingArguments, set_seed
@@ -215,6 +216,17 @@ class ModelSettings:
     test_curve: bool = field(
         default=False, metadata={"help": "Evaluate the test part after every epoch too; nothing is chosen by it."}
     )
+    calibration: str = field(
+        default="platt",
+        metadata={"help": f"How probabilities are calibrated on the validation part: {', '.join(CALIBRATIONS)}."},
+    )
+    make_cards: bool = field(
+        default=True, metadata={"help": "Measure each model once more as it will be used, and write its card."}
+    )
+    card: str | None = field(
+        default=None,
+        metadata={"help": "YAML file of what the card is to say, by the fields of hf_gile.publishing.CardInfo."},
+    )
 
 
 def train_text_models(
@@ -226,6 +238,7 @@ def train_text_models(
     text: str | Callable[[dict[str, Any]], str],
     gold: str,
     say: Callable[..., None],
+    about: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Trains each unit of the settings, evaluates it on the test part, and saves it in OUTPUT_DIR/UNIT/model.
 
@@ -237,6 +250,7 @@ def train_text_models(
         text: The column of the texts, or a function that makes a text of a row.
         gold: The column of the lists of label ids.
         say: Prints, in one of the processes.
+        about: Fields of `CardInfo` that the recipe knows.
 
     Returns:
         What was written to `results.json`: of each unit what `train` returns, `threshold`, the best one for the
@@ -244,6 +258,7 @@ def train_text_models(
         with `test_documents_per_second`, from texts to the scores of all labels.
     """
     check_settings(settings, args)
+    info = card_info(settings.card, **about)
     folder, wanted_metric = Path(args.output_dir), args.metric_for_best_model
     held_out: set[str] = set()
     if settings.held_out_labels:
@@ -378,13 +393,17 @@ def train_text_models(
                 + ", ".join(f"--{name} {calibration[name]:.3g}" for name in calibration)
             )
 
-        # The decision threshold is that of the validation part.
+        # Probabilities to rely on, and thresholds, that go with the model.
+        reliable = calibrate_model(model, processor, own["validation"], in_validation, settings.calibration, args)
+        say_calibration(reliable, say)
+
+        # The one threshold of the figures is that of the validation part, on scores as training left them.
         trainer.compute_metrics = OnColumns(ThresholdTuner(len(in_validation)), in_validation)
         threshold = trainer.evaluate(own["validation"])["eval_threshold"]
         trainer.compute_metrics = label_metrics(
             label_set, in_test, threshold, top_k=(1, 3, *TOP_K), num_documents=len(parts["train"])
         )
-        results[unit] |= calibration
+        results[unit] |= {**calibration, "calibration": reliable}
         results[unit] |= {"threshold": threshold, "test": trainer.evaluate(own["test"], metric_key_prefix="test")}
         if config.word_prediction > 0 and len(label_set) > num_seen:
             # AiTextML inf: the vector of an unseen label predicts its words.
@@ -399,6 +418,19 @@ def train_text_models(
         (folder / unit / "model" / "training_args.bin").unlink(missing_ok=True)  # a pickle: nothing to hand to others
         if args.process_index == 0:
             write_results(folder, results, metrics)
+            if settings.make_cards:
+                rows = parts["test"]
+                add_card(
+                    folder / unit / "model",
+                    model,
+                    processor,
+                    some_texts(rows, text, len(rows)),
+                    rows[gold],
+                    trainer,
+                    info,
+                    columns=in_test,
+                    num_training_documents=number,
+                )
     args.output_dir, args.metric_for_best_model = str(folder), wanted_metric
     return results
 
@@ -411,6 +443,8 @@ def check_settings(settings: ModelSettings, args: TrainingArguments) -> None:
     """
     if settings.negatives not in NEGATIVES:
         raise ValueError(f"negatives must be one of {', '.join(NEGATIVES)}, got {settings.negatives!r}")
+    if settings.calibration not in CALIBRATIONS:
+        raise ValueError(f"calibration must be one of {', '.join(CALIBRATIONS)}, got {settings.calibration!r}")
     if settings.label_texts not in LABEL_TEXTS:
         raise ValueError(f"label_texts must be one of {', '.join(LABEL_TEXTS)}, got {settings.label_texts!r}")
     if settings.text_encoder is None and (settings.hierarchical or settings.lora_rank):

@@ -87,6 +87,15 @@ class Recipe(ModelSettings):
     )
 
 
+ABOUT = {
+    "language": ["en"],
+    "dataset_name": "MEDLINE",
+    "training_data": "Titles and abstracts of MEDLINE with their MeSH headings.",
+    "tags": ["mesh", "biomedical"],
+}
+"""What the card of a model says of its data, where `--card` says nothing."""
+
+
 def main() -> None:
     defaults = {
         "output_dir": "runs/bioasq",
@@ -109,7 +118,7 @@ def main() -> None:
     # 2. What labels say; then a model with each output layer, the same encoder under all.
     labels = make_label_set(recipe, split, say)
     parts = {part: split[part] for part in ("train", "validation", "test")}
-    results = train_text_models(recipe, args, parts, labels, text=document_text, gold="meshUI", say=say)
+    results = train_text_models(recipe, args, parts, labels, text=document_text, gold="meshUI", say=say, about=ABOUT)
 
     # 3. The columns of the paper's Table 2, and the saved folder as a stranger uses it.
     if args.process_index == 0:

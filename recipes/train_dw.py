@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from cards import CALIBRATIONS, add_card, calibrate_model, card_info, say_calibration
 from datasets import concatenate_datasets
 from training import count_parameters, parse_settings, train, write_results
-from transformers import Trainer, set_seed
+from transformers import BatchFeature, Trainer, set_seed
 from units import UNITS, unit_fields
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
@@ -69,7 +70,17 @@ class Recipe:
     patience: int = field(
         default=5, metadata={"help": "'until convergence': epochs without better development figures."}
     )
-    save_models: bool = field(default=True, metadata={"help": "Keep each model in OUTPUT_DIR/UNIT/model."})
+    save_models: bool = field(
+        default=True, metadata={"help": "Keep each model in OUTPUT_DIR/UNIT/model, calibrated and with its card."}
+    )
+    calibration: str = field(
+        default="platt",
+        metadata={"help": f"How probabilities are calibrated on the dev part: {', '.join(CALIBRATIONS)}."},
+    )
+    card: str | None = field(
+        default=None,
+        metadata={"help": "YAML file of what the card is to say, by the fields of hf_gile.publishing.CardInfo."},
+    )
 
 
 def main() -> None:
@@ -82,6 +93,7 @@ def main() -> None:
     recipe, args = parse_settings(Recipe, defaults)
     say = print if args.process_index == 0 else (lambda *_: None)
     folder = Path(args.output_dir)
+    info = card_info(recipe.card, dataset_name="Deutsche Welle", tags=["news"])
 
     # 1. Documents as word ids, one table of words and one of labels for all languages.
     corpus = load_dw(
@@ -178,12 +190,40 @@ def main() -> None:
                 results[unit].setdefault(language, {})[f"{name}_f1"] = figures[f"test_{prefix}micro_f1"]
             results[unit][language] |= {"tuned_threshold": tuned, "fixed_threshold": fixed, "test": figures}
         if recipe.save_models:
+            say_calibration(calibrate_model(model, processor, dev, seen, recipe.calibration, args), say)
             trainer.save_model(str(folder / unit / "model"))
             (folder / unit / "model" / "training_args.bin").unlink(missing_ok=True)  # a pickle: nothing to hand on
         if args.process_index == 0:
             write_results(folder, results, metrics)
+            if recipe.save_models:
+                test = concatenate_datasets([read[language]["test"] for language in languages])
+                add_card(
+                    folder / unit / "model",
+                    model,
+                    OfWordIds(processor),
+                    test["input_ids"],
+                    [[labels[column].id for column in row] for row in test["labels"]],
+                    trainer,
+                    info,
+                    language=test["language"],
+                )
 
     say(table(results, languages))
+
+
+class OfWordIds:
+    """What a processor makes of documents that are word ids already.
+
+    Args:
+        processor: The processor.
+    """
+
+    def __init__(self, processor: GileProcessor) -> None:
+        self.processor = processor
+
+    def __call__(self, text: list[Any], **_: Any) -> BatchFeature:
+        """Pads documents; the language is in their words."""
+        return BatchFeature(self.processor.pad_documents(text))
 
 
 def hold_out(labels: LabelSet, share: float) -> tuple[LabelSet, set[int]]:

@@ -16,6 +16,7 @@ Every flag of `transformers.TrainingArguments` works, and every flag can stand i
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from datasets import Dataset, load_dataset
@@ -104,7 +105,7 @@ def main() -> None:
     say(f"documents: {sizes}; {seen:,} labels seen in training, {len(labels) - seen:,} never")
 
     # 3. A model with each output layer, the same encoder under all.
-    results = train_text_models(recipe, args, parts, labels, text="text", gold="labels", say=say)
+    results = train_text_models(recipe, args, parts, labels, text="text", gold="labels", say=say, about=about(recipe))
     if args.process_index == 0:
         columns = {"average_precision": "AvgPr"} | {f"recall_at_{k}": f"R@{k}" for k in TOP_K} | {"micro_f1": "F1"}
         groups = ("all", "seen", "unseen") if seen < len(labels) else ("all",)
@@ -145,6 +146,15 @@ def read_parts(recipe: Recipe, say: Callable[..., None]) -> tuple[dict[str, Data
         if len(rows) == 0:
             raise SystemExit(f"no document for {part}: pass --{part}_files, or more documents to train on")
     return {part: parts[part] for part in files}, named
+
+
+def about(recipe: Recipe) -> dict[str, Any]:
+    """What the card of a model says of its data, where `--card` says nothing."""
+    if recipe.dataset and not Path(recipe.dataset).exists():
+        return {"datasets": [recipe.dataset], "dataset_name": recipe.dataset}
+    if recipe.dataset:
+        return {"dataset_name": Path(recipe.dataset).name}
+    return {"dataset_name": Path(recipe.train_files[0]).name.partition(".")[0]}
 
 
 def read_labels(

@@ -42,6 +42,7 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
+from cards import card_info, write_card
 from datasets import Dataset, concatenate_datasets
 from text_models import OnColumns
 from training import count_parameters, parse_settings, train, write_results
@@ -133,6 +134,10 @@ class Recipe:
         default=False, metadata={"help": "The frozen encoder reads documents in bfloat16; the head stays in float32."}
     )
     patience: int = field(default=2, metadata={"help": "Epochs without a better figure before training stops."})
+    card: str | None = field(
+        default=None,
+        metadata={"help": "YAML file of what the card is to say, by the fields of hf_gile.publishing.CardInfo."},
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,6 +296,7 @@ def train_zero_shot(
     """
     set_seed(args.seed)
     trained = [one for one in sets if not one.options.test_only]
+    info = card_info(recipe.card, dataset_name=", ".join(one.name for one in trained))
     foreign = [one for one in sets if one.options.test_only]
     held_out = held_out_keys(trained)
     label_of = {key: label for one in reversed(trained) for key, label in one.label_of.items()}
@@ -393,6 +399,7 @@ def train_zero_shot(
     results = {"gile": {**outcome, "figures": figures}, "cosine": {"figures": cosine}}
     if args.process_index == 0:
         write_results(Path(args.output_dir), results, {"gile": args.metric_for_best_model})
+        write_card(Path(args.output_dir, "model"), model, info)
     return results
 
 

@@ -1,6 +1,7 @@
 """A model for others: measured, described by a card, saved with all that belongs to it, and put on the Hub."""
 
 from .card import CardInfo, make_card
+from .card_fields import read_card_fields
 from .folder import save
 from .hub import PlannedFile, Publication, publish, push_folder
 from .report import Report, make_report
@@ -14,5 +15,6 @@ __all__ = [
     "make_report",
     "publish",
     "push_folder",
+    "read_card_fields",
     "save",
 ]

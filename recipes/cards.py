@@ -1,0 +1,123 @@
+"""What a trained model says of itself: calibrated on validation documents, measured on test documents, with a card."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from torch.utils.data import DataLoader
+from transformers import Trainer
+
+from hf_gile.publishing import CardInfo, Report, make_card, make_report, read_card_fields
+from hf_gile.training import GileDataCollator, calibrate
+
+CALIBRATIONS = ("platt", "temperature", "isotonic", "none")
+"""What `--calibration` can be."""
+
+
+def calibrate_model(
+    model: Any, processor: Any, validation: Dataset, columns: Sequence[int], method: str, args: Any
+) -> dict[str, Any]:
+    """Fits probabilities and thresholds on the validation documents, in each process alike.
+
+    Args:
+        model: The trained model.
+        processor: Its processor.
+        validation: The encoded documents.
+        columns: The labels that are candidates of them.
+        method: One of `CALIBRATIONS`.
+        args: The training arguments.
+
+    Returns:
+        What `hf_gile.training.calibrate` returns; nothing for the method "none".
+    """
+    if method == "none":
+        return {}
+    batches = DataLoader(
+        validation,  # type: ignore[arg-type]
+        args.per_device_eval_batch_size,
+        collate_fn=GileDataCollator(processor),
+    )
+    return calibrate(model, batches, method=method, columns=columns, bf16=args.bf16)
+
+
+def say_calibration(figures: dict[str, Any], say: Any) -> None:
+    """A line for seen labels, and one for labels held out of training."""
+    for group in ("seen", "unseen"):
+        if f"{group}_threshold" in figures:
+            before, after = (figures[f"{group}_expected_calibration_error_{when}"] for when in ("before", "after"))
+            say(
+                f"  {group} labels: calibration error {100 * before:.3f} -> {100 * after:.3f} percent, threshold "
+                f"{figures[f'{group}_threshold']:.3f}, {figures.get(f'{group}_label_thresholds', 0):,} of their own"
+            )
+
+
+def add_card(
+    folder: Path,
+    model: Any,
+    processor: Any,
+    texts: Sequence[Any],
+    gold: Sequence[Sequence[str]],
+    trainer: Trainer,
+    info: CardInfo,
+    *,
+    columns: Sequence[int] | None = None,
+    language: Sequence[str] | None = None,
+    num_training_documents: int | None = None,
+) -> None:
+    """Measures a saved model on the test documents as the pipeline would score them, and writes its card.
+
+    Args:
+        folder: The folder of the saved model; it gets `results.json`, `README.md`, its figures and `labels.csv`.
+        model: The model.
+        processor: Its processor.
+        texts: The test documents.
+        gold: The ids of their labels; others than those of the model are left out.
+        trainer: What trained it, for the learning curve.
+        info: What the card is to say.
+        columns: The labels that are candidates; by default all.
+        language: The language of each document, in a model of several.
+        num_training_documents: For propensity-scored precision.
+    """
+    known = [[label_id for label_id in ids if label_id in model.label_set] for ids in gold]
+    report = make_report(
+        model,
+        processor,
+        texts,
+        known,
+        columns=columns,
+        language=language,
+        history=trainer.state.log_history,
+        example_texts=3 if info.show_examples else 0,
+        batch_size=trainer.args.per_device_eval_batch_size,
+        bf16=trainer.args.bf16,
+        dataset=info.dataset_name,
+        num_training_documents=num_training_documents,
+    )
+    report.save(folder / "results.json")
+    write_card(folder, model, info, report)
+
+
+def write_card(folder: Path, model: Any, info: CardInfo, report: Report | None = None) -> None:
+    """Writes the card of a saved model, with its figures."""
+    card = make_card(model, None, info, report, folder)
+    (folder / "README.md").write_text(str(card), encoding="utf-8")
+
+
+def card_info(path: str | None, **known: Any) -> CardInfo:
+    """What the card says: the fields of a YAML file, and what the recipe knows where the file says nothing.
+
+    Args:
+        path: The file, by the names of `CardInfo`; none for what the recipe knows.
+        known: Fields.
+    """
+    given = {} if path is None else read_card_fields(path)
+    return CardInfo(**{"training_command": command(), **known, **given})
+
+
+def command() -> str:
+    """The command line of this run, without folders of this machine in front of the script."""
+    script = Path(sys.argv[0])
+    return shlex.join(["python", f"{script.parent.name}/{script.name}", *sys.argv[1:]])
