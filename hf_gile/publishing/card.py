@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from ..models.fingerprint_gile import unwrapped
 from ..models.labels_gile import LabelSet
 from ..resources import resource
 from . import card_sections as sections
+from .contents import UNKNOWN_PLACE
 from .extras import needs_publish
 from .label_map import MOST, mapped_labels, project
 from .label_table import LABEL_TABLE, write_label_table
@@ -29,6 +30,7 @@ TEMPLATE = "model_cards/model_card.md.jinja"
 FIGURES = {name: f"figures/{name}.png" for name in ("calibration", "label_map", "learning_curve")}
 """The figures of a card, by what they show."""
 
+_LISTS = ("language", "datasets", "tags", "limits")
 _EMISSIONS = ("emissions", "source", "training_type", "geographical_location", "hardware_used")
 _NAMED_METRICS = {
     "accuracy": ("accuracy", "Accuracy"),
@@ -73,7 +75,8 @@ class CardInfo:
         example_labels: Names and descriptions of labels that the model does not know, for the same.
 
     Raises:
-        ValueError: An id, a language or a licence that the Hub would not take, or an unknown field of `energy`.
+        ValueError: A field of the wrong type, an id, a language or a licence that the Hub would not take, or an unknown
+            field of `energy`.
 
     Example:
         >>> CardInfo(repo_id="somebody/news", language="en").language
@@ -105,9 +108,22 @@ class CardInfo:
     )
 
     def __post_init__(self) -> None:
-        for name in ("language", "datasets", "tags", "limits"):
+        for name in _LISTS:
             value = getattr(self, name)
-            setattr(self, name, [value] if isinstance(value, str) else list(value or ()))
+            value = [value] if isinstance(value, str) else value
+            if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+                raise ValueError(f"{name} must be a list of texts, got {value!r}; in YAML, quote words such as no")
+            setattr(self, name, list(value))
+        for one in fields(self):
+            value = getattr(self, one.name)
+            kind, said = {
+                "show_examples": (bool, "true or false"),
+                "energy": (dict | None, "fields with values"),
+                "example_labels": (dict, "names with descriptions"),
+            }.get(one.name, (list if one.name in _LISTS else str | None, "a text"))
+            named = one.name != "example_labels" or (value and all(isinstance(text, str) for text in value.values()))
+            if not isinstance(value, kind) or not named:
+                raise ValueError(f"{one.name} must be {said}, got {value!r}")
         for code in self.language:
             if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z]+)?|multilingual|code", code):
                 raise ValueError(f"language must hold codes of ISO 639, such as 'en', or 'multilingual', got {code!r}")
@@ -188,10 +204,11 @@ def make_card(
         write_label_table(Path(folder) / LABEL_TABLE, labels, thresholds, figures)
     data = _metadata(model, info, report)
     page = {
+        "md": lambda text: escaped(str(text)),
         "title": escaped(info.name),
         "info": info,
         "report": report,
-        "repo": python_text(info.repo_id or "path/to/this/model"),
+        "repo": python_text(info.repo_id or UNKNOWN_PLACE),
         "images": images,
         "most_mapped": MOST,
         "label_table": None if folder is None else LABEL_TABLE,

@@ -52,7 +52,7 @@ def overview(model: Any, labels: LabelSet, info: "CardInfo") -> dict[str, Any]:
         Values of the template.
     """
     groups = shown_labels(labels)
-    named = [label for _, group in groups for label in group[:3]][:6]
+    named = [label for _, group in groups for label in group[: 6 if len(groups) == 1 else 3]][:6]
     config = model.config
     # Labels of a linear unit are in its weights; others are read, in the language of their texts.
     language = list(config.language_labels)[-1] if config.language_labels else None
@@ -64,6 +64,7 @@ def overview(model: Any, labels: LabelSet, info: "CardInfo") -> dict[str, Any]:
         "num_labels": f"{len(labels):,}",
         "num_seen": sum(label.seen for label in labels),
         "num_unseen": sum(not label.seen for label in labels),
+        "names_all": len(named) == len(labels),
         "some_names": [escaped(label.name, _NAME) for label in named],
         "languages": [escaped(one) for one in config.languages],
         "own_language": python_text(language) if language else None,
@@ -200,10 +201,14 @@ def calibration(model: Any, labels: LabelSet, report: Report | None) -> dict[str
             if times[1] is not None:
                 rows.append([f"{group} labels, {cells}", *(_percent(one, 2) for one in times if one is not None)])
     own = [label for label in labels if label.threshold is not None]
+    thresholds = []
+    if config.thresholds or own:
+        kinds = [("seen", any(labels.seen)), ("unseen", not all(labels.seen))]
+        thresholds = [(group, _number(config.thresholds.get(group, 0.5))) for group, there in kinds if there]
     return {
         "methods": [(group, METHODS[one["method"]]) for group, one in sorted(config.calibration.items())],
         "calibration_rows": rows,
-        "group_thresholds": [(group, _number(value)) for group, value in sorted(config.thresholds.items())],
+        "group_thresholds": thresholds,
         "own_thresholds": len(own),
     }
 

@@ -24,8 +24,8 @@ FEWEST_SCORES = 20
 
 _DOTS_PER_INCH = 160
 _PALETTE = 96
-_NAMES = 28
-_NAME_LENGTH = 30
+_NAMES = 22
+_NAME_LENGTH = 26
 
 CURVES = {
     "average_precision": "average precision",
@@ -249,7 +249,7 @@ def _write_names(
             xytext=(0, 4),
             textcoords="offset points",
             ha="center",
-            fontsize=10,
+            fontsize=12,
             color=str(colors[place]),
             fontweight="bold",
             parse_math=False,
