@@ -215,15 +215,18 @@ class LabelScoringPipeline(Pipeline):
             )
         if given.get("long_texts", "cut") not in LONG_TEXTS:
             raise ValueError(f"long_texts must be one of {', '.join(LONG_TEXTS)}, got {given['long_texts']!r}")
-        return {} if candidate_labels is None else {"labels": self._cache.label_set(candidate_labels)}, given, {}
+        if candidate_labels is not None:
+            given["labels"] = self._cache.label_set(candidate_labels)
+        return {}, given, {}
 
-    def preprocess(self, inputs: Any, labels: Any = None) -> dict[str, Any]:
+    def preprocess(self, inputs: Any) -> dict[str, Any]:
         """Wraps a text: words are made of whole batches, in `_forward`."""
-        return {"request": inputs if hasattr(inputs, "labels") else _Request(inputs, labels)}
+        return {"request": inputs if hasattr(inputs, "labels") else _Request(inputs, None)}
 
     def _forward(
         self,
         model_inputs: dict[str, Any],
+        labels: Any = None,
         language: str | None = None,
         label_language: str | None = None,
         multi_label: bool | None = None,
@@ -235,6 +238,8 @@ class LabelScoringPipeline(Pipeline):
     ) -> dict[str, Any]:
         batched = isinstance(model_inputs["request"], list)
         requests: list[_Request] = model_inputs["request"] if batched else [model_inputs["request"]]
+        if labels is not None:
+            requests = [one if one.labels is not None else replace(one, labels=labels) for one in requests]
         texts, config = [request.text for request in requests], self.model.config
         if multi_label is None:
             multi_label = config.problem_type != "single_label_classification"
@@ -251,9 +256,9 @@ class LabelScoringPipeline(Pipeline):
             by_labels.setdefault(id(request.labels), []).append(place)
         found: list[Any] = [None] * len(requests)
         for places in by_labels.values():
-            labels = requests[places[0]].labels
-            index, first = self._index(labels, language, label_language, state)
-            of = (labels, slice(first, first + len(index)), label_language or language)
+            own_labels = requests[places[0]].labels
+            index, first = self._index(own_labels, language, label_language, state)
+            of = (own_labels, slice(first, first + len(index)), label_language or language)
             seen = self._of_labels("seen_among", *of) if config.calibration else None
             least: Any = self._of_labels("thresholds_of", *of) if threshold == "stored" else threshold
             choice = replace(options, seen=seen, threshold=least)
@@ -276,7 +281,7 @@ class LabelScoringPipeline(Pipeline):
         names = self.model.config.id2label
         if request.labels is not None:
             label_set = getattr(request.labels, "label_set", request.labels)
-            names = self._cache.fact(label_set, "names", None, lambda: label_set.names)
+            names = self._cache.fact(label_set, "names", None, label_set.id2label)
         answer = {
             "sequence": request.text,
             "labels": [names[column] for column in columns.tolist()],

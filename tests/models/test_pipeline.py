@@ -88,6 +88,12 @@ def test_processor_of_another_model_is_refused(parts, make_model):
         pipeline("label-scoring", model=model, processor=GileProcessor(processor.tokenizer, han))
 
 
+def test_labels_that_share_a_name_are_told_apart_by_their_ids(pipe):
+    labels = LabelSet([Label("1", "Iron", "blood"), Label("2", "Iron", "diet"), Label("3", "Milk")])
+    for given in (labels, LabelIndex.build(pipe.model, pipe.processor, labels)):
+        assert sorted(pipe(TEXTS[0], given)["labels"]) == ["Iron (1)", "Iron (2)", "Milk"]
+
+
 def test_descriptions_are_read(pipe):
     bare, described = pipe(TEXTS[0], ["Milk"])["scores"], pipe(TEXTS[0], {"Milk": "breast milk; infant"})["scores"]
     assert bare != described
