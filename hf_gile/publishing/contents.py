@@ -11,6 +11,9 @@ from numpy.lib import format as npy
 
 from ..models.labels_gile import LABELS_FILE
 
+UNKNOWN_PLACE = "path/to/this/model"
+"""Stands on a card for the repository, as long as nobody knows it."""
+
 _LOADED = re.compile(
     r"model(-\d{5}-of-\d{5})?\.safetensors"
     r"|model\.safetensors\.index\.json"

@@ -17,7 +17,7 @@ from huggingface_hub.utils.sha import git_hash, sha_fileobj
 from .. import __version__
 from ..models.label_index_gile import LabelIndex
 from ..models.labels_gile import LABELS_FILE, LabelSet
-from .contents import contents_of, is_ours, missing_parts
+from .contents import UNKNOWN_PLACE, contents_of, is_ours, missing_parts
 from .folder import check_saveable, save
 from .hub_errors import explained
 
@@ -145,7 +145,8 @@ def push_folder(
 
     Files of an earlier version of the model that this one does not have (weights, code, index, labels, results,
     figures) are deleted in the same commit; files of others stay. Pickles, checkpoints, logs, caches and hidden files
-    do not go up. What is there already is not sent again, and where nothing has changed there is no commit.
+    do not go up. What is there already is not sent again, and where nothing has changed there is no commit. A card that
+    was made without a `repo_id` names the repository there.
 
     Args:
         folder: What `save` wrote, or a Trainer's `save_model`.
@@ -214,7 +215,8 @@ class _Target:
         files, left_out = contents_of(folder)
         url = f"{self.api.endpoint}/{self.repo_id}"
         commit = pull_request = None
-        with explained(self.repo_id, hint):
+        with explained(self.repo_id, hint), tempfile.TemporaryDirectory() as scratch:
+            _name_repository(files, self.repo_id, Path(scratch))
             head = None if dry_run and is_offline_mode() else self._head()
             if head is None and not dry_run:
                 self.api.create_repo(self.repo_id, private=self.private, exist_ok=True)
@@ -329,6 +331,15 @@ class _Target:
         except Exception:  # the reason why the push failed is the one to tell
             return None
         return None
+
+
+def _name_repository(files: dict[str, Path], repo_id: str, scratch: Path) -> None:
+    """Lets a card that was made before anybody knew its place say it, in what goes up."""
+    card = files.get("README.md")
+    text = "" if card is None else card.read_text(encoding="utf-8")
+    if UNKNOWN_PLACE in text:
+        files["README.md"] = scratch / "README.md"
+        files["README.md"].write_text(text.replace(UNKNOWN_PLACE, repo_id), encoding="utf-8")
 
 
 @dataclass(frozen=True)

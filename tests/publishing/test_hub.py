@@ -60,6 +60,15 @@ def test_a_model_is_published_and_its_temporary_folder_is_gone(hub, make_model, 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_card_made_before_its_place_was_known_names_it_there(hub, make_saved):
+    folder = make_saved(card='# A model\n\npipeline(model="path/to/this/model")\n')
+    before = (folder / "README.md").read_bytes()
+    push_folder(folder, REPO)
+    assert hub.repositories[REPO].files()["README.md"] == b'# A model\n\npipeline(model="ada/gile")\n'
+    assert (folder / "README.md").read_bytes() == before
+    assert push_folder(folder, REPO).commit is None
+
+
 def test_where_nothing_has_changed_there_is_no_commit(hub, make_model):
     model, processor = make_model()
     publish(model, processor, None, REPO)
