@@ -10,9 +10,9 @@ unseen labels of the test stored as unseen. Calibration and thresholds are fitte
 seen labels and the held-out ones, and measured on the test documents, among the seen labels and the unseen ones.
 
 A calibration does not change the order of the labels of a group, so thresholds fitted to each group decide the same
-whatever it is; only one for all labels, such as 0.5, does not. Rows of thresholds: "before" and "after" the logistic
-calibration; "groups", one for the seen labels and one for the unseen; "raw", each seen label's own best one; "shrunk",
-what `calibrate` makes of these, best for micro-F1 or for macro-F1. The unseen labels of the test have no validation
+whatever it is; only one for all labels, such as 0.5, does not. Rows of thresholds: "before" and "after" the calibration
+"beta"; "groups", one for the seen labels and one for the unseen; "raw", each seen label's own best one; "shrunk", what
+`calibrate` makes of these, best for micro-F1 or for macro-F1. The unseen labels of the test have no validation
 documents, so they have the threshold of their group.
 
 Writes results/calibration.json, keyed by set; the sets that are not run stay.
@@ -115,13 +115,13 @@ def measure(task: Task, folder: str | Path, bf16: bool = False) -> dict[str, Any
     in_test = seen[candidates["test"]]
     probabilities = {name: of_probabilities(test, in_test, one.calibration) for name, one in found.items()}
 
-    # 3. Thresholds, of the logits before and after the logistic calibration.
+    # 3. Thresholds, of the logits before and after calibration.
     start = time.perf_counter()
-    own = {
-        f"raw, {objective}": fit(counts, "platt", objective=objective, shrinkages=(0.0,)) for objective in F1.values()
-    } | {f"shrunk, {objective}": fit(counts, "platt", objective=objective) for objective in F1.values()}
+    own = {f"raw, {objective}": fit(counts, objective=objective, shrinkages=(0.0,)) for objective in F1.values()} | {
+        f"shrunk, {objective}": fit(counts, objective=objective) for objective in F1.values()
+    }
     seconds["label thresholds"] = (time.perf_counter() - start) / len(own)
-    platt = found["platt"]
+    beta = found["beta"]
     place = {int(column): place for place, column in enumerate(is_known.nonzero())}
     columns = candidates["test"].nonzero().flatten().tolist()
 
@@ -134,8 +134,8 @@ def measure(task: Task, folder: str | Path, bf16: bool = False) -> dict[str, Any
     thresholds = {
         "0.5, before": of_thresholds(test, in_test, {}, 0.5),
         "one, before": of_thresholds(test, in_test, {}, tuner.compute()["threshold"]),
-        "0.5, after": of_thresholds(test, in_test, platt.calibration, 0.5),
-        "groups": of_thresholds(test, in_test, platt.calibration, of_labels(platt)),
+        "0.5, after": of_thresholds(test, in_test, beta.calibration, 0.5),
+        "groups": of_thresholds(test, in_test, beta.calibration, of_labels(beta)),
     } | {name: of_thresholds(test, in_test, one.calibration, of_labels(one)) for name, one in own.items()}
     return {
         "model": Path(folder).resolve().parent.name,  # of the recipes: the unit

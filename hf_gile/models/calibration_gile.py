@@ -11,14 +11,25 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from .losses_gile import widened
 
 GROUPS = ("seen", "unseen")
 """The groups of labels that are calibrated, and have a threshold, each on its own."""
 
-METHODS = {"temperature": ("scale",), "platt": ("scale", "offset"), "isotonic": ("logits", "values")}
+METHODS = {
+    "temperature": ("scale",),
+    "platt": ("scale", "offset"),
+    "beta": ("low", "high", "center", "offset"),
+    "isotonic": ("logits", "values"),
+}
 """What a calibration can be, and the numbers it has."""
+
+OF_SOFTMAX = ("temperature", "platt")
+"""Those that a softmax can have: with others, a number added to all logits of a document would change its answer."""
+
+_POSITIVE = ("scale", "low", "high")
 
 
 def check_calibration(calibration: Mapping[str, Any], problem_type: str | None = None) -> None:
@@ -26,7 +37,7 @@ def check_calibration(calibration: Mapping[str, Any], problem_type: str | None =
 
     Args:
         calibration: Of "seen" and "unseen", or of one of them: a method and its numbers, as in `calibrated`.
-        problem_type: That of the model. A softmax is not calibrated by "isotonic".
+        problem_type: That of the model. A softmax is calibrated by "temperature" or "platt".
 
     Raises:
         ValueError: A group, a method or a number that does not exist or does not fit. The message names it.
@@ -43,19 +54,21 @@ def check_calibration(calibration: Mapping[str, Any], problem_type: str | None =
             raise ValueError(f"{where} must name a method of {', '.join(METHODS)}, as {{'method': ...}}, got {own!r}")
         if set(own) != {"method", *METHODS[method]}:
             raise ValueError(f"{where} is of method {method!r} and has {', '.join(METHODS[method])}, got {sorted(own)}")
+        if problem_type == "single_label_classification" and method not in OF_SOFTMAX:
+            raise ValueError(
+                f"{where}: {method!r} calibrates each label on its own; with problem_type "
+                "'single_label_classification' take 'temperature' or 'platt'"
+            )
         if method == "isotonic":
-            if problem_type == "single_label_classification":
-                raise ValueError(
-                    f"{where}: 'isotonic' calibrates each label on its own; with problem_type "
-                    "'single_label_classification' take 'temperature' or 'platt'"
-                )
             _check_knots(own["logits"], own["values"], where)
             continue
         for name in METHODS[method]:
             if not _is_number(own[name]):
                 raise ValueError(f"{where}: {name} must be a finite number, got {own[name]!r}")
-        if not own["scale"] > 0:
-            raise ValueError(f"{where}: scale must be positive, or better labels would have worse scores, got {own!r}")
+            if name in _POSITIVE and not own[name] > 0:
+                raise ValueError(
+                    f"{where}: {name} must be positive, or better labels would have worse scores, got {own[name]!r}"
+                )
 
 
 def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> Tensor:
@@ -65,7 +78,11 @@ def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> 
 
         temperature    scale * x
         platt          scale * x + offset
+        beta           low * log(sigmoid(x - center)) - high * log(sigmoid(center - x)) + offset
         isotonic       the line through the points (logits[k], values[k]); outside of them x, shifted
+
+    "beta" is a line of slope `low` that bends into one of slope `high`: with `center` 0 the beta calibration of Kull,
+    Silva Filho and Flach (AISTATS 2017), which knows no other place to bend at than a probability of a half.
 
     All are strictly increasing, up to rounding: among the seen labels the order of scores stays, and among the unseen.
     Between a seen and an unseen label it can change.
@@ -105,6 +122,9 @@ def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> 
 def _apply(logits: Tensor, own: Mapping[str, Any] | None) -> Tensor:
     if own is None:
         return logits
+    if own["method"] == "beta":
+        away = logits - own["center"]
+        return own["low"] * logsigmoid(away) - own["high"] * logsigmoid(-away) + own["offset"]
     if own["method"] != "isotonic":
         return logits * own["scale"] + own.get("offset", 0.0)
     knots, values = (torch.tensor(own[name], dtype=logits.dtype, device=logits.device) for name in METHODS["isotonic"])
@@ -137,4 +157,4 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-__all__ = ["GROUPS", "METHODS", "calibrated", "check_calibration"]
+__all__ = ["GROUPS", "METHODS", "OF_SOFTMAX", "calibrated", "check_calibration"]

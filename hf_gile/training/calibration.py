@@ -43,13 +43,17 @@ def calibrate(
     model: Any,
     batches: Iterable[dict[str, Any]],
     *,
-    method: str = "platt",
+    method: str | None = None,
     label_thresholds: bool = True,
     objective: str = "micro_f1",
     columns: Sequence[int] | None = None,
     bf16: bool = False,
 ) -> dict[str, Any]:
     """Fits calibration and thresholds on validation documents, and sets them in the model.
+
+        rows = encode_dataset(validation, processor, labels)
+        figures = calibrate(model, DataLoader(rows, 64, collate_fn=GileDataCollator(processor)))
+        model.save_pretrained(folder)
 
     Seen labels are calibrated apart from unseen ones, and so are their thresholds. For the unseen ones there must be
     validation documents with labels that the model was not trained on: labels held out of the training documents, but
@@ -66,7 +70,9 @@ def calibrate(
         model: A `GileForSequenceClassification`.
         batches: Validation documents as `GileDataCollator` makes them, with `labels`. Without `columns`, the labels of
             a model with unseen ones are read before, so a generator will not do.
-        method: `"platt"`, `"temperature"` or, not for single-label problems, `"isotonic"`, which needs scikit-learn.
+        method: `"temperature"`, `"platt"`, `"beta"` or `"isotonic"`, which needs scikit-learn, as in `calibrated` of
+            `hf_gile.models.calibration_gile`. By default "beta", which has been the best on documents that it was not
+            fitted on; or "platt" for single-label problems, which can have only this one and "temperature".
         label_thresholds: Whether labels may have thresholds of their own.
         objective: `"micro_f1"` or `"macro_f1"`: what thresholds of single labels are to be best for.
         columns: The labels that are candidates of these documents; by default the seen ones, and the unseen ones that
@@ -89,6 +95,7 @@ def calibrate(
         ImportError: `method="isotonic"` without scikit-learn.
     """
     single = model.config.problem_type == "single_label_classification"
+    method = method or ("platt" if single else "beta")
     check_method(method, model.config.problem_type)
     check_objective(objective)
     chosen = _candidates(model, batches, columns)
@@ -112,7 +119,7 @@ def calibrate(
 
 def fit(
     counts: ScoreCounts,
-    method: str | None = "platt",
+    method: str | None = "beta",
     label_thresholds: bool = True,
     objective: str = "micro_f1",
     **options: Any,

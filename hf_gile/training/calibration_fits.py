@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ..models.calibration_gile import GROUPS, METHODS
+from ..models.calibration_gile import GROUPS, METHODS, OF_SOFTMAX
 
 MAX_KNOTS = 64
 """Points of an isotonic calibration, at most."""
 
-_PRIOR = {"scale": 0.1, "offset": 0.01}
-"""Precisions of normal priors of the logarithm of the scale and of the offset, around leaving logits as they are. They
-weigh less than one gold label, and keep the fit finite where labels are always right, or never."""
+_PRIOR = {"scale": 0.1, "low": 0.1, "high": 0.1, "center": 0.01, "offset": 0.01}
+"""Precisions of normal priors of the numbers (of positive ones, of the logarithm), around leaving logits as they are.
+They weigh less than one gold label, and keep the fit finite where labels are always right, or never."""
 
 _APART = 1e-4
 """Points of an isotonic calibration are at least this far apart, in logits and in values."""
@@ -26,12 +26,12 @@ _APART = 1e-4
 def fit_calibration(method: str, values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:
     """Fits the calibration of labels each on its own, as `calibrated` of `hf_gile.models.calibration_gile` applies it.
 
-    "temperature" and "platt" are logistic regressions of gold labels on logits, without and with a constant;
-    "isotonic" takes the line through the mean logit and the share of gold labels of each step of an isotonic
-    regression.
+    "temperature" and "platt" are logistic regressions of gold labels on logits, without and with a constant, and so is
+    "beta", on the two sides of a bend; "isotonic" takes the line through the mean logit and the share of gold labels of
+    each step of an isotonic regression.
 
     Args:
-        method: `"temperature"`, `"platt"` or `"isotonic"`.
+        method: `"temperature"`, `"platt"`, `"beta"` or `"isotonic"`.
         values: `(M,)` distinct logits, ascending.
         cells: `(M,)` number of times that each came.
         gold: `(M,)` number of times that its label was gold, at least one of them.
@@ -56,7 +56,12 @@ def fit_calibration(method: str, values: Tensor, cells: Tensor, gold: Tensor) ->
         return _isotonic(values, cells, gold)
 
     def loss(numbers: dict[str, Tensor]) -> Tensor:
-        logits = numbers["scale"] * values + numbers.get("offset", 0.0)
+        if method == "beta":
+            away = values - numbers["center"]
+            logits = numbers["low"] * functional.logsigmoid(away) - numbers["high"] * functional.logsigmoid(-away)
+        else:
+            logits = numbers["scale"] * values
+        logits = logits + numbers.get("offset", 0.0)
         return (cells * functional.softplus(logits) - gold * logits).sum()
 
     return _fitted(method, ["own"], lambda numbers: loss(numbers["own"]), float(gold.sum()))["own"]
@@ -98,7 +103,7 @@ def check_method(method: str, problem_type: str | None = None) -> None:
         ValueError: It does not.
     """
     single = problem_type == "single_label_classification"
-    known = [name for name in METHODS if not (single and name == "isotonic")]
+    known = OF_SOFTMAX if single else tuple(METHODS)
     if method not in known:
         of = " for problem_type 'single_label_classification'" if single else ""
         raise ValueError(f"method{of} must be one of {', '.join(known)}, got {method!r}")
@@ -108,7 +113,7 @@ def _fitted(
     method: str, groups: list[str], loss: Callable[[dict[str, dict[str, Tensor]]], Tensor], size: float
 ) -> dict[str, Any]:
     """The numbers of each group that minimise a loss and the priors; `size` only scales the numbers in the search."""
-    # The logarithm of the scale, which stays positive.
+    # Of what is positive the logarithm.
     raw = {group: {name: torch.zeros((), dtype=torch.double) for name in METHODS[method]} for group in groups}
     every = [number.requires_grad_() for own in raw.values() for number in own.values()]
     optimizer = torch.optim.LBFGS(
@@ -116,7 +121,10 @@ def _fitted(
     )
 
     def of_groups() -> dict[str, dict[str, Tensor]]:
-        return {group: own | {"scale": own["scale"].exp()} for group, own in raw.items()}
+        return {
+            group: {name: number if name in ("center", "offset") else number.exp() for name, number in own.items()}
+            for group, own in raw.items()
+        }
 
     def closure() -> Tensor:
         optimizer.zero_grad()

@@ -67,7 +67,7 @@ def measured(logits, gold, seen=None, **options):
     return metrics.compute()
 
 
-@pytest.mark.parametrize("method", ["platt", "temperature", "isotonic"])
+@pytest.mark.parametrize("method", ["platt", "temperature", "beta", "isotonic"])
 def test_probabilities_of_other_documents_can_be_trusted_afterwards(scripted, method):
     model, batches = scripted(*scores(seed=1, documents=1501))
     figures = calibrate(model, batches, method=method)
@@ -89,7 +89,7 @@ def test_probabilities_of_other_documents_can_be_trusted_afterwards(scripted, me
 
 def test_platt_finds_how_much_too_sure_the_model_is(scripted):
     model, batches = scripted(*scores(seed=1, documents=4001))
-    calibrate(model, batches, label_thresholds=False)
+    calibrate(model, batches, method="platt", label_thresholds=False)
     seen, unseen = (model.config.calibration[group] for group in ("seen", "unseen"))
     assert (seen["scale"], seen["offset"]) == pytest.approx((1 / 1.3, 0.0), abs=0.05)
     assert (unseen["scale"], unseen["offset"]) == pytest.approx((1 / 2, -3 / 2), abs=0.05)
@@ -241,8 +241,9 @@ def test_labels_that_exclude_each_other_are_calibrated_by_their_softmax(scripted
     predicted = probabilities >= model.thresholds_of()
     micro_f1 = 2 * (predicted & gold)[:, seen].sum() / (predicted.sum(0) + gold.sum(0))[seen].sum()
     assert float(micro_f1) == pytest.approx(figures["seen_micro_f1"], abs=0.04)
-    with pytest.raises(ValueError, match="'single_label_classification' must be one of temperature, platt, got"):
-        calibrate(model, batches, method="isotonic")
+    for method in ("beta", "isotonic"):
+        with pytest.raises(ValueError, match="'single_label_classification' must be one of temperature, platt, got"):
+            calibrate(model, batches, method=method)
 
 
 def test_a_softmax_is_fitted_on_every_second_document_when_there_are_many(scripted, monkeypatch):
@@ -289,7 +290,7 @@ def test_a_bare_linear_unit_gets_thresholds_of_its_group(make_model):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "beta"}, "method must be one of temperature, platt, isotonic, got 'beta'"),
+        ({"method": "gamma"}, "method must be one of temperature, platt, beta, isotonic, got 'gamma'"),
         ({"objective": "f1"}, "objective must be one of micro_f1, macro_f1, got 'f1'"),
         ({"columns": [3, 3]}, "columns must be columns of the 17 stored labels, each once, got 2"),
         ({"columns": [17]}, "columns must be columns of the 17 stored labels"),
