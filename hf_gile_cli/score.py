@@ -84,6 +84,9 @@ def score(
     ] = "cut",
     evidence: Annotated[bool, typer.Option("--evidence", help="Add the words and sentences attended to.")] = False,
     language: Language = None,
+    candidate_language: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Language of the labels, if it is another.")
+    ] = None,
     text: TextColumns = None,
     id: IdColumn = None,
     format: Annotated[
@@ -119,7 +122,10 @@ def score(
 
     sources = files or ["-"]
     report = ReadReport(checked_on_error(on_error))  # type: ignore[arg-type]
-    options = _pipeline_options(top_k, threshold, force_label, multi_label, long_texts, evidence, language)
+    options = _pipeline_options(top_k, threshold, force_label, multi_label, long_texts, evidence)
+    for name, value in {"language": language, "label_language": candidate_language}.items():
+        if value is not None:
+            options[name] = value
     if sum(given is not None for given in (labels or None, label_file, index)) > 1:
         raise typer.BadParameter("pass one of --label, --label-file and --index")
     # Everything that can be wrong with the arguments is said before the model is loaded.
@@ -140,7 +146,8 @@ def score(
         from hf_gile import LabelSet
 
         candidates = LabelSet.from_names(labels)  # made once, so that it is known again at every batch
-    pipe = LabelScoringPipeline(model=loaded, processor=processor, device=loaded.device)
+    # One set of labels for the whole run: its codes are kept, however many.
+    pipe = LabelScoringPipeline(model=loaded, processor=processor, device=loaded.device, label_cache_bytes=1 << 62)
 
     written = 0
     with _progress(sources) as bar:
@@ -171,7 +178,6 @@ def _pipeline_options(
     multi_label: bool | None,
     long_texts: str,
     evidence: bool,
-    language: str | None,
 ) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if threshold is not None:
@@ -195,8 +201,6 @@ def _pipeline_options(
         options["long_texts"] = long_texts
     if evidence:
         options["return_evidence"] = True
-    if language is not None:
-        options["language"] = language
     return options
 
 

