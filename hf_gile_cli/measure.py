@@ -133,8 +133,12 @@ def calibrate(
     separator: Separator = None,
     id: IdColumn = None,
     method: Annotated[
-        str, typer.Option(metavar="platt|temperature|isotonic", help="How probabilities are mended.")
-    ] = "platt",
+        str | None,
+        typer.Option(
+            metavar="temperature|platt|beta|isotonic",
+            help="How probabilities are mended.  [default: beta; where labels exclude each other platt]",
+        ),
+    ] = None,
     label_thresholds: Annotated[
         bool,
         typer.Option("--label-thresholds/--common-thresholds", help="Whether labels get thresholds of their own."),

@@ -59,8 +59,6 @@ def demo(
         "learning_rate": "1e-2",
         "num_negatives": "500",
         "word_dropout": "0.3",
-        "save_strategy": "no",
-        "load_best_model_at_end": "false",
     }
     run_recipe("bioasq", [part for name, value in settings.items() for part in (f"--{name}", value)])
     model = output_dir / "gile" / "model"
