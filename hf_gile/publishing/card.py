@@ -210,7 +210,7 @@ def make_card(
         "report": report,
         "repo": python_text(info.repo_id or UNKNOWN_PLACE),
         "images": images,
-        "most_mapped": MOST,
+        "num_mapped": f"{min(MOST, len(labels)):,}",
         "label_table": None if folder is None else LABEL_TABLE,
         "can_add": model.config.output_layer != "linear",
         "one_label": model.config.problem_type == "single_label_classification",

@@ -12,7 +12,12 @@ from .report import Report
 if TYPE_CHECKING:
     from .card import CardInfo
 
-METHODS = {"temperature": "temperature scaling", "platt": "Platt scaling", "isotonic": "isotonic regression"}
+METHODS = {
+    "temperature": "temperature scaling",
+    "platt": "Platt scaling",
+    "beta": "beta calibration",
+    "isotonic": "isotonic regression",
+}
 """What people call the methods of calibration."""
 
 RESULTS = {
@@ -146,6 +151,8 @@ def results(report: Report | None, labels: LabelSet) -> dict[str, Any]:
         return {"result_rows": [], "decile_rows": [], "confused_rows": []}
     metrics = report.metrics
     shown = [name for name in RESULTS if "accuracy" not in metrics or name in _OF_ONE_LABEL]
+    # The k best of k labels are always the same.
+    shown = [name for name in shown if "_at_" not in name or int(name.rpartition("_")[2]) < len(report.labels)]
     groups = [group for group, prefix in _GROUPS.items() if any(prefix + name in metrics for name in shown)]
     rows = []
     for name in shown:
@@ -192,21 +199,27 @@ def calibration(model: Any, labels: LabelSet, report: Report | None) -> dict[str
     Returns:
         Values of the template.
     """
-    config, rows = model.config, []
+    config = model.config
+    rows: list[list[str]] = []
     metrics, groups = ({}, []) if report is None else (report.metrics, list(report.reliability))
     for group in groups:
         prefix = f"{group}_" if len(groups) > 1 else ""
         for name, cells in _CALIBRATION_ERRORS.items():
             times = [metrics.get(f"{time}{prefix}{name}") for time in ("uncalibrated_", "")]
-            if times[1] is not None:
-                rows.append([f"{group} labels, {cells}", *(_percent(one, 2) for one in times if one is not None)])
+            row = [f"{group} labels, {cells}", *(_percent(one, 2) for one in times if one is not None)]
+            # Of five labels, the five best are all of them.
+            if times[1] is not None and (not rows or rows[-1][1:] != row[1:]):
+                rows.append(row)
+    methods: dict[str, list[str]] = {}
+    for group, fitted in sorted(config.calibration.items()):
+        methods.setdefault(METHODS[fitted["method"]], []).append(group)
     own = [label for label in labels if label.threshold is not None]
     thresholds = []
     if config.thresholds or own:
         kinds = [("seen", any(labels.seen)), ("unseen", not all(labels.seen))]
         thresholds = [(group, _number(config.thresholds.get(group, 0.5))) for group, there in kinds if there]
     return {
-        "methods": [(group, METHODS[one["method"]]) for group, one in sorted(config.calibration.items())],
+        "methods": methods,
         "calibration_rows": rows,
         "group_thresholds": thresholds,
         "own_thresholds": len(own),
@@ -239,22 +252,21 @@ def limits(model: Any, labels: LabelSet, info: "CardInfo", report: Report | None
     if config.output_layer == "linear":
         said.append("It scores the labels it was trained on and no others.")
     metrics = {} if report is None else report.metrics
-    if {"seen_average_precision", "unseen_average_precision"} <= metrics.keys():
-        said.append(
-            "Labels it was not trained on are found less well, and how well depends on what their names and "
-            f"descriptions say: average precision is {_percent(metrics['unseen_average_precision'])} among those, "
-            f"and {_percent(metrics['seen_average_precision'])} among the labels seen in training."
-        )
-    elif config.output_layer != "linear":
-        said.append("How well it scores labels that it was not trained on was not measured.")
+    if config.output_layer != "linear":
+        unseen, seen = (metrics.get(f"{group}_average_precision") for group in ("unseen", "seen"))
+        if unseen is None or seen is None:
+            said.append("How well it scores labels that it was not trained on was not measured.")
+        else:
+            said.append(
+                "How well it scores labels that it was not trained on depends on what names and descriptions say. "
+                f"Average precision is {_percent(unseen)} among these, {_percent(seen)} among those seen in training."
+            )
     if report is not None:
         without = sum(row["support"] == 0 for row in report.labels)
         if without:
+            of_all = f"{without:,} of the {len(report.labels):,} labels {'has' if without == 1 else 'have'} no document"
             said.append(
-                f"{without:,} of the {len(report.labels):,} labels have no document in the test: nothing is known of "
-                "how well they are found, and they count as 0 in macro-F1 over all."
-                if config.problem_type != "single_label_classification"
-                else f"{without:,} of the {len(report.labels):,} labels have no document in the test."
+                f"{of_all} in the test: nothing is known of how well they are found, and in macro-F1 they count 0."
             )
         said.append("The figures hold for texts like those of the test; on other kinds of text, expect lower ones.")
     return said

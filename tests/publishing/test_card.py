@@ -342,6 +342,45 @@ def test_a_model_of_one_label_shows_accuracy(make_reported):
     assert "threshold=" not in card.text
 
 
+def test_how_probabilities_were_calibrated_and_how_far_they_are_off(make_reported):
+    platt, temperature = {"method": "platt", "scale": 0.7, "offset": 0.3}, {"method": "temperature", "scale": 0.5}
+    for calibration, said in (
+        ({}, "Probabilities are as training left them, without calibration."),
+        ({"seen": platt, "unseen": platt}, "those of seen and unseen labels by Platt scaling."),
+        ({"seen": platt, "unseen": temperature}, "seen labels by Platt scaling, those of unseen labels by temperature"),
+    ):
+        labels = [Label(f"D{n}", f"{name} iron", seen=n < 6, count=int(n < 6)) for n, name in enumerate(WORDS)]
+        model, _, report = make_reported(labels, calibration)
+        card = make_card(model, None, INFO, report)
+        assert said in card.text
+        errors = next(one for one in tables(render(card)) if one[0][0] == "expected calibration error")
+        assert errors[0][1:] == (["before, percent", "after, percent"] if calibration else ["percent"])
+        # There are five unseen labels, so that the five best of them are all.
+        assert [row[0] for row in errors[1:]] == [
+            "seen labels, all scores", "seen labels, the five best of each document", "unseen labels, all scores",
+        ]  # fmt: skip
+        assert errors[3][-1] == f"{100 * report.metrics['unseen_expected_calibration_error']:.2f}"
+        if calibration:
+            assert errors[1][1] == f"{100 * report.metrics['uncalibrated_seen_expected_calibration_error']:.2f}"
+
+
+def test_the_limits_are_those_of_the_model(make_reported):
+    model, _, report = make_reported(text_encoder_type="han", max_sentences=7, max_sentence_words=5)
+    report.labels[1]["support"] = 0
+    limits = make_card(model, None, INFO, report).text.partition("## Limits")[2]
+    for said in (
+        "the first 7 sentences, and of each the first 5 words",
+        f"It knows {model.config.vocab_size} words",
+        f"Average precision is {100 * report.metrics['unseen_average_precision']:.1f} among these",
+        "1 of the 5 labels has no document in the test",
+    ):
+        assert said in limits
+    linear, _, report = make_reported(output_layer="linear")
+    limits = make_card(linear, None, CardInfo(), report).text.partition("## Limits")[2]
+    assert "It scores the labels it was trained on and no others." in limits
+    assert "not trained on" not in limits
+
+
 def test_a_table_has_the_columns_that_say_something(make_reported):
     model, _, report = make_reported()
     assert tables(render(make_card(model, None, INFO, report)))[0][0] == [
