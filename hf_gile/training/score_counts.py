@@ -45,10 +45,26 @@ def rounded(logits: Tensor) -> Tensor:
     return torch.where(bits >= 0, bits, -32768 - bits).int() + _LARGEST
 
 
+def half_of(places: Tensor) -> Tensor:
+    """The half that a document belongs to: a hash of its place, as languages or sources may take turns.
+
+    Args:
+        places: `(N,)` places among all documents.
+
+    Returns:
+        `(N,)` 0 or 1.
+
+    Example:
+        >>> half_of(torch.arange(12))
+        tensor([0, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0])
+    """
+    return (places * 0x9E3779B1 >> 16) & 1  # Knuth's multiplicative hash
+
+
 class ScoreCounts:
     """Counts of the logits of candidate labels: of seen and of unseen ones finely, of each label coarsely.
 
-    Documents go to two halves in turn, so that what is fitted on one half can be measured on the other.
+    Documents go to two halves (`half_of`), so that what is fitted on one half can be measured on the other.
 
     A label that is no candidate for a document, its logit at minus infinity or the minimum of its dtype, is not
     counted; if it is gold after all, it is among `num_gold`, as a label that no threshold finds.
@@ -99,7 +115,7 @@ class ScoreCounts:
         candidate = (logits > torch.finfo(logits.dtype).min).cpu()
         bins, gold = rounded(logits), gold.cpu()
         rows = torch.arange(len(logits))
-        halves = (self.documents + rows) % 2
+        halves = half_of(self.documents + rows)
         self.documents += len(logits)
         group, labels = self.seen.int(), torch.arange(len(self.seen), dtype=torch.int32)
         half, width = halves.int()[:, None], len(EDGES) + 1

@@ -7,10 +7,12 @@ import torch
 from transformers import AutoModelForSequenceClassification
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from hf_gile import GileForSequenceClassification, Label, LabelSet
+from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
 from hf_gile.metrics import CalibrationMetrics, LabelMetrics
 from hf_gile.models.calibration_gile import calibrated
 from hf_gile.training import GileDataCollator, calibrate
+from hf_gile.training.calibration import fit
+from hf_gile.training.score_counts import ScoreCounts
 
 SEEN = 11
 UNSEEN = 6
@@ -276,6 +278,44 @@ def test_a_real_model_is_calibrated_by_what_its_collator_makes(make_model, label
     assert figures["documents"] == 20
     assert set(model.config.thresholds) == {"seen", "unseen"}
     assert all(0 < threshold <= 1 for threshold in model.thresholds_of())
+
+
+def test_documents_of_several_languages_are_calibrated_with_the_labels_of_their_own():
+    texts = {"english": ["iron and milk", "milk"], "german": ["eisen und milch", "eisen"]}
+    tokenizer = build_tokenizer(texts, min_count=1)
+    config = GileConfig(
+        vocab_size=len(tokenizer),
+        languages=list(texts),
+        embedding_size=7,
+        joint_size=13,
+        num_labels=4,
+        problem_type="multi_label_classification",
+    )
+    processor = GileProcessor.for_config(tokenizer, config)
+    model = GileForSequenceClassification(config)
+    names = {"english": ["iron", "milk"], "german": ["eisen", "milch"]}
+    model.set_labels(
+        LabelSet(Label(one, one, language=language, seen=True) for language in texts for one in names[language]),
+        processor,
+    )
+    rows = [
+        {"input_ids": processor(text, language=language)["input_ids"][0], "language": language, "labels": [place]}
+        for text, language, place in [
+            ("iron and milk", "english", 0),
+            ("milk", "english", 1),
+            ("eisen und milch", "german", 3),
+            ("eisen", "german", 2),
+        ]
+    ]
+    calibrate(model, [GileDataCollator(processor)(rows * 5)])
+    # Two candidates for each of the 20 documents, and one of them gold: as often right as wrong.
+    counts = ScoreCounts(torch.ones(4, dtype=torch.bool))
+    batch = GileDataCollator(processor)(rows * 5)
+    gold = batch.pop("labels")
+    with torch.no_grad():
+        counts.update(model.eval()(**batch).logits, gold)
+    assert int(counts.cells.sum()) == 40
+    assert model.config.calibration == fit(counts).calibration
 
 
 def test_a_bare_linear_unit_gets_thresholds_of_its_group(make_model):

@@ -3,7 +3,17 @@ import itertools
 import numpy as np
 import torch
 
-from hf_gile.training.score_counts import BEGINS, BINS, EDGES, VALUES, ScoreCounts, above_edges, counts_above, rounded
+from hf_gile.training.score_counts import (
+    BEGINS,
+    BINS,
+    EDGES,
+    VALUES,
+    ScoreCounts,
+    above_edges,
+    counts_above,
+    half_of,
+    rounded,
+)
 
 SEEN = torch.arange(11) % 3 != 1
 
@@ -44,7 +54,8 @@ def test_counts_are_those_of_a_loop():
     counts = counted(logits, columns, 5, top_k=3, chunk_size=2)
     assert counts.documents == 23
     for half in range(2):
-        own, right = logits[half::2], gold[half::2]
+        chosen = half_of(torch.arange(23)) == half
+        own, right = logits[chosen], gold[chosen]
         candidate = own > torch.finfo(torch.float32).min
         assert torch.equal(counts.num_gold[half], right.sum(0))
         for group, labels in enumerate((~SEEN, SEEN)):
@@ -68,6 +79,15 @@ def test_counts_are_those_of_a_loop():
         assert torch.equal(counts.best_cells[group], torch.bincount(rounded(values), minlength=BINS))
         right = values[torch.tensor([is_gold for _, is_gold in best])]
         assert torch.equal(counts.best_gold[group], torch.bincount(rounded(right), minlength=BINS))
+
+
+def test_halves_are_equal_whatever_takes_turns():
+    halves = half_of(torch.arange(10_000))
+    for period in (1, 2, 3, 4, 7, 64):
+        for start in range(period):
+            own = halves[start::period]
+            # Five standard deviations of coins.
+            assert abs(int(own.sum()) - len(own) / 2) < 2.5 * len(own) ** 0.5
 
 
 def test_any_division_into_batches_gives_the_same_counts():
