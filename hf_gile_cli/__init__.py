@@ -11,4 +11,6 @@ def main() -> None:
         sys.exit("hf-gile needs the `cli` extra: pip install 'hf-gile[cli]'")
     from .app import app
 
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(encoding="utf-8")  # what JSON is in, whatever the terminal likes
     app(prog_name="hf-gile")

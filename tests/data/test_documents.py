@@ -1,0 +1,93 @@
+"""Texts of files and streams; that all formats are read is shown by tests/cli/test_score.py, too."""
+
+import gzip
+import json
+from io import BytesIO
+
+import pytest
+
+from hf_gile.data import Document, ReadReport, read_documents
+
+
+def texts(source, *columns, **options):
+    return [document.text for document in read_documents(BytesIO(source.encode()), columns or ("text",), **options)]
+
+
+def test_lines_keep_their_number_and_lose_their_ends():
+    assert texts("one\r\n\n two \nthree") == ["one", "", "two", "three"]
+
+
+def test_a_stream_is_json_lines_if_its_first_line_is_an_object():
+    assert texts('{"text": "one"}\n{"text": "two"}\n') == ["one", "two"]
+    assert texts('["one"]\n{"text": "two"}\n') == ['["one"]', '{"text": "two"}']
+    assert texts("{one}\n") == ["{one}"]
+    assert texts('{"text": "one"}\n', format="text") == ['{"text": "one"}']
+    assert texts("") == []
+
+
+def test_a_document_is_given_before_the_next_line_is_there():
+    class Slow(BytesIO):
+        def readline(self, size=-1):
+            line = super().readline(size)
+            if not line:
+                raise AssertionError("it waits for a line that nobody asked for")
+            return line
+
+    documents = read_documents(Slow(b"one\ntwo\n"))
+    assert next(documents).text == "one"
+    assert next(documents).text == "two"
+
+
+def test_several_columns_are_joined_and_missing_values_are_empty():
+    rows = [{"title": "One.", "body": None, "key": 7}, {"title": "", "body": "Two.", "key": "b"}]
+    source = BytesIO("".join(json.dumps(row) + "\n" for row in rows).encode())
+    assert list(read_documents(source, ["title", "body"], id="key")) == [Document("7", "One."), Document("b", "Two.")]
+
+
+def test_a_file_in_another_encoding_and_packed_is_read(tmp_path):
+    path = tmp_path / "table.csv.gz"
+    path.write_bytes(gzip.compress("id,text\n1,Käse\n".encode("windows-1252")))
+    assert list(read_documents(path, encoding="windows-1252")) == [Document("1", "Käse")]
+    (tmp_path / "wide.txt").write_bytes("Käse\n".encode("utf-16"))
+    assert [one.text for one in read_documents(tmp_path / "wide.txt", encoding="utf-16")] == ["Käse"]
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ('{"text": 5}', {}, "standard input: line 1: text must be text, got 5"),
+        ('{"text": "a"}\n{"tex": "b"}', {}, "line 2: no column 'text', only tex; did you mean 'tex'"),
+        ('{"text": "a"}\n{', {}, "line 2: not JSON"),
+        ('{"text": "a"}\n[]', {}, r"line 2: expected an object, got '\[\]'"),
+        ('{"text": "a"}', {"id": "key"}, "line 1: no column 'key'"),
+        ('{"text": "a", "key": null}', {"id": "key"}, "line 1: key must not be empty"),
+        ('{"text": "\\ud800"}', {}, "line 1: text holds half a surrogate pair"),
+        ("id,text\n1\n", {"format": "csv"}, "line 2: 1 cells where the first line has 2"),
+        ("text\ttext\n", {"format": "tsv"}, "damaged after 0 records: two columns are named 'text'"),
+    ],
+)
+def test_a_malformed_line_is_named_or_left_out(source, options, message):
+    with pytest.raises(ValueError, match=message):
+        texts(source, **options)
+    report = ReadReport("skip")
+    kept = texts(source, **options, report=report)
+    assert (len(kept), sum(report.left_out.values())) == (report.records, 1)
+
+
+def test_a_damaged_packed_file_gives_what_comes_before_the_damage(tmp_path):
+    path = tmp_path / "lines.txt.gz"
+    path.write_bytes(gzip.compress(b"one\n" * 50_000)[:-20])
+    with pytest.raises(ValueError, match=r"lines.txt.gz: damaged after [\d,]+ records"):
+        list(read_documents(path))
+    report = ReadReport("skip")
+    assert {document.text for document in read_documents(path, report=report)} == {"one"}
+    assert report.left_out == {"damaged file": 1}
+
+
+def test_what_cannot_be_read_is_refused_at_once(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no file at .*absent.txt"):
+        read_documents(tmp_path / "absent.txt")
+    with pytest.raises(ValueError, match="format must be one of text, jsonl, csv, tsv, got 'xml'"):
+        read_documents(BytesIO(), format="xml")
+    with pytest.raises(ValueError, match="encoding must be one that Python knows"):
+        read_documents(BytesIO(), encoding="utf-7000")
