@@ -234,7 +234,9 @@ def _write_names(
     letters = get_font(findfont(FontProperties())).get_charmap()
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
-    figure.set_layout_engine("none")  # what is measured now is to stay
+    # What is measured now is to stay.
+    figure.set_layout_engine("none")
+    axis.autoscale(False)
     frame, dots = axis.get_window_extent(), axis.transData.transform(places)
     taken: list[Any] = []
     written, covered = np.zeros((2, len(places)), dtype=bool)
@@ -248,7 +250,7 @@ def _write_names(
             places[place],
             xytext=(0, 4),
             textcoords="offset points",
-            ha="center",
+            ha=_side((dots[place, 0] - frame.x0) / frame.width),
             fontsize=12,
             color=str(colors[place]),
             fontweight="bold",
@@ -265,6 +267,11 @@ def _write_names(
         written[place] = True
         covered |= (dots > box.min).all(axis=1) & (dots < box.max).all(axis=1)
     return written, covered
+
+
+def _side(where: float) -> str:
+    """How a name is aligned to a place within the frame, to stay in it."""
+    return "left" if where < 0.2 else "right" if where > 0.8 else "center"
 
 
 __all__ = ["CURVES", "FEWEST_SCORES", "GREY", "SEEN", "UNSEEN", "calibration_plot", "label_map", "learning_curve"]

@@ -104,6 +104,15 @@ def test_no_name_on_a_map_is_over_another(tmp_path):
     assert plots.label_map(both, ["first", "second", "third"], [True] * 3, tmp_path / "map.png") == ["first", "third"]
 
 
+def test_names_at_the_edge_stay_within_the_map(tmp_path):
+    corners = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    names = [f"a long name of corner {n}" for n in range(4)]
+    assert plots.label_map(corners, names, [True] * 4, tmp_path / "map.png") == names
+    pixels = read(tmp_path / "map.png")
+    assert pixels[:, [0, -1], 3].max() == 0
+    assert pixels[[0, -1], :, 3].max() == 0
+
+
 def test_names_that_the_font_cannot_write_are_left_out(tmp_path):
     places = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 0.0], [3.0, 1.0]])
     names = ["日本語", "لب", "$cost$ ^{x}", "Heart"]
