@@ -236,7 +236,7 @@ def _gold(rows: Any, loaded: Any, model: str, on_unknown_label: str) -> Any:
     if not unknown:
         return gold
     names = ", ".join(map(repr, list(unknown)[:3]))
-    found = f"{model} has no label with {counted(len(unknown), 'id')} that documents have, such as {names}"
+    found = f"{model} does not know {counted(len(unknown), 'label id')} of the documents, such as {names}"
     if on_unknown_label == "raise":
         raise ValueError(f"{found}: add them (hf-gile labels import), or pass --on-unknown-label drop")
     note(f"{found}: left out")

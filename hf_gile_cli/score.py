@@ -209,10 +209,17 @@ def _line(document: Any, answer: Any, with_text: bool | None) -> str:
     if with_text or (with_text is None and document.id is None):
         row["text"] = document.text
     row["labels"] = answer["labels"]
-    row["scores"] = [float(f"{score:.6g}") for score in answer["scores"]]
-    if "evidence" in answer:
-        row["evidence"] = answer["evidence"]
+    row |= {name: _short(answer[name]) for name in ("scores", "evidence") if name in answer}
     return json.dumps(row, ensure_ascii=False) + "\n"
+
+
+def _short(value: Any) -> Any:
+    """Numbers to six digits, more than 32 bits mean."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {name: _short(one) for name, one in value.items()}
+    return [_short(one) for one in value] if isinstance(value, list) else value
 
 
 def _progress(sources: Sequence[str]) -> Any:

@@ -59,7 +59,7 @@ def test_the_report_goes_to_a_file_where_the_card_finds_it(run, saved_model, tab
 def test_labels_that_the_model_lacks_are_named_or_left_out(run, saved_model, table, columns):
     table.write_text(table.read_text() + json.dumps({"body": "Rats.", "tags": ["Rat", "Iron"]}) + "\n")
     said = run("evaluate", saved_model, table, *columns, ends=1).stderr
-    assert f"{saved_model} has no label with 1 id that documents have, such as 'Rat': add them" in said
+    assert f"{saved_model} does not know 1 label id of the documents, such as 'Rat': add them" in said
     result = run("evaluate", saved_model, table, *columns, "--on-unknown-label", "drop")
     assert json.loads(result.stdout)["documents"] == 5
     assert "such as 'Rat': left out" in result.stderr

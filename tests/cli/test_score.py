@@ -45,6 +45,32 @@ def test_labels_and_their_number_are_chosen_by_flags(run, saved_model, pipe):
     assert len(rows[0]["labels"]) == 2
 
 
+def test_long_texts_are_read_to_their_end_and_evidence_comes_on_request(run, saved_model, pipe):
+    text = "Iron. " * 400 + "Breast milk for infants."
+    options = {"long_texts": "max", "return_evidence": True}
+    (row,) = lines(run("score", saved_model, "--long-texts", "max", "--evidence", input=text))
+    answer = pipe(text, top_k=10, **options)
+    check([row], [answer])
+    words = [word for sentence in row["evidence"]["sentences"] for word, _ in sentence["words"]]
+    assert words == [word for sentence in answer["evidence"]["sentences"] for word, _ in sentence["words"]]
+    assert "infants" in words
+    (cut,) = lines(run("score", saved_model, input=text))
+    assert "evidence" not in cut
+    assert cut["scores"] != row["scores"]
+
+
+def test_stored_thresholds_choose_labels_and_one_can_be_forced(run, saved_model):
+    model = GileForSequenceClassification.from_pretrained(saved_model)
+    model.config.thresholds = {"seen": 0.0, "unseen": 1.0}
+    model.save_pretrained(saved_model)
+    (row,) = lines(run("score", saved_model, "--threshold", "stored", input=TEXTS[0]))
+    assert row["labels"] == ["Iron"]  # the one seen label
+    (row,) = lines(run("score", saved_model, "--threshold", 1, input=TEXTS[0]))
+    assert row["labels"] == []
+    (row,) = lines(run("score", saved_model, "--threshold", 1, "--force-label", input=TEXTS[0]))
+    assert len(row["labels"]) == 1
+
+
 @pytest.mark.parametrize("top_k", [0, 3])
 def test_a_threshold_and_top_k_go_together(run, saved_model, pipe, top_k):
     every = pipe(TEXTS[0])["scores"]
