@@ -728,6 +728,13 @@ def two_languages(tokenizer):
     return model.eval(), processor
 
 
+def assert_same_answers(answers, expected):
+    """The same but for the order of sums, which the shape of a product decides on some processors."""
+    for answer, other in zip(answers, expected, strict=True):
+        assert answer["labels"] == other["labels"]
+        assert answer["scores"] == pytest.approx(other["scores"], rel=1e-6)
+
+
 @pytest.mark.parametrize("language", ["english", "german"])
 @pytest.mark.parametrize("label_language", [None, "english", "german"])
 def test_an_index_is_of_documents_of_one_language(two_languages, language, label_language):
@@ -749,9 +756,9 @@ def test_an_index_is_of_documents_of_one_language(two_languages, language, label
     assert (given.language, given.label_language) == (language, label_language or language)
     pipe = pipeline("label-scoring", model=model, processor=processor)
     options = {"language": language, "label_language": label_language}
-    assert pipe(TEXTS, given, **options) == pipe(TEXTS, given.label_set, **options)
-    assert pipe(TEXTS, stored, **options) == pipe(TEXTS, **options)
-    assert pipe(TEXTS, stored, top_k=2, **options) == pipe(TEXTS, top_k=2, **options)
+    assert_same_answers(pipe(TEXTS, given, **options), pipe(TEXTS, given.label_set, **options))
+    assert_same_answers(pipe(TEXTS, stored, **options), pipe(TEXTS, **options))
+    assert_same_answers(pipe(TEXTS, stored, top_k=2, **options), pipe(TEXTS, top_k=2, **options))
     with pytest.raises(ValueError, match="build an index for these"):
         pipe(TEXTS, given, language="english" if language == "german" else "german")
 
@@ -764,8 +771,8 @@ def test_labels_that_name_their_language_are_read_in_it():
         [Label("1", "gift", language="english"), Label("2", "gift", language="german"), Label("3", "gift")]
     )
     index = LabelIndex.build(model, processor, labels, language="english", label_language="german")
-    assert torch.equal(index.codes[1], index.codes[2])
-    assert not torch.equal(index.codes[0], index.codes[1])
+    torch.testing.assert_close(index.codes[1], index.codes[2])
+    assert not torch.allclose(index.codes[0], index.codes[1])
     index.add([Label("4", "gefahr"), Label("5", "milk", language="english")], model, processor)
     words = processor(label_text=["gefahr", "milk"], label_language=["german", "english"], return_tensors="pt")
     torch.testing.assert_close(index.codes[3:], model.get_label_features(**words, language="english").detach())
