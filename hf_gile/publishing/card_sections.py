@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 METHODS = {
     "temperature": "temperature scaling",
     "platt": "Platt scaling",
-    "beta": "beta calibration",
+    "spline": "a monotone spline",
     "isotonic": "isotonic regression",
 }
 """What people call the methods of calibration."""

@@ -170,8 +170,8 @@ def learning_curve(history: Iterable[Mapping[str, Any]], path: str | PathLike[st
         axis.set_title(title)
         axis.locator_params(nbins=5)
         if title == "validation":
-            axis.set_ylim(bottom=0)
-            axis.set_ymargin(0.1)
+            best = max(value for points in lines.values() for _, value in points)
+            axis.set_ylim(0, 1.1 * best or 1)
         axis.legend(frameon=False, fontsize=10)
     _write(figure, path)
     return True
