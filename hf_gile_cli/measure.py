@@ -135,8 +135,8 @@ def calibrate(
     method: Annotated[
         str | None,
         typer.Option(
-            metavar="temperature|platt|beta|isotonic",
-            help="How probabilities are mended.  [default: beta; where labels exclude each other platt]",
+            metavar="temperature|platt|spline|isotonic",
+            help="How probabilities are mended.  [default: spline; where labels exclude each other platt]",
         ),
     ] = None,
     label_thresholds: Annotated[

@@ -124,7 +124,7 @@ def run_recipe(name: str, arguments: list[str]) -> None:
 
     path = resource(f"recipes/train_{name}.py")
     before = sys.argv, sys.path
-    sys.argv, sys.path = [f"hf-gile train --recipe {name}", *arguments], [str(path.parent), *sys.path]
+    sys.argv, sys.path = [str(path), *arguments], [str(path.parent), *sys.path]
     try:
         runpy.run_path(str(path), run_name="__main__")
     except SystemExit as error:  # of argparse, or with a sentence that says what is wrong

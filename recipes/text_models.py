@@ -108,7 +108,7 @@ class ModelSettings:
     num_negatives: int = field(
         default=1500,
         metadata={"help": "Labels sampled a step, for the whole batch, weighted to the full set; 0 takes all labels. "
-                  "The paper: '0.3% negative label sampling', for each document, unweighted."},
+                  "The paper: '0.3%% negative label sampling', for each document, unweighted."},
     )  # fmt: skip
     negatives: str = field(
         default="uniform",
@@ -217,7 +217,7 @@ class ModelSettings:
         default=False, metadata={"help": "Evaluate the test part after every epoch too; nothing is chosen by it."}
     )
     calibration: str = field(
-        default="platt",
+        default="beta",
         metadata={"help": f"How probabilities are calibrated on the validation part: {', '.join(CALIBRATIONS)}."},
     )
     make_cards: bool = field(
