@@ -13,7 +13,7 @@ from transformers import Trainer
 from hf_gile.publishing import CardInfo, Report, make_card, make_report, read_card_fields
 from hf_gile.training import GileDataCollator, calibrate
 
-CALIBRATIONS = ("platt", "temperature", "isotonic", "none")
+CALIBRATIONS = ("beta", "platt", "temperature", "isotonic", "none")
 """What `--calibration` can be."""
 
 
@@ -118,6 +118,13 @@ def card_info(path: str | None, **known: Any) -> CardInfo:
 
 
 def command() -> str:
-    """The command line of this run, without folders of this machine in front of the script."""
+    """The command line of this run, without the places where this machine keeps the script and what it writes."""
     script = Path(sys.argv[0])
-    return shlex.join(["python", f"{script.parent.name}/{script.name}", *sys.argv[1:]])
+    words = iter(sys.argv[1:])
+    flags = []
+    for word in words:
+        if word == "--output_dir":
+            next(words, None)
+        elif not word.startswith("--output_dir="):
+            flags.append(word)
+    return shlex.join(["python", f"{script.parent.name}/{script.name}", *flags])

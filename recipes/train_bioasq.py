@@ -88,6 +88,7 @@ class Recipe(ModelSettings):
 
 
 ABOUT = {
+    "model_name": "GILE for MeSH headings",
     "language": ["en"],
     "dataset_name": "MEDLINE",
     "training_data": "Titles and abstracts of MEDLINE with their MeSH headings.",
