@@ -135,8 +135,8 @@ def calibrate(
     method: Annotated[
         str | None,
         typer.Option(
-            metavar="temperature|platt|spline|isotonic",
-            help="How probabilities are mended.  [default: spline; where labels exclude each other platt]",
+            metavar="METHOD",
+            help="How probabilities are mended: temperature, platt, isotonic, ...  [default: the best as a rule]",
         ),
     ] = None,
     label_thresholds: Annotated[
