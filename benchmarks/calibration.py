@@ -10,10 +10,10 @@ unseen labels of the test stored as unseen. Calibration and thresholds are fitte
 seen labels and the held-out ones, and measured on the test documents, among the seen labels and the unseen ones.
 
 A calibration does not change the order of the labels of a group, so thresholds fitted to each group decide the same
-whatever it is; only one for all labels, such as 0.5, does not. Rows of thresholds: "before" and "after" the calibration
-"beta"; "groups", one for the seen labels and one for the unseen; "raw", each seen label's own best one; "shrunk", what
-`calibrate` makes of these, best for micro-F1 or for macro-F1. The unseen labels of the test have no validation
-documents, so they have the threshold of their group.
+whatever it is; only one for all labels, such as 0.5, does not. Rows of thresholds: "before" and "after" calibration by
+"spline"; "groups", one for the seen labels and one for the unseen; "raw", the own best one of each seen label;
+"shrunk", what `calibrate` makes of these, best for micro-F1 or for macro-F1. The unseen labels of the test have no
+validation documents, so they have the threshold of their group.
 
 Writes results/calibration.json, keyed by set; the sets that are not run stay.
 """
@@ -108,10 +108,7 @@ def measure(task: Task, folder: str | Path, bf16: bool = False) -> dict[str, Any
         start = time.perf_counter()
         found[method] = fit(counts, method, label_thresholds=False)
         seconds[method] = time.perf_counter() - start
-        fits[method] = {
-            group: own | {name: len(value) for name, value in own.items() if isinstance(value, list)}
-            for group, own in found[method].calibration.items()
-        }
+        fits[method] = found[method].calibration
     in_test = seen[candidates["test"]]
     probabilities = {name: of_probabilities(test, in_test, one.calibration) for name, one in found.items()}
 
@@ -121,7 +118,7 @@ def measure(task: Task, folder: str | Path, bf16: bool = False) -> dict[str, Any
         f"shrunk, {objective}": fit(counts, objective=objective) for objective in F1.values()
     }
     seconds["label thresholds"] = (time.perf_counter() - start) / len(own)
-    beta = found["beta"]
+    spline = found["spline"]
     place = {int(column): place for place, column in enumerate(is_known.nonzero())}
     columns = candidates["test"].nonzero().flatten().tolist()
 
@@ -134,8 +131,8 @@ def measure(task: Task, folder: str | Path, bf16: bool = False) -> dict[str, Any
     thresholds = {
         "0.5, before": of_thresholds(test, in_test, {}, 0.5),
         "one, before": of_thresholds(test, in_test, {}, tuner.compute()["threshold"]),
-        "0.5, after": of_thresholds(test, in_test, beta.calibration, 0.5),
-        "groups": of_thresholds(test, in_test, beta.calibration, of_labels(beta)),
+        "0.5, after": of_thresholds(test, in_test, spline.calibration, 0.5),
+        "groups": of_thresholds(test, in_test, spline.calibration, of_labels(spline)),
     } | {name: of_thresholds(test, in_test, one.calibration, of_labels(one)) for name, one in own.items()}
     return {
         "model": Path(folder).resolve().parent.name,  # of the recipes: the unit

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
 
 from .losses_gile import widened
 
@@ -21,15 +20,15 @@ GROUPS = ("seen", "unseen")
 METHODS = {
     "temperature": ("scale",),
     "platt": ("scale", "offset"),
-    "beta": ("low", "high", "center", "offset"),
+    "spline": ("logits", "values"),
     "isotonic": ("logits", "values"),
 }
 """What a calibration can be, and the numbers it has."""
 
+_KNOTS = METHODS["spline"]
+
 OF_SOFTMAX = ("temperature", "platt")
 """Those that a softmax can have: with others, a number added to all logits of a document would change its answer."""
-
-_POSITIVE = ("scale", "low", "high")
 
 
 def check_calibration(calibration: Mapping[str, Any], problem_type: str | None = None) -> None:
@@ -59,13 +58,13 @@ def check_calibration(calibration: Mapping[str, Any], problem_type: str | None =
                 f"{where}: {method!r} calibrates each label on its own; with problem_type "
                 "'single_label_classification' take 'temperature' or 'platt'"
             )
-        if method == "isotonic":
+        if METHODS[method] == _KNOTS:
             _check_knots(own["logits"], own["values"], where)
             continue
         for name in METHODS[method]:
             if not _is_number(own[name]):
                 raise ValueError(f"{where}: {name} must be a finite number, got {own[name]!r}")
-            if name in _POSITIVE and not own[name] > 0:
+            if name == "scale" and not own[name] > 0:
                 raise ValueError(
                     f"{where}: {name} must be positive, or better labels would have worse scores, got {own[name]!r}"
                 )
@@ -78,11 +77,8 @@ def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> 
 
         temperature    scale * x
         platt          scale * x + offset
-        beta           low * log(sigmoid(x - center)) - high * log(sigmoid(center - x)) + offset
+        spline,
         isotonic       the line through the points (logits[k], values[k]); outside of them x, shifted
-
-    "beta" is a line of slope `low` that bends into one of slope `high`: with `center` 0 the beta calibration of Kull,
-    Silva Filho and Flach (AISTATS 2017), which knows no other place to bend at than a probability of a half.
 
     All are strictly increasing, up to rounding: among the seen labels the order of scores stays, and among the unseen.
     Between a seen and an unseen label it can change.
@@ -122,12 +118,9 @@ def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> 
 def _apply(logits: Tensor, own: Mapping[str, Any] | None) -> Tensor:
     if own is None:
         return logits
-    if own["method"] == "beta":
-        away = logits - own["center"]
-        return own["low"] * logsigmoid(away) - own["high"] * logsigmoid(-away) + own["offset"]
-    if own["method"] != "isotonic":
+    if METHODS[own["method"]] != _KNOTS:
         return logits * own["scale"] + own.get("offset", 0.0)
-    knots, values = (torch.tensor(own[name], dtype=logits.dtype, device=logits.device) for name in METHODS["isotonic"])
+    knots, values = (torch.tensor(own[name], dtype=logits.dtype, device=logits.device) for name in _KNOTS)
     one, infinite = knots.new_ones(1), knots.new_full((1,), torch.inf)
     slopes = torch.cat([one, values.diff() / knots.diff(), one])
     interval = torch.bucketize(logits, knots, right=True)  # 0 is below the first knot

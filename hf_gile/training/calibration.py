@@ -70,9 +70,9 @@ def calibrate(
         model: A `GileForSequenceClassification`.
         batches: Validation documents as `GileDataCollator` makes them, with `labels`. Without `columns`, the labels of
             a model with unseen ones are read before, so a generator will not do.
-        method: `"temperature"`, `"platt"`, `"beta"` or `"isotonic"`, which needs scikit-learn, as in `calibrated` of
-            `hf_gile.models.calibration_gile`. By default "beta", which has been the best on documents that it was not
-            fitted on; or "platt" for single-label problems, which can have only this one and "temperature".
+        method: `"temperature"`, `"platt"`, `"spline"` or `"isotonic"`, which needs scikit-learn, as in `calibrated` of
+            `hf_gile.models.calibration_gile`. By default "spline", which has been the best on documents that it was
+            not fitted on; or "platt" for single-label problems, which can have only this one and "temperature".
         label_thresholds: Whether labels may have thresholds of their own.
         objective: `"micro_f1"` or `"macro_f1"`: what thresholds of single labels are to be best for.
         columns: The labels that are candidates of these documents; by default the seen ones, and the unseen ones that
@@ -95,7 +95,7 @@ def calibrate(
         ImportError: `method="isotonic"` without scikit-learn.
     """
     single = model.config.problem_type == "single_label_classification"
-    method = method or ("platt" if single else "beta")
+    method = method or ("platt" if single else "spline")
     check_method(method, model.config.problem_type)
     check_objective(objective)
     chosen = _candidates(model, batches, columns)
@@ -119,7 +119,7 @@ def calibrate(
 
 def fit(
     counts: ScoreCounts,
-    method: str | None = "beta",
+    method: str | None = "spline",
     label_thresholds: bool = True,
     objective: str = "micro_f1",
     **options: Any,

@@ -15,9 +15,15 @@ from ..models.calibration_gile import GROUPS, METHODS, OF_SOFTMAX
 MAX_KNOTS = 64
 """Points of an isotonic calibration, at most."""
 
-_PRIOR = {"scale": 0.1, "low": 0.1, "high": 0.1, "center": 0.01, "offset": 0.01}
-"""Precisions of normal priors of the numbers (of positive ones, of the logarithm), around leaving logits as they are.
-They weigh less than one gold label, and keep the fit finite where labels are always right, or never."""
+_PRIOR = {"scale": 0.1, "offset": 0.01}
+"""Precisions of normal priors of the logarithm of the scale and of the offset, around leaving logits as they are. They
+weigh less than one gold label, and keep the fit finite where labels are always right, or never."""
+
+_KNOTS = 12
+"""Points between which a spline bends, beside its two ends: at quantiles of the gold labels."""
+
+_KNOT_GAP = 0.1
+_LEAST_SLOPE = 1e-3
 
 _APART = 1e-4
 """Points of an isotonic calibration are at least this far apart, in logits and in values."""
@@ -26,12 +32,13 @@ _APART = 1e-4
 def fit_calibration(method: str, values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:
     """Fits the calibration of labels each on its own, as `calibrated` of `hf_gile.models.calibration_gile` applies it.
 
-    "temperature" and "platt" are logistic regressions of gold labels on logits, without and with a constant, and so is
-    "beta", on the two sides of a bend; "isotonic" takes the line through the mean logit and the share of gold labels of
-    each step of an isotonic regression.
+    "temperature" and "platt" are logistic regressions of gold labels on logits, without and with a constant. "spline"
+    is one on a rising line that bends at quantiles of the gold labels, with slopes that change no more than the data
+    say. "isotonic" is the line through the mean logit and the share of gold labels of each step of an isotonic
+    regression.
 
     Args:
-        method: `"temperature"`, `"platt"`, `"beta"` or `"isotonic"`.
+        method: `"temperature"`, `"platt"`, `"spline"` or `"isotonic"`.
         values: `(M,)` distinct logits, ascending.
         cells: `(M,)` number of times that each came.
         gold: `(M,)` number of times that its label was gold, at least one of them.
@@ -54,14 +61,11 @@ def fit_calibration(method: str, values: Tensor, cells: Tensor, gold: Tensor) ->
     values, cells, gold = values[came].double(), cells[came].double(), gold[came].double()
     if method == "isotonic":
         return _isotonic(values, cells, gold)
+    if method == "spline":
+        return _spline(values, cells, gold)
 
     def loss(numbers: dict[str, Tensor]) -> Tensor:
-        if method == "beta":
-            away = values - numbers["center"]
-            logits = numbers["low"] * functional.logsigmoid(away) - numbers["high"] * functional.logsigmoid(-away)
-        else:
-            logits = numbers["scale"] * values
-        logits = logits + numbers.get("offset", 0.0)
+        logits = numbers["scale"] * values + numbers.get("offset", 0.0)
         return (cells * functional.softplus(logits) - gold * logits).sum()
 
     return _fitted(method, ["own"], lambda numbers: loss(numbers["own"]), float(gold.sum()))["own"]
@@ -113,7 +117,7 @@ def _fitted(
     method: str, groups: list[str], loss: Callable[[dict[str, dict[str, Tensor]]], Tensor], size: float
 ) -> dict[str, Any]:
     """The numbers of each group that minimise a loss and the priors; `size` only scales the numbers in the search."""
-    # Of what is positive the logarithm.
+    # The logarithm of the scale, which stays positive.
     raw = {group: {name: torch.zeros((), dtype=torch.double) for name in METHODS[method]} for group in groups}
     every = [number.requires_grad_() for own in raw.values() for number in own.values()]
     optimizer = torch.optim.LBFGS(
@@ -121,10 +125,7 @@ def _fitted(
     )
 
     def of_groups() -> dict[str, dict[str, Tensor]]:
-        return {
-            group: {name: number if name in ("center", "offset") else number.exp() for name, number in own.items()}
-            for group, own in raw.items()
-        }
+        return {group: own | {"scale": own["scale"].exp()} for group, own in raw.items()}
 
     def closure() -> Tensor:
         optimizer.zero_grad()
@@ -139,6 +140,43 @@ def _fitted(
         group: {"method": method} | {name: number.item() for name, number in own.items()}
         for group, own in of_groups().items()
     }
+
+
+def _spline(values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:
+    share = gold.cumsum(0) / gold.sum()
+    inner = values[torch.searchsorted(share, torch.linspace(0.01, 0.99, _KNOTS).double()).clamp(max=len(values) - 1)]
+    kept = [inner[0]]
+    for one in inner:
+        if one > kept[-1] + _KNOT_GAP:
+            kept.append(one)
+    inner = torch.stack(kept)
+    knots = torch.cat([torch.minimum(values[:1], inner[:1] - 5), inner, torch.maximum(values[-1:], inner[-1:] + 5)])
+    interval = (torch.bucketize(values, knots, right=True) - 1).clamp(0, len(knots) - 2)
+    middle = len(knots) // 2
+    raw = torch.zeros(len(knots), dtype=torch.double, requires_grad=True)  # logarithms of slopes, and an offset
+
+    def line() -> tuple[Tensor, Tensor]:
+        slopes = raw[:-1].exp() + _LEAST_SLOPE
+        heights = functional.pad((slopes * knots.diff()).cumsum(0), (1, 0))
+        return heights - heights[middle] + knots[middle] + raw[-1], slopes
+
+    optimizer = torch.optim.LBFGS(
+        [raw], max_iter=500, tolerance_grad=1e-10, tolerance_change=1e-14, line_search_fn="strong_wolfe"
+    )
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        heights, slopes = line()
+        logits = heights[interval] + slopes[interval] * (values - knots[interval])
+        logs = raw[:-1]
+        prior = (logs.diff() ** 2).sum() + _PRIOR["scale"] * (logs**2).sum() + _PRIOR["offset"] * raw[-1] ** 2
+        total = ((cells * functional.softplus(logits) - gold * logits).sum() + prior / 2) / gold.sum()
+        total.backward()
+        return total
+
+    with torch.enable_grad():
+        optimizer.step(closure)
+    return {"method": "spline", "logits": knots.tolist(), "values": line()[0].tolist()}
 
 
 def _isotonic(values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:

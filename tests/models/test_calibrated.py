@@ -1,5 +1,4 @@
 import json
-import math
 import os
 import subprocess
 import sys
@@ -16,8 +15,8 @@ from hf_gile.models.calibration_gile import calibrated, check_calibration
 
 PLATT = {"method": "platt", "scale": 0.7, "offset": -1.3}
 TEMPERATURE = {"method": "temperature", "scale": 1.9}
-BETA = {"method": "beta", "low": 1.7, "high": 0.3, "center": -2.5, "offset": -4.0}
 ISOTONIC = {"method": "isotonic", "logits": [-5.0, -4.5, 0.25, 3.0], "values": [-7.0, -2.0, -1.99, 4.0]}
+SPLINE = ISOTONIC | {"method": "spline", "values": [-5.5, -3.0, 0.0, 0.5]}
 SEEN = torch.tensor([True, False, True, False, True])
 
 
@@ -29,9 +28,6 @@ def literal(x, own):
         return own["scale"] * x
     if own["method"] == "platt":
         return own["scale"] * x + own["offset"]
-    if own["method"] == "beta":
-        low, high = (-math.log1p(math.exp(sign * (x - own["center"]))) for sign in (-1, 1))
-        return own["low"] * low - own["high"] * high + own["offset"]
     if x <= own["logits"][0]:
         return x - own["logits"][0] + own["values"][0]
     if x >= own["logits"][-1]:
@@ -39,8 +35,8 @@ def literal(x, own):
     return np.interp(x, own["logits"], own["values"])
 
 
-@pytest.mark.parametrize("unseen", [None, PLATT, TEMPERATURE, BETA, ISOTONIC], ids=lambda own: own and own["method"])
-@pytest.mark.parametrize("seen", [None, PLATT, TEMPERATURE, BETA, ISOTONIC], ids=lambda own: own and own["method"])
+@pytest.mark.parametrize("unseen", [None, PLATT, TEMPERATURE, SPLINE, ISOTONIC], ids=lambda own: own and own["method"])
+@pytest.mark.parametrize("seen", [None, PLATT, TEMPERATURE, SPLINE, ISOTONIC], ids=lambda own: own and own["method"])
 def test_each_group_is_calibrated_by_its_own_formula(seen, unseen):
     calibration = {name: own for name, own in {"seen": seen, "unseen": unseen}.items() if own}
     logits = 4 * torch.randn(7, 3, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -54,7 +50,7 @@ def test_each_group_is_calibrated_by_its_own_formula(seen, unseen):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("own", [PLATT, TEMPERATURE, BETA, ISOTONIC], ids=lambda own: own["method"])
+@pytest.mark.parametrize("own", [PLATT, TEMPERATURE, SPLINE, ISOTONIC], ids=lambda own: own["method"])
 def test_no_better_label_gets_a_worse_score(own, dtype):
     logits = torch.linspace(-20, 20, 40_009).to(dtype).unique()  # ascending
     ours = calibrated(logits, torch.ones(len(logits), dtype=torch.bool), {"seen": own})
@@ -68,7 +64,7 @@ def test_no_better_label_gets_a_worse_score(own, dtype):
         assert (steps > 0).all()
 
 
-@pytest.mark.parametrize("own", [PLATT, TEMPERATURE, BETA, ISOTONIC], ids=lambda own: own["method"])
+@pytest.mark.parametrize("own", [PLATT, TEMPERATURE, SPLINE, ISOTONIC], ids=lambda own: own["method"])
 def test_what_is_no_candidate_stays_none(own):
     logits = torch.tensor([[-torch.inf, torch.finfo(torch.float32).min, 0.0, torch.inf]])
     ours = calibrated(logits, torch.tensor([True] * 4), {"seen": own})
@@ -90,16 +86,14 @@ def test_without_a_calibration_logits_are_what_they_were():
     ("calibration", "message"),
     [
         ({"known": PLATT}, "calibration is of 'seen' and 'unseen' labels, got 'known'"),
-        ({"seen": 0.5}, r"calibration\['seen'\] must name a method of temperature, platt, beta, isotonic"),
-        ({"seen": {"method": "gamma"}}, "must name a method of temperature, platt, beta, isotonic"),
+        ({"seen": 0.5}, r"calibration\['seen'\] must name a method of temperature, platt, spline, isotonic"),
+        ({"seen": {"method": "gamma"}}, "must name a method of temperature, platt, spline, isotonic"),
         ({"seen": {"method": "platt", "scale": 1.0}}, r"'platt' and has scale, offset, got \['method', 'scale'\]"),
         ({"seen": PLATT | {"values": [1.0]}}, r"has scale, offset, got \['method', 'offset', 'scale', 'values'\]"),
         ({"unseen": PLATT | {"scale": 0}}, "scale must be positive, or better labels would have worse scores"),
         ({"unseen": PLATT | {"scale": -1.0}}, r"calibration\['unseen'\]: scale must be positive"),
         ({"unseen": PLATT | {"offset": float("nan")}}, "offset must be a finite number, got nan"),
         ({"unseen": PLATT | {"offset": "1"}}, "offset must be a finite number, got '1'"),
-        ({"seen": BETA | {"high": 0.0}}, "high must be positive, or better labels would have worse scores, got 0.0"),
-        ({"seen": BETA | {"center": None}}, "center must be a finite number, got None"),
         ({"seen": ISOTONIC | {"logits": []}}, "logits must be a list of finite numbers"),
         (
             {"seen": ISOTONIC | {"logits": [-5.0, -4.5, 3.0, 0.25]}},
@@ -134,17 +128,9 @@ def test_thresholds_that_make_no_sense_are_refused(thresholds, message):
 def test_a_softmax_is_not_calibrated_label_by_label():
     for own in (PLATT, TEMPERATURE):
         GileConfig(calibration={"seen": own}, problem_type="single_label_classification")
-    for own in (BETA, ISOTONIC):
+    for own in (SPLINE, ISOTONIC):
         with pytest.raises(StrictDataclassError, match="take 'temperature' or 'platt'"):
             GileConfig(calibration={"seen": own}, problem_type="single_label_classification")
-
-
-def test_beta_with_its_center_at_zero_is_the_one_of_the_paper():
-    # Kull et al., 2017: logit = a log(p) - b log(1 - p) + c
-    logits = torch.linspace(-9, 9, 31, dtype=torch.float64)
-    p = logits.sigmoid()
-    ours = calibrated(logits, torch.ones(31, dtype=torch.bool), {"seen": BETA | {"center": 0.0}})
-    torch.testing.assert_close(ours, 1.7 * p.log() - 0.3 * (1 - p).log() - 4)
 
 
 def test_labels_are_found_by_id_or_by_text_and_language(make_model):

@@ -69,7 +69,7 @@ def measured(logits, gold, seen=None, **options):
     return metrics.compute()
 
 
-@pytest.mark.parametrize("method", ["platt", "temperature", "beta", "isotonic"])
+@pytest.mark.parametrize("method", ["platt", "temperature", "spline", "isotonic"])
 def test_probabilities_of_other_documents_can_be_trusted_afterwards(scripted, method):
     model, batches = scripted(*scores(seed=1, documents=1501))
     figures = calibrate(model, batches, method=method)
@@ -243,7 +243,7 @@ def test_labels_that_exclude_each_other_are_calibrated_by_their_softmax(scripted
     predicted = probabilities >= model.thresholds_of()
     micro_f1 = 2 * (predicted & gold)[:, seen].sum() / (predicted.sum(0) + gold.sum(0))[seen].sum()
     assert float(micro_f1) == pytest.approx(figures["seen_micro_f1"], abs=0.04)
-    for method in ("beta", "isotonic"):
+    for method in ("spline", "isotonic"):
         with pytest.raises(ValueError, match="'single_label_classification' must be one of temperature, platt, got"):
             calibrate(model, batches, method=method)
 
@@ -330,7 +330,7 @@ def test_a_bare_linear_unit_gets_thresholds_of_its_group(make_model):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "gamma"}, "method must be one of temperature, platt, beta, isotonic, got 'gamma'"),
+        ({"method": "gamma"}, "method must be one of temperature, platt, spline, isotonic, got 'gamma'"),
         ({"objective": "f1"}, "objective must be one of micro_f1, macro_f1, got 'f1'"),
         ({"columns": [3, 3]}, "columns must be columns of the 17 stored labels, each once, got 2"),
         ({"columns": [17]}, "columns must be columns of the 17 stored labels"),
