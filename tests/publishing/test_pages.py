@@ -1,0 +1,67 @@
+"""What the README and docs/publishing.md say of publishing is done."""
+
+import re
+from pathlib import Path
+
+import pytest
+from datasets import Dataset
+
+from hf_gile.publishing import CardInfo, read_card_fields
+
+# huggingface_hub sends files in a way that its HTTP library has given up.
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
+
+ROOT = Path(__file__).parents[2]
+PAGES = {name: (ROOT / name).read_text() for name in ("README.md", "docs/publishing.md")}
+
+
+@pytest.fixture
+def names(make_model):
+    """What the code of the pages works with."""
+    model, processor = make_model(problem_type="multi_label_classification")
+    labels = model.label_set.with_counts({"Iron": 2, "Infant": 1})
+    model.set_labels(labels, processor)
+    rows = Dataset.from_dict(
+        {"text": ["Iron in blood.", "Milk for infants."], "labels": [["Iron"], ["Infant", "Iron"]]}
+    )
+    return {"model": model, "processor": processor, "labels": labels, "rows": rows}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_code_of_a_page_publishes_a_model(page, names, hub):
+    (code,) = re.findall(r"```python\n((?:(?!```).)*?publish\((?:(?!```).)*?)```", PAGES[page], re.DOTALL)
+    exec(compile(code.replace("user/gile-notes", "ada/gile-notes"), page, "exec"), names)
+    if "dry_run=True" in code:
+        assert "ada/gile-notes" not in hub.repositories
+        assert {file.status for file in names["published"].files} == {"new"}
+        assert names["model"].config.thresholds
+    else:
+        files = hub.repositories["ada/gile-notes"].files()
+        assert hub.repositories["ada/gile-notes"].private
+        assert {"README.md", "labels.jsonl", "results.json", "model.safetensors", "index/label_index.json"} <= set(
+            files
+        )
+        assert b'model="ada/gile-notes"' in files["README.md"]
+
+
+def test_the_fields_of_the_page_are_those_of_a_card(tmp_path):
+    (fields,) = re.findall(r"```yaml\n(.*?)```", PAGES["docs/publishing.md"], re.DOTALL)
+    (tmp_path / "card.yaml").write_text(fields)
+    info = CardInfo(**read_card_fields(tmp_path / "card.yaml"))
+    assert info.repo_id == "user/gile-notes"
+    assert info.show_examples
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("langage: en", "a card knows no 'langage'; did you mean language?"),
+        ("- en", "must hold `name: value` lines"),
+        ("a: [", "is not YAML"),
+    ],
+)
+def test_a_file_that_no_card_can_be_made_of_is_named(text, message, tmp_path):
+    (tmp_path / "card.yaml").write_text(text)
+    with pytest.raises(ValueError, match=re.escape(message)) as error:
+        read_card_fields(tmp_path / "card.yaml")
+    assert "card.yaml" in str(error.value)
