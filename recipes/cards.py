@@ -13,7 +13,7 @@ from transformers import Trainer
 from hf_gile.publishing import CardInfo, Report, make_card, make_report, read_card_fields
 from hf_gile.training import GileDataCollator, calibrate
 
-CALIBRATIONS = ("beta", "platt", "temperature", "isotonic", "none")
+CALIBRATIONS = ("spline", "platt", "temperature", "isotonic", "none")
 """What `--calibration` can be."""
 
 

@@ -217,7 +217,7 @@ class ModelSettings:
         default=False, metadata={"help": "Evaluate the test part after every epoch too; nothing is chosen by it."}
     )
     calibration: str = field(
-        default="beta",
+        default="spline",
         metadata={"help": f"How probabilities are calibrated on the validation part: {', '.join(CALIBRATIONS)}."},
     )
     make_cards: bool = field(

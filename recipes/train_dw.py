@@ -74,7 +74,7 @@ class Recipe:
         default=True, metadata={"help": "Keep each model in OUTPUT_DIR/UNIT/model, calibrated and with its card."}
     )
     calibration: str = field(
-        default="beta",
+        default="spline",
         metadata={"help": f"How probabilities are calibrated on the dev part: {', '.join(CALIBRATIONS)}."},
     )
     card: str | None = field(
