@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -52,12 +52,12 @@ def card(
     hf-gile card MODEL --repo-id user/gile-mesh --license apache-2.0 --language en
     hf-gile card MODEL --info card.yaml
     """
-    from hf_gile.publishing import CardInfo, Report, make_card
+    from hf_gile.publishing import CardInfo, Report, make_card, read_card_fields
 
     from .saved_model import load
 
     given = {name: value for name, value in locals().items() if name in CardInfo.__dataclass_fields__ and value}
-    known = CardInfo(**{**_read_info(info, list(CardInfo.__dataclass_fields__)), **given})
+    known = CardInfo(**{**({} if info is None else read_card_fields(info)), **given})
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder} (in {Path.cwd()})")
     model, _ = load(str(folder), device="cpu")
@@ -121,24 +121,3 @@ def push(
         note(f"nothing has changed: {done.url}")
     else:
         note(f"{changes}, commit {done.commit[:12]}: {done.pull_request or done.url}")
-
-
-def _read_info(path: Path | None, names: list[str]) -> dict[str, Any]:
-    if path is None:
-        return {}
-    import difflib
-
-    import yaml
-
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not YAML: {error}") from None
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} must hold `name: value` lines, got {str(content)[:40]!r}")
-    for name in content:
-        if name not in names:
-            near = difflib.get_close_matches(str(name), names, n=1)
-            hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
-            raise ValueError(f"{path}: a card knows no {name!r}{hint}")
-    return content

@@ -1,0 +1,32 @@
+"""Copies the card of a trained model, with its figures, to this folder: what others may read of it, and no data.
+
+python model_cards/collect.py runs/bioasq/gile/model gile-medline
+"""
+
+import argparse
+import shutil
+from pathlib import Path
+
+from hf_gile.publishing.card import FIGURES
+from hf_gile.publishing.label_table import LABEL_TABLE
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path, help="folder of a saved model, with its card")
+    parser.add_argument("name", help="folder to make beside this file")
+    given = parser.parse_args()
+    target = Path(__file__).parent / given.name
+    shutil.rmtree(target, ignore_errors=True)
+    (target / "figures").mkdir(parents=True)
+    card = (given.model / "README.md").read_text(encoding="utf-8")
+    # The table of all labels is data of others: it goes with the weights, not with this project.
+    card = card.replace(f"[{LABEL_TABLE}]({LABEL_TABLE})", f"`{LABEL_TABLE}`, beside the weights")
+    (target / "README.md").write_text(card, encoding="utf-8")
+    for figure in FIGURES.values():
+        if f"]({figure})" in card:
+            shutil.copy(given.model / figure, target / figure)
+
+
+if __name__ == "__main__":
+    main()
