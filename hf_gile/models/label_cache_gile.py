@@ -80,9 +80,10 @@ class LabelCache:
             return labels
         if isinstance(labels, str):  # as the built-in pipeline reads it
             labels = [name.strip() for name in labels.split(",") if name.strip()]
-        if not isinstance(labels, Mapping | Iterable):
+        if not isinstance(labels, Mapping | Iterable) or hasattr(labels, "columns"):  # a table is read as its columns
             raise ValueError(
-                f"candidate_labels must be names, names with descriptions, a LabelSet or a LabelIndex, got {labels!r}"
+                "candidate_labels must be names, names with descriptions, a LabelSet or a LabelIndex, got "
+                f"{type(labels).__name__}"
             )
         is_mapping = isinstance(labels, Mapping)
         given: tuple[Any, ...] = tuple(labels.items() if isinstance(labels, Mapping) else labels)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from numbers import Real
+from os import PathLike
 from typing import Any
 
 import torch
@@ -91,7 +92,8 @@ class LabelScoringPipeline(Pipeline):
             at every call); and any option of a call, as its default.
 
     Raises:
-        ValueError: There is no processor, it is that of another model, or an option makes no sense.
+        ValueError: The model does not store labels, there is no processor, it is that of another model, or an option
+            makes no sense.
     """
 
     _load_processor = True
@@ -104,13 +106,17 @@ class LabelScoringPipeline(Pipeline):
         self._cache = LabelCache()
         self.label_cache_bytes = label_cache_bytes
         super().__init__(*args, **kwargs)
+        if not hasattr(self.model, "gile"):
+            raise ValueError(
+                f"the label-scoring pipeline needs a GileForSequenceClassification, got {type(self.model).__name__}; "
+                "AutoModelForSequenceClassification.from_pretrained(folder) loads one of what either has saved"
+            )
         if self.processor is None:
             raise ValueError(
                 "the label-scoring pipeline needs the processor saved with the model; save it beside the model with "
                 "processor.save_pretrained(folder), or pass processor=GileProcessor(...)"
             )
         self.processor.check_fits(self.model.config)
-        self.model.eval()
 
     @property
     def label_cache_bytes(self) -> int:
@@ -170,8 +176,6 @@ class LabelScoringPipeline(Pipeline):
         """
         own = (multi_label, top_k, threshold, force_label, long_texts, return_evidence, language, label_language)
         kwargs |= {name: value for name, value in zip(_OPTIONS[1:], own, strict=True) if value is not None}
-        if self.model.training:
-            self.model.eval()
         texts = checked_texts(inputs, self.processor)
         if not _one_set_for_each_text(candidate_labels):
             return super().__call__(texts, candidate_labels=candidate_labels, **kwargs)
@@ -187,6 +191,18 @@ class LabelScoringPipeline(Pipeline):
         pairs = zip(texts, map(self._cache.label_set, candidate_labels), strict=True)
         answers = super().__call__([_Request(*pair) for pair in pairs], **kwargs)
         return answers[0] if is_one else answers
+
+    def save_pretrained(self, save_directory: str | PathLike[str], **kwargs: Any) -> None:
+        """Saves the model and its processor: all that `pipeline(model=folder, trust_remote_code=True)` needs.
+
+        Args:
+            save_directory: The folder.
+            kwargs: What `save_pretrained` of the model takes.
+        """
+        # What it does by default leaves out the processor, with the limits of what the model reads, and declares the
+        # pipeline in the configuration for those alone who have hf_gile.
+        self.model.save_pretrained(save_directory, **kwargs)
+        self.processor.save_pretrained(save_directory, **kwargs)
 
     def _sanitize_parameters(
         self, candidate_labels: Any = None, **options: Any
@@ -236,6 +252,8 @@ class LabelScoringPipeline(Pipeline):
         long_texts: str = "cut",
         return_evidence: bool = False,
     ) -> dict[str, Any]:
+        if self.model.training:  # asked of each batch, for a stream may be read between steps of training
+            self.model.eval()
         batched = isinstance(model_inputs["request"], list)
         requests: list[_Request] = model_inputs["request"] if batched else [model_inputs["request"]]
         if labels is not None:
@@ -315,6 +333,7 @@ class LabelScoringPipeline(Pipeline):
             codes = self.model.get_stored_label_features(language=language)[own]
             places: Any = range(len(codes))  # in the place of labels: their names come from the configuration
             return LabelIndex(places, codes, bias, language, ""), own.start
+        check_language(config, label_language or language)
         if config.output_layer == "linear":
             gile.get_label_features()  # refuses, and says why
         codes = self._cache.codes(

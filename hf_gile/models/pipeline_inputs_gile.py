@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
 
 
 def checked_texts(inputs: Any, processor: Any) -> Any:
@@ -18,8 +18,8 @@ def checked_texts(inputs: Any, processor: Any) -> Any:
         generator, of anything else that can be read through.
 
     Raises:
-        ValueError: No texts, a whole dataset in the place of one column, or something that is not a text. The message
-            names its place; that of a generator or dataset comes when it is its turn.
+        ValueError: No texts, a whole dataset or table in the place of one column, or something that is not a text. The
+            message names its place; that of a generator or dataset comes when it is its turn.
 
     Example:
         >>> from hf_gile import GileProcessor, build_tokenizer
@@ -29,8 +29,9 @@ def checked_texts(inputs: Any, processor: Any) -> Any:
     """
     if isinstance(inputs, str):
         return inputs
-    if hasattr(inputs, "column_names"):
-        names = ", ".join(map(repr, inputs.column_names or ()))
+    columns = getattr(inputs, "column_names", getattr(inputs, "columns", None))
+    if columns is not None or hasattr(inputs, "column_names"):
+        names = ", ".join(map(repr, () if columns is None else columns))
         raise ValueError(
             f"a whole dataset is not texts: pass the column that holds them, as in pipe(dataset[name]); it has {names}"
         )
@@ -38,7 +39,7 @@ def checked_texts(inputs: Any, processor: Any) -> Any:
         inputs = inputs.tolist()
     if isinstance(inputs, Mapping) or not isinstance(inputs, Iterable | Dataset):
         processor.check_text(inputs, "text[0]")  # refuses
-    has_length = hasattr(inputs, "__len__")
+    has_length = hasattr(inputs, "__len__") and not isinstance(inputs, IterableDataset)
     if has_length and len(inputs) == 0:
         raise ValueError("no texts to score: pass at least one")
     if isinstance(inputs, Dataset) and has_length:

@@ -6,8 +6,7 @@ of its tokenizer, and sentences are windows of whole sentences.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, count, groupby, islice, repeat
-from operator import itemgetter
+from itertools import chain, count, islice, repeat
 from os import PathLike
 from typing import Any
 
@@ -44,7 +43,7 @@ class GileProcessor(ProcessorMixin):
 
     Raises:
         ValueError: No such encoder, a tokenizer of another kind than it reads, a tokenizer without a padding token, or
-            a limit that leaves no room between the special tokens.
+            a limit below 1 or that leaves no room between the special tokens.
 
     Example:
         >>> from hf_gile import build_tokenizer
@@ -72,6 +71,10 @@ class GileProcessor(ProcessorMixin):
         self.max_sentences = max_sentences
         self.max_sentence_words = max_sentence_words
         self.max_label_words = max_label_words
+        for name in ("max_words", "max_sentences", "max_sentence_words", "max_label_words"):
+            limit = getattr(self, name)
+            if not hasattr(limit, "__index__") or limit < 1:
+                raise ValueError(f"{name} must be a whole number, at least 1, got {limit!r}")
         self.languages = list(languages)
         self._reads_sentences = TEXT_ENCODERS[text_encoder_type].input_dims == "(B, S, W)"
         self._is_pretrained = text_encoder_type in _PRETRAINED
@@ -191,7 +194,7 @@ class GileProcessor(ProcessorMixin):
             raise ValueError(f"return_tensors must be 'pt' or None, got {return_tensors!r}")
         data: dict[str, Any] = {}
         if text is not None:
-            documents = self._documents([text] if isinstance(text, str) else list(text), language)
+            documents = [self._document(row) for row in self._rows(text, language)]
             if return_tensors:
                 data.update(self.pad_documents(documents))
             else:
@@ -235,8 +238,7 @@ class GileProcessor(ProcessorMixin):
             >>> processor.pieces("A Cat sat.", written=True)
             [[[(0, 'A'), (1, 'Cat')], [(2, 'sat')]]]
         """
-        texts = [text] if isinstance(text, str) else list(text)
-        rows = self._rows(texts, language, written)
+        rows = self._rows(text, language, written)
         if whole:
             return [self._pieces(row, written) for row in rows]
         return [[self._document(row, written)] for row in rows]
@@ -266,11 +268,11 @@ class GileProcessor(ProcessorMixin):
             input_ids = input_ids.reshape(len(documents), sentences, input_ids.shape[-1])
         return {"input_ids": input_ids, "attention_mask": (input_ids != pad).long()}
 
-    def _documents(self, texts: Sequence[Any], language: str | Sequence[str] | None) -> list[Any]:
-        return [self._document(row) for row in self._rows(texts, language)]
-
-    def _rows(self, texts: Sequence[Any], language: str | Sequence[str] | None, written: bool = False) -> list[Any]:
+    def _rows(self, text: Any, language: str | Sequence[str] | None, written: bool = False) -> list[Any]:
         """All ids of each text, or of each of its sentences that has a word; or what is written in their places."""
+        if isinstance(text, Mapping) or not isinstance(text, Iterable):
+            self.check_text(text, "text")  # refuses
+        texts = [text] if isinstance(text, str) else list(text)
         if len(texts) == 0:
             raise ValueError("text is an empty list; pass at least one document")
         languages = self._languages(language, len(texts), "language")
@@ -292,10 +294,13 @@ class GileProcessor(ProcessorMixin):
             name: What to call it.
 
         Raises:
-            ValueError: It is not a text, nor a list of sentences where the model reads sentences.
+            ValueError: It is not a text, nor a list of sentences where the model reads sentences; or a text that no
+                tokenizer takes, with half of a character.
         """
         is_list = isinstance(text, list | tuple) and all(isinstance(one, str) for one in text)
         if isinstance(text, str) or (is_list and self._reads_sentences):
+            for one in [text] if isinstance(text, str) else text:
+                _check_characters(one, name)
             return
         what = "a text or a list of sentences" if self._reads_sentences else "a text"
         hint = ""
@@ -388,6 +393,7 @@ class GileProcessor(ProcessorMixin):
         for place, text in enumerate(texts):
             if not isinstance(text, str) or not text.strip():
                 raise ValueError(f"label_text[{place}] must be a text that is not empty, got {text!r}")
+            _check_characters(text, f"label_text[{place}]")
         labels = []
         unknown = self.tokenizer.unk_token_id
         languages = self._languages(language, len(texts), "label_language")
@@ -430,41 +436,52 @@ class GileProcessor(ProcessorMixin):
 
     def _encoded(self, texts: list[str], own: Tokenizer | None) -> list[list[int]]:
         """All ids of texts, without special tokens."""
-        tokenizer = getattr(self.tokenizer, "backend_tokenizer", None) if own is None else own
-        if tokenizer is None:  # one that is written in Python
+        tokenizer = self._backend(own)
+        if tokenizer is None:
             return self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
-        # It keeps the limits of whoever called it last, also in what is saved; ours are applied to what it returns.
-        # (To be set only where needed: other threads may be encoding.)
-        if tokenizer.truncation is not None:
-            tokenizer.no_truncation()
-        if tokenizer.padding is not None:
-            tokenizer.no_padding()
         ids: list[list[int]] = []
         for start in range(0, len(texts), _BATCH):
             encodings = tokenizer.encode_batch_fast(texts[start : start + _BATCH], add_special_tokens=False)
             ids += [encoding.ids for encoding in encodings]
         return ids
 
+    def _backend(self, own: Tokenizer | None) -> Tokenizer | None:
+        """What cuts texts, without limits; none if it is written in Python."""
+        tokenizer = getattr(self.tokenizer, "backend_tokenizer", None) if own is None else own
+        # It keeps the limits of whoever called it last, also in what is saved; ours are applied to what it returns.
+        # (To be set only where needed: other threads may be encoding.)
+        if tokenizer is not None and tokenizer.truncation is not None:
+            tokenizer.no_truncation()
+        if tokenizer is not None and tokenizer.padding is not None:
+            tokenizer.no_padding()
+        return tokenizer
+
     def _written(self, texts: list[str], own: Tokenizer | None) -> list[list[Any]]:
         """What is written in the place of each id: `(place, word)`; words are numbered through all texts."""
         places = count()
-        tokenizer = getattr(self.tokenizer, "backend_tokenizer", None) if own is None else own
-        if tokenizer is None:  # one that is written in Python does not say where tokens are from
+        tokenizer = self._backend(own)
+        if tokenizer is None:  # it does not say where tokens are from
             named = map(self.tokenizer.convert_ids_to_tokens, self._encoded(texts, own))
             return [[(next(places), token) for token in row] for row in named]
         rows: list[list[Any]] = []
         for text in texts:
             encoding = tokenizer.encode(text, add_special_tokens=False)
-            ends = [(word, *offsets) for word, offsets in zip(encoding.word_ids, encoding.offsets, strict=True)]
+            words: list[list[int]] = []  # start, end, number of tokens
+            before, last = 0, None
+            for number, (start, end) in zip(encoding.word_ids, encoding.offsets, strict=True):
+                # Some tokenizers take a whole text for one word.
+                if not words or number != last or text[before:end][:1].isspace():
+                    words.append([start, end, 0])
+                words[-1][1] = before = max(words[-1][1], end)
+                words[-1][2] += 1
+                last = number
             row: list[Any] = []
             before = 0
-            for _, tokens in groupby(ends, key=itemgetter(0)):
-                (_, start, end), *rest = tokens
-                end = max([end, *(one[2] for one in rest)])
+            for start, end, size in words:
                 # Of a number that was replaced by NUM the tokenizer only gives the last character.
-                number = None if self._is_pretrained else re.search(r"[+-]?\w\S*$", text[before:start])
-                word = (number[0] if number else "") + text[start:end].strip()
-                row += [(next(places), word)] * (1 + len(rest))
+                front = None if self._is_pretrained else re.search(r"[+-]?\w\S*$", text[before:start])
+                word = (front[0] if front else "") + text[start:end].strip()
+                row += [(next(places), word)] * size
                 before = end
             rows.append(row)
         return rows
@@ -487,6 +504,16 @@ class GileProcessor(ProcessorMixin):
     def __getstate__(self) -> dict[str, Any]:
         # Made when needed: a copy, or the fingerprint of a dataset made with this processor, does not depend on it.
         return {**self.__dict__, "_tokenizers": {}}
+
+
+def _check_characters(text: str, name: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{name} holds half of a character, {text[error.start]!r} at place {error.start}, as texts do that were "
+            "cut in UTF-16: text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace') mends it"
+        ) from None
 
 
 def _parts(row: list[Any], size: int) -> list[list[Any]]:

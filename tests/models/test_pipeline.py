@@ -1,5 +1,6 @@
 import copy
 import gc
+import json
 import sys
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,7 @@ import torch
 from datasets import Dataset
 from transformers import pipeline
 
-from hf_gile import GileProcessor, Label, LabelIndex, LabelScoringPipeline, LabelSet, build_tokenizer
+from hf_gile import GileModel, GileProcessor, Label, LabelIndex, LabelScoringPipeline, LabelSet, build_tokenizer
 from hf_gile.models import label_cache_gile, label_index_gile, pipeline_gile
 from hf_gile.models.label_cache_gile import LABEL_CACHE_BYTES
 
@@ -348,6 +349,31 @@ def test_a_linear_unit_scores_its_own_labels_and_refuses_others(make_model):
     assert len(pipe(TEXTS[0])["labels"]) == 5
     with pytest.raises(ValueError, match="scores only the labels it was trained on"):
         pipe(TEXTS[0], CANDIDATES)
+
+
+@pytest.mark.parametrize("kind", ["wan", "han"])
+def test_a_saved_pipeline_reads_as_much_of_a_text_as_before(tmp_path, make_model, kind):
+    limits = {"max_words": 3, "max_sentences": 1, "max_sentence_words": 2, "max_label_words": 2}
+    model, processor = make_model(kind, problem_type="multi_label_classification", **limits)
+    pipe = pipeline("label-scoring", model=model, processor=processor)
+    declared = model.config.custom_pipelines
+    pipe.save_pretrained(tmp_path)
+    assert model.config.custom_pipelines == declared
+    again = pipeline("zero-shot-classification", model=str(tmp_path), trust_remote_code=True)
+    assert again(TEXTS, CANDIDATES) == pipe(TEXTS, CANDIDATES)
+    assert list(json.loads((tmp_path / "config.json").read_text())["custom_pipelines"]) == ["zero-shot-classification"]
+
+
+def test_a_model_without_stored_labels_is_told_from_one_with_them(make_model):
+    model, processor = make_model()
+    with pytest.raises(ValueError, match="needs a GileForSequenceClassification, got GileModel; AutoModelForSeq"):
+        pipeline("label-scoring", model=GileModel(model.config), processor=processor)
+
+
+def test_a_language_of_labels_is_not_ignored_where_there_are_none(pipe):
+    for candidates in (CANDIDATES, None):
+        with pytest.raises(ValueError, match="this model has no languages"):
+            pipe(TEXTS[0], candidates, label_language="german")
 
 
 def test_a_model_saved_without_its_processor_says_so(make_model):

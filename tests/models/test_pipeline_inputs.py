@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from datasets import Dataset
 from torch.utils.data import Dataset as TorchDataset
+from torch.utils.data import IterableDataset
 from transformers import pipeline
 from transformers.pipelines.pt_utils import KeyDataset
 
@@ -94,6 +95,40 @@ def test_a_dataset_is_read_when_it_is_its_turn_and_has_a_length(pipe):
     assert len(answers) == 5
     assert texts.read == 0
     assert [answer["sequence"] for answer in answers] == TEXTS
+
+
+def test_a_dataset_that_can_only_be_read_through_is_a_stream_though_it_has_a_length(pipe):
+    class Texts(IterableDataset):
+        def __len__(self):
+            return len(TEXTS)
+
+        def __iter__(self):
+            return iter(TEXTS)
+
+    answers = pipe(Texts(), CANDIDATES)
+    assert not isinstance(answers, list)
+    assert list(answers) == pipe(TEXTS, CANDIDATES)
+
+
+def test_a_table_is_neither_texts_nor_labels(pipe):
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"text": TEXTS, "id": range(5)})
+    with pytest.raises(ValueError, match=r"pass the column that holds them, .*; it has 'text', 'id'"):
+        pipe(table, CANDIDATES)
+    with pytest.raises(ValueError, match=r"candidate_labels must be names, .*, got DataFrame"):
+        pipe(TEXTS, table)
+    assert pipe(table["text"], CANDIDATES) == pipe(TEXTS, CANDIDATES)
+
+
+def test_half_a_character_is_named_by_its_place(pipe):
+    texts = [*TEXTS[:2], "iron \ud83d"]
+    with pytest.raises(ValueError, match=r"text\[2\] holds half of a character, '\\ud83d' at place 5"):
+        pipe(texts, CANDIDATES)
+    with pytest.raises(ValueError, match=r"label_text\[1\] holds half of a character"):
+        pipe(TEXTS, ["Iron", "Milk \ude00"])
+    whole = "\ud83e\udd5b iron".encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # as the message says
+    assert whole == "🥛 iron"
+    assert pipe(whole, CANDIDATES)["scores"] == pipe("iron", CANDIDATES)["scores"]
 
 
 def test_a_text_of_sentences_is_one_document(make_model):
@@ -208,3 +243,6 @@ def test_a_model_in_training_is_put_in_evaluation_mode(make_model):
     model.train()
     assert pipe(TEXTS, CANDIDATES) == expected
     assert not model.training
+    answers = pipe(iter(TEXTS), CANDIDATES)
+    model.train()
+    assert list(answers) == expected

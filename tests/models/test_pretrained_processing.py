@@ -247,6 +247,18 @@ def test_words_of_bytes_are_written_without_the_space_before_them():
     ]
 
 
+def test_words_end_at_spaces_where_a_tokenizer_takes_a_text_for_one_word():
+    vocabulary = {"[PAD]": 0, "[UNK]": 1} | {letter: row for row, letter in enumerate("▁abcdefghiklmnorst", 2)}
+    tokenizer = Tokenizer(models.BPE(vocabulary, [], unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]")
+    assert set(fast("breast milk")._encodings[0].word_ids) == {0}
+    ((piece,),) = GileProcessor(fast, "transformer").pieces("breast  milk\niron", written=True)
+    words = dict(piece)
+    assert [word for word in words.values() if word] == ["breast", "milk", "iron"]
+    assert [place for place, _ in piece][:7] == [0] * 7
+
+
 def test_a_tokenizer_written_in_python_shows_its_tokens(pieces):
     class InPython(PreTrainedTokenizer):
         @property

@@ -123,6 +123,9 @@ def test_labels_are_cut_and_padded(wan):
         ({"label_text": "iron"}, "must be a list of label texts"),
         ({"label_text": ["iron", " "]}, r"label_text\[1\] must be a text that is not empty"),
         ({"label_text": ["iron", "+"]}, r"label_text\[1\] holds no word"),
+        ({"text": {"text": "a"}}, "text must be a text, got dict of text: pass the column that holds the text"),
+        ({"text": 3}, "text must be a text, got int"),
+        ({"text": ["a", "b\udc00"]}, r"text\[1\] holds half of a character, '\\udc00' at place 1"),
         ({"text": "a", "return_tensors": "np"}, "return_tensors must be 'pt' or None"),
         ({"text": "a", "padding": True}, "has no option 'padding'"),
     ],
@@ -135,6 +138,9 @@ def test_labels_are_cut_and_padded(wan):
         "one label",
         "empty",
         "no word",
+        "row",
+        "number",
+        "half of a character",
         "np",
         "option",
     ],
@@ -147,6 +153,19 @@ def test_bad_input_is_refused_by_place(wan, arguments, message):
 def test_a_sentence_that_is_no_text_is_refused(han):
     with pytest.raises(ValueError, match=r"text\[0\] must be a text or a list of sentences"):
         han([["a", 3]])
+
+
+@pytest.mark.parametrize("name", ["max_words", "max_sentences", "max_sentence_words", "max_label_words"])
+@pytest.mark.parametrize("value", [0, -1, "3", 2.5, None])
+def test_limits_that_leave_no_words_are_refused(tokenizer, name, value):
+    with pytest.raises(ValueError, match=f"{name} must be a whole number, at least 1, got {value!r}"):
+        GileProcessor(tokenizer, **{name: value})
+
+
+def test_what_is_written_is_not_cut_by_who_used_the_tokenizer_before(wan):
+    expected = wan.pieces("milk and iron", written=True)
+    wan.tokenizer("milk and iron", truncation=True, padding="max_length", max_length=2)
+    assert wan.pieces("milk and iron", written=True) == expected
 
 
 def test_processor_must_fit_the_model(tokenizer):
