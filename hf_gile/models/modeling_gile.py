@@ -449,7 +449,7 @@ class GileModel(GilePreTrainedModel):
         if self.bag is not None:
             parts.append(self.bag(tokens, mask, sparse))
         if lexical is not None:
-            parts.append(lexical(tokens, mask))
+            parts.append(lexical(tokens, mask).to(self.dtype))
         return torch.cat(parts, dim=-1)
 
     def set_lexical_weights(self, documents: Any, special_ids: Any = ()) -> None:

@@ -328,6 +328,19 @@ def test_a_lexical_code_is_the_cosine_of_tf_idf_vectors():
     assert not lexical(torch.tensor([[9, 9]]), torch.tensor([[True, True]])).any()
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_a_model_with_a_lexical_code_scores_in_any_precision(make_model, dtype):
+    model, processor = make_model(lexical_size=32, label_rows=True)
+    expected = model(**texts_of(processor)).logits
+    model.to(dtype)
+    pipe = LabelScoringPipeline(model=model, processor=processor)
+    logits = model(**texts_of(processor)).logits
+    assert logits.dtype == dtype
+    torch.testing.assert_close(logits.float(), expected, rtol=0.1, atol=0.1)
+    for answer, row in zip(pipe(TEXTS, multi_label=True), logits.float(), strict=True):
+        assert answer["scores"] == pytest.approx(row.sigmoid().sort(descending=True).values.tolist(), abs=0.02)
+
+
 def test_the_error_of_a_lexical_code_is_that_of_a_random_projection():
     lexical = LexicalOverlap(GileConfig(lexical_size=1024))
     torch.manual_seed(0)
