@@ -178,14 +178,18 @@ def learning_curve(history: Iterable[Mapping[str, Any]], path: str | PathLike[st
 
 
 def _evaluated(series: Mapping[str, Any], name: str) -> str | None:
-    """The name under which evaluations have a figure: `eval_NAME`, or of a named set `eval_SET_NAME`."""
-    for known in sorted(series, key=len):
+    """The name under which evaluations have a figure: `eval_NAME`, or of a named set `eval_SET_NAME`.
+
+    Of several, that of the set evaluated most often: a set may be looked at once more behind training. Never of a test.
+    """
+    found = []
+    for known, points in series.items():
         before = known.removesuffix(name)
-        # Not the figure of some of the labels, nor another whose name ends alike.
-        other = re.search(r"(seen|decile_\d+|ranking)_$", before)
+        # Not the figure of some of the labels, of the test, nor another whose name ends alike.
+        other = re.search(r"(seen|decile_\d+|ranking)_$|^eval_test_", before)
         if known.endswith(name) and re.fullmatch(r"eval_(\w+_)?", before) and not other:
-            return known
-    return None
+            found.append((-len(points), len(known), known))
+    return min(found)[2] if found else None
 
 
 def _figure(height: float, width: float) -> Any:

@@ -93,6 +93,16 @@ def test_the_figures_of_an_evaluation_are_found_under_any_name_of_its_set():
     assert plots._evaluated({"eval_seen_micro_f1": []}, "micro_f1") is None
 
 
+def test_a_curve_is_of_the_set_evaluated_all_along_and_never_of_the_test():
+    # As the recipes leave it: with --test_curve, and with one more look at the validation documents for a threshold.
+    series = {"eval_test_loss": [1, 1, 1], "eval_validation_loss": [1, 1, 1], "eval_loss": [1]}
+    assert plots._evaluated(series, "loss") == "eval_validation_loss"
+    assert plots._evaluated({"eval_validation_micro_f1": [1, 1], "eval_tuned_micro_f1": [1]}, "micro_f1") == (
+        "eval_validation_micro_f1"
+    )
+    assert plots._evaluated({"eval_test_loss": [1, 1]}, "loss") is None
+
+
 def test_no_name_on_a_map_is_over_another(tmp_path):
     places = np.random.default_rng(0).normal(size=(211, 2)) * 0.01
     written = plots.label_map(
