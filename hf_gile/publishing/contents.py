@@ -14,6 +14,9 @@ from ..models.labels_gile import LABELS_FILE
 UNKNOWN_PLACE = "path/to/this/model"
 """Stands on a card for the repository, as long as nobody knows it."""
 
+TEXTS_HEADING = "Texts that have these labels"
+"""Stands on a card above texts of documents; without it, a report goes up without its texts."""
+
 _LOADED = re.compile(
     r"model(-\d{5}-of-\d{5})?\.safetensors"
     r"|model\.safetensors\.index\.json"
@@ -31,7 +34,8 @@ _SIBLING = re.compile(r"^\s*from\s+\.(\w+)\s+import", re.MULTILINE)
 
 _PICKLE = "a pickle, which runs code when it is loaded"
 _LOGS = "logs of training"
-_PICKLE_SUFFIXES = {".bin", ".ckpt", ".distcp", ".joblib", ".pickle", ".pkl", ".pt", ".pth"}
+_PICKLED = re.compile(r".+\.(bin|ckpt|distcp|joblib|pickle|pkl|pt|pth)(\.(bz2|gz|lz4|xz|zst))?")
+_OLD_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF"  # how files of torch.save began before they were archives
 
 
 def is_ours(path: str) -> bool:
@@ -104,7 +108,7 @@ def _why_no_file(path: Path) -> str | None:
         return "hidden"
     if not path.is_file():
         return "not a file"
-    if path.suffix in _PICKLE_SUFFIXES or _is_pickle(path):
+    if _PICKLED.fullmatch(path.name) or _is_pickle(path):
         return _PICKLE
     if path.suffix in (".pyc", ".pyo"):
         return "a cache"
@@ -123,6 +127,8 @@ def _is_pickle(path: Path) -> bool:
         return False
     with path.open("rb") as file:
         first = file.read(8)
+        if first == _OLD_TORCH:
+            return True
         if first[:1] == b"\x80" and first[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
             file.seek(-1, 2)
             return file.read(1) == b"."
@@ -141,7 +147,7 @@ def _is_pickled(archive: zipfile.ZipFile, name: str) -> bool:
     if name.endswith(".npy"):
         with archive.open(name) as file:
             return _has_objects(file)
-    return Path(name).suffix in _PICKLE_SUFFIXES
+    return _PICKLED.fullmatch(Path(name).name) is not None
 
 
 def _has_objects(file: Any) -> bool:
@@ -170,18 +176,28 @@ def missing_parts(folder: Path) -> list[str]:
     shards = _read_json(folder / "model.safetensors.index.json")
     names = set(shards.get("weight_map", {}).values()) if shards else {"model.safetensors"}
     missing += _absent(folder, names, "the weights")
-    code = [*config.get("auto_map", {}).values()]
-    code += [one["impl"] for one in config.get("custom_pipelines", {}).values()]
-    modules = {reference.split("--")[-1].split(".")[0] for reference in code}
-    lost = _absent(folder, _with_siblings(folder, modules), "its code")
-    missing += lost if modules else ["its code (config.json has no auto_map)"]
+    code = code_of(folder)
+    missing += _absent(folder, code, "its code") if code else ["its code (config.json has no auto_map)"]
     missing += _absent(folder, ["processor_config.json", "tokenizer_config.json", "tokenizer.json"], "its processor")
     missing += _absent(folder, [LABELS_FILE], "its labels")
     return missing
 
 
-def _with_siblings(folder: Path, modules: set[str]) -> set[str]:
-    """The files of modules and of all that they import of their folder."""
+def code_of(folder: Path) -> set[str]:
+    """The names of the files that a model's `config.json` names as its code, and of all that these import.
+
+    Args:
+        folder: A folder, perhaps of a saved model.
+
+    Returns:
+        The names; none if the folder holds no GILE model.
+    """
+    config = _read_json(folder / "config.json") or {}
+    if config.get("model_type") != "gile":
+        return set()
+    code = [*config.get("auto_map", {}).values()]
+    code += [one["impl"] for one in config.get("custom_pipelines", {}).values()]
+    modules = {reference.split("--")[-1].split(".")[0] for reference in code}
     found: set[str] = set()
     while new := modules - found:
         found |= new

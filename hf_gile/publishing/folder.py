@@ -14,13 +14,11 @@ import torch
 from ..models.fingerprint_gile import unwrapped
 from ..models.label_index_gile import INDEX_FILE, LabelIndex
 from ..models.labels_gile import LabelSet
-from .contents import is_loaded, missing_parts
+from .contents import code_of, is_loaded, missing_parts
+from .report import REPORT_FILE
 
 INDEX_FOLDER = "index"
 """Where the codes of the labels are, for `LabelIndex.from_pretrained`; those of several languages in folders below."""
-
-REPORT_FILE = "results.json"
-"""Where the report is, for `Report.load`."""
 
 
 def save(
@@ -80,10 +78,7 @@ def save(
     try:
         _write(staged, model, processor, label_set, index, report, card)
         names = sorted(path.relative_to(staged).as_posix() for path in staged.rglob("*") if path.is_file())
-        for name in names:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (staged / name).replace(folder / name)
-        _remove_stale(folder, set(names))
+        _put(staged, folder, names, _stale(folder, set(names)))
     finally:
         shutil.rmtree(staged)
         if not existed and not any(folder.iterdir()):
@@ -186,11 +181,35 @@ def _save_index(folder: Path, index: LabelIndex) -> None:
     (folder / INDEX_FILE).write_text(json.dumps(head, indent=2) + "\n", encoding="utf-8")
 
 
-def _remove_stale(folder: Path, written: set[str]) -> None:
+def _stale(folder: Path, written: set[str]) -> list[str]:
+    """What a model saved here before would mislead by. Of code only that model's own: the rest is somebody's work."""
     candidates = [path for path in folder.iterdir() if path.is_file()]
     if (folder / INDEX_FOLDER).is_dir():
         candidates += [path for path in (folder / INDEX_FOLDER).rglob("*") if path.is_file()]
-    for path in candidates:
-        name = path.relative_to(folder).as_posix()
-        if name not in written and is_loaded(name):
-            path.unlink()
+    code = code_of(folder)
+    names = (path.relative_to(folder).as_posix() for path in candidates)
+    return [name for name in names if name not in written and (name in code or name[-3:] != ".py") and is_loaded(name)]
+
+
+def _put(staged: Path, folder: Path, names: list[str], stale: list[str]) -> None:
+    """Puts files in their places and takes stale ones away; if that fails, everything is where it was."""
+    moves: list[tuple[Path, Path]] = []
+
+    def move(source: Path, target: Path) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source.replace(target)
+        moves.append((source, target))
+
+    try:
+        for name in [*names, *stale]:
+            place = folder / name
+            if place.is_dir():
+                raise FileExistsError(f"{place} is a folder, where a file of the model goes: move it away")
+            if place.exists() or place.is_symlink():
+                move(place, staged / ".before" / name)
+            if name not in stale:
+                move(staged / name, place)
+    except BaseException:
+        for source, target in reversed(moves):
+            target.replace(source)
+        raise

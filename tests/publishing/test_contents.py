@@ -1,5 +1,6 @@
 """What of a folder goes to the Hub, what stays, and what a folder lacks."""
 
+import gzip
 import json
 import pickle
 import shutil
@@ -16,6 +17,8 @@ def test_pickles_of_any_name_stay_here(tmp_path):
     (tmp_path / "optimizer.pt").write_bytes(b"")
     (tmp_path / "vocabulary").write_bytes(pickle.dumps(["a", "b"]))
     torch.save({"weight": torch.zeros(2)}, tmp_path / "weights.model")
+    torch.save({"weight": torch.zeros(2)}, tmp_path / "old.model", _use_new_zipfile_serialization=False)
+    (tmp_path / "words.pkl.gz").write_bytes(gzip.compress(pickle.dumps(["a", "b"])))
     np.save(tmp_path / "objects.npy", np.array([{}, []], dtype=object))
     np.savez(tmp_path / "mixed.npz", numbers=np.arange(3), objects=np.array([{}], dtype=object))
     files, left_out = contents_of(tmp_path)
@@ -23,10 +26,12 @@ def test_pickles_of_any_name_stay_here(tmp_path):
     assert [name for name, _ in left_out] == [
         "mixed.npz",
         "objects.npy",
+        "old.model",
         "optimizer.pt",
         "training_args.bin",
         "vocabulary",
         "weights.model",
+        "words.pkl.gz",
     ]
     assert {why for _, why in left_out} == {"a pickle, which runs code when it is loaded"}
 

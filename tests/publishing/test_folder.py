@@ -1,6 +1,7 @@
 """A model saved with all that belongs to it."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -139,12 +140,15 @@ def test_what_a_model_saved_before_would_mislead_by_is_gone_and_the_rest_stays(t
     old_codes = next(folder.glob("index/*.safetensors")).name
     (folder / "model-00001-of-00002.safetensors").write_bytes(b"")
     (folder / "old_gile.py").write_text("")
+    with (folder / "modeling_gile.py").open("a") as code:
+        code.write("from .old_gile import something\n")
+    (folder / "train_gile.py").write_text("mine")
     (folder / "notebook.ipynb").write_text("{}")
     (folder / "labels.csv").write_text("id,name\n")  # may be the table that the labels were read from
     (folder / "index" / "notes.txt").write_text("mine")
     save(folder, model, processor, LabelSet.from_names(["Iron"]), card="")
     names = set(contents(folder))
-    assert {"notebook.ipynb", "labels.csv", "index/notes.txt"} <= names
+    assert {"notebook.ipynb", "labels.csv", "index/notes.txt", "train_gile.py"} <= names
     assert not {"model-00001-of-00002.safetensors", "old_gile.py", f"index/{old_codes}"} & names
     save(folder, model, processor, card="", index=False)
     assert {name for name in contents(folder) if name.startswith("index/")} == {"index/notes.txt"}
@@ -164,6 +168,39 @@ def test_if_anything_fails_the_folder_is_as_it_was(tmp_path, make_model):
     other, _ = make_model(joint_size=3)
     with pytest.raises(ValueError, match="made by another model"):
         save(folder, model, processor, index=LabelIndex.build(other), card="# Second")
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize("taken", ["index", "tokenizer.json"])
+def test_a_place_that_is_taken_leaves_the_folder_as_it_was(tmp_path, make_model, taken):
+    model, processor = make_model()
+    folder = tmp_path / "saved"
+    save(folder, model, processor, index=False, card="# First")
+    (folder / "model-00001-of-00002.safetensors").write_bytes(b"")
+    (folder / "tokenizer.json").unlink()
+    (folder / taken).write_text("mine") if taken == "index" else (folder / taken).mkdir()
+    before = contents(folder)
+    with pytest.raises(FileExistsError, match=taken):
+        save(folder, make_model(joint_size=3)[0], processor, card="# Second")
+    assert contents(folder) == before
+
+
+def test_an_interrupted_exchange_of_files_leaves_the_folder_as_it_was(tmp_path, make_model, monkeypatch):
+    model, processor = make_model()
+    folder = tmp_path / "saved"
+    save(folder, model, processor, card="# First")
+    before, moved, replace_file = contents(folder), [], Path.replace
+
+    def interrupt(self, target):
+        if target == folder / "model.safetensors" and not moved:
+            moved.append(self)
+            raise KeyboardInterrupt
+        return replace_file(self, target)
+
+    monkeypatch.setattr(Path, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        save(folder, make_model(joint_size=3)[0], processor, card="# Second")
+    assert moved
     assert contents(folder) == before
 
 
