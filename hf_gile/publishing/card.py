@@ -16,7 +16,7 @@ from ..models.fingerprint_gile import unwrapped
 from ..models.labels_gile import LabelSet
 from ..resources import resource
 from . import card_sections as sections
-from .contents import UNKNOWN_PLACE
+from .contents import TEXTS_HEADING, UNKNOWN_PLACE
 from .extras import needs_publish
 from .label_map import MOST, mapped_labels, project
 from .label_table import LABEL_TABLE, write_label_table
@@ -212,7 +212,9 @@ def make_card(
         "images": images,
         "num_mapped": f"{min(MOST, len(labels)):,}",
         "label_table": None if folder is None else LABEL_TABLE,
-        "can_add": model.config.output_layer != "linear",
+        "texts_heading": TEXTS_HEADING,
+        "can_add": sections.reads_labels(model.config),
+        "has_weights": model.config.output_layer == "linear",
         "one_label": model.config.problem_type == "single_label_classification",
         **sections.overview(model, labels, info),
         **sections.label_tables(labels, figures, thresholds, report if info.show_examples else None),

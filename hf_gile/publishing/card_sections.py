@@ -45,6 +45,15 @@ _DESCRIPTION, _NAME, _ID = 80, 60, 28
 _CONFUSED = 10
 
 
+def reads_labels(config: Any) -> bool:
+    """Whether a model scores labels by their words, and so can be given others.
+
+    Args:
+        config: Its configuration. A linear unit has weights for each label; others may take vectors made elsewhere.
+    """
+    return config.output_layer != "linear" and config.label_encoder_type != "vectors"
+
+
 def overview(model: Any, labels: LabelSet, info: "CardInfo") -> dict[str, Any]:
     """Numbers of labels, some of their names, and what the code on the card works with.
 
@@ -67,6 +76,7 @@ def overview(model: Any, labels: LabelSet, info: "CardInfo") -> dict[str, Any]:
         call = f", language={python_text(config.languages[0])}"
     return {
         "num_labels": f"{len(labels):,}",
+        "new_id": python_text(_new_id(labels)),
         "num_seen": sum(label.seen for label in labels),
         "num_unseen": sum(not label.seen for label in labels),
         "names_all": len(named) == len(labels),
@@ -77,6 +87,12 @@ def overview(model: Any, labels: LabelSet, info: "CardInfo") -> dict[str, Any]:
         "example_labels": [(python_text(name), python_text(text)) for name, text in info.example_labels.items()],
         "call_language": call,
     }
+
+
+def _new_id(labels: LabelSet) -> str:
+    ids = ("my-id", *(f"my-id-{number}" for number in range(2, len(labels) + 2)))
+    taken = set(labels.ids)
+    return next(one for one in ids if one not in taken)
 
 
 def _spoken(groups: Sequence[tuple[str, list[Label]]], language: str | None) -> list[Label]:
@@ -165,7 +181,6 @@ def results(report: Report | None, labels: LabelSet) -> dict[str, Any]:
         "dataset": escaped(report.dataset) if report.dataset else None,
         "split": escaped(report.split) if report.split else None,
         "documents": f"{report.documents:,}",
-        "measured": sum(row["support"] > 0 for row in report.labels),
         **_deciles(report),
         "confused_rows": [
             [escaped(names.get(missed, missed), _NAME), escaped(names.get(given, given), _NAME), f"{number:,}"]
@@ -246,7 +261,7 @@ def limits(model: Any, labels: LabelSet, info: "CardInfo", report: Report | None
         said.append(
             f"It knows {config.vocab_size:,} words and skips the others. Labels none of whose words it knows all get "
             "the same score: describe them in other words."
-            if config.output_layer != "linear"
+            if reads_labels(config)
             else f"It knows {config.vocab_size:,} words and skips the others."
         )
     if config.output_layer == "linear":
@@ -301,4 +316,4 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}".rstrip("0").rstrip(".")
 
 
-__all__ = ["METHODS", "RESULTS", "calibration", "label_tables", "limits", "overview", "results"]
+__all__ = ["METHODS", "RESULTS", "calibration", "label_tables", "limits", "overview", "reads_labels", "results"]

@@ -17,9 +17,10 @@ from huggingface_hub.utils.sha import git_hash, sha_fileobj
 from .. import __version__
 from ..models.label_index_gile import LabelIndex
 from ..models.labels_gile import LABELS_FILE, LabelSet
-from .contents import UNKNOWN_PLACE, contents_of, is_ours, missing_parts
+from .contents import TEXTS_HEADING, UNKNOWN_PLACE, contents_of, is_ours, missing_parts
 from .folder import check_saveable, save
 from .hub_errors import explained
+from .report import REPORT_FILE, Report
 
 
 @dataclass(frozen=True)
@@ -199,6 +200,11 @@ class _Target:
         hf_hub_url(repo_id, "README.md")  # refuses what no repository can be called
         if revision is not None and re.fullmatch(r"[0-9a-f]{40}", revision):
             raise ValueError(f"revision {revision} is a commit, which cannot change: name a branch")
+        if isinstance(token, str) and not re.fullmatch(r"[!-~]+", token):
+            # The way to the Hub would say so too, and show it.
+            raise ValueError(
+                "token must be that of the Hub and nothing else, no space or end of a line: pass the token alone"
+            )
         self.repo_id, self.revision, self.create_pr, self.private = repo_id, revision, create_pr, private
         self.api = HfApi(token=token)
 
@@ -217,6 +223,7 @@ class _Target:
         commit = pull_request = None
         with explained(self.repo_id, hint), tempfile.TemporaryDirectory() as scratch:
             _name_repository(files, self.repo_id, Path(scratch))
+            left_out += _without_hidden_texts(files, Path(scratch))
             head = None if dry_run and is_offline_mode() else self._head()
             if head is None and not dry_run:
                 self.api.create_repo(self.repo_id, private=self.private, exist_ok=True)
@@ -335,11 +342,34 @@ class _Target:
 
 def _name_repository(files: dict[str, Path], repo_id: str, scratch: Path) -> None:
     """Lets a card that was made before anybody knew its place say it, in what goes up."""
-    card = files.get("README.md")
-    text = "" if card is None else card.read_text(encoding="utf-8")
+    text = _card_of(files)
     if UNKNOWN_PLACE in text:
         files["README.md"] = scratch / "README.md"
-        files["README.md"].write_text(text.replace(UNKNOWN_PLACE, repo_id), encoding="utf-8")
+        files["README.md"].write_bytes(text.replace(UNKNOWN_PLACE, repo_id).encode())
+
+
+def _without_hidden_texts(files: dict[str, Path], scratch: Path) -> list[tuple[str, str]]:
+    """Takes texts of documents out of the report that goes up, unless the card shows them; returns what stays here."""
+    if REPORT_FILE not in files or TEXTS_HEADING in _card_of(files):
+        return []
+    try:
+        report = Report.load(files[REPORT_FILE])
+    except ValueError:  # of somebody else
+        return []
+    if not report.examples:
+        return []
+    files[REPORT_FILE] = scratch / REPORT_FILE
+    replace(report, examples={}).save(files[REPORT_FILE])
+    return [(f"{REPORT_FILE}, examples", "texts of documents, which the card does not show")]
+
+
+def _card_of(files: dict[str, Path]) -> str:
+    if "README.md" not in files:
+        return ""
+    try:
+        return files["README.md"].read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{files['README.md']} is no text in UTF-8 ({error.reason}): save it as such") from None
 
 
 @dataclass(frozen=True)

@@ -112,9 +112,9 @@ class Report:
             ValueError: The file is not a report, or was written by newer code.
         """
         try:
-            rows = json.loads(Path(path).read_text(encoding="utf-8"))
+            rows = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse)
             version = rows.pop("format_version")
-        except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
+        except (ValueError, AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"{path} is not a report ({error!r}): make one with make_report(...).save(path)") from None
         if version != FORMAT_VERSION:
             raise ValueError(
@@ -200,6 +200,8 @@ def make_report(
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     if example_texts < 0:
         raise ValueError(f"example_texts must not be negative, got {example_texts}")
+    if example_texts and not isinstance(texts[0], str) and not all(isinstance(one, str) for one in texts[0]):
+        raise ValueError(f"example_texts are kept of texts, and these documents are none: {str(texts[0])[:40]}")
     if language is not None and not isinstance(language, str) and len(language) != len(texts):
         raise ValueError(f"language must name one for all texts or one for each of {len(texts)}, got {len(language)}")
     measured = _Measured(model, columns, num_training_documents, example_texts)
@@ -392,6 +394,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic | Tensor):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _refuse(number: str) -> None:
+    raise ValueError(f"it has the number {number}")
 
 
 def _versions() -> dict[str, str]:

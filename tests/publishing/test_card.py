@@ -294,6 +294,28 @@ def test_the_code_on_the_card_runs(make_reported, tmp_path, monkeypatch, fields)
     torch.testing.assert_close(grown[:, :5], old)
 
 
+def test_the_code_on_the_card_of_a_model_that_reads_vectors_runs(tmp_path, monkeypatch, tokenizer, label_set):
+    sizes = {"label_encoder_type": "vectors", "label_vector_size": 7, "joint_size": 13}
+    model = GileForSequenceClassification(GileConfig(vocab_size=len(tokenizer), num_labels=5, **sizes)).eval()
+    processor = GileProcessor.for_config(tokenizer, model.config)
+    words = processor(label_text=label_set.texts, return_tensors="pt")["label_input_ids"]
+    model.set_labels(label_set, processor, words, torch.randn(5, 7))
+    save(tmp_path / "saved", model, processor, card=INFO)
+    card = ModelCard.load(tmp_path / "saved" / "README.md")
+    (program,) = programs(card, tmp_path / "saved")
+    exec(program, {})
+    said = " ".join(card.text.split())
+    assert "It reads labels as vectors that were made of them elsewhere." in said
+    assert "weights of its own" not in said
+    assert "describe them in other words" not in said
+
+
+def test_a_label_is_added_under_an_id_that_is_free(make_reported):
+    # As in a model that somebody made by the code on a card.
+    model, _, _ = make_reported([Label("my-id", "Weather"), Label("my-id-2", "iron")])
+    assert 'Label("my-id-3", "Weather"' in make_card(model, None, CardInfo()).text
+
+
 def test_the_code_on_the_card_of_a_model_of_languages_runs(tmp_path, monkeypatch):
     texts = {"english": ["the gift of milk", "red iron"], "german": ["das gift der schlange", "rotes eisen"]}
     names = {"english": ["gift", "milk", "iron"], "german": ["gift", "eisen"]}
@@ -419,6 +441,13 @@ def test_making_a_card_leaves_the_model_as_it_was(make_reported, tmp_path):
 def test_two_labels_have_a_card_without_a_map(make_reported, tmp_path):
     model, _, _ = make_reported([Label("a", "iron"), Label("b", "milk")])
     assert "Map of the labels" not in make_card(model, None, CardInfo(), None, tmp_path).text
+
+
+def test_a_card_of_one_label_speaks_of_one(make_reported):
+    model, _, report = make_reported([Label("a", "iron", seen=True, count=1)])
+    text = make_card(model, None, INFO, report).text
+    assert "Scores a text against 1 label, on its own: iron." in text
+    assert "Its label was seen in training." in text
 
 
 def test_a_command_with_fences_stays_within_its_own(make_reported):

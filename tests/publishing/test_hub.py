@@ -1,13 +1,14 @@
 """What goes to the Hub, in one commit, and what is said when it does not."""
 
 import shutil
+import traceback
 
 import pytest
 from huggingface_hub import constants
 from loopback_hub import Fault
 
 from hf_gile import LabelIndex, LabelSet
-from hf_gile.publishing import PlannedFile, publish, push_folder
+from hf_gile.publishing import CardInfo, PlannedFile, Report, publish, push_folder, save
 
 # huggingface_hub sends files in a way that its HTTP library has given up.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
@@ -67,6 +68,35 @@ def test_a_card_made_before_its_place_was_known_names_it_there(hub, make_saved):
     assert hub.repositories[REPO].files()["README.md"] == b'# A model\n\npipeline(model="ada/gile")\n'
     assert (folder / "README.md").read_bytes() == before
     assert push_folder(folder, REPO).commit is None
+
+
+def test_a_card_that_is_no_text_is_named(hub, make_saved):
+    folder = make_saved()
+    (folder / "README.md").write_bytes(b"# caf\xe9")
+    with pytest.raises(ValueError, match=r"saved/README\.md is no text in UTF-8 .*: save it as such"):
+        push_folder(folder, REPO)
+    assert hub.requests == []
+
+
+def test_texts_that_the_card_does_not_show_stay_here(hub, make_saved, make_model):
+    folder = make_saved()
+    Report({"micro_f1": 0.5}, [], examples={"Iron": ["A text of somebody."]}).save(folder / "results.json")
+    published = push_folder(folder, REPO)
+    assert ("results.json, examples", "texts of documents, which the card does not show") in published.left_out
+    assert b"of somebody" not in hub.repositories[REPO].files()["results.json"]
+    (folder / "sent.json").write_bytes(hub.repositories[REPO].files()["results.json"])
+    assert Report.load(folder / "sent.json") == Report({"micro_f1": 0.5}, [])
+    assert b"of somebody" in (folder / "results.json").read_bytes()
+    (folder / "sent.json").unlink()
+    assert push_folder(folder, REPO).commit is None
+    report = Report.load(folder / "results.json")
+    model, processor = make_model()
+    save(folder, model, processor, report=report, card=CardInfo(show_examples=True))
+    push_folder(folder, REPO)
+    assert b"of somebody" in hub.repositories[REPO].files()["results.json"]
+    (folder / "results.json").write_text("{}")  # of another program
+    push_folder(folder, REPO)
+    assert hub.repositories[REPO].files()["results.json"] == b"{}"
 
 
 def test_where_nothing_has_changed_there_is_no_commit(hub, make_model):
@@ -231,6 +261,14 @@ def test_who_may_not_write_is_told_what_to_do(hub, make_saved, options, message)
         push_folder(folder, REPO, **options)
     assert error.value.__cause__.response.status_code in (401, 403)
     assert hub.repositories == {}
+
+
+@pytest.mark.parametrize("token", ["hf_secret\n", "hf_sécret", "hf_secret hf_secret", ""])
+def test_what_can_be_no_token_is_refused_and_not_shown(hub, make_saved, token):
+    with pytest.raises(ValueError, match="pass the token alone") as error:
+        push_folder(make_saved(), REPO, token=token)
+    assert "cret" not in "".join(traceback.format_exception(error.value))
+    assert hub.requests == []
 
 
 def test_who_may_read_only_is_told_of_pull_requests(hub, make_saved):

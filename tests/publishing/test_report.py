@@ -273,6 +273,7 @@ def test_a_report_that_cannot_be_written_leaves_the_one_before(tmp_path):
         ('{"format_version": 1, "metrics": {}}', "it lacks or has too much of .*labels"),
         ('{"format_version": 1, "metrics": {}, "labels": [], "more": 1}', "too much of .*more"),
         ('{"format_version": 99}', "format_version 99, this code reads 1: upgrade"),
+        ('{"format_version": 1, "metrics": {"micro_f1": NaN}, "labels": []}', "is not a report .*the number NaN"),
     ],
 )
 def test_a_file_that_is_no_report_is_refused(tmp_path, content, said):
@@ -320,6 +321,8 @@ def test_what_cannot_be_measured_is_refused(make, documents):
             make_report(model, processor, texts, gold, columns=columns)
     with pytest.raises(ValueError, match="example_texts must not be negative"):
         make_report(model, processor, texts, gold, example_texts=-1)
+    with pytest.raises(ValueError, match=r"example_texts are kept of texts, and these documents are none: \[3, 5\]"):
+        make_report(model, processor, [[3, 5]], [[]], example_texts=1)
     with pytest.raises(ValueError, match="batch_size must be at least 1"):
         make_report(model, processor, texts, gold, batch_size=0)
     one, processor = make(problem_type="single_label_classification")
