@@ -119,7 +119,7 @@ def card_info(path: str | None, **known: Any) -> CardInfo:
 
 def command() -> str:
     """The command line of this run, without the places where this machine keeps the script and what it writes."""
-    script = Path(sys.argv[0])
+    script = Path(sys.argv[0]).resolve()
     words = iter(sys.argv[1:])
     flags = []
     for word in words:

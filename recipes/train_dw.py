@@ -94,6 +94,10 @@ def main() -> None:
     say = print if args.process_index == 0 else (lambda *_: None)
     folder = Path(args.output_dir)
     info = card_info(recipe.card, dataset_name="Deutsche Welle", tags=["news"])
+    if info.show_examples:
+        raise ValueError(
+            f"{recipe.card}: show_examples needs texts, and this recipe reads the ids of words: leave it out"
+        )
 
     # 1. Documents as word ids, one table of words and one of labels for all languages.
     corpus = load_dw(

@@ -1,0 +1,35 @@
+"""What recipes say on the cards of their models."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+sys.path.insert(0, str(RECIPES))
+
+import train_dw  # noqa: E402
+from cards import card_info  # noqa: E402
+
+
+@pytest.mark.parametrize("script", ["train_table.py", "../recipes/train_table.py", str(RECIPES / "train_table.py")])
+def test_the_command_on_a_card_is_the_same_wherever_it_was_run(monkeypatch, script):
+    monkeypatch.chdir(RECIPES)
+    for output in (["--output_dir", "/home/ada/out"], ["--output_dir=/home/ada/out"]):
+        monkeypatch.setattr(sys, "argv", [script, "--text", "title and text", *output, "--seed", "3"])
+        assert card_info(None).training_command == "python recipes/train_table.py --text 'title and text' --seed 3"
+
+
+def test_a_file_of_the_card_says_more_than_the_recipe_knows(tmp_path):
+    (tmp_path / "card.yaml").write_text("dataset_name: Notes\nlicense: mit\n")
+    info = card_info(str(tmp_path / "card.yaml"), dataset_name="News", tags=["news"], training_command="python x.py")
+    assert (info.dataset_name, info.license, info.tags) == ("Notes", "mit", ["news"])
+    assert info.training_command == "python x.py"
+
+
+def test_the_news_recipe_has_no_texts_to_show_and_says_so_before_it_trains(tmp_path, monkeypatch):
+    (tmp_path / "card.yaml").write_text("show_examples: true\n")
+    arguments = ["--data", str(tmp_path), "--output_dir", str(tmp_path / "out"), "--use_cpu"]
+    monkeypatch.setattr(sys, "argv", ["train_dw.py", *arguments, "--card", str(tmp_path / "card.yaml")])
+    with pytest.raises(ValueError, match=r"card\.yaml: show_examples needs texts"):
+        train_dw.main()
