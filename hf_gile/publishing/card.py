@@ -272,7 +272,9 @@ def _eval_results(info: CardInfo, report: Report) -> list[EvalResult]:
             found.append(
                 EvalResult(
                     task_type=task,
-                    dataset_type=next(iter(info.datasets), None) or re.sub(r"[^\w.-]+", "-", name.lower()).strip("-"),
+                    dataset_type=next(iter(info.datasets), None)
+                    or re.sub(r"[^\w.-]+", "-", name.lower()).strip("-")
+                    or "data",
                     dataset_name=name,
                     dataset_split=report.split,
                     metric_type=kind,

@@ -34,7 +34,8 @@ def save(
     """Saves a model with all that belongs to it, as `publish` does and as the Hub would have it.
 
     Everything is written beside its place first and put there when all is: if something fails, the folder is as it
-    was. Weights, code and index of a model saved there before are replaced, other files stay.
+    was. Weights, code and index of a model saved there before are replaced; other files stay, and so do a report, a
+    card and its figures where no new ones are given.
 
     Args:
         folder: Where to.
@@ -55,7 +56,7 @@ def save(
         ValueError: The model has no labels and none are given, is no classifier or has adapters, the labels or the
             processor do not fit it, an index of another model, codes that are not finite in 16 bits, or an argument of
             another kind.
-        FileExistsError: The folder is a file.
+        FileExistsError: The folder is a file, or has a folder where a file goes.
 
     Example:
         >>> import tempfile

@@ -146,8 +146,9 @@ def push_folder(
 
     Files of an earlier version of the model that this one does not have (weights, code, index, labels, results,
     figures) are deleted in the same commit; files of others stay. Pickles, checkpoints, logs, caches and hidden files
-    do not go up. What is there already is not sent again, and where nothing has changed there is no commit. A card that
-    was made without a `repo_id` names the repository there.
+    do not go up, nor do texts of documents in `results.json` that the card does not show. What is there already is not
+    sent again, and where nothing has changed there is no commit. A card that was made without a `repo_id` names the
+    repository there.
 
     Args:
         folder: What `save` wrote, or a Trainer's `save_model`.
@@ -163,8 +164,8 @@ def push_folder(
             offline, all files are new.
 
     Raises:
-        ValueError: The folder is no saved model, `repo_id` names no owner, a repository that is there is private or
-            public other than asked for, or `revision` is a tag or a commit.
+        ValueError: The folder is no saved model, `repo_id` names no owner, `token` can be none, a repository that is
+            there is private or public other than asked for, or `revision` is a tag or a commit.
         PermissionError: No token, or one that may not do this.
         FileNotFoundError: There is no such folder, or the token may not see the repository or the pull request.
         ConnectionError: The Hub is not reached, or in trouble.

@@ -157,6 +157,8 @@ def test_figures_of_data_without_a_name_stay_out_of_the_metadata(make_reported):
     card = make_card(model, None, CardInfo(model_name="hearts"), report)
     assert "model-index" not in card.data.to_dict()
     assert "## Results" in card.text
+    report.dataset = "!"  # of which no id can be made, and the Hub asks for one
+    assert make_card(model, None, CardInfo(), report).data.eval_results[0].dataset_type == "data"
 
 
 def test_every_section_is_there_when_everything_is_known(make_reported, tmp_path):
