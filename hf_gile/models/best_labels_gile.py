@@ -18,7 +18,9 @@ SCORES_AT_ONCE = 1 << 24
 
 
 class BestLabels(NamedTuple):
-    """The labels of one document's answer, best first; of labels with one score, that of the lower column first.
+    """The labels of one document's answer, best first.
+
+    Of labels with one score, that with the better score before calibration goes first, then that of the lower column.
 
     Args:
         scores: `(K,)` probabilities.
@@ -98,6 +100,7 @@ def _search(index: Any, text_codes: Tensor, choice: Choice, k: int) -> list[Best
             index.scores(text_codes)  # refuses a shard, and says why
         found = top_k_of_each(text_codes, index.codes, index.bias, k, [seen, ~seen])
         # Calibration keeps the order within each group, so the best are among the best of both.
+        raw = torch.cat([own.scores for own in found], dim=-1)
         logits = torch.cat(
             [
                 calibrated(own.scores, torch.full(own.scores.shape[1:], is_seen), choice.calibration)
@@ -106,8 +109,9 @@ def _search(index: Any, text_codes: Tensor, choice: Choice, k: int) -> list[Best
             dim=-1,
         )
         columns = torch.cat([own.columns for own in found], dim=-1)
-        columns, order = columns.sort(dim=-1, stable=True)  # of equal scores, that of the lower column goes first
-        logits, columns = best_of(logits.gather(1, order), columns, min(k, len(index)))
+        order = columns.argsort(dim=-1)
+        order = order.gather(1, raw.gather(1, order).argsort(dim=-1, descending=True, stable=True))
+        logits, columns = best_of(logits.gather(1, order), columns.gather(1, order), min(k, len(index)))
     scores = _probabilities(logits, total)
     answers = []
     for row, own in zip(scores, columns, strict=True):
@@ -134,29 +138,40 @@ def _logits(index: Any, text_codes: Tensor | Sequence[Tensor], size: int) -> Ten
     return best
 
 
-def _choose(logits: Tensor, choice: Choice) -> list[BestLabels]:
+def _choose(raw: Tensor, choice: Choice) -> list[BestLabels]:
     """The labels of each row of `(B, L)` logits."""
+    logits = raw
     if choice.calibration and choice.seen is not None:
         logits = calibrated(logits, choice.seen.to(logits.device), choice.calibration)
     total = None if choice.is_multi_label else logits.logsumexp(-1, keepdim=True)
-    columns = torch.arange(logits.shape[1], device=logits.device)
-    if choice.threshold is None:
-        if choice.top_k is None or 2 * choice.top_k > len(columns):
-            order = logits.argsort(dim=-1, descending=True, stable=True)[:, : choice.top_k]
-        else:
-            order = best_of(logits, columns.expand_as(logits), choice.top_k).columns
-        return [BestLabels(*pair) for pair in zip(_probabilities(logits.gather(1, order), total), order, strict=True)]
-    scores = _probabilities(logits, total)
-    threshold = choice.threshold
-    passing = scores >= (threshold.to(logits.device) if torch.is_tensor(threshold) else threshold)
+    scores, threshold = _probabilities(logits, total), choice.threshold
+    if threshold is not None:
+        passing = scores >= (threshold.to(logits.device) if torch.is_tensor(threshold) else threshold)
+    elif choice.top_k is None or 2 * choice.top_k > logits.shape[1]:
+        order = _ranking(logits, raw)[:, : choice.top_k]
+        return [BestLabels(*pair) for pair in zip(scores.gather(1, order), order, strict=True)]
+    else:
+        passing = ~(logits < logits.topk(choice.top_k).values[:, -1:])  # as written, what is not a number shows
     found = []
     for row, kept in enumerate(passing):
+        most = choice.top_k
+        if choice.force_label and not bool(kept.any()):
+            kept, most = ~(logits[row] < logits[row].max()), 1
         own = kept.nonzero().squeeze(1)
-        own = own[logits[row, own].argsort(descending=True, stable=True)][: choice.top_k]
-        if choice.force_label and len(own) == 0:
-            own = best_of(logits[row, None], columns[None], 1).columns[0]
+        own = own[_ranking(logits[row, own], raw[row, own])][:most]
         found.append(BestLabels(scores[row, own], own))
     return found
+
+
+def _ranking(logits: Tensor, raw: Tensor) -> Tensor:
+    """`(..., C)` places from the best logit on.
+
+    Where calibration is flat, its rounding makes many scores one: what they were before it decides, in the search too.
+    """
+    order = raw.argsort(dim=-1, descending=True, stable=True)
+    if logits is raw:
+        return order
+    return order.gather(-1, logits.gather(-1, order).argsort(dim=-1, descending=True, stable=True))
 
 
 def _probabilities(logits: Tensor, total: Tensor | None) -> Tensor:

@@ -1,5 +1,7 @@
 """Which labels the pipeline answers with: calibrated probabilities, thresholds, the best, one at least."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from transformers import pipeline
@@ -138,6 +140,33 @@ def test_equal_scores_stand_in_the_order_of_their_columns():
     for top_k in (5, 13, None):
         for answer in best_labels(index, text_codes, Choice(top_k=top_k, seen=seen, calibration=calibration)):
             assert answer.columns.tolist() == list(range(top_k or 13))
+
+
+@pytest.mark.parametrize("num_seen", [0, 50, 101])
+@pytest.mark.parametrize("softmax", [False, True])
+def test_where_calibration_makes_scores_equal_those_before_it_decide(num_seen, softmax):
+    index, text_codes = many_labels()
+    index.codes[:] = (index.codes * 16).round() / 16  # all sums are exact, in any shape
+    text_codes = (text_codes * 16).round() / 16
+    index.codes[70:] = index.codes[:31]  # some are equal before, too
+    seen = torch.arange(101) < num_seen
+    flat = {"method": "isotonic", "logits": [-3.0, -2.5, 2.5, 3.0], "values": [-4.0, 1.0, 1.00001, 2.0]}
+    choice = Choice(not softmax, seen=seen, calibration={"seen": flat, "unseen": flat})
+    raw = index.scores(text_codes)
+    logits = calibrated(raw, seen, choice.calibration)
+    rankings = [
+        [column for *_, column in sorted(zip((-own).tolist(), (-before).tolist(), range(101), strict=True))]
+        for own, before in zip(logits, raw, strict=True)
+    ]
+    assert len(logits[0].unique()) < len(raw[0].unique())
+    pieces = [code.expand(2, 5) for code in text_codes]
+    for k in (None, 1, 7, 40, 101):
+        for least in (None, 0.0):
+            for codes in (text_codes, pieces):
+                answers = best_labels(index, codes, replace(choice, top_k=k, threshold=least))
+                assert [answer.columns.tolist() for answer in answers] == [ranking[:k] for ranking in rankings]
+    forced = best_labels(index, text_codes, replace(choice, threshold=1.0, force_label=True))
+    assert [answer.columns.tolist() for answer in forced] == [ranking[:1] for ranking in rankings]
 
 
 def test_a_shard_has_no_calibrated_answer_of_its_own():
