@@ -10,10 +10,11 @@ from datasets import Dataset
 from torch.utils.data import DataLoader
 from transformers import Trainer
 
+from hf_gile.models.calibration_gile import METHODS
 from hf_gile.publishing import CardInfo, Report, make_card, make_report, read_card_fields
 from hf_gile.training import GileDataCollator, calibrate
 
-CALIBRATIONS = ("spline", "platt", "temperature", "isotonic", "none")
+CALIBRATIONS = (*METHODS, "none")
 """What `--calibration` can be."""
 
 
