@@ -28,6 +28,7 @@ from torch import Tensor
 from .models import GileForSequenceClassification, GileProcessor
 from .models.calibration_gile import calibrated
 from .models.evidence_gile import check_attends, evidence_of
+from .models.pipeline_inputs_gile import checked_texts
 
 
 class AttentionRecord(TypedDict):
@@ -49,7 +50,7 @@ def attention_records(
     """Puts words and their weights together, without the padding.
 
     Args:
-        words: The words of each document: a list of sentences of words (hnn, han), or a list of words (nn, wan).
+        words: The words of each document: a list of sentences of words (han), or a list of words (wan).
         attentions: As a model returns them with `output_attentions=True`: `(B, S, W)` weights of words and `(B, S)` of
             sentences, or `(B, W)` weights of words alone.
         predictions: Names and probabilities of the labels predicted for each document.
@@ -115,7 +116,7 @@ def explain(
         processor: Its processor.
         texts: B documents, as the processor takes them; they are scored in one batch.
         gold: Ids of the labels that each document has.
-        top_k: The most labels to show of a document, the most probable first.
+        top_k: The most labels to show of a document, the most probable first; 0 for none.
         threshold: Probability from which a label is shown; by default any.
         language: The language of the texts, if the model has several.
 
@@ -124,7 +125,7 @@ def explain(
 
     Raises:
         ValueError: The model has no label set or no attention, a gold label is not in it, there are not as many gold
-            lists as texts, or the texts are none.
+            lists as texts, the texts are none or a whole table, or top_k is below 0.
 
     Example:
         records = explain(model, processor, ["Infants were fed with breast milk."], gold=[["D008895"]])
@@ -133,6 +134,9 @@ def explain(
     if model.label_set is None:
         raise ValueError("the model has no label set: call model.set_labels(label_set, processor)")
     names = model.label_set.id2label()
+    if not hasattr(top_k, "__index__") or top_k < 0:
+        raise ValueError(f"top_k must be a whole number, at least 0, got {top_k!r}")
+    texts = checked_texts(texts, processor)
     texts = [texts] if isinstance(texts, str) else list(texts)
     check_attends(model.config)
     options = {"language": language} if language else {}

@@ -183,6 +183,10 @@ def test_what_cannot_be_explained_is_refused(make_model):
         explain(model, processor, TEXTS[:2], gold=[[]])
     with pytest.raises(ValueError, match="no label has the id 'iron'"):
         explain(model, processor, ["Iron."], gold=[["iron"]])
+    with pytest.raises(ValueError, match="pass the column that holds the text"):
+        explain(model, processor, {"text": TEXTS[0]})
+    with pytest.raises(ValueError, match="top_k must be a whole number, at least 0, got -1"):
+        explain(model, processor, TEXTS, top_k=-1)
     model.label_set = None
     with pytest.raises(ValueError, match="the model has no label set"):
         explain(model, processor, ["Iron."])
