@@ -35,6 +35,9 @@ _FIELDS = (
 _NO_DIFFERENCE = ("_name_or_path", "architectures", "dtype", "transformers_version", "use_cache")
 
 
+_SAMPLE = 65_536
+"""Numbers of a weight that are looked at."""
+
 _FINGERPRINTS: "weakref.WeakKeyDictionary[Any, tuple[Any, str]]" = weakref.WeakKeyDictionary()
 
 
@@ -96,14 +99,18 @@ def state_of(*tensors: Tensor) -> tuple[Any, ...]:
     Args:
         tensors: The weights.
     """
-    states = []
+    states, totals = [], []
+    # Falling factors, for a plain sum would not see rows change places.
+    factors = {device: torch.linspace(1, 2, _SAMPLE, device=device) for device in {one.device for one in tensors}}
     for tensor in tensors:
         version = 0 if tensor.is_inference() else tensor._version
-        sample = tensor.detach().flatten()[:: max(1, tensor.numel() // 65_536)].float()
-        # Falling factors, for a plain sum would not see rows change places.
+        sample = tensor.detach().flatten()[:: -(-tensor.numel() // _SAMPLE) or 1].float()
         # `dot`, unlike `@`, is not of 16 bits under autocast.
-        total = sample.dot(torch.linspace(1, 2, len(sample), device=sample.device)).item()
-        states.append((tensor.data_ptr(), tensor.device, tensor.dtype, tensor.shape, version, total))
+        totals.append(sample.dot(factors[tensor.device][: len(sample)]).to(tensors[0].device))
+        states.append((tensor.data_ptr(), tensor.device, tensor.dtype, tensor.shape, version))
+    # All numbers at once: each waits for the device.
+    if totals:
+        states.append(tuple(torch.stack(totals).tolist()))
     return tuple(states)
 
 
