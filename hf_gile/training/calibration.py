@@ -20,6 +20,10 @@ _BINS = 15
 _KEPT_LOGITS = 1 << 25
 """Logits kept of a model whose labels exclude each other (128 MB); of more, the documents are thinned out."""
 
+_COARSE = 0.05
+"""How far the micro-F1 of coarse counts may be from the true one: more where most logits are beyond `EDGES`, or between
+two of them, and thresholds of single labels would be chance."""
+
 
 @dataclass(frozen=True)
 class Calibration:
@@ -88,7 +92,8 @@ def calibrate(
           threshold), of these documents, too;
         - with `label_thresholds` also `held_out_micro_f1` and `held_out_macro_f1`, of one threshold made on one half of
           the documents and measured on the other; the same with `_of_label_thresholds` behind; `shrinkage`, the m of
-          these (None if the common threshold is best), and `label_thresholds`, how many labels have their own.
+          these (None if the common threshold is best), and `label_thresholds`, how many labels have their own. Not of
+          a model whose logits are all so small (below 1/8), or so large (above 60), that labels are not told apart.
 
     Raises:
         ValueError: An option that does not exist, batches without labels, or no document with a candidate label.
@@ -167,11 +172,14 @@ def fit(
             for when, p in {"before": VALUES.sigmoid(), "after": probabilities(VALUES)}.items():
                 figures[f"{group}_{name}expected_calibration_error_{when}"] = _error(p, number, right)
         if label_thresholds and gold.any(1).all():
-            found = _label_thresholds(counts, labels, common, objective, **options)
-            logits = found.thresholds
-            apart = (logits - common).abs() > 1e-6
-            own[labels] = torch.where(apart, probabilities(logits), math.nan)
-            figures |= {f"{group}_{name}": value for name, value in _figures(found, int(apart.sum())).items()}
+            parts = _parts(counts, labels)
+            if all(_is_resolved(*part) for part in parts):
+                *halves, whole = (part for part, _ in parts)
+                found = fit_label_thresholds(halves, whole, objective, **options)
+                logits = found.thresholds
+                apart = (logits - common).abs() > 1e-6
+                own[labels] = torch.where(apart, probabilities(logits), math.nan)
+                figures |= {f"{group}_{name}": value for name, value in _figures(found, int(apart.sum())).items()}
     if not thresholds:
         raise ValueError(
             f"none of the {counts.documents} documents has one of the {len(counts.seen)} candidate labels as a gold "
@@ -180,19 +188,24 @@ def fit(
     return Calibration(calibration, thresholds, own, figures)
 
 
-def _label_thresholds(
-    counts: ScoreCounts, labels: Tensor, common: float, objective: str, **options: Any
-) -> LabelThresholds:
+def _parts(counts: ScoreCounts, labels: Tensor) -> list[tuple[LabelCounts, float]]:
+    """The counts of labels in each half of the documents and in all, with the micro-F1 of their common threshold."""
     place = int(counts.seen[labels][0])
-    num_gold = counts.num_gold[:, labels]
-    halves = []
-    for half in range(2):
-        of_half, _ = group_threshold(counts.cells[half, place], counts.gold[half, place], int(num_gold[half].sum()))
-        cells, gold = (above_edges(own[half, labels]) for own in (counts.label_cells, counts.label_gold))
-        halves.append(LabelCounts(cells, gold, num_gold[half], of_half))
-    first, second = halves
-    whole = LabelCounts(first.cells + second.cells, first.gold + second.gold, num_gold.sum(0), common)
-    return fit_label_thresholds(halves, whole, objective, **options)
+    parts = []
+    for part in (slice(0, 1), slice(1, 2), slice(0, 2)):
+        num_gold = counts.num_gold[part, labels].sum(0)
+        common, micro_f1 = group_threshold(
+            counts.cells[part, place].sum(0), counts.gold[part, place].sum(0), int(num_gold.sum())
+        )
+        cells, gold = (above_edges(own[part, labels].sum(0)) for own in (counts.label_cells, counts.label_gold))
+        parts.append((LabelCounts(cells, gold, num_gold, common), micro_f1))
+    return parts
+
+
+def _is_resolved(part: LabelCounts, micro_f1: float) -> bool:
+    """Whether the coarse counts of single labels tell what the fine ones of all of them do."""
+    coarse = part.figures(torch.full((len(part.num_gold),), part.common))["micro_f1"]
+    return abs(coarse - micro_f1) <= _COARSE * micro_f1
 
 
 def _figures(found: LabelThresholds, number: int) -> dict[str, Any]:
@@ -215,11 +228,11 @@ def _of_softmax(
     for logits, gold in documents:
         for row, columns in zip(widened(logits).cpu(), gold[:, 0].cpu(), strict=True):
             if number % step == 0:
-                kept.append((row, columns))
+                kept.append((row.clone(), columns))  # a row of its own, which keeps no batch in memory
                 if len(kept) > size:  # every second of them, and from here on
                     kept, step = kept[::2], 2 * step
             number += 1
-    kept = [(row, column) for row, column in kept if column != IGNORE]
+    kept = [(row, column) for row, column in kept if column != IGNORE and not row[column].isneginf()]
     if not kept:
         raise ValueError(f"none of the {number} documents has one of the {len(seen)} candidate labels as a gold label")
     every, gold = torch.stack([row for row, _ in kept]), torch.stack([column for _, column in kept])
@@ -343,5 +356,5 @@ def _keep(model: Any, chosen: Tensor, found: Calibration) -> None:
 
 
 def _short(probability: float) -> float:
-    """To six digits, which people can read."""
-    return float(f"{probability:.6g}")
+    """To six digits, which people can read; near 1 of what is missing, for 1 itself is reached by nothing."""
+    return 1 - _short(1 - probability) if probability > 0.999 else float(f"{probability:.6g}")

@@ -33,9 +33,9 @@ def fit_calibration(method: str, values: Tensor, cells: Tensor, gold: Tensor) ->
     """Fits the calibration of labels each on its own, as `calibrated` of `hf_gile.models.calibration_gile` applies it.
 
     "temperature" and "platt" are logistic regressions of gold labels on logits, without and with a constant. "spline"
-    is one on a rising line that bends at quantiles of the gold labels, with slopes that change no more than the data
-    say. "isotonic" is the line through the mean logit and the share of gold labels of each step of an isotonic
-    regression.
+    is one on a rising line that bends at quantiles of the gold labels, around that of "platt", with slopes that change
+    no more than the data say. "isotonic" is the line through the mean logit and the share of gold labels of each step
+    of an isotonic regression.
 
     Args:
         method: `"temperature"`, `"platt"`, `"spline"` or `"isotonic"`.
@@ -76,8 +76,8 @@ def fit_softmax_calibration(method: str, logits: Tensor, gold: Tensor, seen: Ten
 
     Args:
         method: `"temperature"` or `"platt"`. An offset only counts beside labels of the other group.
-        logits: `(N, C)` logits of the candidates.
-        gold: `(N,)` place of the gold label among them.
+        logits: `(N, C)` logits of the candidates; minus infinity for labels that are none of a document.
+        gold: `(N,)` place of the gold label among them, which is a candidate.
         seen: `(C,)` bool, whether each was trained on.
 
     Returns:
@@ -89,13 +89,16 @@ def fit_softmax_calibration(method: str, logits: Tensor, gold: Tensor, seen: Ten
     check_method(method, "single_label_classification")
     groups = [group for group in GROUPS if bool((seen == (group == "seen")).any())]
     places = torch.where(seen, 0, len(groups) - 1)  # of each label's group
+    # Labels that are no candidates of a document stay out of the products: infinity times zero has no gradient.
+    absent = logits.isneginf()
+    logits = logits.masked_fill(absent, 0.0)
 
     def loss(numbers: dict[str, dict[str, Tensor]]) -> Tensor:
         scale = torch.stack([numbers[group]["scale"] for group in groups])[places].to(logits.dtype)
         calibrated = logits * scale
         if method == "platt":
             calibrated = calibrated + torch.stack([numbers[group]["offset"] for group in groups])[places].to(logits)
-        return functional.cross_entropy(calibrated, gold, reduction="sum").double()
+        return functional.cross_entropy(calibrated.masked_fill(absent, -torch.inf), gold, reduction="sum").double()
 
     return _fitted(method, groups, loss, len(gold))
 
@@ -143,6 +146,9 @@ def _fitted(
 
 
 def _spline(values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:
+    # Bends of the line that "platt" finds, so that it does not matter how large logits are.
+    platt = fit_calibration("platt", values, cells, gold)
+    values = values * platt["scale"] + platt["offset"]
     share = gold.cumsum(0) / gold.sum()
     inner = values[torch.searchsorted(share, torch.linspace(0.01, 0.99, _KNOTS).double()).clamp(max=len(values) - 1)]
     kept = [inner[0]]
@@ -176,7 +182,8 @@ def _spline(values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:
 
     with torch.enable_grad():
         optimizer.step(closure)
-    return {"method": "spline", "logits": knots.tolist(), "values": line()[0].tolist()}
+    logits = (knots - platt["offset"]) / platt["scale"]
+    return {"method": "spline", "logits": logits.tolist(), "values": line()[0].tolist()}
 
 
 def _isotonic(values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:

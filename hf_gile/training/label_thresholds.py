@@ -40,7 +40,8 @@ def group_threshold(cells: Tensor, gold: Tensor, num_gold: int) -> tuple[float, 
         num_gold: Number of gold labels, found by a threshold or not.
 
     Returns:
-        A logit, of equally good ones the highest, and its micro-F1.
+        A logit, and its micro-F1. Of equally good ones, the one half-way between the lowest score it accepts and the
+        next one below, so that other documents may have somewhat lower scores.
 
     Raises:
         ValueError: No threshold finds a gold label.
@@ -50,7 +51,11 @@ def group_threshold(cells: Tensor, gold: Tensor, num_gold: int) -> tuple[float, 
         raise ValueError("a threshold needs a gold label that is a candidate, got none; check the validation documents")
     micro_f1 = 2 * hits / (predicted + num_gold).clamp(min=1)
     best = int(micro_f1.argmax())  # the first of the best
-    return float(BEGINS[len(BEGINS) - 1 - best]), float(micro_f1[best])
+    last = int((predicted == predicted[best]).nonzero()[-1])  # no score is between
+    threshold = BEGINS[len(BEGINS) - 1 - best]
+    if last < len(BEGINS) - 1:
+        threshold = (threshold + BEGINS[len(BEGINS) - 1 - last]) / 2
+    return float(threshold), float(micro_f1[best])
 
 
 @dataclass(frozen=True)

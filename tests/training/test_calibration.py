@@ -1,5 +1,6 @@
 import json
 import math
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -368,3 +369,97 @@ def test_batches_without_gold_labels_are_refused_and_the_model_stays_as_it_was(s
     model, batches = scripted(logits, gold & False, seen=0)
     with pytest.raises(ValueError, match="no label is a candidate: none is stored as seen"):
         calibrate(model, batches)
+
+
+def counted(logits, gold):
+    counts = ScoreCounts(torch.ones(logits.shape[1], dtype=torch.bool))
+    width = max(1, int(gold.sum(1).max()))
+    columns = gold.long().argsort(dim=1, descending=True, stable=True)[:, :width]
+    counts.update(logits, columns.masked_fill(~gold.gather(1, columns), -100))
+    return counts
+
+
+@pytest.mark.parametrize("factor", [0.01, 0.1, 1.0, 100.0, 1000.0])
+def test_how_large_logits_are_does_not_matter(factor):
+    def drawn(seed):
+        random = torch.Generator().manual_seed(seed)
+        true = torch.randn(1009, 31, generator=random)
+        return factor * true, torch.rand(true.shape, generator=random) < (2 * true - 3).sigmoid()
+
+    logits, gold = drawn(1)
+    found = fit(counted(logits, gold))
+    own = torch.where(found.label_thresholds.isnan(), found.thresholds["seen"], found.label_thresholds)
+    others, right = drawn(2)
+    probabilities = calibrated(others, torch.ones(31, dtype=torch.bool), found.calibration)
+    assert measured(probabilities, right)["expected_calibration_error"] < 0.01
+    for thresholds in (torch.full((31,), found.thresholds["seen"]), own.float()):
+        metrics = LabelMetrics(31, threshold=thresholds)
+        metrics.update(probabilities, right)
+        assert metrics.compute()["micro_f1"] > 0.53  # 0.55 is the best there is
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_the_threshold_of_labels_that_are_easily_told_apart_is_between_their_scores(scripted, single):
+    def drawn(seed, margin):
+        random = torch.Generator().manual_seed(seed)
+        gold = torch.zeros(61, 5, dtype=torch.bool)
+        gold.scatter_(1, torch.randint(5, (61, 1), generator=random), True)
+        return torch.where(gold, margin, -margin) + torch.randn(gold.shape, generator=random), gold
+
+    kind = "single_label_classification" if single else "multi_label_classification"
+    model, batches = scripted(*drawn(1, 20.0), problem_type=kind, seen=5)
+    for batch in batches:
+        batch["labels"] = batch["labels"][:, 0] if single else batch["labels"]
+    assert calibrate(model, batches)["seen_micro_f1"] == 1
+    logits, gold = drawn(2, 9.0)  # other documents, of which it is less sure, and as right
+    logits = calibrated(logits, model.seen_among(), model.config.calibration)
+    probabilities = logits.softmax(-1) if single else logits.sigmoid()
+    assert torch.equal(probabilities >= model.thresholds_of(), gold)
+
+
+def test_a_threshold_near_one_is_reached_by_what_it_was_made_of(scripted):
+    random = torch.Generator().manual_seed(3)
+    logits = 16 + 2 * torch.rand(307, 3, generator=random)
+    gold = torch.ones(307, 3, dtype=torch.bool)
+    model, batches = scripted(logits, gold, seen=3)
+    figures = calibrate(model, batches, label_thresholds=False)
+    probabilities = calibrated(logits, model.seen_among(), model.config.calibration).sigmoid()
+    assert figures["seen_micro_f1"] == 1
+    assert bool((probabilities >= model.thresholds_of()).all())
+
+
+def test_labels_that_exclude_each_other_may_be_of_several_languages(scripted):
+    logits, gold = scores(seed=13, documents=211, num_labels=6)
+    one = torch.zeros_like(gold)
+    rows = torch.arange(211)
+    one[rows, logits[:, :3].argmax(1)] = True
+    one[rows[::5]], one[rows[::5], 1] = False, True
+    model, batches = scripted(logits[:, :3], one[:, :3], problem_type="single_label_classification", seen=3)
+    calibrate(model, batches)
+    alone = model.config.calibration["seen"]
+    # The same labels once more in another language, of documents of their own; and a gold label that is no candidate.
+    none = torch.full((211, 3), -torch.inf)
+    first, second = torch.cat([logits[:, :3], none], 1), torch.cat([none, logits[:, :3]], 1)
+    gold = torch.cat([one, one.roll(3, dims=1), one[:1].roll(3, dims=1)])
+    both = torch.cat([first, second, first[:1]])
+    model, batches = scripted(both, gold, problem_type="single_label_classification", seen=6)
+    calibrate(model, batches)
+    assert model.config.calibration["seen"]["scale"] == pytest.approx(alone["scale"], rel=0.01)
+
+
+def test_of_documents_thinned_out_none_stays_in_memory(scripted, monkeypatch):
+    logits, gold = scores(seed=14, num_labels=SEEN)
+    gold = torch.zeros_like(gold).scatter_(1, logits.argmax(1, keepdim=True), True)
+    model, batches = scripted(logits, gold, problem_type="single_label_classification")
+    monkeypatch.setattr("hf_gile.training.calibration._KEPT_LOGITS", 20 * SEEN)
+    answered, forward = [], Scripted.forward
+
+    def watched(self, **inputs):
+        output = forward(self, **inputs)
+        answered.append(weakref.ref(output.logits.untyped_storage()))
+        assert sum(one() is not None for one in answered) <= 2  # this batch, and the one before
+        return output
+
+    monkeypatch.setattr(Scripted, "forward", watched)
+    calibrate(model, batches)
+    assert len(answered) == len(batches)
