@@ -3,6 +3,7 @@
 import difflib
 import json
 import secrets
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
@@ -107,7 +108,7 @@ def show(
     elif shown:
         rows = [
             (
-                label.id,
+                _one_line(label.id),
                 f"{label.count:,}" if label.seen or label.count else "unseen",
                 "" if label.threshold is None else f"{label.threshold:.3f}",
                 _short(label.name if label.language is None else f"{label.name} [{label.language}]"),
@@ -289,27 +290,31 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool) -> None:
             f"no file or folder {target} (in {Path.cwd()}); a model on the Hub is changed in a copy: hf download "
             f"{target} --local-dir FOLDER, then hf-gile push FOLDER {target}"
         )
-    old = _read(target)
-    new = change(old)
-    words = ""
-    if new != old and path.is_dir():
-        from .saved_model import load, save_changed
+    from .saved_model import changing, load, save_changed
 
-        model, processor = load(target, device="cpu")
-        if dry_run:
-            model.set_labels(new, processor)  # which refuses what the model cannot have
-        else:
-            words = f"; {save_changed(path, model, processor, new)}"
-    elif new != old and not dry_run:
-        _write(path, new)
+    words = ""
+    with changing(path):
+        old = _read(target)
+        new = change(old)
+        if new != old and path.is_dir():
+            model, processor = load(target, device="cpu")
+            if dry_run:
+                model.set_labels(new, processor)  # which refuses what the model cannot have
+            else:
+                words = f"; {save_changed(path, model, processor, new)}"
+        elif new != old and not dry_run:
+            _write(path, new)
     _print_changes(old, new)
     _conclude(target, old, new, dry_run, words)
 
 
 def _write(path: Path, labels: Any) -> None:
+    path = path.resolve()  # a link stays one
     written = path.with_name(f".{path.stem}-{secrets.token_hex(4)}{path.suffix}")
     try:
         labels.save(written)
+        if path.exists():
+            shutil.copymode(path, written)
         written.replace(path)
     finally:
         written.unlink(missing_ok=True)
@@ -325,11 +330,11 @@ def _differences(old: Iterable[Any], new: Iterable[Any]) -> tuple[list[Any], lis
 def _print_changes(old: Iterable[Any], new: Iterable[Any]) -> None:
     added, gone, changed = _differences(old, new)
     for label in gone:
-        sys.stdout.write(f"- {label.id}  {label.text}\n")
+        sys.stdout.write(f"- {_one_line(label.id)}  {_one_line(label.text)}\n")
     for before, after in changed:
-        sys.stdout.write(f"~ {after.id}  {before.text} -> {after.text}\n")
+        sys.stdout.write(f"~ {_one_line(after.id)}  {_one_line(before.text)} -> {_one_line(after.text)}\n")
     for label in added:
-        sys.stdout.write(f"+ {label.id}  {label.text}\n")
+        sys.stdout.write(f"+ {_one_line(label.id)}  {_one_line(label.text)}\n")
 
 
 def _conclude(target: str, old: Any, new: Any, dry_run: bool, more: str = "") -> None:
@@ -341,8 +346,12 @@ def _conclude(target: str, old: Any, new: Any, dry_run: bool, more: str = "") ->
         note(f"{counts}: {target} has {counted(len(new), 'label')}{more}")
 
 
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
 def _short(text: str) -> str:
-    text = " ".join(text.split())
+    text = _one_line(text)
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."
 
 

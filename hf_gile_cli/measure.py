@@ -98,13 +98,16 @@ def evaluate(
 
     from .saved_model import load
 
+    if output is not None and output.is_dir():
+        raise typer.BadParameter(f"{output} is a folder: name a file in it", param_hint="--output")
     rows = _documents(files, text, labels, separator, id, encoding, on_error)
     loaded, processor = load(model, revision, device)
+    rows = _known(rows, loaded, model, on_unknown_label)
     report = make_report(
         loaded,
         processor,
         rows["text"],
-        _gold(rows, loaded, model, on_unknown_label),
+        rows["labels"],
         example_texts=example_texts,
         batch_size=batch_size,
         bf16=bf16,
@@ -168,25 +171,25 @@ def calibrate(
     from hf_gile.training import GileDataCollator, encode_dataset
     from hf_gile.training.calibration import calibrate as fit
 
-    from .saved_model import load, save_changed
+    from .saved_model import changing, load, save_changed
 
     if not model.is_dir():
         raise FileNotFoundError(
             f"no folder {model} (in {Path.cwd()}); a model on the Hub is calibrated in a copy of it"
         )
     rows = _documents(files, text, labels, separator, id, encoding, on_error)
-    loaded, processor = load(str(model), device=device)
-    gold = _gold(rows, loaded, str(model), on_unknown_label)
-    rows = rows.remove_columns("labels").add_column("labels", gold) if gold is not rows["labels"] else rows
-    encoded = encode_dataset(rows, processor, loaded.label_set, language=language)
-    batches: Any = DataLoader(encoded, batch_size, collate_fn=GileDataCollator(processor))
-    figures = fit(loaded, batches, method=method, label_thresholds=label_thresholds, objective=objective, bf16=bf16)
-    sys.stdout.write(json.dumps(figures, indent=2) + "\n")
-    _say_before_and_after(figures)
-    if dry_run:
-        note("not written")
-    else:
-        note(f"written to {model}; {save_changed(model, loaded, processor, loaded.label_set)}")
+    with changing(model):
+        loaded, processor = load(str(model), device=device)
+        rows = _known(rows, loaded, str(model), on_unknown_label)
+        encoded = encode_dataset(rows, processor, loaded.label_set, language=language)
+        batches: Any = DataLoader(encoded, batch_size, collate_fn=GileDataCollator(processor))
+        figures = fit(loaded, batches, method=method, label_thresholds=label_thresholds, objective=objective, bf16=bf16)
+        sys.stdout.write(json.dumps(figures, indent=2) + "\n")
+        _say_before_and_after(figures)
+        if dry_run:
+            note("not written")
+        else:
+            note(f"written to {model}; {save_changed(model, loaded, processor, loaded.label_set)}")
 
 
 def _documents(
@@ -225,8 +228,8 @@ def _quiet_datasets() -> None:
     datasets.disable_progress_bars()
 
 
-def _gold(rows: Any, loaded: Any, model: str, on_unknown_label: str) -> Any:
-    """The label ids of each document, as the model has them."""
+def _known(rows: Any, loaded: Any, model: str, on_unknown_label: str) -> Any:
+    """The documents with those of their label ids that the model has."""
     if on_unknown_label not in ("raise", "drop"):
         raise typer.BadParameter(f"must be raise or drop, got {on_unknown_label!r}", param_hint="--on-unknown-label")
     if loaded.label_set is None:
@@ -234,13 +237,16 @@ def _gold(rows: Any, loaded: Any, model: str, on_unknown_label: str) -> Any:
     gold = rows["labels"]
     unknown = {one: None for ids in gold for one in ids if one not in loaded.label_set}
     if not unknown:
-        return gold
+        return rows
     names = ", ".join(map(repr, list(unknown)[:3]))
     found = f"{model} does not know {counted(len(unknown), 'label id')} of the documents, such as {names}"
     if on_unknown_label == "raise":
         raise ValueError(f"{found}: add them (hf-gile labels import), or pass --on-unknown-label drop")
     note(f"{found}: left out")
-    return [[one for one in ids if one not in unknown] for ids in gold]
+    kept = [[one for one in ids if one not in unknown] for ids in gold]
+    if not any(kept):
+        raise ValueError(f"no document has a label that {model} knows: are these the ids of its labels?")
+    return rows.remove_columns("labels").add_column("labels", kept)
 
 
 def _say_figures(metrics: Mapping[str, float]) -> None:

@@ -1,9 +1,12 @@
 """Saved models: loading them, and saving one of which labels or calibration have changed."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .running import quiet_libraries
+from .running import note, quiet_libraries
 
 
 def load(model: str, revision: str | None = None, device: str | None = None) -> tuple[Any, Any]:
@@ -18,7 +21,7 @@ def load(model: str, revision: str | None = None, device: str | None = None) -> 
         The `GileForSequenceClassification`, in evaluation mode, and the `GileProcessor`.
 
     Raises:
-        ValueError: It is no GILE model.
+        ValueError: It is no GILE model, or there is no such device.
         FileNotFoundError: It is nowhere.
         OSError: The Hub does not give it.
     """
@@ -28,6 +31,10 @@ def load(model: str, revision: str | None = None, device: str | None = None) -> 
     from hf_gile import GileForSequenceClassification, GileProcessor
 
     quiet_libraries()
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"this machine has no device {device!r}: {str(error).splitlines()[0]}") from None
     folder = Path(model)
     if folder.is_dir() and not (folder / "config.json").is_file():
         raise FileNotFoundError(f"{model} is no saved model: there is no config.json in it")
@@ -58,6 +65,33 @@ def is_hub_name(model: str) -> bool:
         [True, False, False, False]
     """
     return model.count("/") == 1 and not model.startswith((".", "/", "~")) and not Path(model).exists()
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[None]:
+    """Waits until no other command changes a model or a label file: it would undo what this one does, or this one that.
+
+    Args:
+        path: The folder of the model, or the label file.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    path = path.resolve()
+    place = os.open(path if path.is_dir() else path.parent, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            note(f"waiting for another hf-gile that changes {path}")
+            fcntl.flock(place, fcntl.LOCK_EX)
+        except OSError:
+            pass  # a file system without locks
+        yield
+    finally:
+        os.close(place)
 
 
 def save_changed(folder: Path, model: Any, processor: Any, label_set: Any) -> str:

@@ -1,4 +1,5 @@
 import json
+import os
 
 import pytest
 
@@ -140,6 +141,47 @@ def test_changes_of_a_file_are_written_as_its_kind(run, tmp_path):
         "r,Rats,,,false,0,0.25,",
     ]
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_label_file_that_is_a_link_stays_one_and_keeps_who_may_read_it(run, tmp_path):
+    path, link = tmp_path / "labels.jsonl", tmp_path / "link.jsonl"
+    LabelSet.from_names(["Iron"]).save(path)
+    path.chmod(0o640)
+    link.symlink_to(path.name)
+    run("labels", "add", link, "r", "Rats")
+    assert link.is_symlink()
+    assert LabelSet.load(path).ids == ["Iron", "r"]
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_label_takes_one_line_whatever_is_in_its_id(run, tmp_path):
+    path = tmp_path / "labels.jsonl"
+    LabelSet.from_names(["Iron"]).save(path)
+    assert run("labels", "add", path, "a\nb", "N\nM").stdout == "+ a b  N M\n"
+    assert len(run("labels", "show", path).stdout.splitlines()) == 3
+
+
+@pytest.mark.parametrize("kind", ["model", "file"])
+def test_changes_at_the_same_time_are_made_one_after_the_other(run, start, saved_model, tmp_path, kind):
+    fcntl = pytest.importorskip("fcntl")
+    target = saved_model
+    if kind == "file":
+        target = tmp_path / "files" / "labels.jsonl"
+        target.parent.mkdir()
+        LabelSet.from_names(["Iron"]).save(target)
+    folder = os.open(target if target.is_dir() else target.parent, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)  # another command is at work
+    process = start("labels", "add", target, "r", "Rats")
+    assert process.stderr.readline() == f"waiting for another hf-gile that changes {target}\n"
+    file = target / "labels.jsonl" if target.is_dir() else target
+    before = LabelSet.load(file)
+    if kind == "file":
+        before = before.rename("Iron", "Iron, Dietary")  # what that one does
+        before.save(file)
+    os.close(folder)
+    process.communicate()
+    assert process.returncode == 0
+    assert LabelSet.load(file).names == [*before.names, "Rats"]
 
 
 def test_a_vocabulary_becomes_a_label_file_and_labels_of_a_model(run, saved_model, tmp_path):

@@ -65,6 +65,10 @@ def test_labels_that_the_model_lacks_are_named_or_left_out(run, saved_model, tab
     assert "such as 'Rat': left out" in result.stderr
     fitted = run("calibrate", saved_model, table, *columns, "--on-unknown-label", "drop")
     assert json.loads(fitted.stdout)["documents"] == 5
+    table.write_text(json.dumps({"body": "Rats.", "tags": ["Rat"]}) + "\n")
+    for command in ("evaluate", "calibrate"):
+        said = run(command, saved_model, table, *columns, "--on-unknown-label", "drop", ends=1)
+        assert f"no document has a label that {saved_model} knows" in said.stderr
 
 
 def test_calibration_is_stored_in_the_model_and_changes_its_probabilities(run, saved_model, table, columns):
@@ -103,6 +107,7 @@ def test_a_dry_run_fits_and_stores_nothing(run, saved_model, table, columns):
         (["evaluate", "model", "rows.jsonl", "--text", "body"], 1, "left out: 4 without 'labels'"),
         (["evaluate", "model", "absent.csv"], 1, "no file, folder or glob match at absent.csv"),
         (["evaluate", "model"], 2, "Missing argument"),
+        (["evaluate", "model", "rows.jsonl", "--output", "model"], 2, "model is a folder: name a file in it"),
         (["calibrate", "user/model", "rows.jsonl"], 1, "a model on the Hub is calibrated in a copy of it"),
         (["calibrate", "model", "rows.jsonl", "--method", "magic", "--text", "body", "--labels", "tags"], 1, "'magic'"),
         (["evaluate", "model", "rows.jsonl", "--on-error", "no"], 2, "must be raise or skip"),

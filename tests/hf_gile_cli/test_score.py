@@ -175,6 +175,8 @@ def test_an_index_serves_as_labels(run, saved_model, pipe, tmp_path):
         (["--encoding", "utf-7000"], 1, "encoding must be one that Python knows"),
         (["--labels", "a"], 2, "No such option"),
         (["absent.txt"], 1, "no file at absent.txt"),
+        (["--device", "cuda:99"], 1, "this machine has no device 'cuda:99': "),
+        (["--device", "gpu"], 1, "this machine has no device 'gpu': "),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(run, saved_model, flags, ends, message):
