@@ -65,7 +65,8 @@ def calibrate(
 
     What it sets: `config.calibration` and `config.thresholds`, the threshold with the best micro-F1 of each group; and
     in `label_set` the thresholds of single labels (`hf_gile.training.label_thresholds` says how), of those that differ
-    from that of their group. What an earlier call has set of these labels is gone. Nothing is set when it fails.
+    from that of their group. What an earlier call has set of these labels is gone; of a group without gold labels in
+    these documents it stays, unless labels exclude each other. Nothing is set when it fails.
 
     The documents are read once, and only counted (of a model whose labels exclude each other, some are kept), so their
     number does not matter: 26,000 labels take about 200 MB.
@@ -347,6 +348,8 @@ def _keep(model: Any, chosen: Tensor, found: Calibration) -> None:
             }
         )
     config.calibration, config.thresholds = found.calibration, found.thresholds
+    if config.problem_type != "single_label_classification":  # of a softmax, groups only make sense together
+        config.calibration, config.thresholds = before[0] | found.calibration, before[1] | found.thresholds
     try:
         config.validate_calibration()
     except ValueError:

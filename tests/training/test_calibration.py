@@ -179,6 +179,25 @@ def test_only_unseen_labels_with_gold_documents_are_candidates(scripted):
     assert not [name for name in figures if name.startswith("unseen")]
 
 
+def test_what_was_fitted_of_unseen_labels_stays_when_documents_have_none_of_them(scripted):
+    logits, gold = scores(seed=6)
+    model, batches = scripted(logits, gold)
+    calibrate(model, batches)
+    before = model.config.calibration, model.config.thresholds
+    gold[:, SEEN:] = False
+    alone, seen_only = scripted(logits[:100], gold[:100])
+    calibrate(alone, seen_only)
+    calibrate(model, seen_only)
+    for both, own, earlier in zip(
+        (model.config.calibration, model.config.thresholds),
+        (alone.config.calibration, alone.config.thresholds),
+        before,
+        strict=True,
+    ):
+        assert both == {"seen": own["seen"], "unseen": earlier["unseen"]}
+        assert own["seen"] != earlier["seen"]
+
+
 def test_the_documents_are_scored_once_and_their_order_in_batches_does_not_matter(scripted):
     logits, gold = scores(seed=7)
     model, batches = scripted(logits, gold)
