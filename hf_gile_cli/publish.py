@@ -46,20 +46,24 @@ def card(
 ) -> None:
     """Write the card of a model, README.md, with its figures and the table of its labels, labels.csv.
 
-    It says what the model does and for which labels, and shows results.json, if `hf-gile evaluate` has put one into
-    the folder. What you know, and no file says, comes from options or from a file of them. README.md is replaced.
+    It says what the model does and for which labels, and shows results.json, if training or `hf-gile evaluate` has put
+    one into the folder. What you know, and no file says, comes from options or from a file of them; it is kept beside
+    the card, card.yaml, where the next card finds it. README.md is replaced.
 
     hf-gile card MODEL --repo-id user/gile-mesh --license apache-2.0 --language en
     hf-gile card MODEL --info card.yaml
     """
-    from hf_gile.publishing import CardInfo, Report, make_card, read_card_fields
+    from hf_gile.publishing import CardInfo, Report, make_card, read_card_fields, write_card_fields
 
     from .saved_model import load
 
     given = {name: value for name, value in locals().items() if name in CardInfo.__dataclass_fields__ and value}
-    known = CardInfo(**{**({} if info is None else read_card_fields(info)), **given})
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder} (in {Path.cwd()})")
+    kept = folder / "card.yaml"
+    if info is None and kept.is_file():
+        info = kept
+    known = CardInfo(**{**({} if info is None else read_card_fields(info)), **given})
     model, _ = load(str(folder), device="cpu")
     results = folder / "results.json"
     report = Report.load(results) if results.is_file() else None
@@ -67,6 +71,7 @@ def card(
     written = folder / ".README.md.new"
     written.write_text(text, encoding="utf-8")
     written.replace(folder / "README.md")
+    write_card_fields(kept, known)
     note(f"{folder / 'README.md'}{'' if report else '; no results.json: hf-gile evaluate makes one'}")
 
 

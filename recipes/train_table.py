@@ -100,7 +100,7 @@ def main() -> None:
         parts["train"] = parts["train"].filter(lambda labels: len(labels) > 0, input_columns="labels")
         counts = Counter(label_id for row in parts["train"]["labels"] for label_id in row)
     labels = order_labels(read_labels(recipe, named, parts, say), counts, parts, recipe, say)
-    sizes = {part: f"{len(rows):,}" for part, rows in parts.items()}
+    sizes = ", ".join(f"{len(rows):,} for {part}" for part, rows in parts.items())
     seen = sum(labels.seen)
     say(f"documents: {sizes}; {seen:,} labels seen in training, {len(labels) - seen:,} never")
 
@@ -110,6 +110,8 @@ def main() -> None:
         columns = {"average_precision": "AvgPr"} | {f"recall_at_{k}": f"R@{k}" for k in TOP_K} | {"micro_f1": "F1"}
         groups = ("all", "seen", "unseen") if seen < len(labels) else ("all",)
         print(table(results, columns, groups, "Seen labels are ranked among the seen, unseen among the unseen."))
+        if recipe.make_cards:
+            print("These are scores as training left them; the cards have those of use: calibrated, stored thresholds.")
         print(f"\nwritten to {args.output_dir}: results.json, curves.png, settings.yaml, and each model; to use one:")
         print("  from transformers import pipeline")
         print(f'  pipe = pipeline(model="{args.output_dir}/{recipe.units[-1]}/model", trust_remote_code=True)')

@@ -1,8 +1,9 @@
-"""What a person knows about a model, from a YAML file."""
+"""What a person knows about a model, in a YAML file: `card.yaml` beside the card that was made of it."""
 
 import difflib
+import json
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,9 @@ from typing import Any
 import yaml
 
 from .card import CardInfo
+
+CARD_FILE = "card.yaml"
+"""The name of this file in a saved model."""
 
 
 def read_card_fields(path: str | PathLike[str]) -> dict[str, Any]:
@@ -41,4 +45,17 @@ def read_card_fields(path: str | PathLike[str]) -> dict[str, Any]:
     return content
 
 
-__all__ = ["read_card_fields"]
+def write_card_fields(path: str | PathLike[str], info: CardInfo) -> None:
+    """Writes what a `CardInfo` says, where that is not what any says, for `read_card_fields` and for people.
+
+    Args:
+        path: The file, such as `card.yaml` beside the card.
+        info: What to write.
+    """
+    plain = asdict(CardInfo())
+    said = {name: value for name, value in asdict(info).items() if value != plain[name]}
+    said = json.loads(json.dumps(said, default=lambda number: number.item()))  # of numpy
+    Path(path).write_text(yaml.safe_dump(said, allow_unicode=True, sort_keys=False, width=120), encoding="utf-8")
+
+
+__all__ = ["CARD_FILE", "read_card_fields", "write_card_fields"]

@@ -175,8 +175,11 @@ def results(report: Report | None, labels: LabelSet) -> dict[str, Any]:
         if any(_GROUPS[group] + name in metrics for group in groups):
             rows.append([RESULTS[name], *(_percent(metrics.get(_GROUPS[group] + name)) for group in groups)])
     names = {label.id: label.name for label in labels}
+    known = {row["id"] for row in report.labels}
+    measured = [label.seen for label in labels if label.id in known]
+    sizes = {"seen": f"{sum(measured):,} seen", "unseen": f"{len(measured) - sum(measured):,} unseen", "all": "all"}
     return {
-        "result_groups": groups,
+        "result_groups": [sizes[group] for group in groups],
         "result_rows": rows,
         "dataset": escaped(report.dataset) if report.dataset else None,
         "split": escaped(report.split) if report.split else None,
@@ -259,10 +262,11 @@ def limits(model: Any, labels: LabelSet, info: "CardInfo", report: Report | None
     said.append(_length_read(config))
     if not config.reads_pretrained:
         said.append(
-            f"It knows {config.vocab_size:,} words and skips the others. Labels none of whose words it knows all get "
-            "the same score: describe them in other words."
+            f"It knows {config.vocab_size:,} words; all others are one to it, so of a text without any that it "
+            "knows it can say nothing, whatever the scores. Labels none of whose words it knows all get the same "
+            "score: describe them in other words."
             if reads_labels(config)
-            else f"It knows {config.vocab_size:,} words and skips the others."
+            else f"It knows {config.vocab_size:,} words; all others are one to it."
         )
     if config.output_layer == "linear":
         said.append("It scores the labels it was trained on and no others.")

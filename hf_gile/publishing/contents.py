@@ -27,7 +27,7 @@ _OURS = re.compile(
     rf"{_LOADED.pattern}"
     r"|(added_tokens|preprocessor_config|processor_config|special_tokens_map|tokenizer|tokenizer_config|vocab)\.json"
     r"|merges\.txt|vocab\.txt|chat_template\.jinja"
-    r"|labels\.(jsonl|csv)|results\.json"
+    r"|labels\.(jsonl|csv)|results\.json|card\.yaml"
     r"|figures/(calibration|label_map|learning_curve)\.png"
 )
 _SIBLING = re.compile(r"^\s*from\s+\.(\w+)\s+import", re.MULTILINE)

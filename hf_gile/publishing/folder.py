@@ -46,8 +46,8 @@ def save(
         index: Whether to save the codes of the labels, in 16 bits; or a `LabelIndex` of this model to save.
         report: What `make_report` found, to be saved as `results.json` and shown on the card. Its example texts go with
             it only if `card.show_examples` says that their licence allows it.
-        card: A `CardInfo`, what a person knows about the model (by default nothing), of which a card is made; or a
-            card, as a `ModelCard` or its text. False for none; one that is there stays.
+        card: A `CardInfo`, what a person knows about the model (by default nothing), of which a card is made, and which
+            is kept as `card.yaml`; or a card, as a `ModelCard` or its text. False for none; one that is there stays.
 
     Returns:
         The files written.
@@ -133,7 +133,10 @@ def _write(
         return
     if not isinstance(card, str) and not hasattr(card, "content"):
         from .card import CardInfo, make_card  # what draws and renders is not needed to save a card that is there
+        from .card_fields import CARD_FILE, write_card_fields
 
+        if card is not None:
+            write_card_fields(folder / CARD_FILE, card)
         card = make_card(model, model.label_set, CardInfo() if card is None else card, report, folder)
     (folder / "README.md").write_text(str(card), encoding="utf-8")
 

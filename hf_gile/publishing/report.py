@@ -296,7 +296,7 @@ class _Measured:
         self.pairs.update(given, scores, places)
 
     def compute(self) -> dict[str, Any]:
-        metrics = {**self.ranking.compute(), **self.f1.compute(), **(self.after or self.before).compute()}
+        metrics = {**self._ranking(), **self.f1.compute(), **(self.after or self.before).compute()}
         if self.after is not None:
             metrics |= {f"uncalibrated_{name}": value for name, value in self.before.compute().items()}
         if self.one_label:
@@ -321,6 +321,19 @@ class _Measured:
                 if self.labels[place].id in shown
             },
         }
+
+    def _ranking(self) -> dict[str, float]:
+        """Without those of a single label, which nothing can stand before."""
+        found = self.ranking.compute()
+        for prefix, columns in self.ranking.groups.items():
+            if int(columns.sum()) < 2:
+                others = [other for other in self.ranking.groups if other and other != prefix]
+                found = {
+                    name: value
+                    for name, value in found.items()
+                    if not name.startswith(prefix) or (not prefix and name.startswith(tuple(others)))
+                }
+        return found
 
     def _gold(self, ids: Any, document: int) -> list[int]:
         ids = [ids] if isinstance(ids, str) else ids

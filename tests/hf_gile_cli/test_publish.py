@@ -20,6 +20,17 @@ def test_a_card_says_what_the_files_and_the_options_say(run, saved_model, tmp_pa
     assert (saved_model / "labels.csv").is_file()
 
 
+def test_a_card_made_again_says_what_it_said(run, saved_model):
+    run("card", saved_model, "--repo-id", "user/milk", "--license", "mit", "--tag", "dairy")
+    first = (saved_model / "README.md").read_text()
+    run("card", saved_model)
+    assert (saved_model / "README.md").read_text() == first
+    run("card", saved_model, "--license", "apache-2.0")
+    card = ModelCard.load(saved_model / "README.md")
+    assert card.data.license == "apache-2.0"
+    assert "dairy" in card.data.tags
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -360,7 +360,7 @@ def test_a_model_of_one_label_shows_accuracy(make_reported):
     model, _, report = make_reported(problem_type="single_label_classification")
     card = make_card(model, None, INFO, report)
     result = next(one for one in tables(render(card)) if one[1][0] == "accuracy")
-    assert result[0] == ["", "seen labels", "unseen labels", "all labels"]
+    assert result[0] == ["", "3 seen labels", "2 unseen labels", "all labels"]
     assert result[1][3] == f"{100 * report.metrics['accuracy']:.1f}"
     assert card.data.to_dict()["metrics"] == ["accuracy", "f1"]
     assert "threshold=" not in card.text

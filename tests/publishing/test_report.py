@@ -172,6 +172,17 @@ def test_only_candidates_are_measured(make, documents):
     assert report.metrics == make_report(model, processor, texts, gold, columns=torch.tensor([0, 1, 3])).metrics
 
 
+def test_a_group_of_a_single_label_has_no_ranking(make, documents):
+    model, processor = make()
+    model.set_labels(
+        model.label_set.with_counts({"Heart Failure": 7, "Milk, Human": 3, "Iron": 1, "Blood": 2}), processor
+    )
+    metrics = make_report(model, processor, *documents).metrics
+    assert "unseen_micro_f1" in metrics
+    assert not [name for name in metrics if name.startswith("unseen_") and ("precision" in name or "_at_" in name)]
+    assert {"average_precision", "seen_average_precision", "seen_ranking_loss", "ranking_loss"} <= set(metrics)
+
+
 @pytest.mark.parametrize("calibration", [None, CALIBRATION], ids=["as it is", "calibrated"])
 def test_a_model_of_one_label_a_document_gives_the_best(make, documents, calibration):
     texts, _ = documents
