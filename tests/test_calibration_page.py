@@ -1,0 +1,19 @@
+"""The tables of docs/publishing.md are what `python benchmarks/calibration.py --table` prints."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+from calibration import tables
+
+ROOT = Path(__file__).parents[1]
+TABLES = tables(json.loads((ROOT / "benchmarks" / "results" / "calibration.json").read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("title", TABLES)
+def test_the_page_has_the_figures_that_were_measured(title):
+    assert f"{title}\n\n{TABLES[title]}\n" in (ROOT / "docs" / "publishing.md").read_text(encoding="utf-8")
