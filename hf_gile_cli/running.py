@@ -108,10 +108,13 @@ def explained(error: Exception) -> str:
     Example:
         >>> explained(ValueError("no labels"))
         'no labels'
+        >>> explained(Exception("I/O error: No space left on device (os error 28)"))
+        'I/O error: No space left on device (os error 28)'
         >>> explained(KeyError("x"))
         "KeyError: 'x' (not an error that is foreseen; hf-gile --debug ... shows where it comes from)"
     """
-    if not isinstance(error, _EXPECTED):
+    of_system = "(os error " in str(error)  # a full disk, say, as libraries in Rust tell it
+    if not isinstance(error, _EXPECTED) and not of_system:
         what = f"{type(error).__name__}: {error}"
         return f"{what} (not an error that is foreseen; hf-gile --debug ... shows where it comes from)"
     message = str(error)
