@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ..metrics.batch import read_batch
 from ..metrics.calibration import calibration_error
@@ -62,6 +63,8 @@ def calibrate(
     Seen labels are calibrated apart from unseen ones, and so are their thresholds. For the unseen ones there must be
     validation documents with labels that the model was not trained on: labels held out of the training documents, but
     not of these. A model without such gets no calibration of unseen labels.
+
+    Nor does a group whose calibration, fitted on one half of the documents, says less of the other half than none does.
 
     What it sets: `config.calibration` and `config.thresholds`, the threshold with the best micro-F1 of each group; and
     in `label_set` the thresholds of single labels (`hf_gile.training.label_thresholds` says how), of those that differ
@@ -155,7 +158,7 @@ def fit(
         num_gold = counts.num_gold[:, labels]
         if not gold.any():
             continue
-        if method is not None:
+        if method is not None and _gains(method, cells, gold):
             calibration[group] = fit_calibration(method, VALUES, cells.sum(0), gold.sum(0))
 
         def probabilities(logits: Tensor, group: str = group) -> Tensor:
@@ -187,6 +190,30 @@ def fit(
             "label: check that the documents were encoded with the label set of the model, and columns"
         )
     return Calibration(calibration, thresholds, own, figures)
+
+
+def _gains(method: str, cells: Tensor, gold: Tensor) -> bool:
+    """Whether a calibration of one half of the documents says more of the other half than none does, `(2, BINS)` each.
+
+    Where a half has no gold label there is no telling, and the priors of the fit have to do.
+    """
+    if not bool(gold.any(1).all()):
+        return True
+    gain = 0.0
+    for half in range(2):
+        own = {"seen": fit_calibration(method, VALUES, cells[half], gold[half])}
+        logits = calibrated(VALUES, torch.ones(len(VALUES), dtype=torch.bool), own)
+        gain += _likelihood(logits, cells[1 - half], gold[1 - half]) - _likelihood(
+            VALUES, cells[1 - half], gold[1 - half]
+        )
+    return gain > 0
+
+
+def _likelihood(logits: Tensor, cells: Tensor, gold: Tensor) -> float:
+    """The logarithm of what probabilities say of the gold labels."""
+    came = cells > 0
+    logits, number, right = logits[came].double(), cells[came].double(), gold[came].double()
+    return float((right * logits - number * functional.softplus(logits)).sum())
 
 
 def _parts(counts: ScoreCounts, labels: Tensor) -> list[tuple[LabelCounts, float]]:
@@ -349,7 +376,8 @@ def _keep(model: Any, chosen: Tensor, found: Calibration) -> None:
         )
     config.calibration, config.thresholds = found.calibration, found.thresholds
     if config.problem_type != "single_label_classification":  # of a softmax, groups only make sense together
-        config.calibration, config.thresholds = before[0] | found.calibration, before[1] | found.thresholds
+        others = {group: own for group, own in before[0].items() if group not in found.thresholds}
+        config.calibration, config.thresholds = others | found.calibration, before[1] | found.thresholds
     try:
         config.validate_calibration()
     except ValueError:

@@ -343,8 +343,21 @@ def test_a_bare_linear_unit_gets_thresholds_of_its_group(make_model):
     model.label_set = None
     batch = GileDataCollator(processor)([{"input_ids": [2, 3], "labels": [1]}, {"input_ids": [4], "labels": [0, 2]}])
     calibrate(model, [batch])
-    assert set(model.config.calibration) == set(model.config.thresholds) == {"seen"}
+    assert set(model.config.thresholds) == {"seen"}
     assert model.thresholds_of().tolist() == pytest.approx([model.config.thresholds["seen"]] * 5)
+
+
+@pytest.mark.parametrize(("factor", "is_kept"), [(1.0, False), (3.0, True)])
+def test_a_calibration_that_other_documents_do_not_bear_out_is_not_kept(scripted, factor, is_kept):
+    generator = torch.Generator().manual_seed(8)
+    logits = torch.randn(61, 17, generator=generator) * 2 - 1
+    multi_hot = torch.rand(61, 17, generator=generator) < logits.sigmoid()  # the logits are right; times 3 they are not
+    model, batches = scripted(logits * factor, multi_hot)
+    model.config.calibration = {"seen": {"method": "platt", "scale": 5.0, "offset": 5.0}}
+    calibrate(model, batches, method="isotonic")
+    assert (model.config.calibration.get("seen", {}).get("method") == "isotonic") == is_kept
+    assert ("seen" in model.config.calibration) == is_kept
+    assert "seen" in model.config.thresholds
 
 
 @pytest.mark.parametrize(
