@@ -44,10 +44,12 @@ def index(
     from hf_gile import LabelIndex
 
     from .labels import read_labels
-    from .saved_model import load
+    from .saved_model import load, note_unknown_labels
 
     label_set = read_labels(label_file, label_id, label_name, label_description, label_language) if label_file else None
     loaded, processor = load(model, revision, device)
+    if label_set is not None:
+        note_unknown_labels(loaded, processor, label_set, language)
     built = LabelIndex.build(loaded, processor, label_set, language=language, dtype=getattr(torch, dtype))
     built.save_pretrained(out)
     note(f"{counted(len(built), 'label')}, {built.codes.shape[1]} numbers of {dtype} each: {out}")

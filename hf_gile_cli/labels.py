@@ -290,7 +290,7 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool) -> None:
             f"no file or folder {target} (in {Path.cwd()}); a model on the Hub is changed in a copy: hf download "
             f"{target} --local-dir FOLDER, then hf-gile push FOLDER {target}"
         )
-    from .saved_model import changing, load, save_changed
+    from .saved_model import changing, load, note_unknown_labels, save_changed
 
     words = ""
     with changing(path):
@@ -302,6 +302,9 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool) -> None:
                 model.set_labels(new, processor)  # which refuses what the model cannot have
             else:
                 words = f"; {save_changed(path, model, processor, new)}"
+            added, _, changed = _differences(old, new)
+            read = [*added, *(after for before, after in changed if after.text != before.text)]
+            note_unknown_labels(model, processor, read)
         elif new != old and not dry_run:
             _write(path, new)
     _print_changes(old, new)

@@ -1,7 +1,7 @@
 """Saved models: loading them, and saving one of which labels or calibration have changed."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,37 @@ def is_hub_name(model: str) -> bool:
         [True, False, False, False]
     """
     return model.count("/") == 1 and not model.startswith((".", "/", "~")) and not Path(model).exists()
+
+
+def note_unknown_labels(model: Any, processor: Any, labels: Iterable[Any], language: str | None = None) -> None:
+    """Says of which new labels the model knows no word; it gives all of them the same score, which nobody sees.
+
+    Args:
+        model: The `GileForSequenceClassification`.
+        processor: Its processor.
+        labels: `Label`s; what the model has learned of stored ones tells these apart.
+        language: The language of those that name none.
+    """
+    config, labels = model.config, list(labels)
+    if config.output_layer == "linear" or config.label_encoder_type in ("learned", "vectors"):
+        return  # it does not read them
+    if len(config.languages) == 1:
+        language = language or config.languages[0]
+    if config.languages and not all(label.language or language for label in labels):
+        return  # what comes next refuses them
+    if model.gile.label_tables and labels:
+        stored = model.stored_columns(labels, language).tolist()
+        labels = [label for label, column in zip(labels, stored, strict=True) if column < 0]
+    languages = [label.language or language for label in labels] if config.languages else None
+    unknown = processor.unknown_labels([label.text for label in labels], languages)
+    if unknown:
+        names = ", ".join(repr(labels[place].name) for place in unknown[:3])
+        more = f" and {len(unknown) - 3:,} more" if len(unknown) > 3 else ""
+        words = "no word of 1 label" if len(unknown) == 1 else f"not one word of {len(unknown):,} labels"
+        note(
+            f"the model knows {words}: {names}{more}; it scores all such labels alike, so name or describe them in "
+            "other words"
+        )
 
 
 @contextmanager

@@ -118,7 +118,7 @@ def score(
     from hf_gile.data import ReadReport, read_documents
 
     from .labels import read_labels
-    from .saved_model import load
+    from .saved_model import load, note_unknown_labels
 
     sources = files or ["-"]
     report = ReadReport(checked_on_error(on_error))  # type: ignore[arg-type]
@@ -146,6 +146,8 @@ def score(
         from hf_gile import LabelSet
 
         candidates = LabelSet.from_names(labels)  # made once, so that it is known again at every batch
+    if index is None and candidates:
+        note_unknown_labels(loaded, processor, candidates, candidate_language or language)
     # One set of labels for the whole run: its codes are kept, however many.
     pipe = LabelScoringPipeline(model=loaded, processor=processor, device=loaded.device, label_cache_bytes=1 << 62)
 

@@ -268,6 +268,36 @@ class GileProcessor(ProcessorMixin):
             input_ids = input_ids.reshape(len(documents), sentences, input_ids.shape[-1])
         return {"input_ids": input_ids, "attention_mask": (input_ids != pad).long()}
 
+    def unknown_labels(self, texts: Sequence[str], language: str | Sequence[str] | None = None) -> list[int]:
+        """Finds labels that are nothing but unknown words: a model of words cannot tell them from one another.
+
+        Args:
+            texts: Texts of labels, such as `LabelSet.texts`.
+            language: The language of the labels, or of each, if the model has several.
+
+        Returns:
+            Their places among `texts`; none with a pretrained tokenizer, which cuts unknown words into parts.
+
+        Raises:
+            ValueError: An unknown language.
+
+        Example:
+            >>> from hf_gile import build_tokenizer
+            >>> processor = GileProcessor(build_tokenizer(["a cat sat"], min_count=1))
+            >>> processor.unknown_labels(["cat", "zebra", "zebra: a striped cat"])
+            [1]
+        """
+        if self._is_pretrained:
+            return []
+        languages = self._languages(language, len(texts), "language")
+        unknown = self.tokenizer.unk_token_id
+        found: list[int] = []
+        for start in range(0, len(texts), _BATCH):
+            part = slice(start, start + _BATCH)
+            words = self._words(texts[part], languages[part])
+            found += [start + place for place, row in enumerate(words) if all(word == unknown for word in row)]
+        return found
+
     def _rows(self, text: Any, language: str | Sequence[str] | None, written: bool = False) -> list[Any]:
         """All ids of each text, or of each of its sentences that has a word; or what is written in their places."""
         if isinstance(text, Mapping) or not isinstance(text, Iterable):

@@ -12,6 +12,12 @@ def test_the_index_of_stored_labels_has_their_codes(run, saved_model, tmp_path):
     assert index.label_set == LabelSet.load(saved_model / "labels.jsonl")
 
 
+def test_labels_of_which_no_word_is_known_are_noted(run, saved_model, tmp_path):
+    (tmp_path / "labels.csv").write_text("id,name\n1,Milk\n2,Zebrafish\n")
+    said = run("index", saved_model, tmp_path / "index", "--label-file", tmp_path / "labels.csv")
+    assert said.stderr.startswith("the model knows no word of 1 label: 'Zebrafish'; it scores all such labels alike")
+
+
 def test_an_unknown_type_of_numbers_is_wrong_use(run, saved_model, tmp_path):
     said = run("index", saved_model, tmp_path / "index", "--dtype", "int8", ends=2)
     assert "must be one of float16, bfloat16, float32, got 'int8'" in said.stderr

@@ -130,6 +130,16 @@ def test_a_card_stays_as_it_is(run, saved_model):
     assert (saved_model / "README.md").read_text() == "# Ours"
 
 
+def test_new_words_of_labels_that_the_model_does_not_know_are_noted(run, saved_model):
+    for arguments in (["add", "Z", "Zebrafish"], ["rename", "Iron", "Ferrum"]):
+        command, *rest = arguments
+        for flags in (["--dry-run"], []):
+            said = run("labels", command, saved_model, *rest, *flags).stderr
+            assert f"the model knows no word of 1 label: '{rest[1]}'; it scores all such labels alike" in said
+    assert "knows" not in run("labels", "add", saved_model, "Z2", "Zebrafish", "--description", "milk").stderr
+    assert "knows" not in run("labels", "retire", saved_model, "Blood").stderr
+
+
 def test_changes_of_a_file_are_written_as_its_kind(run, tmp_path):
     path = tmp_path / "labels.csv"
     LabelSet.from_names({"Iron": "", "Milk": "white; a drink"}).save(path)

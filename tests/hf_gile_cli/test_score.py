@@ -71,6 +71,30 @@ def test_stored_thresholds_choose_labels_and_one_can_be_forced(run, saved_model)
     assert len(row["labels"]) == 1
 
 
+def test_labels_of_which_no_word_is_known_are_noted(run, saved_model, tmp_path):
+    said = run("score", saved_model, "--label", "Zebrafish Milk", "--label", "Iron", input=TEXTS[0])
+    assert said.stderr == ""
+    (tmp_path / "terms.csv").write_text("id,name\n1,Zebrafish\n2,Milk\n3,Quantum\n4,Quark\n5,Lepton\n")
+    said = run("score", saved_model, "--label-file", tmp_path / "terms.csv", input=TEXTS[0] + "\n" + TEXTS[2])
+    assert said.stderr == (
+        "the model knows not one word of 4 labels: 'Zebrafish', 'Quantum', 'Quark' and 1 more; it scores all such "
+        "labels alike, so name or describe them in other words\n"
+    )
+    for row in lines(said):
+        scores = dict(zip(row["labels"], row["scores"], strict=True))
+        assert scores["Zebrafish"] == scores["Quantum"] == scores["Quark"] == scores["Lepton"] != scores["Milk"]
+
+
+def test_labels_that_are_not_read_are_not_noted(run, tmp_path, make_model):
+    model, processor = make_model(problem_type="multi_label_classification", label_rows=True)
+    model.set_labels(LabelSet.from_names(["Zebrafish", "Milk"]), processor)
+    model.save_pretrained(tmp_path / "rows")
+    processor.save_pretrained(tmp_path / "rows")
+    own, other = (run("score", tmp_path / "rows", "-l", name, input=TEXTS[0]) for name in ("Zebrafish", "Quantum"))
+    assert own.stderr == ""  # a row tells it apart
+    assert "the model knows no word of 1 label: 'Quantum'; it" in other.stderr
+
+
 @pytest.mark.parametrize("top_k", [0, 3])
 def test_a_threshold_and_top_k_go_together(run, saved_model, pipe, top_k):
     every = pipe(TEXTS[0])["scores"]

@@ -63,6 +63,10 @@ def test_limits_count_special_tokens_as_the_tokenizer_does(flat, pieces):
     assert flat(texts)["input_ids"][2] == [CLS, SEP]
 
 
+def test_no_label_is_unknown_to_a_pretrained_tokenizer(flat):
+    assert flat.unknown_labels(["milk", "zebra"]) == []
+
+
 def test_labels_keep_unknown_words_and_are_cut_between_special_tokens(flat):
     labels = flat(label_text=["Zebrafish milk", "Zebrafish", "Milk: milk, milk"])["label_input_ids"]
     assert labels == [[CLS, UNK, *ids("milk"), SEP], [CLS, UNK, SEP], [CLS, *ids("milk", ":", "milk"), SEP]]
