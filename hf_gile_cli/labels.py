@@ -290,7 +290,7 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool) -> None:
             f"no file or folder {target} (in {Path.cwd()}); a model on the Hub is changed in a copy: hf download "
             f"{target} --local-dir FOLDER, then hf-gile push FOLDER {target}"
         )
-    from .saved_model import changing, load, note_unknown_labels, save_changed
+    from .saved_model import changing, load, note_old_card, note_unknown_labels, save_changed
 
     words = ""
     with changing(path):
@@ -301,7 +301,7 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool) -> None:
             if dry_run:
                 model.set_labels(new, processor)  # which refuses what the model cannot have
             else:
-                words = f"; {save_changed(path, model, processor, new)}"
+                words = save_changed(path, model, processor, new)
             added, _, changed = _differences(old, new)
             read = [*added, *(after for before, after in changed if after.text != before.text)]
             note_unknown_labels(model, processor, read)
@@ -309,6 +309,8 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool) -> None:
             _write(path, new)
     _print_changes(old, new)
     _conclude(target, old, new, dry_run, words)
+    if new != old and path.is_dir() and not dry_run:
+        note_old_card(path)
 
 
 def _write(path: Path, labels: Any) -> None:

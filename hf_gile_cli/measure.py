@@ -89,7 +89,8 @@ def evaluate(
     """Measure a model on documents with known labels.
 
     A table of the main figures goes to standard error; the whole report, JSON, to standard output or to a file. In the
-    folder of the model as results.json, it is what `hf-gile card` shows.
+    folder of the model as results.json, it is what `hf-gile card` shows; there it keeps the learning curve of the
+    report that it replaces.
 
     hf-gile evaluate MODEL test.jsonl --text title --text abstract --labels subjects --output MODEL/results.json
     hf-gile evaluate MODEL test.csv --labels tags --separator ";" > report.json
@@ -100,6 +101,7 @@ def evaluate(
 
     if output is not None and output.is_dir():
         raise typer.BadParameter(f"{output} is a folder: name a file in it", param_hint="--output")
+    history = _history(output, model)
     rows = _documents(files, text, labels, separator, id, encoding, on_error)
     loaded, processor = load(model, revision, device)
     rows = _known(rows, loaded, model, on_unknown_label)
@@ -108,6 +110,7 @@ def evaluate(
         processor,
         rows["text"],
         rows["labels"],
+        history=history,
         example_texts=example_texts,
         batch_size=batch_size,
         bf16=bf16,
@@ -171,7 +174,7 @@ def calibrate(
     from hf_gile.training import GileDataCollator, encode_dataset
     from hf_gile.training.calibration import calibrate as fit
 
-    from .saved_model import changing, load, save_changed
+    from .saved_model import changing, load, note_old_card, save_changed
 
     if not model.is_dir():
         raise FileNotFoundError(
@@ -189,7 +192,20 @@ def calibrate(
         if dry_run:
             note("not written")
         else:
-            note(f"written to {model}; {save_changed(model, loaded, processor, loaded.label_set)}")
+            note(f"written to {model}{save_changed(model, loaded, processor, loaded.label_set)}")
+            note_old_card(model)
+
+
+def _history(output: Path | None, model: str) -> list[dict[str, Any]]:
+    """The learning curve in the report of this model that will be replaced: no evaluation can make it again."""
+    from hf_gile.publishing import Report
+
+    if output is None or not output.is_file() or output.resolve().parent != Path(model).resolve():
+        return []
+    try:
+        return Report.load(output).history
+    except ValueError as error:
+        raise ValueError(f"{output} is to be replaced, but cannot be read: move it ({error})") from None
 
 
 def _documents(
@@ -250,7 +266,9 @@ def _known(rows: Any, loaded: Any, model: str, on_unknown_label: str) -> Any:
 
 
 def _say_figures(metrics: Mapping[str, float]) -> None:
-    groups = {prefix: name for prefix, name in _GROUPS.items() if f"{prefix}average_precision" in metrics}
+    groups = {
+        prefix: name for prefix, name in _GROUPS.items() if any(f"{prefix}{metric}" in metrics for metric in _ROWS)
+    }
     note(f"{'percent':34}" + "".join(f"{name:>12}" for name in groups.values()))
     for metric, name in _ROWS.items():
         values = [metrics.get(f"{prefix}{metric}") for prefix in groups]
@@ -268,7 +286,8 @@ def _say_before_and_after(figures: Mapping[str, Any]) -> None:
                 note(f"{f'{group} labels: {name}':42}{100 * before:10.2f}{100 * after:10.2f}")
         if f"{group}_threshold" in figures:
             own = figures.get(f"{group}_label_thresholds", 0)
-            note(f"{group} labels: threshold {figures[f'{group}_threshold']:.3f}; {counted(own, 'label')} with another")
+            others = f"; {counted(own, 'label')} with another" if own else ""
+            note(f"{group} labels: threshold {figures[f'{group}_threshold']:.3f}{others}")
 
 
 _AFTER = (("top_5_expected_calibration_error", "error of the 5 best"), ("micro_f1", "micro-F1 at the threshold"))

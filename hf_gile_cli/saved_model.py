@@ -1,6 +1,7 @@
 """Saved models: loading them, and saving one of which labels or calibration have changed."""
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -137,7 +138,7 @@ def save_changed(folder: Path, model: Any, processor: Any, label_set: Any) -> st
         label_set: Its labels as they are to be.
 
     Returns:
-        What became of the index, in words.
+        What became of the index, in words to go on with; none if there is none.
 
     Raises:
         ValueError: The labels do not fit the model.
@@ -149,14 +150,33 @@ def save_changed(folder: Path, model: Any, processor: Any, label_set: Any) -> st
     return words
 
 
+def note_old_card(folder: Path) -> None:
+    """Says that the card of a model that has changed is the old one, and what makes another.
+
+    Args:
+        folder: The folder of the model.
+    """
+    from hf_gile.publishing.card_fields import CARD_FILE
+
+    if not (folder / "README.md").is_file():
+        return
+    command = f"hf-gile card {shlex.quote(str(folder))}"
+    if not (folder / CARD_FILE).is_file():  # somebody may have written it
+        note(f"README.md is of before this change: mend it, or have {command} replace it")
+        return
+    old = "README.md and labels.csv are" if (folder / "labels.csv").is_file() else "README.md is"
+    figures = "; hf-gile evaluate before it gives new figures" if (folder / "results.json").is_file() else ""
+    note(f"{old} of before this change: {command} makes a new card{figures}")
+
+
 def _index_for(folder: Path, model: Any, processor: Any, new: Any) -> tuple[Any, str]:
     """The index to save: that of the folder with the labels that are new, or True to make all codes anew."""
     from hf_gile import LabelIndex
 
     if not folder.is_dir():
-        return False, "no index beside the model"
+        return False, ""
     old = model.label_set
-    anew = True, "index made anew"
+    anew = True, "; index made anew"
     if not (folder / "label_index.json").is_file() or model.gile.label_tables:  # several languages; codes by id
         return anew
     try:
@@ -181,4 +201,4 @@ def _index_for(folder: Path, model: Any, processor: Any, new: Any) -> tuple[Any,
     if index.label_set.ids != new.ids:
         return anew
     index.label_set = new
-    return index, f"index follows: {len(added) + len(renamed):,} encoded, {len(gone):,} removed"
+    return index, f"; index follows: {len(added) + len(renamed):,} encoded, {len(gone):,} removed"

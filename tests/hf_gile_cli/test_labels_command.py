@@ -126,8 +126,22 @@ def test_a_change_that_fails_leaves_all_as_it_was(run, saved_model, monkeypatch)
 
 def test_a_card_stays_as_it_is(run, saved_model):
     (saved_model / "README.md").write_text("# Ours")
-    run("labels", "add", saved_model, "M1", "Rats")
+    said = run("labels", "add", saved_model, "M1", "Rats")
     assert (saved_model / "README.md").read_text() == "# Ours"
+    assert said.stderr == (
+        f"1 new, 0 gone, 0 changed: {saved_model} has 6 labels\n"
+        f"README.md is of before this change: mend it, or have hf-gile card {saved_model} replace it\n"
+    )
+
+
+def test_a_card_that_can_be_made_again_is_said_to_be_old(run, saved_model):
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("sklearn")
+    run("card", saved_model)
+    again = f"README.md and labels.csv are of before this change: hf-gile card {saved_model} makes a new card\n"
+    assert run("labels", "add", saved_model, "M1", "Rats").stderr.endswith(again)
+    assert "before this change" not in run("labels", "retire", saved_model, "M1", "--dry-run").stderr
+    assert "before this change" not in run("labels", "rename", saved_model, "M1", "Rats").stderr  # as it is
 
 
 def test_new_words_of_labels_that_the_model_does_not_know_are_noted(run, saved_model):

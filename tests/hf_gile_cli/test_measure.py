@@ -43,17 +43,35 @@ def test_the_report_is_that_of_the_library_and_its_figures_are_shown(run, saved_
     assert found["labels"] == report.labels
     assert (found["dataset"], found["documents"]) == ("made up", 4)
     assert "4 records from 1 file; left out: none" in result.stderr
-    shown = next(line for line in result.stderr.splitlines() if line.startswith("average precision"))
-    assert shown.split()[-3:] == [
-        f"{100 * report.metrics[name]:.2f}"
-        for name in ("average_precision", "seen_average_precision", "unseen_average_precision")
-    ]
+
+    def check_shown(row, *names):
+        line = next(line for line in result.stderr.splitlines() if line.startswith(f"{row}  "))
+        assert line.removeprefix(row).split() == [f"{100 * report.metrics[name]:.2f}" for name in names]
+
+    check_shown("micro-F1", "micro_f1", "seen_micro_f1", "unseen_micro_f1")
+    check_shown("average precision", "average_precision", "unseen_average_precision")  # there is but one seen label
 
 
 def test_the_report_goes_to_a_file_where_the_card_finds_it(run, saved_model, table, columns):
     result = run("evaluate", saved_model, table, *columns, "--output", saved_model / "results.json")
     assert result.stdout == ""
     assert Report.load(saved_model / "results.json").documents == 4
+
+
+def test_a_new_report_of_a_model_keeps_the_learning_curve_of_the_one_before(run, saved_model, table, columns, tmp_path):
+    path, curve = saved_model / "results.json", [{"step": 3, "loss": 0.5}]
+    for place in (path, tmp_path / "other.json"):
+        Report(metrics={"micro_f1": 0.5}, labels=[], history=curve, documents=7).save(place)
+    run("evaluate", saved_model, table, *columns, "--output", path)
+    assert (Report.load(path).documents, Report.load(path).history) == (4, curve)
+    run("evaluate", saved_model, table, *columns, "--output", tmp_path / "other.json")
+    assert Report.load(tmp_path / "other.json").history == []  # who knows whose that was
+    path.write_text("{}")
+    assert (
+        "is to be replaced, but cannot be read"
+        in run("evaluate", saved_model, table, *columns, "--output", path, ends=1).stderr
+    )
+    assert path.read_text() == "{}"
 
 
 def test_labels_that_the_model_lacks_are_named_or_left_out(run, saved_model, table, columns):
@@ -93,10 +111,29 @@ def test_calibration_is_stored_in_the_model_and_changes_its_probabilities(run, s
     assert stored["labels"] == passing
 
 
+def test_what_there_is_none_of_is_not_spoken_of(run, saved_model, table, columns):
+    result = run("calibrate", saved_model, table, *columns, "--common-thresholds")
+    assert "seen_threshold" in json.loads(result.stdout)
+    assert "with another" not in result.stderr
+    assert result.stderr.endswith(f"\nwritten to {saved_model}\n")
+
+
+def test_after_a_calibration_the_card_is_said_to_be_old(run, saved_model, table, columns):
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("sklearn")
+    run("card", saved_model)
+    again = f"README.md and labels.csv are of before this change: hf-gile card {saved_model} makes a new card"
+    assert "before this change" not in run("calibrate", saved_model, table, *columns, "--dry-run").stderr
+    assert run("calibrate", saved_model, table, *columns).stderr.endswith(f"\n{again}\n")
+    run("evaluate", saved_model, table, *columns, "--output", saved_model / "results.json")
+    figures = "; hf-gile evaluate before it gives new figures"
+    assert run("calibrate", saved_model, table, *columns).stderr.endswith(f"\n{again}{figures}\n")
+
+
 def test_a_dry_run_fits_and_stores_nothing(run, saved_model, table, columns):
     before = {path.name: path.read_bytes() for path in saved_model.iterdir()}
     result = run("calibrate", saved_model, table, *columns, "--method", "temperature", "--dry-run")
-    assert "not written" in result.stderr
+    assert result.stderr.endswith("\nnot written\n")
     assert {path.name: path.read_bytes() for path in saved_model.iterdir()} == before
 
 
