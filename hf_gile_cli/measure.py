@@ -4,7 +4,7 @@ import json
 import shlex
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -104,7 +104,7 @@ def evaluate(
     history = _history(output, model)
     rows = _documents(files, text, labels, separator, id, encoding, on_error)
     loaded, processor = load(model, revision, device)
-    rows = _known(rows, loaded, model, on_unknown_label)
+    rows = _known(rows, loaded, model, on_unknown_label, separator)
     report = make_report(
         loaded,
         processor,
@@ -183,7 +183,7 @@ def calibrate(
     rows = _documents(files, text, labels, separator, id, encoding, on_error)
     with changing(model):
         loaded, processor = load(str(model), device=device)
-        rows = _known(rows, loaded, str(model), on_unknown_label)
+        rows = _known(rows, loaded, str(model), on_unknown_label, separator)
         encoded = encode_dataset(rows, processor, loaded.label_set, language=language)
         batches: Any = DataLoader(encoded, batch_size, collate_fn=GileDataCollator(processor))
         figures = fit(loaded, batches, method=method, label_thresholds=label_thresholds, objective=objective, bf16=bf16)
@@ -244,7 +244,7 @@ def _quiet_datasets() -> None:
     datasets.disable_progress_bars()
 
 
-def _known(rows: Any, loaded: Any, model: str, on_unknown_label: str) -> Any:
+def _known(rows: Any, loaded: Any, model: str, on_unknown_label: str, separator: str | None) -> Any:
     """The documents with those of their label ids that the model has."""
     if on_unknown_label not in ("raise", "drop"):
         raise typer.BadParameter(f"must be raise or drop, got {on_unknown_label!r}", param_hint="--on-unknown-label")
@@ -255,7 +255,8 @@ def _known(rows: Any, loaded: Any, model: str, on_unknown_label: str) -> Any:
     if not unknown:
         return rows
     names = ", ".join(map(repr, list(unknown)[:3]))
-    found = f"{model} does not know {counted(len(unknown), 'label id')} of the documents, such as {names}"
+    hint = "" if separator else _separator_hint(unknown, loaded.label_set)
+    found = f"{model} does not know {counted(len(unknown), 'label id')} of the documents, such as {names}{hint}"
     if on_unknown_label == "raise":
         raise ValueError(f"{found}: add them (hf-gile labels import), or pass --on-unknown-label drop")
     note(f"{found}: left out")
@@ -263,6 +264,16 @@ def _known(rows: Any, loaded: Any, model: str, on_unknown_label: str) -> Any:
     if not any(kept):
         raise ValueError(f"no document has a label that {model} knows: are these the ids of its labels?")
     return rows.remove_columns("labels").add_column("labels", kept)
+
+
+def _separator_hint(unknown: Iterable[str], label_set: Any) -> str:
+    """Asks whether ids that the model does not know are several ids in one text."""
+    for sign in (";", "|", ","):
+        cut = [one.split(sign) for one in unknown if sign in one]
+        # Commas stand in many an id that is one; the other signs hardly do.
+        if cut and (sign != "," or any(part.strip() in label_set for parts in cut for part in parts)):
+            return f" (is that --separator {sign!r}?)"
+    return ""
 
 
 def _say_figures(metrics: Mapping[str, float]) -> None:

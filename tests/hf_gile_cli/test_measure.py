@@ -89,6 +89,24 @@ def test_labels_that_the_model_lacks_are_named_or_left_out(run, saved_model, tab
         assert f"no document has a label that {saved_model} knows" in said.stderr
 
 
+@pytest.mark.parametrize("command", ["evaluate", "calibrate"])
+@pytest.mark.parametrize(
+    ("ids", "hint"),
+    [
+        ("Iron;Blood", " (is that --separator ';'?)"),
+        ("Ferrum|Sanguis", " (is that --separator '|'?)"),
+        ("Iron, Blood", " (is that --separator ','?)"),
+        ("Milk, Skimmed", ""),
+    ],
+)
+def test_several_ids_in_one_text_are_asked_about(run, saved_model, table, columns, command, ids, hint):
+    table.write_text(json.dumps({"body": "Iron in blood.", "tags": ids}) + "\n")
+    said = run(command, saved_model, table, *columns, ends=1).stderr
+    assert f"such as {ids!r}{hint}: add them (hf-gile labels import)" in said
+    said = run(command, saved_model, table, *columns, "--separator", "/", ends=1).stderr
+    assert f"such as {ids!r}: add them" in said
+
+
 def test_calibration_is_stored_in_the_model_and_changes_its_probabilities(run, saved_model, table, columns):
     run("index", saved_model, saved_model / "index")
     before = json.loads(run("score", saved_model, input="iron\n").stdout)
