@@ -142,7 +142,16 @@ def add(
     from hf_gile import Label
 
     new = Label(id, name, description, language, threshold=threshold, synonyms=tuple(synonym or ()))
-    _change(target, lambda labels: labels.add(new), dry_run)
+
+    def change(labels: Any) -> Any:
+        if id in labels:
+            raise ValueError(
+                f"{target} has a label {id!r} already, {labels[labels.column(id)].name!r}: hf-gile labels rename gives "
+                "it another name, hf-gile labels import --update a description, too"
+            )
+        return labels.add(new)
+
+    _change(target, change, dry_run)
 
 
 def rename(
@@ -155,7 +164,7 @@ def rename(
 
     hf-gile labels rename MODEL D007501 "Iron, Dietary"
     """
-    _change(target, lambda labels: labels.rename(id, name), dry_run)
+    _change(target, lambda labels: labels.rename(_known_ids(target, labels, id)[0], name), dry_run)
 
 
 def retire(
@@ -167,7 +176,7 @@ def retire(
 
     hf-gile labels retire MODEL D009369 D014680 --dry-run
     """
-    _change(target, lambda labels: labels.retire(*ids), dry_run)
+    _change(target, lambda labels: labels.retire(*_known_ids(target, labels, *ids)), dry_run)
 
 
 def import_(
@@ -311,6 +320,18 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool) -> None:
     _conclude(target, old, new, dry_run, words)
     if new != old and path.is_dir() and not dry_run:
         note_old_card(path)
+
+
+def _known_ids(target: str, labels: Any, *ids: str) -> tuple[str, ...]:
+    """Makes sure that ids are some, and says of a name whose it is."""
+    for one in ids:
+        named = [] if one in labels else [repr(label.id) for label in labels if label.name == one]
+        if named:
+            raise ValueError(
+                f"{target} has no label with the id {one!r}, which is the name of {' and of '.join(named[:3])}: give "
+                "the id"
+            )
+    return ids
 
 
 def _write(path: Path, labels: Any) -> None:

@@ -167,6 +167,17 @@ def test_changes_of_a_file_are_written_as_its_kind(run, tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("command", [["rename", "Rare Books", "Old Books"], ["retire", "S11", "Rare Books"]])
+def test_of_a_name_in_the_place_of_an_id_the_id_is_said(run, tmp_path, command):
+    path = tmp_path / "labels.csv"
+    path.write_text("id,name,description\nS11,Maps,\nS12,Rare Books,\n")
+    name, *rest = command
+    said = run("labels", name, path, *rest, ends=1).stderr
+    assert f"{path} has no label with the id 'Rare Books', which is the name of 'S12': give the id" in said
+    path.write_text(f"{path.read_text()}S13,Rare Books,of the town\n")
+    assert "which is the name of 'S12' and of 'S13'" in run("labels", name, path, *rest, ends=1).stderr
+
+
 def test_a_label_file_that_is_a_link_stays_one_and_keeps_who_may_read_it(run, tmp_path):
     path, link = tmp_path / "labels.jsonl", tmp_path / "link.jsonl"
     LabelSet.from_names(["Iron"]).save(path)
@@ -239,7 +250,11 @@ def test_bad_rows_of_a_label_file_are_named_or_left_out(run, tmp_path):
         (["show", "."], 1, ". has no labels.jsonl: it is no saved model with labels"),
         (["show", "model", "--sort", "size"], 2, "must be one of column, count, name, id, got 'size'"),
         (["add", "user/model", "a", "A"], 1, "a model on the Hub is changed in a copy: hf download user/model"),
-        (["add", "model", "Iron", "Rats"], 1, "id 'Iron' stands in row 3 already"),
+        (
+            ["add", "model", "Iron", "Rats"],
+            1,
+            "model has a label 'Iron' already, 'Iron': hf-gile labels rename gives it another",
+        ),
         (["add", "model", "x", "Iron"], 1, "'Iron' stands in row 3 already, as another label"),
         (["add", "model", "x", "X", "--threshold", "2"], 2, "--threshold"),
         (["rename", "model", "iron", "Rats"], 1, "did you mean 'Iron'"),
