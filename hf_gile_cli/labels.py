@@ -285,9 +285,10 @@ def _read(target: str, revision: str | None = None) -> Any:
     try:
         file = cached_file(target, LABELS_FILE, revision=revision)
     except OSError as error:
-        reason = str(error).splitlines()[0]
+        from hf_gile.publishing.hub_errors import why_not_read
+
         raise FileNotFoundError(
-            f"{target} is no file or folder here, and the Hub does not give it: {reason}"
+            f"{target} is no file or folder here, and the Hub does not give it: {why_not_read(error)}"
         ) from error
     return LabelSet.load(file)
 

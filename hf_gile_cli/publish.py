@@ -97,8 +97,8 @@ def push(
 ) -> None:
     """Put a saved model on the Hub, in one commit.
 
-    Prints what goes up: new, changed, unchanged or deleted, the size, the file. Pickles, checkpoints and logs stay
-    here. Files of an earlier version of the model go, those of others stay.
+    Prints what goes up: new, changed or deleted, the size, the file. Pickles, checkpoints and logs stay here. Files of
+    an earlier version of the model go, those of others stay.
 
     hf-gile push MODEL user/gile-mesh --private --dry-run
     hf-gile push MODEL user/gile-mesh --create-pr --message "Calibrated"
@@ -115,13 +115,19 @@ def push(
         token=token,
         dry_run=dry_run,
     )
-    for file in done.files:
+    for file in done.changes:
         sys.stdout.write(f"{file.status:9}  {file.size:14,}  {file.path}\n")
     for path, why in done.left_out:
         note(f"left out: {path}, {why}")
-    changes = counted(len(done.changes), "change")
+    same = len(done.files) - len(done.changes)
+    changes = counted(len(done.changes), "change") + (f", {counted(same, 'file')} unchanged" if same else "")
     if dry_run:
-        note(f"{changes}, not made: {done.url}")
+        kinds = {None: "private or public as its owner's settings say", True: "private", False: "public"}
+        if done.is_new:
+            note(f"there is no {repo_id}, or none that this token sees: it would be made, {kinds[private]}")
+        elif done.is_new is None:
+            note(f"offline mode is on, so nobody asked what there is: all files are new, and {repo_id} made if need be")
+        note(f"{changes}, not made{', as a pull request' if create_pr else ''}: {done.url}")
     elif done.commit is None:
         note(f"nothing has changed: {done.url}")
     else:

@@ -15,7 +15,7 @@ _EXPECTED = (ValueError, OSError, ImportError)  # what our own code raises, in s
 # The library's words for what are flags here.
 _FLAGS = {
     'pass on_error="skip" to go on without it': "leave it out with --on-error skip",
-    "pass token=": "pass --token",
+    "(language=...)": "(--language)",
 }
 
 _COMMAND = re.compile(r"^hf-gile |[|(] ?hf-gile ")

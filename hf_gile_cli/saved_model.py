@@ -46,8 +46,11 @@ def load(model: str, revision: str | None = None, device: str | None = None) -> 
     except OSError as error:
         if folder.is_dir():
             raise
-        reason = str(error).splitlines()[0]
-        raise FileNotFoundError(f"{model} is no folder here, and the Hub does not give it: {reason}") from error
+        from hf_gile.publishing.hub_errors import why_not_read
+
+        raise FileNotFoundError(
+            f"{model} is no folder here, and the Hub does not give it: {why_not_read(error)}"
+        ) from error
     if config.model_type != "gile":
         raise ValueError(f"{model} is a model of type {config.model_type!r}, not a GILE model")
     loaded = GileForSequenceClassification.from_pretrained(model, revision=revision or "main").eval()

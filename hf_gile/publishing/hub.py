@@ -49,6 +49,7 @@ class Publication:
         pull_request: The address of the pull request, if one was asked for.
         files: All files of the model, and those of an earlier one that go; in the order of their paths.
         left_out: What of the folder stays here, and why.
+        is_new: Whether there was no repository before, as far as this token can tell; None where nobody asked, offline.
     """
 
     repo_id: str
@@ -57,6 +58,7 @@ class Publication:
     pull_request: str | None
     files: list[PlannedFile]
     left_out: list[tuple[str, str]]
+    is_new: bool | None = False
 
     @property
     def changes(self) -> list[PlannedFile]:
@@ -225,7 +227,9 @@ class _Target:
         with explained(self.repo_id, hint), tempfile.TemporaryDirectory() as scratch:
             _name_repository(files, self.repo_id, Path(scratch))
             left_out += _without_hidden_texts(files, Path(scratch))
-            head = None if dry_run and is_offline_mode() else self._head()
+            unasked = dry_run and is_offline_mode()
+            head = None if unasked else self._head()
+            is_new = None if unasked else head is None
             if head is None and not dry_run:
                 self.api.create_repo(self.repo_id, private=self.private, exist_ok=True)
                 head = self._head()
@@ -243,7 +247,7 @@ class _Target:
                         labels = (folder / LABELS_FILE).read_bytes().count(b"\n")
                         message = f"GILE model of {labels:,} labels, by hf_gile {__version__}"
                     commit, pull_request = self._commit(head.commit, files, plan, message)
-        return Publication(self.repo_id, url, commit, pull_request, plan, left_out)
+        return Publication(self.repo_id, url, commit, pull_request, plan, left_out, is_new)
 
     def _head(self) -> "_Head | None":
         """Where the branch is, or starts; None if there is no repository, as far as anybody without a key can tell."""
@@ -260,7 +264,7 @@ class _Target:
             kind, other = ("private", "public") if info.private else ("public", "private")
             raise ValueError(
                 f"{self.repo_id} is there already and {kind}, not {other} as asked for: change that in its settings on "
-                "the Hub, or leave `private` out"
+                "the Hub, or ask for neither (private=None, or without --private and --public)"
             )
         if self.revision is None:
             return _Head(str(info.sha))

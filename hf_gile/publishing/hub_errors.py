@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+from huggingface_hub import is_offline_mode
+from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled, RevisionNotFoundError
 
 # What this package says itself, and files of this machine.
 _OWN = (FileNotFoundError, PermissionError, ValueError)
@@ -51,19 +52,53 @@ def explained(repo_id: str, hint: str = "") -> Iterator[None]:
         raise kind(f"{sentence}{tail}") from error
 
 
-def _answered(error: HfHubHTTPError, repo_id: str) -> tuple[type[Exception], str]:
+def why_not_read(error: BaseException) -> str:
+    """Says in one sentence why the Hub does not give a file of a model to read.
+
+    Args:
+        error: What a library raised; the answer of the Hub may be behind it, as its cause.
+    """
+    chain = [error]
+    while (behind := chain[-1].__cause__ or chain[-1].__context__) is not None:
+        chain.append(behind)
+    log_in = "log in with `hf auth login` or set HF_TOKEN"
+    for one in chain:
+        if isinstance(one, RevisionNotFoundError):
+            return f"it has no such branch, tag or commit{_said(one)}"
+        if isinstance(one, HfHubHTTPError):
+            status = one.response.status_code
+            if status == 401 and "Invalid credentials" in str(one.server_message):
+                return f"it does not know this token{_said(one)}: {log_in} to one that is valid"
+            if status in (401, 404):
+                return f"it is not there, or not for this token{_said(one)}: check the name; if it is private, {log_in}"
+            if status == 403:
+                return f"this token may not read it{_said(one)}: ask for access on its page, or {log_in} to another"
+            return f"the Hub is in trouble{_said(one)}: try again later"
+    if is_offline_mode():
+        return "offline mode is on, and there is no copy of it here: unset HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE"
+    for one in chain[1:]:
+        if isinstance(one, ConnectionError | TimeoutError) or type(one).__module__.startswith("httpx"):
+            return f"it is not reached ({type(one).__name__}: {one}): check the connection"
+    return " ".join(str(error).split())
+
+
+def _said(error: HfHubHTTPError) -> str:
     status = error.response.status_code
-    said = f" ({status}: {' '.join(error.server_message.split())})" if error.server_message else f" ({status})"
+    return f" ({status}: {' '.join(error.server_message.split())})" if error.server_message else f" ({status})"
+
+
+def _answered(error: HfHubHTTPError, repo_id: str) -> tuple[type[Exception], str]:
+    status, said = error.response.status_code, _said(error)
     if status == 401:
         return PermissionError, (
             f"the Hub takes no token, or not this one, for {repo_id}{said}: log in with `hf auth login`, set HF_TOKEN, "
-            "or pass token=, with write permission"
+            "or pass token=, or --token, with write permission"
         )
     if status == 403:
         return PermissionError, (
             f"this token may not write to {repo_id}{said}: take one with the write role, of a user who may write to "
             f"{repo_id.split('/')[0]} (https://huggingface.co/settings/tokens), or propose the change with "
-            "create_pr=True"
+            "create_pr=True, or --create-pr"
         )
     if status == 404:
         return FileNotFoundError, f"there is no {repo_id}, or no such branch of it, that this token may see{said}"

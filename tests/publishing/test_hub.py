@@ -143,6 +143,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(hub, make_saved, mak
     folder = make_saved()
     first = push_folder(folder, REPO, dry_run=True)
     assert set(statuses(first).values()) == {"new"}
+    assert first.is_new
     assert first.files[0] == PlannedFile("README.md", 10, "new")
     assert hub.repositories == {}
     push_folder(folder, REPO)
@@ -152,6 +153,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(hub, make_saved, mak
     second = push_folder(folder, REPO, dry_run=True)
     assert second.changes == [PlannedFile("README.md", 8, "changed"), PlannedFile("results.json", 2, "deleted")]
     assert second.commit is None
+    assert second.is_new is False
     assert all(request.startswith("GET ") for request in hub.requests[asked:])
     model, processor = make_model()
     third = publish(model, processor, None, REPO, card="# A model\n", dry_run=True)
@@ -164,7 +166,9 @@ def test_a_dry_run_works_offline_and_without_a_token(hub, make_saved, monkeypatc
     hub.create(REPO, private=True)
     assert set(statuses(push_folder(folder, REPO, dry_run=True, token=False)).values()) == {"new"}
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert set(statuses(push_folder(folder, REPO, dry_run=True)).values()) == {"new"}
+    offline = push_folder(folder, REPO, dry_run=True)
+    assert set(statuses(offline).values()) == {"new"}
+    assert offline.is_new is None
     with pytest.raises(ConnectionError, match="unset HF_HUB_OFFLINE"):
         push_folder(folder, REPO)
 
@@ -274,7 +278,7 @@ def test_what_can_be_no_token_is_refused_and_not_shown(hub, make_saved, token):
 def test_who_may_read_only_is_told_of_pull_requests(hub, make_saved):
     folder = make_saved()
     hub.create(REPO)
-    with pytest.raises(PermissionError, match="propose the change with create_pr=True"):
+    with pytest.raises(PermissionError, match="propose the change with create_pr=True, or --create-pr"):
         push_folder(folder, REPO, token="hf_bob")
     with pytest.raises(PermissionError, match="403"):
         push_folder(folder, REPO, token="hf_bob", revision="mine")

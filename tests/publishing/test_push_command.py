@@ -24,8 +24,46 @@ def test_a_push_makes_one_commit_and_a_second_one_none(hub, make_saved):
     assert "commit " in first.stderr
     again = push(folder, "ada/milk")
     assert again.exit_code == 0, again.output
-    assert {line.split()[0] for line in again.stdout.splitlines()} == {"unchanged"}
+    assert again.stdout == ""
     assert again.stderr.startswith("nothing has changed: ")
+
+
+def test_files_that_stay_as_they_are_are_counted_and_not_listed(hub, make_saved):
+    folder = make_saved()
+    first = push(folder, "ada/milk")
+    (folder / "README.md").write_text("# Milk\n")
+    files = len(first.stdout.splitlines())
+    for flags, then in ([["--dry-run"], "not made: "], [[], "commit "]):
+        second = push(folder, "ada/milk", *flags)
+        assert second.stdout.split() == ["changed", "7", "README.md"]
+        assert second.stderr.startswith(f"1 change, {files - 1} files unchanged, {then}")
+
+
+@pytest.mark.parametrize(
+    ("flags", "kind"),
+    [
+        ([], "private or public as its owner's settings say"),
+        (["--private"], "private"),
+        (["--public"], "public"),
+    ],
+)
+def test_a_dry_run_says_whether_a_repository_or_a_pull_request_would_be_made(hub, make_saved, flags, kind):
+    folder = make_saved()
+    made = f"there is no ada/milk, or none that this token sees: it would be made, {kind}\n"
+    assert made in push(folder, "ada/milk", "--dry-run", *flags).stderr
+    assert hub.repositories == {}
+    hub.create("ada/milk")
+    proposed = push(folder, "ada/milk", "--dry-run", "--create-pr").stderr
+    assert "would be made" not in proposed
+    assert f", not made, as a pull request: {hub.url}/ada/milk\n" in proposed
+
+
+def test_flags_are_named_where_a_push_is_refused(hub, make_saved):
+    folder = make_saved()
+    hub.create("ada/milk")
+    assert "or --create-pr" in push(folder, "ada/milk", "--token", "hf_bob").stderr
+    assert "without --private and --public" in push(folder, "ada/milk", "--private").stderr
+    assert "or --token" in push(folder, "ada/milk", "--token", "hf_nobody").stderr
 
 
 def test_a_token_that_may_not_write_is_named(hub, make_saved):
@@ -39,10 +77,11 @@ def test_a_pushed_model_is_scored_with_and_shown_by_its_name(hub, make_saved, tm
     folder = make_saved()
     pushed = push(folder, "ada/milk", "--private")
     assert pushed.exit_code == 0, pushed.output
-    environment = os.environ | {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0"}
+    settings = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0"}
 
-    def run(*arguments):
+    def run(*arguments, **more):
         command = [sys.executable, "-m", "hf_gile_cli", *arguments]
+        environment = os.environ | settings | more
         return subprocess.run(command, env=environment, input="Rats were fed.\n", capture_output=True, text=True)
 
     scored, shown, absent = run("score", "ada/milk"), run("labels", "show", "ada/milk"), run("score", "ada/beer")
@@ -50,4 +89,12 @@ def test_a_pushed_model_is_scored_with_and_shown_by_its_name(hub, make_saved, tm
     assert (scored.returncode, scored.stdout) == (0, here.stdout)
     assert (shown.returncode, shown.stdout) == (0, CliRunner().invoke(app, ["labels", "show", str(folder)]).stdout)
     assert absent.returncode == 1
-    assert absent.stderr.startswith("hf-gile score: ada/beer is no folder here, and the Hub does not give it: ")
+    assert absent.stderr == (
+        "hf-gile score: ada/beer is no folder here, and the Hub does not give it: it is not there, or not for this "
+        "token (404: Repository not found): check the name; if it is private, log in with `hf auth login` or set "
+        "HF_TOKEN\n"
+    )
+    unknown = run("labels", "show", "ada/milk", HF_TOKEN="hf_nobody", HF_HOME=str(tmp_path / "other"))
+    assert unknown.returncode == 1
+    assert "it does not know this token (401: Invalid credentials in Authorization header): log in" in unknown.stderr
+    assert unknown.stderr.count("\n") == 1

@@ -1,0 +1,64 @@
+"""What is said of a model that the Hub does not give."""
+
+import pytest
+from huggingface_hub import constants
+from loopback_hub import Fault
+from transformers.utils.hub import cached_file
+
+from hf_gile.publishing.hub_errors import why_not_read
+
+
+@pytest.fixture
+def why(hub, tmp_path, monkeypatch):
+    """Says why a file of a repository cannot be had."""
+    place = "HUGGINGFACE_CO_URL_TEMPLATE"
+    monkeypatch.setattr(constants, place, f"{hub.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}")
+    hub.create("ada/milk", private=True)
+
+    def ask(**options):
+        with pytest.raises(OSError, match=r".") as error:
+            cached_file("ada/milk", "labels.jsonl", cache_dir=tmp_path / "cache", **options)
+        return why_not_read(error.value)
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("token", "reason"),
+    [
+        (False, "it is not there, or not for this token (401: Invalid username or password.): check the name; if it"),
+        ("hf_bob", "it is not there, or not for this token (404: Repository not found): check the name; if it is priv"),
+        ("hf_nobody", "it does not know this token (401: Invalid credentials in Authorization header): log in with `h"),
+    ],
+    ids=["no token", "another's token", "no token of the Hub"],
+)
+def test_who_may_not_see_a_model_is_told_to_log_in(why, token, reason):
+    said = why(token=token)
+    assert said.startswith(reason)
+    assert "log in with `hf auth login` or set HF_TOKEN" in said
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (403, "this token may not read it (403: as the test asked): ask for access on its page, or log in with"),
+        (500, "the Hub is in trouble (500: as the test asked): try again later"),
+        (429, "the Hub is in trouble (429: as the test asked): try again later"),
+    ],
+)
+def test_what_the_hub_answered_is_said(hub, why, status, reason):
+    hub.faults = [Fault("HEAD .*", status=status, times=20)]
+    assert why().startswith(reason)
+
+
+def test_a_revision_that_is_not_there_is_said(why):
+    assert why(revision="next") == "it has no such branch, tag or commit (404: Invalid rev id: next)"
+
+
+def test_a_file_that_is_not_there_is_said_in_the_words_of_the_library(why):
+    assert "does not appear to have a file named labels.jsonl" in why()
+
+
+def test_offline_mode_is_said(why, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert why() == "offline mode is on, and there is no copy of it here: unset HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE"
