@@ -1,6 +1,8 @@
 import os
+import signal
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 from typer.testing import CliRunner
@@ -29,6 +31,8 @@ def start():
         settings = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         command = [sys.executable, "-m", "hf_gile_cli", *map(str, arguments)]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+        # A shell that starts the tests in the background has them, and whatever they start, ignore interrupts.
+        settings["preexec_fn"] = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
         processes.append(subprocess.Popen(command, env=environment, **settings | options))
         return processes[-1]
 

@@ -35,7 +35,7 @@ def test_a_line_from_a_pipe_is_answered_before_the_next_one_comes_and_an_interru
         process.stdin.flush()
         assert json.loads(process.stdout.readline())["text"] == text  # it waits for no batch to be full
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) == 130
+    assert process.wait(timeout=300) == 130
     assert process.stderr.read() == "interrupted\n"
 
 
@@ -44,14 +44,14 @@ def test_a_reader_that_goes_away_ends_it_quietly(start, saved_model, tmp_path):
     process = start("score", saved_model, tmp_path / "texts.txt")
     assert json.loads(process.stdout.readline())["text"] == "Rats were fed."
     process.stdout.close()
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=300) == 0
     assert process.stderr.read() == ""
 
 
 @pytest.mark.parametrize("flag", [True, False])
 def test_a_traceback_comes_on_request_only(start, saved_model, flag):
     process = start(*(["--debug"] if flag else []), "labels", "retire", saved_model, "iron")
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=300)
     assert process.returncode == 1
     assert ("Traceback" in stderr) == flag
     assert "no label has the id 'iron' among 5 labels; did you mean 'Iron'" in stderr
