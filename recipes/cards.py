@@ -49,9 +49,10 @@ def say_calibration(figures: dict[str, Any], say: Any) -> None:
     for group in ("seen", "unseen"):
         if f"{group}_threshold" in figures:
             before, after = (figures[f"{group}_expected_calibration_error_{when}"] for when in ("before", "after"))
+            number = figures.get(f"{group}_label_thresholds", 0)
             say(
                 f"  {group} labels: calibration error {100 * before:.3f} -> {100 * after:.3f} percent, threshold "
-                f"{figures[f'{group}_threshold']:.3f}, {figures.get(f'{group}_label_thresholds', 0):,} of their own"
+                f"{figures[f'{group}_threshold']:.3f}{f', {number:,} labels with their own' if number else ''}"
             )
 
 

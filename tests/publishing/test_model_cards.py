@@ -1,0 +1,37 @@
+"""The cards of our models, in model_cards/."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from huggingface_hub import ModelCard
+from PIL import Image
+
+FOLDER = Path(__file__).parents[2] / "model_cards"
+CARDS = sorted(path for path in FOLDER.glob("*/README.md"))
+
+
+def test_each_card_is_in_the_list_and_none_else():
+    linked = re.findall(r"\]\(([\w./-]+/README\.md)\)", (FOLDER / "README.md").read_text(encoding="utf-8"))
+    assert linked
+    assert {FOLDER / link for link in linked} == set(CARDS)
+
+
+@pytest.mark.parametrize("path", CARDS, ids=lambda path: path.parent.name)
+def test_a_card_has_its_figures_and_no_files_of_others(path):
+    card = ModelCard.load(path)
+    assert card.data.library_name == "transformers"
+    assert "gile" in card.data.tags
+    assert card.data.eval_results
+    assert all(0 <= result.metric_value <= 1 for result in card.data.eval_results)
+    figures = set(re.findall(r"\]\((figures/\w+\.png)\)", card.text))
+    assert {own.relative_to(path.parent).as_posix() for own in path.parent.rglob("*.png")} == figures
+    for figure in figures:
+        with Image.open(path.parent / figure) as image:
+            image.verify()
+    assert {own.suffix for own in path.parent.rglob("*") if own.is_file()} == {".md", ".png"}
+    assert not re.search(r"\]\((?!https?://|figures/)", card.text)
+    assert "/tmp/" not in card.text
+    for code in re.findall(r"```python\n(.*?)```", card.text, re.DOTALL):
+        ast.parse(code)
