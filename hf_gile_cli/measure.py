@@ -3,7 +3,6 @@
 import json
 import shlex
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -125,10 +124,8 @@ def evaluate(
     if output is not None:
         report.save(output)
         note(f"{counted(report.documents, 'document')}: {output}")
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        report.save(Path(folder) / "results.json")
-        sys.stdout.write((Path(folder) / "results.json").read_text(encoding="utf-8"))
+    else:
+        sys.stdout.write(report.to_json())
 
 
 def calibrate(

@@ -53,25 +53,21 @@ def card(
     hf-gile card MODEL --repo-id user/gile-mesh --license apache-2.0 --language en
     hf-gile card MODEL --info card.yaml
     """
-    from hf_gile.publishing import CardInfo, Report, make_card, read_card_fields, write_card_fields
+    from hf_gile.publishing import CardInfo, Report, read_card_fields, write_card
+    from hf_gile.publishing.card_files import CARD_FILE
 
     from .saved_model import load
 
     given = {name: value for name, value in locals().items() if name in CardInfo.__dataclass_fields__ and value}
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder} (in {Path.cwd()})")
-    kept = folder / "card.yaml"
-    if info is None and kept.is_file():
-        info = kept
+    if info is None and (folder / CARD_FILE).is_file():
+        info = folder / CARD_FILE
     known = CardInfo(**{**({} if info is None else read_card_fields(info)), **given})
     model, _ = load(str(folder), device="cpu")
     results = folder / "results.json"
     report = Report.load(results) if results.is_file() else None
-    text = str(make_card(model, None, known, report, folder))
-    written = folder / ".README.md.new"
-    written.write_text(text, encoding="utf-8")
-    written.replace(folder / "README.md")
-    write_card_fields(kept, known)
+    write_card(folder, model, known, report)
     note(f"{folder / 'README.md'}{'' if report else '; no results.json: hf-gile evaluate makes one'}")
 
 

@@ -159,7 +159,7 @@ def note_old_card(folder: Path) -> None:
     Args:
         folder: The folder of the model.
     """
-    from hf_gile.publishing.card_fields import CARD_FILE
+    from hf_gile.publishing.card_files import CARD_FILE
 
     if not (folder / "README.md").is_file():
         return

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 from transformers import Trainer
 
 from hf_gile.models.calibration_gile import METHODS
-from hf_gile.publishing import CardInfo, Report, make_card, make_report, read_card_fields, write_card_fields
+from hf_gile.publishing import CardInfo, make_report, read_card_fields, write_card
 from hf_gile.training import GileDataCollator, calibrate
 
 CALIBRATIONS = (*METHODS, "none")
@@ -100,13 +100,6 @@ def add_card(
     )
     report.save(folder / "results.json")
     write_card(folder, model, info, report)
-
-
-def write_card(folder: Path, model: Any, info: CardInfo, report: Report | None = None) -> None:
-    """Writes the card of a saved model, with its figures, and what it was made of, for `hf-gile card`."""
-    card = make_card(model, None, info, report, folder)
-    (folder / "README.md").write_text(str(card), encoding="utf-8")
-    write_card_fields(folder / "card.yaml", info)
 
 
 def card_info(path: str | None, **known: Any) -> CardInfo:

@@ -42,7 +42,7 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
-from cards import card_info, write_card
+from cards import card_info
 from datasets import Dataset, concatenate_datasets
 from text_models import OnColumns
 from training import count_parameters, parse_settings, train, write_results
@@ -62,6 +62,7 @@ from hf_gile.data.zero_shot import fraction_of
 from hf_gile.metrics import LabelMetrics
 from hf_gile.models.label_index_gile import encode_labels
 from hf_gile.models.losses_gile import multi_hot
+from hf_gile.publishing import write_card
 from hf_gile.training import (
     EpochCallback,
     GileDataCollator,

@@ -1,7 +1,7 @@
 """A model for others: measured, described by a card, saved with all that belongs to it, and put on the Hub."""
 
 from .card import CardInfo, make_card
-from .card_fields import read_card_fields, write_card_fields
+from .card_files import read_card_fields, write_card
 from .folder import save
 from .hub import PlannedFile, Publication, publish, push_folder
 from .report import Report, make_report
@@ -17,5 +17,5 @@ __all__ = [
     "push_folder",
     "read_card_fields",
     "save",
-    "write_card_fields",
+    "write_card",
 ]

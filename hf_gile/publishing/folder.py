@@ -131,14 +131,12 @@ def _write(
         report.save(folder / REPORT_FILE)
     if card is False:
         return
-    if not isinstance(card, str) and not hasattr(card, "content"):
-        from .card import CardInfo, make_card  # what draws and renders is not needed to save a card that is there
-        from .card_fields import CARD_FILE, write_card_fields
+    if isinstance(card, str) or hasattr(card, "content"):
+        (folder / "README.md").write_text(str(card), encoding="utf-8")
+    else:
+        from .card_files import write_card  # what draws and renders is not needed to save a card that is there
 
-        if card is not None:
-            write_card_fields(folder / CARD_FILE, card)
-        card = make_card(model, model.label_set, CardInfo() if card is None else card, report, folder)
-    (folder / "README.md").write_text(str(card), encoding="utf-8")
+        write_card(folder, model, card, report)
 
 
 def _with_labels(model: Any, folder: Path, processor: Any, label_set: LabelSet) -> Any:

@@ -3,10 +3,10 @@
 import csv
 from collections.abc import Iterable, Mapping
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from ..models.labels_gile import Label
+from .whole_file import whole_file
 
 LABEL_TABLE = "labels.csv"
 """The name of the table in a saved model."""
@@ -71,16 +71,13 @@ def write_label_table(
         thresholds: The thresholds in use, by id.
         figures: What a report has of them, by id.
     """
-    path = Path(path)
-    written = path.with_name(f".{path.name}.new")
-    with written.open("w", encoding="utf-8", newline="") as file:
+    with whole_file(path) as written, written.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow((*_OF_LABELS, *_OF_REPORTS))
         for label in labels:
             own = {"threshold": thresholds.get(label.id), **figures.get(label.id, {})}
             cells = [*(getattr(label, name) for name in _OF_LABELS), *(own.get(name) for name in _OF_REPORTS)]
             writer.writerow([str(cell).lower() if isinstance(cell, bool) else cell for cell in cells])
-    written.replace(path)
 
 
 __all__ = ["LABEL_TABLE", "shown_labels", "write_label_table"]

@@ -7,7 +7,6 @@ import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from .extras import needs_publish
 from .markdown import is_right_to_left, shortened
+from .whole_file import whole_file
 
 # On a transparent ground each is at least 3.7 times as light or as dark as white and as the dark page of the Hub.
 GREY, SEEN, UNSEEN = "#797979", "#3b7fd6", "#c8661a"
@@ -207,11 +207,8 @@ def _write(figure: Any, path: str | PathLike[str]) -> None:
     figure.savefig(drawn, dpi=_DOTS_PER_INCH, transparent=True)
     # A quarter of the size, and hardly a difference: figures have few colours.
     image = Image.open(drawn).convert("RGBA").quantize(_PALETTE, method=Image.Quantize.FASTOCTREE)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    written = path.with_name(f".{path.name}.new")
-    image.save(written, format="PNG", optimize=True)
-    written.replace(path)
+    with whole_file(path) as written:
+        image.save(written, format="PNG", optimize=True)
 
 
 def _in_grey(figure: Any) -> None:

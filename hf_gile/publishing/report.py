@@ -26,6 +26,7 @@ from ..models.losses_gile import IGNORE
 from .confusions import ConfusedPairs
 from .label_table import shown_labels
 from .markdown import shortened
+from .whole_file import whole_file
 
 REPORT_FILE = "results.json"
 """The name of a report's file in a saved model."""
@@ -90,15 +91,17 @@ class Report:
         Args:
             path: The file, such as `results.json` in the folder of the model.
         """
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        text = self.to_json()
+        with whole_file(path) as written:
+            written.write_text(text, encoding="utf-8")
+
+    def to_json(self) -> str:
+        """The report as `save` writes it."""
         rows = {"format_version": FORMAT_VERSION, **asdict(self)}
         # A line for each label, so that the file can be read and compared.
         labels = ",\n    ".join(json.dumps(label, ensure_ascii=False, allow_nan=False) for label in rows.pop("labels"))
         head = json.dumps(rows, ensure_ascii=False, indent=2, allow_nan=False)[:-2]
-        written = path.with_name(f".{path.name}.new")
-        written.write_text(f'{head},\n  "labels": [\n    {labels}\n  ]\n}}\n', encoding="utf-8")
-        written.replace(path)
+        return f'{head},\n  "labels": [\n    {labels}\n  ]\n}}\n'
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "Report":

@@ -1,0 +1,76 @@
+"""The files of a card: `README.md`, and `card.yaml`, what a person knows about the model."""
+
+import difflib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .card import CardInfo, make_card
+from .report import Report
+from .whole_file import whole_file
+
+CARD_FILE = "card.yaml"
+"""The file, in a saved model, of the fields of `CardInfo` that its card was made of."""
+
+
+def read_card_fields(path: str | PathLike[str]) -> dict[str, Any]:
+    """Reads fields of a `CardInfo` from a YAML file, `name: value`.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The fields, for `CardInfo(**fields)`.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It is not YAML, or holds something that is not a field of `CardInfo`.
+    """
+    path = Path(path)
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not YAML: {error}") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} must hold `name: value` lines, got {str(content)[:40]!r}")
+    names: Sequence[str] = [field.name for field in fields(CardInfo)]
+    for name in content:
+        if name not in names:
+            near = difflib.get_close_matches(str(name), names, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
+            raise ValueError(f"{path}: a card knows no {name!r}{hint}")
+    return content
+
+
+def write_card(
+    folder: str | PathLike[str], model: Any, info: CardInfo | None = None, report: Report | None = None
+) -> None:
+    """Writes the card of a saved model with its figures, and what it was made of, where the next card finds it.
+
+    Args:
+        folder: The folder of the model; what is there of an earlier card is replaced.
+        model: The model.
+        info: What you know about it; kept as `card.yaml`. None for nothing, and then that stays as it is.
+        report: What was measured.
+
+    Raises:
+        ImportError: The extra `publish` is not installed.
+    """
+    folder = Path(folder)
+    text = str(make_card(model, None, CardInfo() if info is None else info, report, folder))
+    with whole_file(folder / "README.md") as written:
+        written.write_text(text, encoding="utf-8")
+    if info is not None:
+        plain = asdict(CardInfo())
+        said = {name: value for name, value in asdict(info).items() if value != plain[name]}
+        said = json.loads(json.dumps(said, default=lambda number: number.item()))  # of numpy
+        with whole_file(folder / CARD_FILE) as written:
+            written.write_text(yaml.safe_dump(said, allow_unicode=True, sort_keys=False, width=120), encoding="utf-8")
+
+
+__all__ = ["CARD_FILE", "read_card_fields", "write_card"]
