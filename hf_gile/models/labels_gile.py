@@ -10,10 +10,15 @@ from dataclasses import dataclass, fields, replace
 from operator import attrgetter, eq
 from os import PathLike
 from pathlib import Path
+from reprlib import Repr
 from typing import Any
 
 LABELS_FILE = "labels.jsonl"
 """The name of a label set's file in a saved model."""
+
+_LONGEST_CELL = 1 << 24
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +89,14 @@ class LabelSet(Sequence[Label]):
                 _check(label, f"{source}, row {row + 1}")
             if label.id in self._columns:
                 raise ValueError(
-                    f"{source}, row {row + 1}: id {label.id!r} stands in row {self._columns[label.id] + 1} already; "
-                    "ids must be unique"
+                    f"{source}, row {row + 1}: id {_SHORT.repr(label.id)} stands in row "
+                    f"{self._columns[label.id] + 1} already; ids must be unique"
                 )
             text = _text_key(label)
             if text in texts:
                 raise ValueError(
-                    f"{source}, row {row + 1}: {label.text!r} stands in row {texts[text] + 1} already, as another "
-                    "label; a model cannot tell them apart: give them different names or descriptions"
+                    f"{source}, row {row + 1}: {_SHORT.repr(label.text)} stands in row {texts[text] + 1} already, "
+                    "as another label; a model cannot tell them apart: give them different names or descriptions"
                 )
             self._columns[label.id] = texts[text] = row
 
@@ -120,7 +125,7 @@ class LabelSet(Sequence[Label]):
     def from_names(cls, names: Iterable[str] | Mapping[str, str]) -> "LabelSet":
         """Makes a label set of names, or of names and descriptions; the name serves as id."""
         if isinstance(names, str):
-            raise ValueError(f"labels must be a list of names, got the one text {names!r}")
+            raise ValueError(f"labels must be a list of names, got the one text {_SHORT.repr(names)}")
         described = names.items() if isinstance(names, Mapping) else ((name, "") for name in names)
         return cls((Label(name, name, description) for name, description in described), source="label names")
 
@@ -221,7 +226,7 @@ class LabelSet(Sequence[Label]):
         except KeyError:
             near = difflib.get_close_matches(str(label_id), self._columns, n=3)
             hint = f"; did you mean {', '.join(map(repr, near))}?" if near else ""
-            raise ValueError(f"no label has the id {label_id!r} among {len(self)} labels{hint}") from None
+            raise ValueError(f"no label has the id {_SHORT.repr(label_id)} among {len(self)} labels{hint}") from None
 
     def columns(self, label_ids: Iterable[str]) -> list[int]:
         """The columns of several labels, in the order asked for; refuses as `column` does."""
@@ -354,7 +359,7 @@ def _check(label: Label, where: str) -> None:
     for name, types in _TYPES.items():
         value = getattr(label, name, None)
         if not isinstance(value, types) or (name == "threshold" and isinstance(value, bool)):
-            raise ValueError(f"{where}: {name} must be {types[0].__name__}, got {value!r}")
+            raise ValueError(f"{where}: {name} must be {types[0].__name__}, got {_SHORT.repr(value)}")
     for name in ("id", "name"):
         if not getattr(label, name).strip():
             raise ValueError(f"{where}: the {name} is empty; every label needs an id and a name")
@@ -365,7 +370,8 @@ def _check(label: Label, where: str) -> None:
     for synonym in label.synonyms:
         if not _is_synonym(synonym):
             raise ValueError(
-                f"{where}: a synonym must be a text that is not empty, without white space around it, got {synonym!r}"
+                f"{where}: a synonym must be a text that is not empty, without white space around it, "
+                f"got {_SHORT.repr(synonym)}"
             )
 
 
@@ -383,30 +389,72 @@ def _without_defaults(label: Label) -> dict[str, Any]:
 
 def _label_from_row(row: object, where: str) -> Label:
     if not isinstance(row, dict):
-        raise ValueError(f"{where}: expected a table row with the fields of a label, got {row!r}")
+        raise ValueError(f"{where}: expected a table row with the fields of a label, got {_SHORT.repr(row)}")
     unknown = [] if row.keys() <= _TYPES.keys() else sorted(set(map(str, row)) - set(_TYPES))
     missing = [name for name in ("id", "name") if name not in row]
     if unknown or missing:
-        problem = f"unknown field {unknown[0]!r}" if unknown else f"no field {missing[0]!r}"
+        problem = f"unknown field {_SHORT.repr(unknown[0])}" if unknown else f"no field {missing[0]!r}"
         raise ValueError(f"{where}: {problem}; a label has {', '.join(_TYPES)}")
     if isinstance(row.get("synonyms"), list):
         row = {**row, "synonyms": tuple(row["synonyms"])}
     return Label(**row)
 
 
-def _read_jsonl(path: Path) -> Iterator[object]:
-    with path.open(encoding="utf-8-sig") as file:
-        for number, line in enumerate(file):
+def _lines(path: Path) -> Iterator[str]:
+    with path.open("rb") as file:
+        for number, raw in enumerate(file):
             try:
-                yield json.loads(line)
-            except json.JSONDecodeError as error:
-                raise ValueError(f"{path}, row {number + 1}: not a line of JSON ({error})") from None
+                line = raw.decode("utf-8-sig" if number == 0 else "utf-8")
+            except UnicodeDecodeError as error:
+                fault = f"byte {error.start + 1:,} is not UTF-8"
+            else:
+                if number or "\0" not in line:
+                    yield line
+                    continue
+                fault = "a NUL character"
+            likely = "utf-16" if number == 0 and (b"\0" in raw or raw[:2] in (b"\xff\xfe", b"\xfe\xff")) else "cp1252"
+            raise ValueError(
+                f"{path}, row {number + 1}: {fault}; save the file as UTF-8, or read it with "
+                f'hf_gile.data.load_labels(path, encoding="{likely}") if it is in that encoding'
+            )
+
+
+def _read_jsonl(path: Path) -> Iterator[object]:
+    for number, line in enumerate(_lines(path)):
+        where = f"{path}, row {number + 1}"
+        try:
+            row = json.loads(line)
+            if "\\ud" in line or "\\uD" in line:
+                json.dumps(row, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{where}: a text holds half a surrogate pair; write the whole character") from None
+        except RecursionError:
+            raise ValueError(f"{where}: not a line of JSON (nested too deeply)") from None
+        except ValueError as error:
+            raise ValueError(f"{where}: not a line of JSON ({error})") from None
+        yield row
+
+
+def _csv_rows(path: Path) -> Iterator[list[str]]:
+    reader = csv.reader(_lines(path), strict=True)
+    number = 0
+    while True:
+        limit = csv.field_size_limit(_LONGEST_CELL)  # one for the whole process, which others may rely on
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            hint = "; a double quote within a quoted cell must be doubled, and a quoted cell must end"
+            raise ValueError(f"{path}, row {number or 1}: not CSV ({error}){hint}") from None
+        finally:
+            csv.field_size_limit(limit)
+        number += bool(cells)
+        yield cells
 
 
 def _read_csv(path: Path) -> Iterator[object]:
-    def convert(name: str, text: str | None, where: str) -> Any:
-        if text is None:
-            raise ValueError(f"{where}: fewer cells than the header has; quote texts that hold commas")
+    def convert(name: str, text: str, where: str) -> Any:
         if not text and name in ("language", "seen", "count", "threshold"):
             return _DEFAULTS[name]
         if name == "synonyms":
@@ -417,19 +465,21 @@ def _read_csv(path: Path) -> Iterator[object]:
             if name == "threshold":
                 return float(text)
         except ValueError:
-            raise ValueError(f"{where}: {name} must be a number, got {text!r}") from None
+            raise ValueError(f"{where}: {name} must be a number, got {_SHORT.repr(text)}") from None
         if name == "seen":
             if text.lower() not in ("true", "false"):
-                raise ValueError(f"{where}: seen must be true or false, got {text!r}")
+                raise ValueError(f"{where}: seen must be true or false, got {_SHORT.repr(text)}")
             return text.lower() == "true"
         return text
 
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        for number, row in enumerate(csv.DictReader(file)):
-            where = f"{path}, row {number + 1}"
-            if None in row:
-                raise ValueError(f"{where}: more cells than the header has; quote texts that hold commas")
-            yield {name: convert(name, text, where) for name, text in row.items()}
+    rows = filter(None, _csv_rows(path))
+    header = next(rows, [])
+    for number, row in enumerate(rows, 1):
+        where = f"{path}, row {number}"
+        if len(row) != len(header):
+            count = "more" if len(row) > len(header) else "fewer"
+            raise ValueError(f"{where}: {count} cells than the header has; quote texts that hold commas")
+        yield {name: convert(name, text, where) for name, text in zip(header, row, strict=True)}
 
 
 def _cell(value: Any) -> Any:

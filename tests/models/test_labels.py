@@ -1,3 +1,4 @@
+import csv
 import json
 
 import pytest
@@ -164,6 +165,44 @@ def test_bad_files_are_refused_by_file_and_row(tmp_path, name, content, message)
     (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(ValueError, match=message):
         LabelSet.load(tmp_path / name)
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
+@pytest.mark.parametrize(("encoding", "likely"), [("cp1252", "cp1252"), ("utf-16", "utf-16"), ("utf-16-le", "utf-16")])
+def test_a_file_in_another_encoding_is_refused_with_the_reader_that_takes_it(tmp_path, suffix, encoding, likely):
+    path = tmp_path / f"labels{suffix}"
+    LabelSet([Label("D1", "Heart"), Label("D2", "Fièvre")]).save(path)
+    path.write_bytes(path.read_text(encoding="utf-8").encode(encoding))
+    with pytest.raises(ValueError, match=rf'labels{suffix}, row \d: .*load_labels\(path, encoding="{likely}"\)'):
+        LabelSet.load(path)
+
+
+def test_cells_of_any_length_come_back(tmp_path):
+    labels = LabelSet([Label("D1", "Heart", "x" * 200_000)])
+    labels.save(tmp_path / "labels.csv")
+    before = csv.field_size_limit()
+    assert LabelSet.load(tmp_path / "labels.csv") == labels
+    assert csv.field_size_limit() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("labels.jsonl", "[" * 100_000),
+        ("labels.jsonl", "9" * 100_000),
+        ("labels.jsonl", '{"id": "D1", "name": "Heart", "%s": 1}' % ("x" * 100_000)),
+        ("labels.csv", f"id,name,seen\nD1,Heart,{'x' * 100_000}\n"),
+        ("labels.csv", f'id,name,seen\nD1,"Heart"{"x" * 100_000},true\n'),
+        ("labels.csv", f'id,name\nD1,"{"x" * 100_000}\n'),
+        ("labels.csv", f"id,name\nD1,{'x' * (1 << 24)}y\n"),
+    ],
+)
+def test_a_bad_file_gets_a_short_message_of_file_and_row(tmp_path, name, content):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=f"{name}, row 1") as error:
+        LabelSet.load(tmp_path / name)
+    assert type(error.value) is ValueError
+    assert len(str(error.value)) < 500 + len(str(tmp_path))
 
 
 def test_a_byte_order_mark_and_missing_cells_of_optional_fields_are_fine(tmp_path):

@@ -1,0 +1,248 @@
+"""What any door of the package does with cases that nobody thought of.
+
+A target is a strategy of Hypothesis that draws cases, and a function that tries one. A case passes if the function
+returns, or refuses with a ValueError or OSError of the package's own words in under 2,000 characters. Everything else
+is a crash: another exception, a warning, an error of a library under us, more memory or processor time than the limits.
+
+A few cases of each target run in the default tests; thousands, in a process that the system limits, in the slow tests
+and in benchmarks/reliability.py. To try one target by hand:
+
+    python tests/fuzz/fuzzing.py TARGET --cases 5000 --seed 1
+
+To add targets, list a module of this folder in MODULES; the module has a list TARGETS.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.strategies import SearchStrategy
+
+MODULES = ("reader_targets",)
+"""The modules that have targets."""
+
+LONGEST_MESSAGE = 2_000
+CASE_SECONDS = 10
+"""Processor time of one case."""
+HEADROOM = 1 << 30
+"""Bytes of address space that a limited process may take beyond what it has after its first cases."""
+
+PROFILE = settings(
+    database=None, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), print_blob=False
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """Something to try.
+
+    Args:
+        name: Of the target.
+        section: The section of docs/reliability.md that it stands in.
+        cases: Draws cases.
+        attempt: Tries a case.
+        quick: Cases of the default tests.
+        long: Cases of the slow tests.
+    """
+
+    name: str
+    section: str
+    cases: SearchStrategy[Any]
+    attempt: Callable[[Any], object]
+    quick: int = 10
+    long: int = 2_000
+
+
+class Crash(AssertionError):
+    """A case did what no case may do."""
+
+
+class TooSlow(BaseException):
+    """A case took too long; no `except Exception` may take this for an error of its file."""
+
+
+def targets() -> dict[str, Target]:
+    """Returns all targets by name."""
+    return {target.name: target for module in MODULES for target in importlib.import_module(module).TARGETS}
+
+
+def tried(target: Target, case: Any) -> str:
+    """Tries a case.
+
+    Args:
+        target: What to try.
+        case: One that it drew.
+
+    Returns:
+        `"taken"`, or `"refused"` if it was refused as bad input must be.
+
+    Raises:
+        Crash: The case did anything else.
+    """
+    try:
+        with _limited_time(), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            target.attempt(case)
+    except Crash:
+        raise
+    except (ValueError, OSError) as error:
+        message = str(error)
+        if type(error).__module__ != "builtins" or isinstance(error, UnicodeError):
+            raise Crash(f"an error of a library, {_kind(error)}: {message[:200]}") from error
+        if len(message) > LONGEST_MESSAGE:
+            raise Crash(f"a message of {len(message):,} characters: {message[:200]}") from error
+        if not message:
+            raise Crash(f"a {type(error).__name__} without a message") from error
+        return "refused"
+    except (Exception, TooSlow) as error:
+        raise Crash(f"{_kind(error)}: {str(error)[:200]}") from error
+    return "taken"
+
+
+def run(name: str, cases: int, start: int, mebibytes: int | None = None) -> dict[str, Any]:
+    """Tries many cases of a target in a process of its own, which the system limits.
+
+    Args:
+        name: Of the target.
+        cases: How many.
+        start: Seed; the same one draws the same cases.
+        mebibytes: Memory that it may take; by default `HEADROOM`.
+
+    Returns:
+        `cases`, `taken`, `refused`, `crashes` (from each kind to its number), `peak_mib` (growth of the process's
+        memory while it tried them) and `seconds` of processor time.
+    """
+    flags = [name, "--cases", str(cases), "--seed", str(start)]
+    if mebibytes is not None:
+        flags += ["--mebibytes", str(mebibytes)]
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", __file__, *flags],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    try:
+        return json.loads(done.stdout.splitlines()[-1])
+    except (ValueError, IndexError):
+        end = " ".join(done.stderr.split())[-1500:]
+        return {"cases": 0, "crashes": {f"the process died ({done.returncode}): {end}": 1}}
+
+
+def _run_here(target: Target, cases: int, start: int, headroom: int, show: bool) -> dict[str, Any]:
+    counts = {"taken": 0, "refused": 0}
+    crashes: dict[str, int] = {}
+    smallest: dict[str, tuple[str, str]] = {}
+
+    def attempt(case: Any) -> None:
+        try:
+            counts[tried(target, case)] += 1
+        except Crash as error:
+            kind = _place(error)
+            crashes[kind] = crashes.get(kind, 0) + 1
+            text = repr(case)
+            if kind not in smallest or len(text) < len(smallest[kind][0]):
+                smallest[kind] = text, "".join(traceback.format_exception(error.__cause__ or error))
+
+    def draw(number: int, first: int) -> None:
+        seed(first)(
+            settings(PROFILE, derandomize=False, max_examples=number, phases=[Phase.generate])(
+                given(target.cases)(attempt)
+            )
+        )()
+
+    draw(min(20, cases), start + 1)  # what the libraries take once
+    before, began = _high_water_mark(), time.process_time()
+    counts.update(taken=0, refused=0)
+    crashes.clear()
+    limit = _address_space() + headroom
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    draw(cases, start)
+    if show:
+        for kind, (text, trace) in smallest.items():
+            sys.stderr.write(f"{kind}\n{text[:1000]}\n{trace[-3000:]}\n")
+    return {
+        "cases": sum(counts.values()) + sum(crashes.values()),
+        **counts,
+        "crashes": crashes,
+        "peak_mib": round(_high_water_mark() - before, 1),
+        "seconds": round(time.process_time() - began, 1),
+    }
+
+
+@contextmanager
+def _limited_time() -> Iterator[None]:
+    def stop(*_: object) -> None:
+        raise TooSlow(f"more than {CASE_SECONDS} s of processor time")
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, CASE_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def _kind(error: BaseException) -> str:
+    module = type(error).__module__
+    return type(error).__name__ if module == "builtins" else f"{module}.{type(error).__name__}"
+
+
+def _place(error: Crash) -> str:
+    """What is the same for all cases of one fault: the exception, and the last line of the package it went through."""
+    cause = error.__cause__ or error
+    frames = [frame for frame in traceback.extract_tb(cause.__traceback__) if "/hf_gile" in frame.filename]
+    where = f" in {Path(frames[-1].filename).name}: {frames[-1].name}" if frames else ""
+    what = str(error).split(":")[0] if isinstance(cause, (Crash, ValueError, OSError)) else _kind(cause)
+    return re.sub("[0-9][0-9,]*", "N", what) + where
+
+
+def _high_water_mark() -> float:
+    return _status("VmHWM") / 1024
+
+
+def _address_space() -> int:
+    return _status("VmSize") * 1024
+
+
+def _status(name: str) -> int:
+    lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
+def main() -> None:
+    """Tries cases of one target, and prints what came of them as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("target")
+    parser.add_argument("--cases", type=int, default=1_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--mebibytes", type=int, default=HEADROOM >> 20, help="memory that the cases may take")
+    parser.add_argument("--show", action="store_true", help="print the smallest case of each kind of crash")
+    options = parser.parse_args()
+    target = targets()[options.target]
+    result = _run_here(target, options.cases, options.seed, options.mebibytes << 20, options.show)
+    sys.stdout.write(json.dumps(result) + "\n")
+
+
+if __name__ == "__main__":
+    sys.modules["fuzzing"] = sys.modules["__main__"]  # what the targets import is this module, not a second one
+    main()
