@@ -107,8 +107,8 @@ class MiniLM:
 
     def __init__(self, task: Task, cache: Path) -> None:
         folder = str(minilm_folder())
-        self.tokenizer = AutoTokenizer.from_pretrained(folder)
-        self.model = AutoModel.from_pretrained(folder, attn_implementation=ATTENTION).eval()
+        self.tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        self.model = AutoModel.from_pretrained(folder, attn_implementation=ATTENTION, trust_remote_code=False).eval()
         self.task = task
         self.cache = cache
         self.parts: dict[str, tuple[Tensor, tuple[float, float]]] = {}
@@ -393,12 +393,13 @@ def sequence_classification(task: Task, seed: int, options: Options) -> Fitted:
     """
     set_seed(seed)
     folder = str(minilm_folder())
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     model = AutoModelForSequenceClassification.from_pretrained(
         folder,
         num_labels=task.num_seen,
         problem_type="multi_label_classification",
         attn_implementation=ATTENTION,
+        trust_remote_code=False,
     )
     model.classifier.load_state_dict(linear_layer(task, model.config.hidden_size).state_dict())
     tokens = {part: tokenizer(task.texts[part], truncation=True, max_length=TEXT_TOKENS) for part in PARTS_READ}
@@ -573,8 +574,8 @@ def recipe(
                 seconds = [so_far + one for so_far, one in zip(seconds, json.loads(cost.read_text()), strict=True)]
         result = json.loads((folder / "results.json").read_text(encoding="utf-8"))[unit]
         saved = str(folder / unit / "model")
-        model = AutoModelForSequenceClassification.from_pretrained(saved).eval()
-        processor = AutoProcessor.from_pretrained(saved)
+        model = AutoModelForSequenceClassification.from_pretrained(saved, trust_remote_code=False).eval()
+        processor = AutoProcessor.from_pretrained(saved, trust_remote_code=False)
     ids = model.label_set.ids
     if ids != task.labels.ids[: len(ids)] or len(ids) not in (task.num_seen, len(task.labels)):
         raise RuntimeError(f"{script} has other labels than the task: {len(ids)} of {len(task.labels)}")

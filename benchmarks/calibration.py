@@ -84,7 +84,7 @@ def main() -> None:
 def measure(task: Task, folder: str | Path, bf16: bool = False) -> dict[str, Any]:
     """Fits calibrations and thresholds on the validation documents of a set, and measures the test documents."""
     model = GileForSequenceClassification.from_pretrained(folder).eval()
-    processor = GileProcessor.from_pretrained(folder)
+    processor = GileProcessor.from_pretrained(folder, trust_remote_code=False)
     known = {label.id for label in task.labels[: task.num_seen]}
     is_known = torch.tensor([label.id in known for label in model.label_set])
     seen = model.seen_among().cpu()

@@ -173,7 +173,7 @@ def gile_minilm(work: dict[str, Any]) -> System:
     from hf_gile import GileConfig, LabelIndex, LabelSet
     from hf_gile.models.output_layers_gile import JointInputLabelEmbedding
 
-    tokenizer = AutoTokenizer.from_pretrained(work["minilm"])
+    tokenizer = AutoTokenizer.from_pretrained(work["minilm"], trust_remote_code=False)
     encoder = BertModel(BertConfig(**MINILM), add_pooling_layer=False).eval()
     joint = JointInputLabelEmbedding(GileConfig(embedding_size=384, hidden_size=384))
 
@@ -228,7 +228,7 @@ def gliclass_uni(work: dict[str, Any], encoder: dict[str, Any]) -> System:
     )
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(work["minilm"])
+    tokenizer = AutoTokenizer.from_pretrained(work["minilm"], trust_remote_code=False)
     tokenizer.add_tokens(["<<LABEL>>", "<<SEP>>"], special_tokens=True)
     config = GLiClassModelConfig(
         encoder_config=dict(encoder),
@@ -269,7 +269,7 @@ def gliclass_bi(work: dict[str, Any], once: bool) -> System:
     from gliclass import GLiClassModel, GLiClassModelConfig, ZeroShotClassificationPipeline
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(work["minilm"])
+    tokenizer = AutoTokenizer.from_pretrained(work["minilm"], trust_remote_code=False)
     config = GLiClassModelConfig(
         encoder_config=dict(DEBERTA_V3_SMALL),
         encoder_model="deberta-v2",
@@ -326,7 +326,7 @@ def nli(work: dict[str, Any], size: str) -> System:
         pipeline,
     )
 
-    tokenizer = AutoTokenizer.from_pretrained(work["minilm"])
+    tokenizer = AutoTokenizer.from_pretrained(work["minilm"], trust_remote_code=False)
     tokenizer.model_max_length = 512
     model: Any
     if size == "bart-large":

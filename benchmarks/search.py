@@ -76,7 +76,7 @@ def made_codes(num_labels: int, num_documents: int) -> tuple[Tensor, Tensor]:
 def codes_of_model(folder: str, records: str, num_labels: int, num_documents: int) -> tuple[Tensor, Tensor]:
     """Label codes and text codes of a trained model."""
     model = GileForSequenceClassification.from_pretrained(folder).eval()
-    processor = GileProcessor.from_pretrained(folder)
+    processor = GileProcessor.from_pretrained(folder, trust_remote_code=False)
     found = itertools.islice(read_records(records), num_documents)
     texts = [f"{record['title']} {record['abstractText']}" for record in found]
     text_codes = [

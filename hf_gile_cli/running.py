@@ -20,6 +20,9 @@ _FLAGS = {
 
 _COMMAND = re.compile(r"^hf-gile |[|(] ?hf-gile ")
 
+# What Transformers says where a flag that the command never sets would let it run a model's Python files.
+_CODE_OF_MODEL = re.compile(r"The repository (.+?) (?:contains|references) custom code")
+
 _debug = False
 
 
@@ -120,6 +123,9 @@ def explained(error: Exception) -> str:
     message = str(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         message = f"{error.filename}: {error.strerror}"
+    code = _CODE_OF_MODEL.match(message)
+    if code:
+        message = f"{code[1]} has code of its own, which hf-gile does not run"
     for words, flag in _FLAGS.items():
         message = message.replace(words, flag)
     return message or type(error).__name__

@@ -11,7 +11,7 @@ from .running import note, quiet_libraries
 
 
 def load(model: str, revision: str | None = None, device: str | None = None) -> tuple[Any, Any]:
-    """Loads a model and its processor; needs no trust, for the code is that of the installed hf_gile.
+    """Loads a model and its processor. The code is that of the installed hf_gile; no code of the model is ever run.
 
     Args:
         model: Its folder, or its name on the Hub.
@@ -22,7 +22,7 @@ def load(model: str, revision: str | None = None, device: str | None = None) -> 
         The `GileForSequenceClassification`, in evaluation mode, and the `GileProcessor`.
 
     Raises:
-        ValueError: It is no GILE model, or there is no such device.
+        ValueError: It is no GILE model or has code of its own, or there is no such device.
         FileNotFoundError: It is nowhere.
         OSError: The Hub does not give it.
     """
@@ -41,8 +41,9 @@ def load(model: str, revision: str | None = None, device: str | None = None) -> 
         raise FileNotFoundError(f"{model} is no saved model: there is no config.json in it")
     if not folder.is_dir() and not is_hub_name(model):
         raise FileNotFoundError(f"no folder {model} (in {Path.cwd()}); a model on the Hub is called user/name")
+    # Where the flag is missing, Transformers asks on standard input, which may hold the texts to score.
     try:
-        config = AutoConfig.from_pretrained(model, revision=revision or "main")
+        config = AutoConfig.from_pretrained(model, revision=revision or "main", trust_remote_code=False)
     except OSError as error:
         if folder.is_dir():
             raise
@@ -54,7 +55,7 @@ def load(model: str, revision: str | None = None, device: str | None = None) -> 
     if config.model_type != "gile":
         raise ValueError(f"{model} is a model of type {config.model_type!r}, not a GILE model")
     loaded = GileForSequenceClassification.from_pretrained(model, revision=revision or "main").eval()
-    processor = GileProcessor.from_pretrained(model, revision=revision or "main")
+    processor = GileProcessor.from_pretrained(model, revision=revision or "main", trust_remote_code=False)
     return loaded.to(device or ("cuda" if torch.cuda.is_available() else "cpu")), processor
 
 

@@ -517,7 +517,7 @@ def make_model(
                 f"start_from {settings.start_from} has output_layer {model.config.output_layer!r}, unit {unit} has "
                 f"{UNITS[unit]['output_layer']!r}"
             )
-        return model, GileProcessor.from_pretrained(settings.start_from)
+        return model, GileProcessor.from_pretrained(settings.start_from, trust_remote_code=False)
     if settings.text_encoder is not None:
         kind = "hierarchical_transformer" if settings.hierarchical else "transformer"
         fields |= {"text_encoder_type": kind, "text_encoder_options": json.loads(settings.text_encoder_options)}

@@ -442,7 +442,7 @@ def only(encoded: Any, columns: Sequence[int]) -> Any:
 
 def make_model(recipe: Recipe, num_labels: int) -> tuple[Any, GileProcessor]:
     """A model over the pretrained encoder that scores as the cosine does, and its processor."""
-    size = AutoConfig.from_pretrained(recipe.text_encoder).hidden_size + recipe.bag_size
+    size = AutoConfig.from_pretrained(recipe.text_encoder, trust_remote_code=False).hidden_size + recipe.bag_size
     model = GileForSequenceClassification.from_text_encoder(
         recipe.text_encoder,
         freeze_text_encoder=not recipe.tune_text_encoder,

@@ -167,9 +167,9 @@ class GilePreTrainedModel(PreTrainedModel):
             >>> model.config.document_size, model.config.label_size
             (11, 11)
         """
-        transformer = AutoModel.from_pretrained(
-            pretrained_model_name_or_path, **{"dtype": torch.float32, **(text_encoder_options or {})}
-        )
+        options = {"dtype": torch.float32, **(text_encoder_options or {})}
+        trust = options.pop("trust_remote_code", False)
+        transformer = AutoModel.from_pretrained(pretrained_model_name_or_path, trust_remote_code=trust, **options)
         if type(transformer).__module__.startswith("transformers_modules."):
             raise ValueError(
                 f"{pretrained_model_name_or_path} is a {type(transformer).__name__} with code of its own, which a "

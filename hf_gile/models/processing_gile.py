@@ -106,7 +106,8 @@ class GileProcessor(ProcessorMixin):
         """
         # What a model reads: pipelines that call the tokenizer alone pass on all that it makes.
         options = {"model_input_names": ["input_ids", "attention_mask"], **tokenizer_options}
-        return cls.for_config(AutoTokenizer.from_pretrained(name_or_path, **options), config)
+        trust = options.pop("trust_remote_code", False)
+        return cls.for_config(AutoTokenizer.from_pretrained(name_or_path, trust_remote_code=trust, **options), config)
 
     @classmethod
     def for_config(cls, tokenizer: PreTrainedTokenizerFast, config: Any) -> "GileProcessor":

@@ -96,7 +96,8 @@ class PretrainedEncoder(nn.Module):
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
         # In the type of the model around it, not in the one that the encoder was saved in.
-        transformer = AutoModel.from_config(config.text_encoder_config, dtype=torch.get_default_dtype())
+        dtype = torch.get_default_dtype()
+        transformer = AutoModel.from_config(config.text_encoder_config, dtype=dtype, trust_remote_code=False)
         self.transformer = without_pooler(transformer)
         self.positions = position_limit(transformer)
         names = ["max_sentence_words" if config.text_encoder_type == "hierarchical_transformer" else "max_words"]

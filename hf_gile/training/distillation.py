@@ -95,7 +95,7 @@ class CrossEncoder:
     language inference.
 
     Args:
-        name_or_path: What `AutoModelForSequenceClassification.from_pretrained` takes.
+        name_or_path: What `AutoModelForSequenceClassification.from_pretrained` takes; code of its own is not run.
         template: The second text, with `{}` for the text of the label; for inference a sentence, such as
             "This text is about {}.".
         max_length: Tokens read of a pair; the text is cut.
@@ -111,8 +111,10 @@ class CrossEncoder:
     ) -> None:
         if "{}" not in template:
             raise ValueError(f"template must hold {{}} where the label is to stand, got {template!r}")
-        self.model = AutoModelForSequenceClassification.from_pretrained(name_or_path, dtype=torch.float32).eval()
-        self.tokenizer = AutoTokenizer.from_pretrained(name_or_path)
+        self.model = AutoModelForSequenceClassification.from_pretrained(
+            name_or_path, dtype=torch.float32, trust_remote_code=False
+        ).eval()
+        self.tokenizer = AutoTokenizer.from_pretrained(name_or_path, trust_remote_code=False)
         names = {name.lower(): column for name, column in self.model.config.label2id.items()}
         self.entailment = names.get("entailment")
         if self.model.config.num_labels > 1 and self.entailment is None:
