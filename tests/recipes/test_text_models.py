@@ -1,10 +1,8 @@
 """The models of the recipes: over a pretrained encoder, with held-out labels, and the figures they are chosen by."""
 
 import json
-import os
 import random
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,11 +14,8 @@ from transformers import AutoModelForSequenceClassification, TrainingArguments
 from hf_gile import Label, LabelSet
 from hf_gile.metrics import LabelMetrics
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "recipes"))
-
 from text_models import ModelSettings, OnColumns, as_read, check_settings, hold_out, metric_name
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "train_table.py"
 WORDS = {
     "heart": ("heart failure", "heart failing cardiac output ventricle"),
     "milk": ("human milk", "milk breast human feeding"),
@@ -44,7 +39,7 @@ def write_rows(path, number, labels, seed):
 
 
 @pytest.fixture
-def run(tmp_path, save_text_encoder):
+def run(tmp_path, save_text_encoder, run_recipe):
     folder = save_text_encoder(texts=[" ".join(words) for words in WORDS.values()])
     seen = [name for name in WORDS if name != "cardiac"]
     for name, number, labels in (("train", 60, seen), ("dev", 20, seen), ("test", 30, list(WORDS))):
@@ -52,7 +47,7 @@ def run(tmp_path, save_text_encoder):
     lines = (f'{name},"{words[0]}","{words[1]}",{words[1].split()[-1]}\n' for name, words in WORDS.items())
     (tmp_path / "labels.csv").write_text("id,name,about,other\n" + "".join(lines))
 
-    def run_recipe(*arguments):
+    def run_table(*arguments):
         settings = {
             "train_files": "train.jsonl",
             "validation_files": "dev.jsonl",
@@ -70,24 +65,11 @@ def run(tmp_path, save_text_encoder):
             "output_dir": str(tmp_path / "out"),
         }
         (tmp_path / "mine.yaml").write_text(yaml.safe_dump(settings))
-        environment = os.environ | {
-            "HF_HUB_OFFLINE": "1",
-            "HF_HOME": str(tmp_path / "home"),
-            "HF_DATASETS_CACHE": str(tmp_path / "cache"),
-            "OMP_NUM_THREADS": "1",
-        }
-        done = subprocess.run(
-            [sys.executable, str(RECIPE), "--config", "mine.yaml", *arguments],
-            env=environment,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run_recipe("train_table", ["--config", "mine.yaml", *arguments])
         path = tmp_path / "out" / "results.json"
         return done, json.loads(path.read_text()) if path.is_file() else None
 
-    return run_recipe
+    return run_table
 
 
 def test_a_frozen_encoder_with_every_term_learns_seen_labels_and_scores_unseen_ones(run, tmp_path):
@@ -117,7 +99,7 @@ def test_adapters_in_windows_are_merged_and_the_epoch_is_chosen_on_held_out_labe
         *["--units", "linear", "gile", "--hierarchical", "--max_sentence_words", "9", "--lora_rank", "2"],
         *["--held_out_labels", "1", "--metric_for_best_model", chosen, "--text_encoder_learning_rate", "1e-3"],
         *["--layer_decay", "0.5", "--label_refresh_steps", "3", "--num_train_epochs", "3", "--label_texts", "synonyms"],
-        *["--text_encoder_options", '{"attention_probs_dropout_prob": 0.0}'],
+        *["--text_encoder_options", '{"attention_probs_dropout_prob": 0.0}', "--make_cards", "false"],
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "1 of them held out for validation" in done.stdout
@@ -222,7 +204,7 @@ def test_the_page_on_pretrained_encoders_names_flags_and_tools_that_exist():
 
 
 def test_a_model_on_a_frozen_encoder_is_trained_on_with_its_encoder(run, tmp_path):
-    common = ["--units", "gile_rows", "--label_texts", "name", "--num_train_epochs", "2"]
+    common = ["--units", "gile_rows", "--label_texts", "name", "--num_train_epochs", "2", "--make_cards", "false"]
     done, _ = run("--freeze_text_encoder", "--bag_size", "32", *common)
     assert done.returncode == 0, done.stderr[-3000:]
     first = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out/gile_rows/model")

@@ -1,11 +1,13 @@
 """The recipe as a user runs it, on a few made-up records."""
 
+import io
 import json
 import os
 import random
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -49,7 +51,22 @@ def arguments(tmp_path):
     return [*options, *sizes, *steps, "--output_dir", str(tmp_path / "out")]
 
 
-def run(arguments, tmp_path, launcher=(sys.executable,)):
+@pytest.fixture
+def train(run_recipe, monkeypatch):
+    """Runs the recipe, whose last step is taken in this process, too; a card is made by test_train_table.py."""
+
+    def score_here(command, input, **_):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(input))
+        exec(command[-1].replace('sys.modules["hf_gile"] = None', ""), {})
+
+    def train_bioasq(*arguments):
+        monkeypatch.setattr("train_bioasq.subprocess", SimpleNamespace(run=score_here))
+        return run_recipe("train_bioasq", ["--make_cards", "false", *arguments])
+
+    return train_bioasq
+
+
+def launch(arguments, tmp_path, launcher):
     environment = os.environ | {
         "HF_HUB_OFFLINE": "1",
         "HF_HOME": str(tmp_path / "home"),
@@ -62,10 +79,10 @@ def run(arguments, tmp_path, launcher=(sys.executable,)):
 
 
 @pytest.mark.parametrize("text_encoder_type", ["wan", "han"])
-def test_recipe_trains_evaluates_saves_and_scores_typed_labels(tmp_path, arguments, text_encoder_type):
+def test_recipe_trains_evaluates_saves_and_scores_typed_labels(tmp_path, arguments, train, text_encoder_type):
     typed = ["Ferritin", "Cardiac Output"]
     arguments += ["--text_encoder_type", text_encoder_type, "--candidate_labels", *typed, "--test_curve"]
-    result = run(arguments, tmp_path)
+    result = train(*arguments)
     assert result.returncode == 0, result.stderr
     assert "4 labels seen in training, 1 never" in result.stdout
     assert "unseen labels" in result.stdout
@@ -86,10 +103,21 @@ def test_recipe_trains_evaluates_saves_and_scores_typed_labels(tmp_path, argumen
     } <= folder
 
 
-def test_every_unit_of_the_papers_table_is_trained_by_the_same_recipe(tmp_path, arguments):
+@pytest.mark.slow
+@pytest.mark.parametrize("text_encoder_type", ["wan", "han"])
+def test_the_saved_folder_is_scored_by_a_process_without_hf_gile(tmp_path, arguments, run_recipe, text_encoder_type):
+    typed = ["Ferritin", "Cardiac Output"]
+    flags = ["--text_encoder_type", text_encoder_type, "--candidate_labels", *typed, "--units", "gile"]
+    result = run_recipe("train_bioasq", [*arguments, *flags])
+    assert result.returncode == 0, result.stderr
+    last = result.stdout[result.stdout.index("loaded in a process without hf_gile") :]
+    assert all(name in last for name in (*typed, "Human Heart"))
+
+
+def test_every_unit_of_the_papers_table_is_trained_by_the_same_recipe(tmp_path, arguments, train):
     units = ["bilinear_n16", "bilinear_yh15", "constrained", "only_label", "only_input", "hinge", "label_encoder"]
     ranking = ["wsabie", "aitextml"]
-    result = run([*arguments, "--embedding_size", "17", "--units", *units, *ranking], tmp_path)
+    result = train(*arguments, "--embedding_size", "17", "--units", *units, *ranking)
     assert result.returncode == 0, result.stderr[-3000:]
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert set(results) == {*units, *ranking, "aitextml_inferred"}
@@ -109,8 +137,8 @@ def test_every_unit_of_the_papers_table_is_trained_by_the_same_recipe(tmp_path, 
     ],
     ids=["by frequency, and hard", "in-batch", "all, in chunks"],
 )
-def test_every_way_to_choose_the_labels_of_a_step_learns(tmp_path, arguments, flags):
-    result = run([*arguments, "--units", "gile", *flags], tmp_path)
+def test_every_way_to_choose_the_labels_of_a_step_learns(tmp_path, arguments, train, flags):
+    result = train(*arguments, "--units", "gile", *flags)
     assert result.returncode == 0, result.stderr[-3000:]
     figures = json.loads((tmp_path / "out" / "results.json").read_text())["gile"]["test"]
     assert figures["test_seen_average_precision"] > 0.9
@@ -118,8 +146,8 @@ def test_every_way_to_choose_the_labels_of_a_step_learns(tmp_path, arguments, fl
     assert config["label_chunk_size"] == (3 if "--label_chunk_size" in flags else 0)
 
 
-def test_labels_cannot_be_shared_by_one_process(tmp_path, arguments):
-    result = run([*arguments, "--num_negatives", "0", "--share_labels"], tmp_path)
+def test_labels_cannot_be_shared_by_one_process(tmp_path, arguments, train):
+    result = train(*arguments, "--num_negatives", "0", "--share_labels")
     assert result.returncode != 0
     assert "it needs num_negatives 0" in result.stderr
     assert "1 processes" in result.stderr
@@ -134,7 +162,7 @@ def test_labels_cannot_be_shared_by_one_process(tmp_path, arguments):
 )
 def test_recipe_trains_on_two_processes(tmp_path, arguments, flags):
     launcher = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2")
-    result = run([*arguments, "--units", "gile", *flags], tmp_path, launcher)
+    result = launch([*arguments, "--units", "gile", *flags], tmp_path, launcher)
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("unseen labels") == 1
     results = json.loads((tmp_path / "out" / "results.json").read_text())
@@ -142,14 +170,14 @@ def test_recipe_trains_on_two_processes(tmp_path, arguments, flags):
     assert results["gile"]["test"]["test_seen_average_precision"] > 0.9
 
 
-def test_unseen_labels_that_were_trained_on_are_refused(tmp_path, arguments):
+def test_unseen_labels_that_were_trained_on_are_refused(tmp_path, arguments, train):
     (tmp_path / "unseen.json").write_text('["D1"]')
-    result = run([*arguments, "--unseen_file", str(tmp_path / "unseen.json")], tmp_path)
+    result = train(*arguments, "--unseen_file", str(tmp_path / "unseen.json"))
     assert result.returncode != 0
     assert "1 labels are in the training documents" in result.stderr
 
 
-def test_the_papers_protocol_splits_by_year_and_knows_labels_by_mesh(tmp_path, arguments):
+def test_the_papers_protocol_splits_by_year_and_knows_labels_by_mesh(tmp_path, arguments, train):
     """BioASQ's own files have names without ids, and MeSH of another year may lack a label."""
     seen = ["D1", "D2", "D3", "D4"]
     for seed, (year, labels) in enumerate({2003: seen, 2004: seen, 2005: list(WORDS), 2016: seen}.items(), 10):
@@ -164,7 +192,7 @@ def test_the_papers_protocol_splits_by_year_and_knows_labels_by_mesh(tmp_path, a
     files = ["--train_files", *(str(tmp_path / f"{year}.jsonl") for year in (2003, 2004, 2005, 2016))]
     protocol = ["--train_until", "2004", "--test_until", "2015", "--validation", "16", "--num_proc", "2"]
     meaning = ["--label_file", str(tmp_path / "mesh.jsonl"), "--describe", "scope_note"]
-    result = run([*kept, *files, *protocol, *meaning, "--units", "gile"], tmp_path)
+    result = train(*kept, *files, *protocol, *meaning, "--units", "gile")
     assert result.returncode == 0, result.stderr[-3000:]
     assert "64 documents to train on, 16 to validate, 40 to test; 4 labels seen in training, 1 never" in result.stdout
     assert "'other years': 40" in result.stdout

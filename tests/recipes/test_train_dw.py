@@ -43,19 +43,22 @@ def data(tmp_path):
     return tmp_path / "dw" / "general"
 
 
-def run(data, *arguments, launcher=(sys.executable,)):
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    output = data.parents[1] / "out"
-    options = ["--data", str(data), "--output_dir", str(output), "--use_cpu", "--hidden_size", "17"]
+def settings(data, *arguments):
+    options = ["--data", str(data), "--output_dir", str(data.parents[1] / "out"), "--use_cpu", "--hidden_size", "17"]
     steps = ["--num_train_epochs", "12", "--learning_rate", "2e-2", "--epoch_size", "0", "--joint_size", "19"]
-    steps += ["--hidden_act", "tanh"]
-    command = [*launcher, str(RECIPES / "train_dw.py"), *options, *steps, *arguments]
-    done = subprocess.run(command, env=environment, cwd=data, capture_output=True, text=True, check=False)
-    return done, output
+    return [*options, *steps, "--hidden_act", "tanh", *arguments]
 
 
-def test_two_languages_are_trained_together_and_reported_apart(data):
-    done, output = run(data, "--units", "linear", "gile")
+@pytest.fixture
+def run(data, run_recipe):
+    def run_dw(*arguments):
+        return run_recipe("train_dw", settings(data, *arguments), data), data.parents[1] / "out"
+
+    return run_dw
+
+
+def test_two_languages_are_trained_together_and_reported_apart(run):
+    done, output = run("--units", "linear", "gile")
     assert done.returncode == 0, done.stderr[-3000:]
     results = json.loads((output / "results.json").read_text())
     for unit in ("linear", "gile"):
@@ -78,9 +81,9 @@ def test_two_languages_are_trained_together_and_reported_apart(data):
     assert model.eval()(**inputs, language="german").logits.argmax() == 7
 
 
-def test_one_language_flat_documents_few_of_them_and_unseen_labels(data):
+def test_one_language_flat_documents_few_of_them_and_unseen_labels(run):
     arguments = ["--languages", "german", "--text_encoder_type", "nn", "--percent", "50", "--held_out", "0.4"]
-    done, output = run(data, *arguments, "--units", "gile", "--label_share", "0.7", "--save_models", "false")
+    done, output = run(*arguments, "--units", "gile", "--label_share", "0.7", "--save_models", "false")
     assert done.returncode == 0, done.stderr[-3000:]
     result = json.loads((output / "results.json").read_text())["gile"]["german"]
     assert result["fixed_threshold"] == 0.3
@@ -92,8 +95,10 @@ def test_one_language_flat_documents_few_of_them_and_unseen_labels(data):
 @pytest.mark.slow
 def test_two_processes_train_two_languages(data):
     launcher = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2")
-    done, output = run(data, "--units", "gile", "--sharing", "none", launcher=launcher)
+    command = [*launcher, str(RECIPES / "train_dw.py"), *settings(data, "--units", "gile", "--sharing", "none")]
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, cwd=data, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    results = json.loads((output / "results.json").read_text())["gile"]
+    results = json.loads((data.parents[1] / "out" / "results.json").read_text())["gile"]
     assert all(results[language]["tuned_f1"] > 0.9 for language in WORDS)
     assert done.stdout.count("test, micro-F1") == 1

@@ -2,16 +2,11 @@
 
 import csv
 import json
-import os
 import random
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import yaml
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "train_table.py"
 WORDS = {
     "heart": ("Heart Failure", "heart failing cardiac output ventricle"),
     "milk": ("Milk, Human", "milk breast human feeding"),
@@ -36,22 +31,15 @@ def make_rows(number, labels, seed, prefix=""):
 
 
 @pytest.fixture
-def run(tmp_path):
-    def run_recipe(*arguments):
-        environment = os.environ | {
-            "HF_HUB_OFFLINE": "1",
-            "HF_HOME": str(tmp_path / "home"),
-            "HF_DATASETS_CACHE": str(tmp_path / "cache"),
-            "OMP_NUM_THREADS": "1",
-        }
+def run(tmp_path, run_recipe):
+    def run_table(*arguments):
         sizes = ["--embedding_size", "37", "--joint_size", "41", "--min_count", "1", "--num_negatives", "2"]
         steps = ["--num_train_epochs", "8", "--per_device_train_batch_size", "5", "--word_dropout", "0.1", "--use_cpu"]
-        command = [sys.executable, str(RECIPE), *sizes, *steps, "--output_dir", str(tmp_path / "out"), *arguments]
-        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = run_recipe("train_table", [*sizes, *steps, "--output_dir", tmp_path / "out", *arguments])
         path = tmp_path / "out" / "results.json"
         return done, json.loads(path.read_text()) if path.is_file() else None
 
-    return run_recipe
+    return run_table
 
 
 def write_csv(path, rows):
@@ -93,7 +81,7 @@ def test_labels_of_a_skos_vocabulary_that_training_never_has_are_scored(tmp_path
         "units": "gile",
     }
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(settings))
-    done, results = run("--config", "mine.yaml")
+    done, results = run("--config", "mine.yaml", "--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
     assert "4 labels seen in training, 1 never" in done.stdout
     test = results["gile"]["test"]
@@ -113,7 +101,7 @@ def test_a_dataset_with_class_names_is_trained_on(tmp_path, run):
     features = Features({"text": Value("string"), "label": ClassLabel(names=names)})
     (tmp_path / "mine").mkdir()
     Dataset.from_dict({"text": texts, "label": gold}, features=features).to_parquet(tmp_path / "mine/train.parquet")
-    done, results = run("--dataset", "mine", "--labels", "label", "--units", "gile")
+    done, results = run("--dataset", "mine", "--labels", "label", "--units", "gile", "--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
     assert results["gile"]["test"]["test_one_error"] < 0.2
 

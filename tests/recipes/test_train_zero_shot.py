@@ -1,12 +1,8 @@
 """The recipe for a general label scorer: tiny sets, labels and a whole set held out of training."""
 
 import json
-import os
 import random
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,10 +13,7 @@ from transformers import TrainingArguments, pipeline
 
 from hf_gile import Label
 
-RECIPES = Path(__file__).parents[2] / "recipes"
-sys.path.insert(0, str(RECIPES))
-
-from train_zero_shot import (  # noqa: E402
+from train_zero_shot import (
     LabelledSet,
     Recipe,
     SetBatches,
@@ -88,7 +81,8 @@ def folder(tmp_path, save_text_encoder):
     return tmp_path
 
 
-def run(folder, *arguments):
+@pytest.fixture
+def run(folder, run_recipe):
     settings = {
         "sets": str(folder / "sets.yaml"),
         "text_encoder": str(folder / "encoder"),
@@ -99,20 +93,17 @@ def run(folder, *arguments):
         "output_dir": str(folder / "out"),
     }
     (folder / "mine.yaml").write_text(yaml.safe_dump(settings))
-    environment = os.environ | {
-        "HF_HUB_OFFLINE": "1",
-        "HF_HOME": str(folder / "home"),
-        "HF_DATASETS_CACHE": str(folder / "cache"),
-        "OMP_NUM_THREADS": "1",
-    }
-    command = [sys.executable, str(RECIPES / "train_zero_shot.py"), "--config", str(folder / "mine.yaml"), *arguments]
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
-    path = folder / "out" / "results.json"
-    return done, json.loads(path.read_text()) if path.is_file() else None
+
+    def run_zero_shot(*arguments):
+        done = run_recipe("train_zero_shot", ["--config", folder / "mine.yaml", *arguments])
+        path = folder / "out" / "results.json"
+        return done, json.loads(path.read_text()) if path.is_file() else None
+
+    return run_zero_shot
 
 
-def test_several_sets_make_a_model_that_a_pipeline_scores_new_labels_with(folder):
-    done, results = run(folder, "--bag_size", "64", "--cosine_scale", "10")
+def test_several_sets_make_a_model_that_a_pipeline_scores_new_labels_with(folder, run):
+    done, results = run("--bag_size", "64", "--cosine_scale", "10")
     assert done.returncode == 0, done.stderr[-3000:]
     assert "foreign: 0 of its 3 labels stand in a set that is trained on, too" in done.stdout
     gile, cosine = results["gile"]["figures"], results["cosine"]["figures"]
@@ -142,7 +133,7 @@ def test_several_sets_make_a_model_that_a_pipeline_scores_new_labels_with(folder
     assert sum(best) / len(rows) > 0.5 > sum(last) / len(rows)
 
 
-def test_a_tuned_encoder_is_another_one_and_a_frozen_one_the_same(folder):
+def test_a_tuned_encoder_is_another_one_and_a_frozen_one_the_same(folder, run):
     def embeddings(path):
         from safetensors.torch import load_file
 
@@ -155,7 +146,7 @@ def test_a_tuned_encoder_is_another_one_and_a_frozen_one_the_same(folder):
     (folder / "sets.yaml").write_text(yaml.safe_dump(sets))
     before = embeddings(folder / "encoder" / "model.safetensors")
     for flags, same in ([], True), (["--tune_text_encoder", "--text_encoder_learning_rate", "1e-3"], False):
-        done, results = run(folder, "--learning_rate", "1e-2", "--num_train_epochs", "8", "--patience", "8", *flags)
+        done, results = run("--learning_rate", "1e-2", "--num_train_epochs", "8", "--patience", "8", *flags)
         assert done.returncode == 0, done.stderr[-3000:]
         assert "chosen by seen labels" in done.stdout
         assert torch.equal(embeddings(folder / "out" / "model" / "model.safetensors"), before) == same

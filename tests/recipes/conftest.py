@@ -1,0 +1,59 @@
+import importlib
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+from matplotlib.figure import Figure
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+sys.path.insert(0, str(RECIPES))
+
+SAVE = Figure.savefig
+
+
+@dataclass
+class Done:
+    """How a run ended, by the names of `subprocess.CompletedProcess`."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def save_picture(figure: Figure, target: Any, **options: Any) -> None:
+    """Draws what goes into a card, and leaves curves, which take a second to draw, an empty file."""
+    if isinstance(target, Path):
+        target.touch()
+    else:
+        SAVE(figure, target, **options)
+
+
+@pytest.fixture
+def run_recipe(monkeypatch, capfd, tmp_path):
+    """Runs a recipe in this process as a shell would in a folder: importing torch anew takes longer than training."""
+
+    def run(name: str, arguments: Sequence[str], folder: Path = tmp_path) -> Done:
+        monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+        capfd.readouterr()
+        with monkeypatch.context() as patch:
+            patch.chdir(folder)
+            patch.setattr(sys, "argv", [str(RECIPES / f"{name}.py"), *map(str, arguments)])
+            # test_training.py looks at the curves.
+            patch.setattr(Figure, "savefig", save_picture)
+            try:
+                importlib.import_module(name).main()
+                code = 0
+            except SystemExit as error:
+                code = error.code if isinstance(error.code, int) else 1
+                print(error.code, file=sys.stderr)
+            except Exception:
+                code = 1
+                traceback.print_exc()
+        return Done(code, *capfd.readouterr())
+
+    return run
