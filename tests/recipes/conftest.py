@@ -50,7 +50,7 @@ def run_recipe(monkeypatch, capfd, tmp_path):
                 code = 0
             except SystemExit as error:
                 code = error.code if isinstance(error.code, int) else 1
-                print(error.code, file=sys.stderr)
+                sys.stderr.write(f"{error.code}\n")
             except Exception:
                 code = 1
                 traceback.print_exc()

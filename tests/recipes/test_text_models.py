@@ -3,18 +3,16 @@
 import json
 import random
 import re
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
+from text_models import ModelSettings, OnColumns, as_read, check_settings, hold_out, metric_name
 from transformers import AutoModelForSequenceClassification, TrainingArguments
 
 from hf_gile import Label, LabelSet
 from hf_gile.metrics import LabelMetrics
-
-from text_models import ModelSettings, OnColumns, as_read, check_settings, hold_out, metric_name
 
 WORDS = {
     "heart": ("heart failure", "heart failing cardiac output ventricle"),

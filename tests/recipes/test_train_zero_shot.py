@@ -9,10 +9,6 @@ import torch
 import yaml
 from datasets import Dataset
 from torch.nn import functional
-from transformers import TrainingArguments, pipeline
-
-from hf_gile import Label
-
 from train_zero_shot import (
     LabelledSet,
     Recipe,
@@ -26,6 +22,9 @@ from train_zero_shot import (
     read_sets,
     train_zero_shot,
 )
+from transformers import TrainingArguments, pipeline
+
+from hf_gile import Label
 
 TOPICS = {
     "T1": "heart failure",
