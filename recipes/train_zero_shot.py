@@ -581,6 +581,7 @@ class ZeroShotTrainer(Trainer):
                 stop = min(start + self.args.per_device_eval_batch_size, len(task.documents))
                 batch = collate(task.documents.__getitems__(list(range(start, stop))))
                 gold = batch.pop("labels")
+                batch.pop("shift_labels")
                 with self.autocast():
                     batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
                     texts = model.gile.get_text_features(**batch).float()

@@ -321,15 +321,23 @@ class _CrossEntropy(_Step):
         total = torch.full_like(self.losses, -torch.inf)
         for place, logits in chunks:
             self.losses.index_add_(0, self.gold[place][0], logits[self.gold[place]], alpha=-1)
-            total = torch.logaddexp(total, self._weighted(logits, place).logsumexp(-1))
+            total = torch.logaddexp(total, self._with_gold(logits, place).logsumexp(-1))
         self.total = _log_sum_exp(total, self.group)
         # The losses of a group are added up, and this term is to be there once.
         self.losses += self.total / (1 if self.group is None else distributed.get_world_size(self.group))
 
     def gradient(self, logits: Tensor, place: int) -> Tensor:
-        gradient = self._weighted(logits, place).sub_(self.total[:, None]).exp_()
+        gradient = self._with_gold(logits, place).sub_(self.total[:, None]).exp_()
         gradient[self.gold[place]] -= 1
         return gradient
+
+    def _with_gold(self, logits: Tensor, place: int) -> Tensor:
+        """Weighted scores, in their place; a gold label of weight 0 counts once, for a sum of nothing makes NaN."""
+        gold = self.gold[place]
+        at_gold = logits[gold]
+        logits = self._weighted(logits, place)
+        logits[gold] = torch.where(logits[gold].isneginf(), at_gold, logits[gold])
+        return logits
 
 
 class _DecoupledSoftmax(_Step):

@@ -55,8 +55,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         config: A `GileConfig`; `num_labels` and `label_length` give the size of the stored label set.
     """
 
-    # forward() takes no num_items_in_batch: without this, Trainer would not average over accumulated steps.
-    accepts_loss_kwargs = False
+    accepts_loss_kwargs = True  # Trainer passes num_items_in_batch, and scales no loss itself
 
     def __init__(self, config: GileConfig) -> None:
         super().__init__(config)
@@ -350,6 +349,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
         positive_weights: Tensor | None = None,
         teacher_columns: Tensor | None = None,
         teacher_scores: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        **kwargs: Any,
     ) -> SequenceClassifierOutput:
         """Scores documents with the stored labels.
 
@@ -379,16 +380,25 @@ class GileForSequenceClassification(GilePreTrainedModel):
             teacher_columns: `(B, K)` columns that a teacher has scored, padded with -100, for the model's
                 `distillation` in a training step; not read without it.
             teacher_scores: `(B, K)` the teacher's scores.
+            num_items_in_batch: Number of documents to divide the sum of the losses by, instead of B: those of all
+                batches of a step. `Trainer` passes it.
+            kwargs: `shift_labels` of a `GileDataCollator`, by which `Trainer` counts these documents.
 
         Returns:
-            `loss` if there are labels: that of `config.training_loss`; of cross entropies, sigmoid (Eq. 15) for
-            `problem_type="multi_label_classification"`, softmax for `"single_label_classification"`; where it is None,
-            the first labels decide: `(B,)` the latter, else the former. `logits` `(B, L)`, or `(B, C)` for sampled
-            columns; none in a training step of more labels than `config.label_chunk_size`, which never holds them.
+            `loss` if there are labels, the mean over the documents of that of `config.training_loss`; of cross
+            entropies, sigmoid (Eq. 15) for `problem_type="multi_label_classification"`, softmax for
+            `"single_label_classification"`; where it is None, the first labels decide: `(B,)` the latter, else the
+            former. `logits` `(B, L)`, or `(B, C)` for sampled columns; none in a training step of more labels than
+            `config.label_chunk_size`, which never holds them.
 
         Raises:
-            ValueError: No label set is stored, labels do not fit it, or inputs are of a wrong shape.
+            ValueError: No label set is stored, labels do not fit it, inputs are of a wrong shape, or
+                `num_items_in_batch` counts gold labels.
+            TypeError: There is no such argument.
         """
+        by_document = kwargs.pop("shift_labels", None) is not None
+        if kwargs:
+            raise TypeError(f"forward() got an unexpected keyword argument {next(iter(kwargs))!r}")
         if not self.training:
             sampled_columns = column_weights = positive_weights = None
         elif sampled_columns is not None:
@@ -441,6 +451,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
             loss = loss + self.config.word_prediction * self._word_prediction(text_embeds, input_ids, sampled_columns)
         if loss is not None and self.training and self.distillation is not None and teacher_columns is not None:
             loss = loss + self.distillation(self, text_codes, teacher_columns, teacher_scores)
+        if loss is not None and labels is not None and num_items_in_batch is not None:
+            loss = loss * _counted(labels, num_items_in_batch, by_document) / num_items_in_batch
         return SequenceClassifierOutput(loss=loss, logits=logits, attentions=attentions if output_attentions else None)
 
     def mask_other_languages(self, logits: Tensor, language: str | None, columns: Tensor | None = None) -> Tensor:
@@ -879,6 +891,26 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 )
             model.label_set = label_set
         return loaded
+
+
+def _counted(labels: Tensor, num_items: Tensor | int, by_document: bool) -> Tensor | int:
+    """How many of the items of a step, as `Trainer` counts them, are these documents.
+
+    Args:
+        labels: Those of `forward`, of B documents.
+        num_items: What `Trainer` has counted: documents, or the numbers in all labels that are not -100.
+        by_document: Whether it has counted documents.
+    """
+    if by_document or labels.dim() == 1:
+        return len(labels)
+    if labels.is_floating_point() or labels.dtype == torch.bool:
+        return labels.numel()
+    if bool((labels != IGNORE).sum() != num_items):
+        raise ValueError(
+            "num_items_in_batch counts gold labels, and batches count by their documents: let a GileDataCollator make "
+            "the batches, or add shift_labels, torch.zeros(len(labels)), to each; Trainer counts these instead"
+        )
+    return num_items  # there is no other batch
 
 
 __all__ = ["GileForSequenceClassification"]

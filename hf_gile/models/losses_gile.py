@@ -201,7 +201,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor | None
         targets: `(B, C)` zeros and ones, a single one in a row.
         column_weights: `(C,)` or `(B, C)`: how many columns of the full set each one stands for, so that the sampled
             columns estimate the whole sum below the fraction. The sum is unbiased; its logarithm, and so this loss,
-            is only consistent (it nears the full loss as the sample grows).
+            is only consistent (it nears the full loss as the sample grows). A gold column of weight 0 counts once.
 
     Returns:
         The loss, a scalar in float32 or better.
@@ -209,6 +209,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor | None
     logits = widened(logits)
     targets = targets.to(logits.dtype)
     total = logits if column_weights is None else logits + column_weights.to(logits.dtype).log()
+    total = torch.where((targets > 0) & total.isneginf(), logits, total)  # a sum of nothing has a gradient of NaN
     return (total.logsumexp(-1) - (logits * targets).sum(-1)).mean()
 
 
@@ -230,8 +231,9 @@ def decoupled_softmax(logits: Tensor, targets: Tensor, column_weights: Tensor | 
     """
     logits = widened(logits)
     others = logits if column_weights is None else logits + column_weights.to(logits.dtype).log()
-    # The lowest number: of minus infinities alone, where every label is gold, the gradient is NaN.
-    total = others.masked_fill(targets > 0, torch.finfo(logits.dtype).min).logsumexp(-1, keepdim=True)
+    # The lowest number: of minus infinities alone, where no label is a negative, the gradient is NaN.
+    others = others.masked_fill((targets > 0) | others.isneginf(), torch.finfo(logits.dtype).min)
+    total = others.logsumexp(-1, keepdim=True)
     return (functional.softplus(total - logits) * targets).sum() / len(logits)
 
 

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers import AutoModel, PreTrainedModel
 from transformers import initialization as init
 from transformers.utils import ModelOutput, can_return_tuple
@@ -786,7 +787,8 @@ class GileModel(GilePreTrainedModel):
             inputs_embeds: `(B, W, D)` or `(B, S, W, D)` word vectors, instead of `input_ids`.
             label_input_ids: `(L, T)` word ids, as in `encode_labels`.
             label_attention_mask: `(L, T)`, as in `encode_labels`.
-            label_embeds: `(L, D)` label vectors e, instead of `label_input_ids`.
+            label_embeds: `(L, D)` label vectors e, instead of `label_input_ids`; without words, so that with
+                `config.lexical_size` they share none with any text.
             language: The language of the documents, or of each; it can be left out if there is one.
             label_language: The language of the labels, or of each, as in `get_label_features`.
             output_attentions: Whether to return the attention weights.
@@ -844,12 +846,11 @@ class GileModel(GilePreTrainedModel):
                 "pass either label_input_ids or label_embeds, got neither; "
                 "the processor saved with the model makes label_input_ids of label texts"
             )
-        sizes = (self.config.label_size, self.config.label_size + self.config.lexical_size)
-        if label_embeds.dim() != 2 or label_embeds.shape[1] not in sizes:
-            raise ValueError(
-                f"label_embeds must have shape (L, {self.config.label_size}), got {tuple(label_embeds.shape)}"
-            )
-        return label_embeds
+        size, lexical = self.config.label_size, self.config.lexical_size
+        if label_embeds.dim() != 2 or label_embeds.shape[1] not in (size, size + lexical):
+            raise ValueError(f"label_embeds must have shape (L, {size}), got {tuple(label_embeds.shape)}")
+        # Texts have a lexical code in evaluation alone. A label without one shares no words with any text.
+        return functional.pad(label_embeds, (0, size + (0 if self.training else lexical) - label_embeds.shape[1]))
 
     def _check_documents(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> None:
         shape = TEXT_ENCODERS[self.config.text_encoder_type].input_dims

@@ -46,7 +46,8 @@ class GileDataCollator:
 
         Returns:
             `input_ids` and `attention_mask` as `GileProcessor.pad_documents` makes them, and with labels `labels`,
-            `(B, P)` padded with -100 or `(B,)`; with a label sampler `sampled_columns` `(1, C)`, and
+            `(B, P)` padded with -100 or `(B,)`, and `shift_labels`, `(B,)` zeros, by which `Trainer` counts documents;
+            with a label sampler `sampled_columns` `(1, C)`, and
             `column_weights` `(1, C)` or `(B, C)`, and if it has them `positive_weights` `(1, C)`; with languages
             `language` `(B,)`, places in the processor's list; with columns that are no candidates `excluded_columns`,
             `(B, E)` padded with -100; `pooled_embeds`, `(B, P)` or `(B, S, P)` padded with zeros; `teacher_columns`
@@ -98,6 +99,9 @@ class GileDataCollator:
                 )
         labels = _padded(gold)
         batch["labels"] = labels[:, 0] if single else labels
+        # Trainer counts what a loss is divided by, over all batches of a step: the numbers of this that are not -100,
+        # and without it those of the labels, which would make a document count by its number of gold labels.
+        batch["shift_labels"] = torch.zeros(len(labels), dtype=torch.long)
         if self.label_sampler is not None:
             sampled, weights = self.label_sampler([columns.tolist() for columns in gold], _key(batch))
             # (1, C): of a stream, accelerate cuts every tensor to as many rows as the batch has.

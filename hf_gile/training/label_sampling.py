@@ -249,10 +249,19 @@ class EpochCallback(TrainerCallback):
 
     def __init__(self, *drawers: Any) -> None:
         self.drawers = drawers
+        self.next_epoch = 0
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Starts at the first epoch, or at the one that is resumed."""
+        self.next_epoch = int(state.epoch or 0)
 
     def on_epoch_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Called before the batches of the epoch are made; in a resumed epoch too."""
+        """Sets the epoch, before its batches are made."""
+        # Counted here: for a stream of unknown length, state.epoch says how much of max_steps is done.
         for drawer in self.drawers:
-            drawer.set_epoch(int(state.epoch or 0))
+            drawer.set_epoch(self.next_epoch)
+        self.next_epoch += 1

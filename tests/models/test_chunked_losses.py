@@ -78,6 +78,22 @@ def test_values_and_gradients_are_those_of_the_loss_with_logits(loss, chunk_size
         torch.testing.assert_close(got[name], value, rtol=1e-10, atol=1e-10, msg=lambda text, name=name: name + text)
 
 
+@pytest.mark.parametrize("loss", DENSE)
+@pytest.mark.parametrize("excluded", [None, EXCLUDED], ids=["all labels", "some excluded"])
+def test_labels_without_weight_leave_values_and_gradients_those_of_the_loss_with_logits(loss, excluded):
+    # As of samples of single documents: no negative for the second and third, of which the latter has no gold label,
+    # and none of any kind for the fourth.
+    problem, gold = Problem(), GOLD[loss]
+    weights = torch.ones(B, L, dtype=torch.float64)
+    weights[1:4] = 0
+    weights[1:3] = multi_hot(gold, L)[1:3].double()
+    expected = problem.with_gradients(problem.dense(loss, gold, weights, excluded))
+    got = problem.with_gradients(problem.chunked(loss, gold, weights, excluded))
+    for name, value in expected.items():
+        assert value.isfinite().all()
+        torch.testing.assert_close(got[name], value, rtol=1e-10, atol=1e-10, msg=lambda text, name=name: name + text)
+
+
 @pytest.mark.parametrize("chunk_size", [1, 4, 100])
 @pytest.mark.parametrize("weights", [None, "shared", "own"])
 @pytest.mark.parametrize("excluded", [None, EXCLUDED], ids=["all labels", "some excluded"])

@@ -164,3 +164,31 @@ def test_ranking_losses_gradients_are_right_and_half_precision_is_widened(logits
     targets = multi_hot(LABELS, L)
     assert torch.autograd.gradcheck(lambda given: LOSSES[kind](given, targets), logits.requires_grad_())
     assert LOSSES[kind](logits.detach().bfloat16(), targets).dtype == torch.float32
+
+
+# Of four documents: weights of 1, of 0 but for the gold labels, of 0 alone, and labels that are no candidates.
+SPARSE_WEIGHTS = torch.tensor([[1.0, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0], [0, 1, 0, 1]])
+NO_CANDIDATES = torch.tensor([[0, 0, 0, 0], [0, 0, 1, 1], [0, 0, 0, 1], [0, 0, 1, 0]]).bool()
+GOLD = {
+    "none": [[-100]] * 4,
+    "some": [[0, 1], [0, 1], [-100, -100], [-100, 1]],
+    "all": [[0, 1, 2, 3], [0, 1, -100, -100], [0, 1, 2, -100], [-100, 0, 1, 3]],
+    "one each": [[2], [1], [0], [1]],
+}
+
+
+@pytest.mark.parametrize("gold", GOLD)
+@pytest.mark.parametrize("weights", [None, SPARSE_WEIGHTS, torch.tensor([0.0, 2, 0, 1])], ids=["none", "own", "shared"])
+@pytest.mark.parametrize("masked", [False, True], ids=["all candidates", "some"])
+@pytest.mark.parametrize("loss", [*LOSSES, "softmax"])
+def test_every_loss_and_its_gradient_are_finite_whatever_has_no_weight(loss, masked, weights, gold):
+    if loss == "softmax" and gold != "one each":
+        pytest.skip("softmax takes one gold label a document")
+    scores = torch.randn(4, 4, requires_grad=True, generator=torch.Generator().manual_seed(0))
+    logits = scores.masked_fill(NO_CANDIDATES, torch.finfo(scores.dtype).min) if masked else scores
+    targets = multi_hot(torch.tensor(GOLD[gold]), 4)
+    value = (cross_entropy if loss == "softmax" else LOSSES[loss])(logits, targets, weights)
+    value.backward()
+    assert value.isfinite()
+    assert value >= 0
+    assert scores.grad.isfinite().all()

@@ -392,6 +392,20 @@ def test_words_count_for_labels_without_a_row_and_only_in_evaluation(make_pretra
     assert lexical.idf.grad is None
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_label_vectors_without_words_share_none_with_any_text(make_model, training):
+    model, processor = make_model(lexical_size=32, label_rows=True, lexical_scale=2.0, unseen_scale=0.5)
+    gile, texts = model.gile.train(training), texts_of(processor)
+    label_embeds = gile.encode_labels(model.label_input_ids)
+    vectors = label_embeds[:, : gile.config.label_size]
+    without_words = functional.pad(vectors, (0, 32))
+    logits = gile(**texts, label_embeds=vectors).logits
+    torch.testing.assert_close(logits, gile(**texts, label_embeds=without_words).logits)
+    codes = gile.get_label_features(label_embeds=vectors)
+    torch.testing.assert_close(logits, gile.score(gile.get_text_features(**texts), codes))
+    assert training or not torch.allclose(logits, gile(**texts, label_embeds=label_embeds).logits)
+
+
 def test_a_trained_model_can_be_given_a_lexical_code(make_pretrained, tmp_path):
     model, processor = make_pretrained()
     model.save_pretrained(tmp_path)

@@ -1,8 +1,8 @@
 """Run by test_processes.py: trains three steps as one of several processes, and keeps the weights of the first.
 
 python processes.py OUT MODE..., each MODE of the words one (no processes), ddp or fsdp, shared (labels shared by the
-processes), logits (no chunks), and softmax or decoupled; or "differ", for steps that the processes do not agree on,
-whose errors are written to a file of the process.
+processes), logits (no chunks), and softmax or decoupled; with trainer, by a Trainer whose last batches are not even; or
+"differ", for steps that the processes do not agree on, whose errors are written to a file of the process.
 """
 
 import sys
@@ -15,8 +15,10 @@ from torch import distributed
 from torch.distributed import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
+from transformers import Trainer, TrainingArguments
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
+from hf_gile.training import GileDataCollator
 
 NAMES = [f"word{i} word{(7 * i) % 23}" for i in range(23)]
 DOCUMENTS = 8
@@ -77,6 +79,36 @@ def train(mode):
     return rank, {**{name: tensor.contiguous() for name, tensor in whole.items()}, "losses": torch.stack(losses)}
 
 
+def train_with_trainer(mode):
+    """Two steps, of 8 and of 5 documents: for two processes 4 and 4, then 4 and 1."""
+    arguments = TrainingArguments(
+        "unused",
+        per_device_train_batch_size=8 if "one" in mode else 4,
+        train_sampling_strategy="sequential",
+        num_train_epochs=1,
+        optim="sgd",
+        learning_rate=0.1,
+        accelerator_config={"even_batches": False},  # or the last batch is filled up with documents, twice
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        use_cpu=True,
+    )
+    assert arguments.world_size == (1 if "one" in mode else 2)
+    model = make_model(mode)
+    generator = torch.Generator().manual_seed(1)
+    documents = []
+    for number in range(13):
+        gold = torch.randperm(len(NAMES), generator=generator)[: number % 4].tolist()
+        words = torch.randint(2, model.config.vocab_size, (6,), generator=generator).tolist()
+        documents.append({"input_ids": words, "labels": (gold or [3])[0] if "softmax" in mode else gold})
+    processor = GileProcessor.for_config(build_tokenizer(NAMES, min_count=1), model.config)
+    trainer = Trainer(model, arguments, data_collator=GileDataCollator(processor), train_dataset=documents)
+    trainer.train()
+    assert trainer.state.global_step == 2
+    return arguments.process_index, {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+
+
 def differ(folder):
     """Steps in which the second process has another batch or other labels than the first."""
     accelerator = Accelerator(cpu=True)
@@ -107,7 +139,7 @@ def main(folder, modes):
         differ(folder)
     else:
         for mode in modes:
-            rank, weights = train(mode.split("-"))
+            rank, weights = (train_with_trainer if "trainer" in mode else train)(mode.split("-"))
             if rank == 0:
                 save_file(weights, folder / f"{mode}.safetensors")
     if distributed.is_initialized():

@@ -155,7 +155,9 @@ def test_a_batch_that_comes_again_draws_other_columns_in_another_epoch():
     sampler = LabelSampler(L, num_negatives=7)
     draws = []
     for epoch in (0, 1, 0):
-        EpochCallback(sampler).on_epoch_begin(None, TrainerState(epoch=epoch + 0.25), None)
+        callback = EpochCallback(sampler)
+        callback.on_train_begin(None, TrainerState(epoch=epoch + 0.25), None)
+        callback.on_epoch_begin(None, TrainerState(), None)
         draws.append(sampler([[3]], 5)[0])
     assert torch.equal(draws[0], draws[2])
     assert not torch.equal(draws[0], draws[1])

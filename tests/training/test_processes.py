@@ -45,6 +45,17 @@ def test_two_processes_end_with_the_weights_of_one(weights, mode):
     assert expected["losses"][2] < expected["losses"][0]
 
 
+@pytest.mark.slow
+def test_two_processes_with_an_uneven_last_batch_end_with_the_weights_of_one(tmp_path):
+    kinds = [f"{labels}-{loss}" for labels in ("logits", "chunks") for loss in LOSSES]
+    run(tmp_path, *(f"one-trainer-{kind}" for kind in kinds), processes=1)
+    run(tmp_path, *(f"ddp-trainer-{kind}" for kind in kinds), processes=2)
+    for kind in kinds:
+        expected, found = (load_file(tmp_path / f"{who}-trainer-{kind}.safetensors") for who in ("one", "ddp"))
+        for name, tensor in expected.items():
+            torch.testing.assert_close(found[name], tensor, rtol=1e-10, atol=1e-10)
+
+
 def test_processes_that_share_labels_must_have_the_same_ones_and_as_many_documents(tmp_path):
     run(tmp_path, "differ", processes=2)
     first, second = ((tmp_path / f"differ-{rank}.txt").read_text().splitlines() for rank in (0, 1))

@@ -98,6 +98,33 @@ def test_a_stream_is_trained_on_with_sampled_labels(make_trainer):
     assert trainer.state.global_step == 3
 
 
+class Recorder(LabelSampler):
+    """Keeps the epochs it was told."""
+
+    def __init__(self):
+        super().__init__(5, num_negatives=1)
+        self.epochs = []
+
+    def set_epoch(self, epoch):
+        self.epochs.append(epoch)
+        super().set_epoch(epoch)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_epochs_are_counted_from_the_first_also_when_resumed(make_trainer, tmp_path, stream):
+    epochs = []
+    for folder, resume in (("run", None), ("run", "checkpoint-8")):
+        sampler = Recorder()
+        trainer = make_trainer(folder=folder, max_steps=16, sampler=sampler, save_strategy="steps", save_steps=8)
+        if stream:  # 6 steps of 8 documents
+            trainer.train_dataset = trainer.train_dataset.to_iterable_dataset()
+        trainer.train(resume_from_checkpoint=resume and str(tmp_path / folder / resume))
+        epochs.append(sampler.epochs)
+    assert epochs[0] == [0, 1, 2]
+    assert epochs[1][0] == 1
+    assert epochs[1] == sorted(set(epochs[1]))
+
+
 def test_gradients_are_averaged_over_accumulated_steps(make_trainer):
     # Two halves of a batch, accumulated, train like the whole batch when each is averaged over its documents.
     norms = []
@@ -108,6 +135,89 @@ def test_gradients_are_averaged_over_accumulated_steps(make_trainer):
         trainer.train()
         norms.append(next(entry["grad_norm"] for entry in trainer.state.log_history if "grad_norm" in entry))
     assert norms[0] == pytest.approx(norms[1], rel=1e-4)
+
+
+OPTIONS = {
+    "sigmoid": {},
+    "softmax": {"problem_type": "single_label_classification"},
+    "decoupled softmax": {"training_loss": "decoupled_softmax"},
+    "WARP": {"training_loss": "warp"},
+    "hinge": {"training_loss": "hinge"},
+    "sigmoid in chunks": {"label_chunk_size": 2},
+    "softmax in chunks": {"label_chunk_size": 2, "problem_type": "single_label_classification"},
+    "decoupled softmax in chunks": {"label_chunk_size": 2, "training_loss": "decoupled_softmax"},
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "sampled"),
+    [
+        *((options, False) for options in OPTIONS.values()),
+        (OPTIONS["sigmoid"], True),
+        (OPTIONS["softmax in chunks"], True),
+    ],
+    ids=[*OPTIONS, "sigmoid, sampled", "softmax in chunks, sampled"],
+)
+def test_unequal_batches_that_are_accumulated_train_as_one(tmp_path, make_model, label_set, options, sampled):
+    single = options.get("problem_type") == "single_label_classification"
+    data = rows().select(range(5))  # as batches 3 and 2 documents, of one or two gold labels
+    if single:
+        data = data.map(lambda row: {"labels": row["labels"][:1]})
+    weights = []
+    for size in (5, 3):
+        model, processor = make_model(**{"problem_type": "multi_label_classification"} | options)
+        dataset = encode_dataset(data, processor, label_set)
+        if not single and size == 5:
+            assert [len(gold) for gold in dataset["labels"]] == [2, 1, 1, 2, 1]
+        # All gold columns, for the sample is to be the same in batches that are not.
+        columns = sorted({column for gold in dataset["labels"] for column in gold})
+        sampler = LabelSampler(5, columns=columns, label_weights=[1, 2, 3, 4, 5]) if sampled else None
+        arguments = TrainingArguments(
+            str(tmp_path),
+            per_device_train_batch_size=size,
+            gradient_accumulation_steps=-(-5 // size),
+            max_steps=1,
+            optim="sgd",
+            learning_rate=0.1,
+            report_to="none",
+            disable_tqdm=True,
+            use_cpu=True,
+            save_strategy="no",
+        )
+        trainer = Trainer(
+            model.double(), arguments, data_collator=GileDataCollator(processor, sampler), train_dataset=dataset
+        )
+        before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        trainer.train()
+        weights.append(model.state_dict())
+    for name, tensor in weights[0].items():
+        torch.testing.assert_close(weights[1][name], tensor, rtol=1e-10, atol=1e-10)
+    assert not torch.equal(weights[0]["gile.word_embeddings.weight"], before["gile.word_embeddings.weight"])
+
+
+def test_zeros_and_ones_count_documents_and_gold_columns_alone_are_refused(make_model):
+    model, processor = make_model(problem_type="multi_label_classification")
+    model.train()
+    inputs = processor(["breast milk", "iron"], return_tensors="pt")
+    gold = torch.tensor([[0, 1], [2, -100]])
+    mean = model(**inputs, labels=gold).loss
+    zeros_and_ones = torch.tensor([[1.0, 1, 0, 0, 0], [0, 0, 1, 0, 0]])
+    ours, all_batches = {"labels": zeros_and_ones}, 3 * 5
+    torch.testing.assert_close(model(**inputs, **ours, num_items_in_batch=all_batches).loss, mean * 2 / 3)
+    torch.testing.assert_close(model(**inputs, labels=gold, num_items_in_batch=3).loss, mean)  # there is no other batch
+    with pytest.raises(ValueError, match="let a GileDataCollator make the batches, or add shift_labels"):
+        model(**inputs, labels=gold, num_items_in_batch=4)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'label'"):
+        model(**inputs, label=gold)
+
+
+def test_the_loss_of_an_evaluation_is_the_mean_over_documents(make_trainer):
+    trainer = make_trainer(per_device_eval_batch_size=16)
+    whole = trainer.data_collator([trainer.eval_dataset[row] for row in range(44)])
+    model = trainer.model.eval()
+    with torch.no_grad():
+        expected = model(**whole).loss.item()
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_saved_checkpoint_holds_code_and_labels(make_trainer, tmp_path, label_set):
