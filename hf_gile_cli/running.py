@@ -116,10 +116,12 @@ def explained(error: Exception) -> str:
         >>> explained(KeyError("x"))
         "KeyError: 'x' (not an error that is foreseen; hf-gile --debug ... shows where it comes from)"
     """
+    from hf_gile.masking import masked
+
     of_system = "(os error " in str(error)  # a full disk, say, as libraries in Rust tell it
     if not isinstance(error, _EXPECTED) and not of_system:
         what = f"{type(error).__name__}: {error}"
-        return f"{what} (not an error that is foreseen; hf-gile --debug ... shows where it comes from)"
+        return f"{masked(what)} (not an error that is foreseen; hf-gile --debug ... shows where it comes from)"
     message = str(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         message = f"{error.filename}: {error.strerror}"
@@ -128,7 +130,7 @@ def explained(error: Exception) -> str:
         message = f"{code[1]} has code of its own, which hf-gile does not run"
     for words, flag in _FLAGS.items():
         message = message.replace(words, flag)
-    return message or type(error).__name__
+    return masked(message) or type(error).__name__
 
 
 def note(text: str) -> None:

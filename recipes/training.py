@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -16,6 +17,8 @@ from tqdm.auto import tqdm
 from transformers import EarlyStoppingCallback, HfArgumentParser, Trainer, TrainingArguments
 from transformers.trainer_callback import ProgressCallback
 from transformers.trainer_utils import get_last_checkpoint
+
+from hf_gile.masking import is_secret, masked
 
 Recipe = TypeVar("Recipe")
 
@@ -60,7 +63,12 @@ def parse_settings(recipe: type[Recipe], defaults: Mapping[str, Any]) -> tuple[R
         if name == "--config":
             path = value or (given[place + 1] if place + 1 < len(given) else "")
             _take_defaults(parser, Path(path))
-    settings, args, _ = parser.parse_args_into_dataclasses()
+    try:
+        settings, args, _ = parser.parse_args_into_dataclasses()
+    except ValueError as error:  # which repeats the flags that are wrong, with their values
+        raise ValueError(masked(str(error))) from None
+    if args.hub_token:  # where the Hub's library looks for it; every checkpoint has a copy of the arguments
+        os.environ["HF_TOKEN"], args.hub_token = args.hub_token, None
     if args.process_index == 0:
         _keep_settings(settings, args)
     return settings, args
@@ -72,9 +80,9 @@ def _take_defaults(parser: HfArgumentParser, path: Path) -> None:
     except OSError as error:
         parser.error(f"--config: cannot read {path}: {error.strerror}")
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        parser.error(f"--config: {path} is not YAML: {error}")
+        parser.error(masked(f"--config: {path} is not YAML: {error}"))
     if not isinstance(content, dict):
-        parser.error(f"--config: {path} must hold settings as `name: value`, got {content!r}")
+        parser.error(masked(f"--config: {path} must hold settings as `name: value`, got {content!r}"))
     actions = {action.dest: action for action in parser._actions}
     for name, value in content.items():
         action = actions.get(str(name))
@@ -104,7 +112,7 @@ def _converted(parser: HfArgumentParser, action: Any, name: str, value: Any) -> 
 
 
 def _keep_settings(settings: Any, args: TrainingArguments) -> None:
-    """Writes the settings of the recipe, and the training arguments that are not as Transformers has them."""
+    """Writes the settings of the recipe, without secrets, and the training arguments that are not the defaults."""
     kept = {"output_dir": args.output_dir}
     kept |= {field.name: getattr(settings, field.name) for field in fields(settings)}
     for field in fields(args):
@@ -115,9 +123,11 @@ def _keep_settings(settings: Any, args: TrainingArguments) -> None:
         )
         if is_setting and value != field.default:
             kept[field.name] = value
+    kept = {name: value for name, value in kept.items() if not is_secret(name)}
     folder = Path(args.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "settings.yaml").write_text(yaml.safe_dump(kept, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    text = masked(yaml.safe_dump(kept, sort_keys=False, allow_unicode=True))
+    (folder / "settings.yaml").write_text(text, encoding="utf-8")
 
 
 def train(trainer: Trainer, patience: int) -> dict[str, Any]:

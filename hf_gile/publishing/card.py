@@ -12,6 +12,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
+from ..masking import masked
 from ..models.fingerprint_gile import unwrapped
 from ..models.labels_gile import LabelSet
 from ..resources import resource
@@ -50,6 +51,8 @@ _NAMED_METRICS = {
 @dataclass
 class CardInfo:
     """What a person knows about a model, and no file of it says. What is not known stays out of the card.
+
+    Secrets in it, such as a token in `training_command`, are masked.
 
     `summary`, `training_data`, `limits` and `citation` are put into the page as they are, and may hold Markdown.
 
@@ -124,6 +127,8 @@ class CardInfo:
             named = one.name != "example_labels" or (value and all(isinstance(text, str) for text in value.values()))
             if not isinstance(value, kind) or not named:
                 raise ValueError(f"{one.name} must be {said}, got {value!r}")
+            if isinstance(value, str):
+                setattr(self, one.name, masked(value))
         for code in self.language:
             if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z]+)?|multilingual|code", code):
                 raise ValueError(f"language must hold codes of ISO 639, such as 'en', or 'multilingual', got {code!r}")

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from huggingface_hub import is_offline_mode
 from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled, RevisionNotFoundError
 
+from ..masking import masked
+
 # What this package says itself, and files of this machine.
 _OWN = (FileNotFoundError, PermissionError, ValueError)
 
@@ -49,7 +51,7 @@ def explained(repo_id: str, hint: str = "") -> Iterator[None]:
             sentence = f"the connection to the Hub broke off ({type(cause).__name__}: {cause}): push again"
         else:
             kind, sentence = OSError, f"the push failed ({type(cause).__name__}: {cause})"
-        raise kind(f"{sentence}{tail}") from error
+        raise kind(masked(f"{sentence}{tail}")) from error
 
 
 def why_not_read(error: BaseException) -> str:

@@ -18,6 +18,7 @@ import transformers
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from ..masking import masked
 from ..metrics import CalibrationMetrics, F1Metrics, RankingMetrics, propensities
 from ..models.calibration_gile import calibrated
 from ..models.fingerprint_gile import unwrapped
@@ -63,7 +64,7 @@ class Report:
         documents: Number of documents N.
         dataset: The name of the set that they are of.
         split: Which part of it.
-        command: The command that gives these figures.
+        command: The command that gives these figures; secrets in it are masked.
         versions: Of the software.
         examples: Texts by id of a label that they have, for the labels that a card shows.
 
@@ -84,6 +85,10 @@ class Report:
     command: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
     examples: dict[str, list[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.command is not None:
+            self.command = masked(self.command)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes the report as JSON; a file of this name is replaced when the new one is complete.

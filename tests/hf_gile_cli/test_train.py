@@ -66,9 +66,13 @@ def test_a_table_of_ones_own_is_trained_on_and_the_model_scores(start, run, tmp_
     sizes = ["--embedding_size", "37", "--joint_size", "41", "--min_count", "1", "--num_negatives", "2"]
     steps = ["--num_train_epochs", "6", "--per_device_train_batch_size", "5", "--units", "gile", "--use_cpu"]
     arguments = ["--train_files", "notes.csv", "--labels", "tags", *sizes, *steps, "--output_dir", "runs/notes"]
-    process = start("train", *arguments, cwd=tmp_path)
-    _, stderr = process.communicate(timeout=300)
+    secret = ["--hub_tok", "and-enter"]  # flags may be abbreviated
+    process = start("train", *arguments, *secret, cwd=tmp_path)
+    stdout, stderr = process.communicate(timeout=300)
     assert process.returncode == 0, stderr[-3000:]
+    written = [path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()]
+    for content in [*written, stdout.encode(), stderr.encode()]:
+        assert b"and-enter" not in content
     scored = run("score", tmp_path / "runs/notes/gile/model", input="cardiac ventricle\nferritin\n")
     assert [json.loads(line)["labels"][0] for line in scored.stdout.splitlines()] == ["heart", "iron"]
 

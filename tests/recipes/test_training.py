@@ -1,6 +1,7 @@
 """Settings of the recipes from files and flags, and what they write at the end."""
 
 import json
+import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,6 +59,22 @@ def test_kept_settings_give_the_same_settings_again(parse, tmp_path):
     assert yaml.safe_load((tmp_path / "out" / "settings.yaml").read_text(encoding="utf-8")) == yaml.safe_load(kept)
 
 
+def test_no_secret_is_kept(parse, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "")
+    address = "https://ada:lovelace@example.org/a.csv"
+    _, args = parse("--hub_token", "analytical", config=f"data: {address}\n")
+    assert args.hub_token is None  # every checkpoint has a copy of it
+    assert os.environ["HF_TOKEN"] == "analytical"
+    kept = yaml.safe_load((tmp_path / "out" / "settings.yaml").read_text(encoding="utf-8"))
+    assert kept["data"] == "https://<secret>@example.org/a.csv"
+    assert "hub_token" not in kept
+
+
+def test_a_wrong_flag_is_named_without_its_secret(parse):
+    with pytest.raises(ValueError, match=r"--hub-token-x.*<secret>"):
+        parse("--data", "there", "--hub-token-x", "hf_" + 30 * "x")
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
@@ -65,6 +82,8 @@ def test_kept_settings_give_the_same_settings_again(parse, tmp_path):
         ("data: there\nshare: much\n", "share: could not convert string to float: 'much'"),
         ("- data\n", "must hold settings as `name: value`, got ['data']"),
         ("data: {", "is not YAML"),
+        ("- hub_token: engine\n", "got [{'hub_token': <secret>}]"),
+        ("hub_token: engine: x\n", "hub_token: <secret>"),
         ("units: gile", "the following arguments are required: --data"),
     ],
 )
