@@ -145,6 +145,8 @@ def train(trainer: Trainer, patience: int) -> dict[str, Any]:
     trainer.remove_callback(ProgressCallback)
     trainer.add_callback(clock)
     trainer.add_callback(stop)
+    if trainer.args.world_size > 1 and trainer.is_world_process_zero():
+        tqdm.write(f"training in {trainer.args.world_size} processes")
     folder = trainer.args.output_dir
     resume = trainer.args.resume_from_checkpoint and Path(folder).is_dir()
     trainer.train(resume_from_checkpoint=get_last_checkpoint(folder) if resume else None)
