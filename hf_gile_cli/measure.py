@@ -46,6 +46,16 @@ _ROWS = {
     "expected_calibration_error": "calibration error",
     "top_5_expected_calibration_error": "calibration error, 5 best labels",
 }
+_OF_ONE_LABEL = (
+    "accuracy",
+    "macro_f1",
+    "average_precision",
+    "recall_at_5",
+    "expected_calibration_error",
+    "top_5_expected_calibration_error",
+)
+"""Those of models that give a document one label; the others say the same again."""
+
 _GROUPS = {"": "all labels", "seen_": "seen", "unseen_": "unseen"}
 
 
@@ -274,11 +284,12 @@ def _separator_hint(unknown: Iterable[str], label_set: Any) -> str:
 
 
 def _say_figures(metrics: Mapping[str, float]) -> None:
+    rows = {name: _ROWS[name] for name in (_OF_ONE_LABEL if "accuracy" in metrics else _ROWS)}
     groups = {
-        prefix: name for prefix, name in _GROUPS.items() if any(f"{prefix}{metric}" in metrics for metric in _ROWS)
+        prefix: name for prefix, name in _GROUPS.items() if any(f"{prefix}{metric}" in metrics for metric in rows)
     }
     note(f"{'percent':34}" + "".join(f"{name:>12}" for name in groups.values()))
-    for metric, name in _ROWS.items():
+    for metric, name in rows.items():
         values = [metrics.get(f"{prefix}{metric}") for prefix in groups]
         if any(value is not None for value in values):
             note(f"{name:34}" + "".join(f"{'' if value is None else f'{100 * value:.2f}':>12}" for value in values))
@@ -286,6 +297,8 @@ def _say_figures(metrics: Mapping[str, float]) -> None:
 
 def _say_before_and_after(figures: Mapping[str, Any]) -> None:
     note(f"{'percent':42}{'before':>10}{'after':>10}")
+    if "accuracy_before" in figures:
+        note(f"{'accuracy':42}{100 * figures['accuracy_before']:10.2f}{100 * figures['accuracy_after']:10.2f}")
     for group in ("seen", "unseen"):
         for metric, name in (("expected_calibration_error", "calibration error"), *_AFTER):
             before = figures.get(f"{group}_{metric}_before")

@@ -19,7 +19,7 @@ CALIBRATIONS = (*METHODS, "none")
 
 
 def calibrate_model(
-    model: Any, processor: Any, validation: Dataset, columns: Sequence[int], method: str, args: Any
+    model: Any, processor: Any, validation: Dataset, columns: Sequence[int], method: str | None, args: Any
 ) -> dict[str, Any]:
     """Fits probabilities and thresholds on the validation documents, in each process alike.
 
@@ -28,7 +28,7 @@ def calibrate_model(
         processor: Its processor.
         validation: The encoded documents.
         columns: The labels that are candidates of them.
-        method: One of `CALIBRATIONS`.
+        method: One of `CALIBRATIONS`, or None for that of the problem type.
         args: The training arguments.
 
     Returns:
@@ -47,13 +47,14 @@ def calibrate_model(
 def say_calibration(figures: dict[str, Any], say: Any) -> None:
     """A line for seen labels, and one for labels held out of training."""
     for group in ("seen", "unseen"):
-        if f"{group}_threshold" in figures:
+        if f"{group}_expected_calibration_error_after" in figures:
             before, after = (figures[f"{group}_expected_calibration_error_{when}"] for when in ("before", "after"))
             number = figures.get(f"{group}_label_thresholds", 0)
-            say(
-                f"  {group} labels: calibration error {100 * before:.3f} -> {100 * after:.3f} percent, threshold "
-                f"{figures[f'{group}_threshold']:.3f}{f', {number:,} labels with their own' if number else ''}"
-            )
+            threshold = ""
+            if f"{group}_threshold" in figures:
+                threshold = f", threshold {figures[f'{group}_threshold']:.3f}"
+                threshold += f", {number:,} labels with their own" if number else ""
+            say(f"  {group} labels: calibration error {100 * before:.3f} -> {100 * after:.3f} percent{threshold}")
 
 
 def add_card(

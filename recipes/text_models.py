@@ -22,6 +22,7 @@ from hf_gile.data.zero_shot import fraction_of
 from hf_gile.metrics import LabelMetrics, propensities
 from hf_gile.metrics.batch import Array, read_batch
 from hf_gile.metrics.trainer import TrainerMetric
+from hf_gile.models.calibration_gile import OF_SOFTMAX
 from hf_gile.training import (
     EpochCallback,
     GileDataCollator,
@@ -58,6 +59,9 @@ OF_TRAINING = (
     "unseen_offset",
 )
 """What of a model that is trained on, `--start_from`, a run may have otherwise."""
+
+PROBLEM_TYPES = ("single_label_classification", "multi_label_classification")
+"""What `--problem_type` can be."""
 
 NEGATIVES = ("uniform", "frequency", "in_batch")
 """What `--negatives` can be."""
@@ -216,10 +220,16 @@ class ModelSettings:
     test_curve: bool = field(
         default=False, metadata={"help": "Evaluate the test part after every epoch too; nothing is chosen by it."}
     )
-    calibration: str = field(
-        default="spline",
-        metadata={"help": f"How probabilities are calibrated on the validation part: {', '.join(CALIBRATIONS)}."},
-    )
+    calibration: str | None = field(
+        default=None,
+        metadata={"help": f"How probabilities are calibrated on the validation part: {', '.join(CALIBRATIONS)}; by "
+                  "default spline, for documents with one label platt."},
+    )  # fmt: skip
+    problem_type: str | None = field(
+        default=None,
+        metadata={"help": "single_label_classification (softmax) or multi_label_classification (a sigmoid for each "
+                  "label); by default the former if every document has exactly one label."},
+    )  # fmt: skip
     make_cards: bool = field(
         default=True, metadata={"help": "Measure each model once more as it will be used, and write its card."}
     )
@@ -254,10 +264,16 @@ def train_text_models(
 
     Returns:
         What was written to `results.json`: of each unit what `train` returns, `threshold`, the best one for the
-        validation part, and `test`, the figures of the test part (`seen_` and `unseen_` if there are unseen labels),
-        with `test_documents_per_second`, from texts to the scores of all labels.
+        validation part (not of documents with one label each), and `test`, the figures of the test part (`seen_` and
+        `unseen_` if there are unseen labels), with `test_documents_per_second`, from texts to the scores of all labels.
     """
-    check_settings(settings, args)
+    problem_type = problem_type_of(settings, parts, gold)
+    one_label = problem_type == "single_label_classification"
+    if one_label and settings.problem_type is None:
+        say(
+            "every document has exactly one label: trained with softmax, chosen by accuracy (--problem_type "
+            "multi_label_classification scores each label on its own)"
+        )
     info = card_info(settings.card, **about)
     folder, wanted_metric = Path(args.output_dir), args.metric_for_best_model
     held_out: set[str] = set()
@@ -294,7 +310,7 @@ def train_text_models(
         set_seed(args.seed)
         is_linear = UNITS[unit]["output_layer"] == "linear"
         label_set = labels[:num_seen] if is_linear else labels
-        model, processor = make_model(settings, unit, label_set, words, prior)
+        model, processor = make_model(settings, unit, label_set, words, prior, problem_type)
         config = model.config
         model.set_labels(label_set, processor)
         if any(shares := paraphrase_shares(settings)) and not is_linear:
@@ -340,6 +356,8 @@ def train_text_models(
                 else rows
                 for part, rows in encoded[kind].items()
             }
+            if one_label:
+                own = {part: with_a_label(rows, part) for part, rows in own.items()}
         special, documents = processor.tokenizer.all_special_ids, encoded[kind]["train"]["input_ids"]
         if config.bag_size and settings.start_from is None:
             model.gile.set_token_weights(log_idf(documents, config.vocab_size, special))
@@ -364,7 +382,7 @@ def train_text_models(
             column for column, label in enumerate(label_set) if label.seen or label.id in held_out or not held_out
         ]
         args.output_dir = str(folder / unit)
-        metrics[unit] = args.metric_for_best_model = metric_name(wanted_metric, len(label_set) > num_seen)
+        metrics[unit] = args.metric_for_best_model = metric_name(wanted_metric, len(label_set) > num_seen, one_label)
         args.greater_is_better = not args.metric_for_best_model.endswith(("loss", "one_error", "coverage"))
         trainer = Trainer(
             model,
@@ -373,7 +391,7 @@ def train_text_models(
             train_dataset=own["train"],
             eval_dataset={part: own[part] for part in ("validation", "test") if part != "test" or settings.test_curve},
             processing_class=processor,
-            compute_metrics=label_metrics(label_set, in_validation, top_k=TOP_K),
+            compute_metrics=label_metrics(label_set, in_validation, top_k=TOP_K, one_label=one_label),
             callbacks=[EpochCallback(sampler)],
             optimizers=(optimizer, None),
         )
@@ -398,13 +416,20 @@ def train_text_models(
         say_calibration(reliable, say)
 
         # The one threshold of the figures is that of the validation part, on scores as training left them.
-        trainer.compute_metrics = OnColumns(ThresholdTuner(len(in_validation)), in_validation)
-        threshold = trainer.evaluate(own["validation"])["eval_threshold"]
+        threshold = 0.5
+        if not one_label:
+            trainer.compute_metrics = OnColumns(ThresholdTuner(len(in_validation)), in_validation)
+            results[unit]["threshold"] = threshold = trainer.evaluate(own["validation"])["eval_threshold"]
         trainer.compute_metrics = label_metrics(
-            label_set, in_test, threshold, top_k=(1, 3, *TOP_K), num_documents=len(parts["train"])
+            label_set,
+            in_test,
+            threshold,
+            top_k=(1, 3, *TOP_K),
+            num_documents=len(parts["train"]),
+            one_label=one_label,
         )
         results[unit] |= {**calibration, "calibration": reliable}
-        results[unit] |= {"threshold": threshold, "test": trainer.evaluate(own["test"], metric_key_prefix="test")}
+        results[unit]["test"] = trainer.evaluate(own["test"], metric_key_prefix="test")
         if config.word_prediction > 0 and len(label_set) > num_seen:
             # AiTextML inf: the vector of an unseen label predicts its words.
             model.infer_label_vectors(torch.arange(num_seen, len(labels), device=model.device))
@@ -443,8 +468,11 @@ def check_settings(settings: ModelSettings, args: TrainingArguments) -> None:
     """
     if settings.negatives not in NEGATIVES:
         raise ValueError(f"negatives must be one of {', '.join(NEGATIVES)}, got {settings.negatives!r}")
-    if settings.calibration not in CALIBRATIONS:
+    if settings.calibration not in (None, *CALIBRATIONS):
         raise ValueError(f"calibration must be one of {', '.join(CALIBRATIONS)}, got {settings.calibration!r}")
+    if settings.problem_type not in (None, *PROBLEM_TYPES):
+        raise ValueError(f"problem_type must be one of {', '.join(PROBLEM_TYPES)}, got {settings.problem_type!r}")
+    check_problem_type(settings, settings.problem_type)
     if settings.label_texts not in LABEL_TEXTS:
         raise ValueError(f"label_texts must be one of {', '.join(LABEL_TEXTS)}, got {settings.label_texts!r}")
     if settings.text_encoder is None and (settings.hierarchical or settings.lora_rank):
@@ -465,8 +493,74 @@ def check_settings(settings: ModelSettings, args: TrainingArguments) -> None:
             )
 
 
+def check_problem_type(settings: ModelSettings, problem_type: str | None) -> None:
+    """Names settings that do not go with a softmax over the labels.
+
+    Raises:
+        ValueError: There are some.
+    """
+    if problem_type != "single_label_classification":
+        return
+    how = "or score each label on its own with --problem_type multi_label_classification"
+    if settings.propensity_weighted:
+        raise ValueError(f"propensity_weighted is not for documents with one label each: leave it out, {how}")
+    if settings.calibration not in (None, "none", *OF_SOFTMAX):
+        raise ValueError(
+            f"calibration of documents with one label each must be one of {', '.join(OF_SOFTMAX)}, none, got "
+            f"{settings.calibration!r}: choose one of these, {how}"
+        )
+
+
+def problem_type_of(settings: ModelSettings, parts: Mapping[str, Dataset], gold: str) -> str:
+    """What kind of problem the documents pose, if the settings do not say it.
+
+    Args:
+        settings: The settings.
+        parts: The documents of each part.
+        gold: The column of the lists of label ids.
+
+    Returns:
+        One of `PROBLEM_TYPES`.
+
+    Raises:
+        ValueError: The settings say that each document has one label, and a document has none or several; or they do
+            not go with one label each.
+    """
+    if settings.problem_type == "multi_label_classification":
+        return settings.problem_type
+    for part, rows in parts.items():
+        for row, ids in enumerate(rows[gold]):
+            if len(ids) == 1:
+                continue
+            if settings.problem_type is None:
+                return "multi_label_classification"
+            raise ValueError(
+                f"problem_type single_label_classification: document {row} of {part} has {len(ids)} labels, and each "
+                "must have one: mend it, or leave problem_type out"
+            )
+    check_problem_type(settings, "single_label_classification")
+    return "single_label_classification"
+
+
+def with_a_label(rows: Dataset, part: str) -> Dataset:
+    """Rows without those whose one label the model does not have.
+
+    Raises:
+        ValueError: None are left.
+    """
+    kept = rows.filter(lambda labels: len(labels) > 0, input_columns="labels")
+    if len(kept) == 0:
+        raise ValueError(f"no document of {part} has one of the labels of the model")
+    return kept
+
+
 def make_model(
-    settings: ModelSettings, unit: str, label_set: LabelSet, words: tuple[Any, Any], label_prior: float
+    settings: ModelSettings,
+    unit: str,
+    label_set: LabelSet,
+    words: tuple[Any, Any],
+    label_prior: float,
+    problem_type: str,
 ) -> tuple[Any, GileProcessor]:
     """A model and its processor, over words or over a pretrained encoder."""
     tokenizer, vectors = words
@@ -488,7 +582,7 @@ def make_model(
         "label_prior": label_prior,
         "label_chunk_size": 0 if settings.num_negatives or ranks_all_labels(unit) else settings.label_chunk_size,
         "num_labels": len(label_set),
-        "problem_type": "multi_label_classification",
+        "problem_type": problem_type,
     }
     if UNITS[unit]["output_layer"] != "linear":
         for name in (
@@ -507,7 +601,9 @@ def make_model(
             fields[name] = getattr(settings, name)
     fields = {name: value for name, value in fields.items() if value is not None}
     if settings.start_from is not None:
-        kept = {name: fields[name] for name in OF_TRAINING if name in fields}
+        # Calibration and thresholds are those of other weights, and perhaps of another problem type.
+        kept: dict[str, Any] = {"calibration": {}, "thresholds": {}, "problem_type": problem_type}
+        kept |= {name: fields[name] for name in OF_TRAINING if name in fields}
         config = GileConfig.from_pretrained(settings.start_from, **kept)
         for name, value in json.loads(settings.text_encoder_options).items():
             setattr(config.text_encoder_config, name, value)
@@ -599,13 +695,13 @@ def paraphrase_shares(settings: ModelSettings) -> tuple[float, float, float]:
     return names, *others
 
 
-def metric_name(wanted: str | None, has_unseen: bool) -> str:
-    """The figure that chooses the epoch: the user's, or average precision on the seen labels.
+def metric_name(wanted: str | None, has_unseen: bool, one_label: bool = False) -> str:
+    """The figure that chooses the epoch: the user's, or average precision on the seen labels, or their accuracy.
 
     A model without unseen labels has no figures of groups: it takes that of its labels.
     """
     if wanted in (None, "loss"):  # TrainingArguments has made it up
-        wanted = "validation_seen_average_precision"
+        wanted = f"validation_seen_{'accuracy' if one_label else 'average_precision'}"
     wanted = "eval_" + str(wanted).removeprefix("eval_")
     return wanted if has_unseen else wanted.replace("_unseen_", "_").replace("_seen_", "_")
 
@@ -646,6 +742,7 @@ def label_metrics(
     *,
     top_k: Sequence[int],
     num_documents: int | None = None,
+    one_label: bool = False,
 ) -> OnColumns:
     """The figures of some labels; those of rare labels too, given the number of training documents."""
     seen = [label_set[column].seen for column in columns]
@@ -653,7 +750,8 @@ def label_metrics(
     rare: dict[str, Any] = {}
     if num_documents is not None:
         rare = {"counts": counts, "propensities": propensities(counts, num_documents)}
-    metrics = LabelMetrics(len(columns), None if all(seen) else seen, threshold, top_k=top_k, **rare)
+    groups = None if all(seen) else seen
+    metrics = LabelMetrics(len(columns), groups, threshold, top_k=top_k, one_label=one_label, **rare)
     return OnColumns(metrics, columns)
 
 

@@ -108,10 +108,18 @@ def main() -> None:
     results = train_text_models(recipe, args, parts, labels, text="text", gold="labels", say=say, about=about(recipe))
     if args.process_index == 0:
         columns = {"average_precision": "AvgPr"} | {f"recall_at_{k}": f"R@{k}" for k in TOP_K} | {"micro_f1": "F1"}
+        one_label = all("test_accuracy" in result["test"] for result in results.values())
+        if one_label:
+            columns = {"accuracy": "Acc", "macro_f1": "MacroF1", "average_precision": "AvgPr", "recall_at_5": "R@5"}
         groups = ("all", "seen", "unseen") if seen < len(labels) else ("all",)
-        print(table(results, columns, groups, "Seen labels are ranked among the seen, unseen among the unseen."))
-        if recipe.make_cards:
-            print("These are scores as training left them; the cards have those of use: calibrated, stored thresholds.")
+        notes = ["Seen labels are ranked among the seen, unseen among the unseen."] if seen < len(labels) else []
+        if one_label:
+            notes += ["Acc and MacroF1 (macro-F1) are of the label with the highest score of all labels."]
+        elif recipe.make_cards:
+            notes += [
+                "These are scores as training left them; the cards have those of use: calibrated, stored thresholds."
+            ]
+        print(table(results, columns, groups, "\n".join(notes)))
         print(f"\nwritten to {args.output_dir}: results.json, curves.png, settings.yaml, and each model; to use one:")
         print("  from transformers import pipeline")
         print(f'  pipe = pipeline(model="{args.output_dir}/{recipe.units[-1]}/model", trust_remote_code=True)')

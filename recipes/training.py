@@ -214,7 +214,7 @@ def short_name(metric: str) -> str:
     for name, short in {"average_precision": "AvgPr", "ranking_loss": "RL", "one_error": "OneErr"}.items():
         if metric.endswith(name):
             return short
-    return metric.removeprefix("eval_").replace("_", " ")
+    return metric.removeprefix("eval_").removeprefix("validation_").replace("_", " ")
 
 
 def write_results(folder: Path, results: Mapping[str, Any], metrics: Mapping[str, str]) -> None:

@@ -27,6 +27,9 @@ class F1Metrics:
     in 0..1. A label whose score was minus infinity for every document was never a candidate, and is not among the
     labels of macro F1.
 
+    With `one_label` the prediction is the label with the highest score, whatever the threshold (of equal scores that of
+    the lowest column), and `accuracy` is the share of the documents with a gold label whose gold label is predicted.
+
     Half-precision scores are taken to float32 before the sigmoid. A threshold is compared in the
     precision of the probabilities, so `torch.sigmoid(scores) >= threshold` is what is counted.
 
@@ -40,6 +43,7 @@ class F1Metrics:
         threshold: Least probability of a predicted label, for all labels or `(L,)` for each.
         seen: `(L,)` bool, True for the labels that were seen in training.
         counts: `(L,)` training documents of each label.
+        one_label: Whether every document has one label, as with `problem_type="single_label_classification"`.
 
     Raises:
         ValueError: If a threshold is not in 0..1, or threshold, mask or counts do not fit the labels.
@@ -57,7 +61,9 @@ class F1Metrics:
         threshold: float | Array = 0.5,
         seen: Array | Sequence[bool] | None = None,
         counts: Array | Sequence[float] | None = None,
+        one_label: bool = False,
     ) -> None:
+        self.one_label = one_label
         self.groups = read_groups(num_labels, seen)
         self.deciles = read_deciles(counts, num_labels)
         self.num_labels = num_labels
@@ -81,13 +87,22 @@ class F1Metrics:
             labels: `(B, P)` integer columns padded with -100, or `(B, L)` multi-hot.
 
         Raises:
-            ValueError: If scores and labels do not fit together; nothing is added then.
+            ValueError: If scores and labels do not fit together, or a document has several gold labels where each
+                has one; nothing is added then.
         """
         scores, gold = read_batch(scores, labels, self.num_labels)
-        probabilities = widened(scores).sigmoid()
-        threshold = self.threshold.to(probabilities.dtype).to(probabilities.device)
-        predicted = probabilities >= threshold  # (B, L)
         is_gold = gold != IGNORE
+        if self.one_label:
+            if bool((is_gold.sum(dim=1) > 1).any()):
+                raise ValueError(
+                    f"a document has {int(is_gold.sum(dim=1).max())} gold labels, and one_label=True is for documents "
+                    "with one; leave it out for documents with any number"
+                )
+            predicted = torch.zeros_like(scores, dtype=torch.bool)  # (B, L)
+            predicted.scatter_(1, scores.argmax(dim=1, keepdim=True), True)
+        else:
+            probabilities = widened(scores).sigmoid()
+            predicted = probabilities >= self.threshold.to(probabilities.dtype).to(probabilities.device)
         hits = predicted.gather(1, gold.clamp(min=0)) & is_gold  # (B, P)
 
         self.hits += gold[hits].cpu().bincount(minlength=self.num_labels)
@@ -107,8 +122,8 @@ class F1Metrics:
         """Returns the F1 values so far.
 
         Returns:
-            `micro_f1`, `macro_f1` and `example_f1` of each group, and `macro_f1` of each decile; `macro_f1` is NaN if
-            no label of the group was ever a candidate.
+            `micro_f1`, `macro_f1` and `example_f1` of each group, with `one_label` also `accuracy`, and `macro_f1` of
+            each decile; `macro_f1` is NaN if no label of the group was ever a candidate, `accuracy` if none was gold.
 
         Raises:
             ValueError: If no document came yet.
@@ -121,6 +136,8 @@ class F1Metrics:
             result[f"{prefix}micro_f1"] = _f1(self.hits[columns].sum(), named[columns].sum()).item()
             result[f"{prefix}macro_f1"] = label_f1[columns][self.candidates[columns]].mean().item()
             result[f"{prefix}example_f1"] = self.example_sums[prefix] / self.documents
+            if self.one_label:
+                result[f"{prefix}accuracy"] = (self.hits[columns].sum() / self.gold[columns].sum()).item()
         for prefix, columns in self.deciles.items():
             result[f"{prefix}macro_f1"] = label_f1[columns][self.candidates[columns]].mean().item()
         return result
@@ -132,11 +149,13 @@ class F1Metrics:
             other: Metrics to add.
 
         Raises:
-            ValueError: If labels, seen labels, counts or thresholds differ.
+            ValueError: If labels, seen labels, counts, thresholds or `one_label` differ.
         """
         require_same_groups(self.groups, other.groups)
         require_same_deciles(self.deciles, other.deciles)
         ours, theirs = (each.threshold.expand(self.num_labels) for each in (self, other))
+        if self.one_label != other.one_label:
+            raise ValueError("metrics with one_label=True and metrics without it cannot be merged; make both alike")
         if not torch.equal(ours, theirs):
             raise ValueError(
                 "metrics can be merged at the same threshold only, got two different ones; "

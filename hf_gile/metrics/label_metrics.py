@@ -41,6 +41,8 @@ class LabelMetrics(TrainerMetric):
             precision at k.
         counts: `(L,)` training documents of each label, for macro recall at k, and for macro recall and macro F1 of
             labels by frequency; `decile_figures` collects these.
+        one_label: Whether every document has one label: F1 is then that of the label with the highest score, and
+            `accuracy` is measured, see `F1Metrics`.
 
     Raises:
         ValueError: If what is given does not fit the labels, or chunks are empty.
@@ -65,13 +67,14 @@ class LabelMetrics(TrainerMetric):
         top_k: Sequence[int] = (),
         propensities: Array | Sequence[float] | None = None,
         counts: Array | Sequence[float] | None = None,
+        one_label: bool = False,
     ) -> None:
         if chunk_size < 1:
             raise ValueError(f"chunk_size must be at least 1 document, got {chunk_size}; leave it out for 64")
         self.num_labels = num_labels
         self.chunk_size = chunk_size
         self.ranking = RankingMetrics(num_labels, seen, top_k, propensities, counts)
-        self.f1 = F1Metrics(num_labels, threshold, seen, counts)
+        self.f1 = F1Metrics(num_labels, threshold, seen, counts, one_label)
 
     def reset(self) -> None:
         """Forgets every batch."""
@@ -99,10 +102,11 @@ class LabelMetrics(TrainerMetric):
 
         Returns:
             `average_precision`, `ranking_loss`, `one_error`, `coverage`, `documents`, `skipped`,
-            `micro_f1`, `macro_f1`, `example_f1`, and of each k of `top_k` `precision_at_k`, `recall_at_k` and
-            `ndcg_at_k`, with propensities `psp_at_k`, with counts `macro_recall_at_k`; with seen labels also each with
-            `seen_` and `unseen_` in front. With counts also `macro_f1` and `macro_recall_at_k` with `decile_1_`
-            (the rarest tenth of the labels with training documents) to `decile_10_` (the most frequent tenth) in
+            `micro_f1`, `macro_f1`, `example_f1`, with `one_label` `accuracy`, and of each k of `top_k`
+            `precision_at_k`, `recall_at_k` and `ndcg_at_k`, with propensities `psp_at_k`, with counts
+            `macro_recall_at_k`; with seen labels also each with `seen_` and `unseen_` in front. With counts also
+            `macro_f1` and `macro_recall_at_k` with `decile_1_` (the rarest tenth of the labels with training
+            documents) to `decile_10_` (the most frequent tenth) in
             front. Ranking metrics of a group in which no document has a gold label are NaN.
 
         Raises:

@@ -59,8 +59,8 @@ class LabelScoringPipeline(Pipeline):
 
     **Which of them.** All labels, best first; `top_k` of them; those with a probability of `threshold`; or with both,
     of those that reach it, the `top_k` best. `threshold="stored"` asks of each label the threshold it was given by
-    `calibrate` (its own, else that of the seen or unseen labels, else 0.5). With `force_label` a text that would get
-    none gets its best label.
+    `calibrate` (its own, else that of the seen or unseen labels, else 0.5); where one label is right, it gives the best
+    one. With `force_label` a text that would get none gets its best label.
 
         pipe(texts, threshold="stored", force_label=True)  # labels to assign, one at least
         pipe(texts, threshold=0.2, top_k=10)
@@ -154,7 +154,8 @@ class LabelScoringPipeline(Pipeline):
             multi_label: Whether each label is scored on its own, by a sigmoid; else one label is right, and a softmax
                 runs over the candidates. By default as the model was trained.
             top_k: The most labels of an answer, the best; by default any number.
-            threshold: Only labels with at least this probability; `"stored"`: that of each label. By default all.
+            threshold: Only labels with at least this probability; `"stored"`: that of each label, or with
+                `multi_label=False` the best label alone. By default all.
             force_label: Whether a text of which no label reaches the threshold gets the best one; by default not.
             long_texts: What to do with texts that are longer than the model reads: `"cut"` (by default), `"max"` or
                 `"mean"`.
@@ -261,6 +262,8 @@ class LabelScoringPipeline(Pipeline):
         texts, config = [request.text for request in requests], self.model.config
         if multi_label is None:
             multi_label = config.problem_type != "single_label_classification"
+        if threshold == "stored" and not multi_label:
+            threshold, top_k = None, 1
         options = Choice(
             is_multi_label=multi_label,
             top_k=None if top_k is None else int(top_k),

@@ -271,7 +271,8 @@ def _eval_results(info: CardInfo, report: Report) -> list[EvalResult]:
     for prefix, task in groups.items():
         for metric, (kind, title) in _NAMED_METRICS.items():
             value = report.metrics.get(prefix + metric)
-            if value is None:
+            # Of one label a document, these are the accuracy again.
+            if value is None or ("accuracy" in report.metrics and metric in ("micro_f1", "precision_at_1")):
                 continue
             group = f" ({prefix[:-1]} labels)" if prefix else ""
             found.append(

@@ -194,7 +194,8 @@ def results(report: Report | None, labels: LabelSet) -> dict[str, Any]:
 
 def _deciles(report: Report) -> dict[str, Any]:
     counts = [row["count"] for row in report.labels]
-    if sum(count > 0 for count in counts) < 2 * len(DECILES):
+    trained = [count for count in counts if count > 0]
+    if len(trained) < 2 * len(DECILES) or min(trained) == max(trained):
         return {"decile_rows": []}
     names = {"macro_f1": "macro-F1", "macro_recall_at_5": "recall at 5", "macro_recall_at_10": "recall at 10"}
     shown = [name for name in names if any(decile + name in report.metrics for decile in DECILES)]

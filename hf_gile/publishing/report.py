@@ -261,12 +261,10 @@ class _Measured:
         shares = None if num_documents is None else propensities(counts, num_documents)
         top_k = [k for k in TOP_K if k <= size]
         self.ranking = RankingMetrics(size, mask, top_k, shares, trained)
-        self.f1 = F1Metrics(size, 0.5 if self.one_label else self.thresholds, mask, trained)
+        self.f1 = F1Metrics(size, self.thresholds, mask, trained, self.one_label)
         self.before = CalibrationMetrics(size, mask)
         self.after = CalibrationMetrics(size, mask) if self.calibration else None
         self.pairs = ConfusedPairs(size)
-        self.right = {True: 0, False: 0}  # documents whose one label was given, of the seen labels and the unseen
-        self.asked = {True: 0, False: 0}
         self.example_texts = example_texts
         self.examples: dict[int, list[str]] = {}
 
@@ -290,28 +288,18 @@ class _Measured:
             scores = _of_one(own) if self.one_label else own
             self.after.update(scores, places)
         self.ranking.update(scores, places)
+        self.f1.update(scores, places)
         if self.one_label:
             best = scores.argmax(dim=1, keepdim=True)
             given = torch.zeros_like(scores, dtype=torch.bool).scatter_(1, best, True)
-            self.f1.update(given.float() * 2 - 1, places)
-            for row, found in zip(rows, best.flatten().tolist(), strict=True):
-                for place in row:
-                    self.asked[bool(self.seen[place])] += 1
-                    self.right[bool(self.seen[place])] += found == place
         else:
             given = scores.sigmoid() >= self.thresholds.to(scores.device, scores.dtype)
-            self.f1.update(scores, places)
         self.pairs.update(given, scores, places)
 
     def compute(self) -> dict[str, Any]:
         metrics = {**self._ranking(), **self.f1.compute(), **(self.after or self.before).compute()}
         if self.after is not None:
             metrics |= {f"uncalibrated_{name}": value for name, value in self.before.compute().items()}
-        if self.one_label:
-            metrics["accuracy"] = sum(self.right.values()) / max(1, sum(self.asked.values()))
-            for seen, prefix in {True: "seen_", False: "unseen_"}.items():
-                if f"{prefix}micro_f1" in metrics and self.asked[seen]:
-                    metrics[f"{prefix}accuracy"] = self.right[seen] / self.asked[seen]
         labels = [self._figures(place) for place in range(len(self.labels))]
         supports = {label["id"]: label["support"] for label in labels}
         shown = {label.id for _, group in shown_labels(LabelSet(self.labels), supports) for label in group}

@@ -69,7 +69,8 @@ def calibrate(
     What it sets: `config.calibration` and `config.thresholds`, the threshold with the best micro-F1 of each group; and
     in `label_set` the thresholds of single labels (`hf_gile.training.label_thresholds` says how), of those that differ
     from that of their group. What an earlier call has set of these labels is gone; of a group without gold labels in
-    these documents it stays, unless labels exclude each other. Nothing is set when it fails.
+    these documents it stays, unless labels exclude each other. Nothing is set when it fails. A model whose labels
+    exclude each other (`problem_type="single_label_classification"`) gets no thresholds: its best label counts.
 
     The documents are read once, and only counted (of a model whose labels exclude each other, some are kept), so their
     number does not matter: 26,000 labels take about 200 MB.
@@ -99,6 +100,8 @@ def calibrate(
           these (None if the common threshold is best), and `label_thresholds`, how many labels have their own. Not of
           a model whose logits are all so small (below 1/8), or so large (above 60), that labels are not told apart.
 
+        Of a model whose labels exclude each other, the first of these, and `accuracy_before` and `accuracy_after`.
+
     Raises:
         ValueError: An option that does not exist, batches without labels, or no document with a candidate label.
         ImportError: `method="isotonic"` without scikit-learn.
@@ -114,7 +117,7 @@ def calibrate(
     try:
         documents = _scored(model, batches, chosen, bf16)
         if single:
-            found = _of_softmax(documents, seen, method, label_thresholds, objective)
+            found = _of_softmax(documents, seen, method)
         else:
             counts = ScoreCounts(seen)
             for logits, gold in documents:
@@ -247,13 +250,17 @@ def _figures(found: LabelThresholds, number: int) -> dict[str, Any]:
     }
 
 
-def _of_softmax(
-    documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor, method: str, label_thresholds: bool, objective: str
-) -> Calibration:
+def _of_softmax(documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor, method: str) -> Calibration:
     """Of labels that exclude each other: a softmax needs the logits of a document together."""
     kept: list[tuple[Tensor, Tensor]] = []
     size, step, number = max(1, _KEPT_LOGITS // len(seen)), 1, 0
     for logits, gold in documents:
+        several = (gold != IGNORE).sum(1) > 1
+        if bool(several.any()):
+            raise ValueError(
+                f"document {number + int(several.nonzero()[0])} has several gold labels, and this model gives a "
+                "document one (problem_type 'single_label_classification'): leave such documents out"
+            )
         for row, columns in zip(widened(logits).cpu(), gold[:, 0].cpu(), strict=True):
             if number % step == 0:
                 kept.append((row.clone(), columns))  # a row of its own, which keeps no batch in memory
@@ -270,12 +277,12 @@ def _of_softmax(
         rows, columns = every[start : start + before.chunk_size], gold[start : start + before.chunk_size, None]
         before.update(_each_on_its_own(rows), columns)
         after.update(_each_on_its_own(calibrated(rows, seen, calibration)), columns)
-    found = fit(after, None, label_thresholds, objective)
-    earlier = fit(before, None, label_thresholds=False).figures
-    figures = {name: earlier[name] if name.endswith("_before") else value for name, value in found.figures.items()} | {
-        "documents": number
-    }
-    return Calibration(calibration, found.thresholds, found.label_thresholds, figures)
+    figures: dict[str, Any] = {"documents": number}
+    for when, counts, logits in (("before", before, every), ("after", after, calibrated(every, seen, calibration))):
+        found = fit(counts, None, label_thresholds=False).figures
+        figures |= {f"{name.removesuffix('_before')}_{when}": found[name] for name in found if "error_before" in name}
+        figures[f"accuracy_{when}"] = float((logits.argmax(-1) == gold).double().mean())
+    return Calibration(calibration, {}, torch.full((len(seen),), math.nan, dtype=torch.double), figures)
 
 
 def _each_on_its_own(logits: Tensor) -> Tensor:

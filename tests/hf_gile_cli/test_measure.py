@@ -175,3 +175,34 @@ def test_what_is_wrong_is_said_in_a_sentence(run, saved_model, table, monkeypatc
     assert message in result.stderr
     assert "Traceback" not in result.stderr
     assert LabelSet.load(saved_model / "labels.jsonl") == before
+
+
+@pytest.fixture
+def one_label_model(saved_model):
+    """The folder of a model that gives a text one label."""
+    model, _ = load(saved_model)
+    model.config.problem_type = "single_label_classification"
+    model.save_pretrained(saved_model)
+    return saved_model
+
+
+def test_a_model_that_gives_one_label_is_measured_by_accuracy(run, one_label_model, table, columns):
+    table.write_text("".join(json.dumps({"body": text, "tags": gold[:1]}) + "\n" for text, gold in ROWS))
+    shown = run("evaluate", one_label_model, table, *columns)
+    accuracy = json.loads(shown.stdout)["metrics"]["accuracy"]
+    rows = [line.split("  ")[0] for line in shown.stderr.splitlines()]
+    assert rows[1:4] == ["percent", "accuracy", "macro-F1"]
+    assert f"{100 * accuracy:.2f}" in shown.stderr.splitlines()[2]
+    assert "micro-F1" not in rows
+    fitted = run("calibrate", one_label_model, table, *columns)
+    assert json.loads(fitted.stdout)["accuracy_before"] >= accuracy  # of fewer candidates, those of these documents
+    assert "\naccuracy  " in fitted.stderr
+    assert "threshold" not in fitted.stdout + fitted.stderr
+    assert load(one_label_model)[0].config.calibration["seen"]["method"] == "platt"
+
+
+def test_documents_with_several_labels_calibrate_no_model_that_gives_one(run, one_label_model, table, columns):
+    for command in ("calibrate", "evaluate"):
+        said = run(command, one_label_model, table, *columns, ends=1).stderr
+        assert "one" in said
+        assert "labels, and th" in said

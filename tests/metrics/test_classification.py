@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import f1_score
+from sklearn.metrics import accuracy_score, f1_score
 
 from hf_gile.metrics import F1Metrics
 
@@ -168,3 +168,32 @@ def test_macro_f1_leaves_out_labels_that_were_never_a_candidate():
     other.update(scores[:, [0, 2, 1]], torch.tensor([[0], [2]]))
     metrics.merge(other)
     assert metrics.compute()["macro_f1"] == 1.0
+
+
+def test_the_best_label_of_each_document_is_measured_as_by_scikit_learn():
+    random = np.random.default_rng(3)
+    scores, gold = random.normal(size=(61, 5)) - 4, random.integers(5, size=61)  # no probability reaches 0.5
+    seen = np.array([True, True, False, True, False])
+    figures = streamed(scores, gold[:, None], seen=seen, one_label=True)
+    best = scores.argmax(axis=1)
+    assert figures["accuracy"] == pytest.approx(accuracy_score(gold, best))
+    assert figures["micro_f1"] == pytest.approx(figures["accuracy"])
+    assert figures["macro_f1"] == pytest.approx(f1_score(gold, best, average="macro"))
+    for group, columns in {"seen": seen, "unseen": ~seen}.items():
+        of_group = columns[gold]
+        assert figures[f"{group}_accuracy"] == pytest.approx(accuracy_score(gold[of_group], best[of_group]))
+    assert "accuracy" not in streamed(scores, gold[:, None])
+
+
+def test_documents_without_a_gold_label_do_not_count_in_the_accuracy():
+    scores = np.array([[3.0, 1.0], [2.0, 4.0], [5.0, 1.0]])
+    assert streamed(scores, np.array([[0], [-100], [1]]), one_label=True)["accuracy"] == 0.5
+
+
+def test_several_gold_labels_where_a_document_has_one_are_refused():
+    metrics = F1Metrics(3, one_label=True)
+    with pytest.raises(ValueError, match="2 gold labels"):
+        metrics.update(torch.zeros(1, 3), torch.tensor([[0, 2]]))
+    assert metrics.documents == 0
+    with pytest.raises(ValueError, match="one_label"):
+        metrics.merge(F1Metrics(3))

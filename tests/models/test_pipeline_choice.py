@@ -276,6 +276,16 @@ def test_a_single_label_model_has_a_calibrated_softmax(make_model, label_set):
         assert sum(answer["scores"]) == pytest.approx(1)
 
 
+def test_stored_thresholds_give_the_best_label_where_one_is_right(make_model, label_set):
+    model, processor = make_model(problem_type="single_label_classification")
+    model.set_labels(label_set.with_counts({"Iron": 3}), processor)
+    model.config.thresholds = {"seen": 0.99, "unseen": 0.99}
+    pipe = pipeline("label-scoring", model=model, processor=processor)
+    best = pipe(TEXTS, top_k=1)
+    assert pipe(TEXTS, threshold="stored") == pipe(TEXTS, threshold="stored", top_k=3) == best
+    assert [len(answer["labels"]) for answer in pipe(TEXTS, threshold="stored", multi_label=True)] == [0] * len(TEXTS)
+
+
 def test_a_linear_unit_without_a_label_set_has_seen_all_its_labels(make_model):
     model, processor = make_model(output_layer="linear", problem_type="multi_label_classification")
     model.label_set = None

@@ -363,7 +363,17 @@ def test_a_model_of_one_label_shows_accuracy(make_reported):
     assert result[0] == ["", "3 seen labels", "2 unseen labels", "all labels"]
     assert result[1][3] == f"{100 * report.metrics['accuracy']:.1f}"
     assert card.data.to_dict()["metrics"] == ["accuracy", "f1"]
+    shown = [result.metric_name for result in card.data.eval_results]
+    assert "Accuracy" in shown
+    assert not {"Micro-F1", "Precision at 1"} & set(shown)  # which are the accuracy again
     assert "threshold=" not in card.text
+
+
+def test_labels_with_equally_many_documents_are_not_divided_into_rare_and_frequent_ones(make_reported):
+    for count, there in ((lambda n: 7, False), (lambda n: 7 + n, True)):
+        labels = [Label(f"D{n}", f"{WORDS[n % 11]} {WORDS[n // 11]}", seen=True, count=count(n)) for n in range(23)]
+        model, _, report = make_reported(labels)
+        assert ("Rare and frequent labels" in headings(make_card(model, None, INFO, report))) == there
 
 
 def test_how_probabilities_were_calibrated_and_how_far_they_are_off(make_reported):

@@ -259,10 +259,8 @@ def test_labels_that_exclude_each_other_are_calibrated_by_their_softmax(scripted
         assert exact[name] < 0.02 if when == "after" else exact[name] > 0.02
         group = "seen_expected_calibration_error"
         assert figures[f"{group}_{when}"] == pytest.approx(exact[name], abs=0.015)
-    probabilities = calibrated(logits, seen, own).softmax(-1)
-    predicted = probabilities >= model.thresholds_of()
-    micro_f1 = 2 * (predicted & gold)[:, seen].sum() / (predicted.sum(0) + gold.sum(0))[seen].sum()
-    assert float(micro_f1) == pytest.approx(figures["seen_micro_f1"], abs=0.04)
+        right = float(gold.gather(1, scores.argmax(1, keepdim=True)).float().mean())
+        assert figures[f"accuracy_{when}"] == pytest.approx(right, abs=0.04)
     for method in ("spline", "isotonic"):
         with pytest.raises(ValueError, match="'single_label_classification' must be one of temperature, platt, got"):
             calibrate(model, batches, method=method)
@@ -430,23 +428,31 @@ def test_how_large_logits_are_does_not_matter(factor):
         assert metrics.compute()["micro_f1"] > 0.53  # 0.55 is the best there is
 
 
-@pytest.mark.parametrize("single", [False, True])
-def test_the_threshold_of_labels_that_are_easily_told_apart_is_between_their_scores(scripted, single):
+def test_labels_that_exclude_each_other_get_no_thresholds(scripted):
+    logits, gold = scores(seed=10, num_labels=SEEN)
+    gold = torch.zeros_like(gold).scatter_(1, logits.argmax(1, keepdim=True), True)
+    model, batches = scripted(logits, gold, problem_type="single_label_classification")
+    model.config.thresholds = {"seen": 0.9}  # of an earlier version of the model
+    model.label_set = model.label_set.with_thresholds({model.label_set.ids[0]: 0.2})
+    figures = calibrate(model, batches)
+    assert model.config.thresholds == {}
+    assert all(label.threshold is None for label in model.label_set if label.seen)
+    assert figures["accuracy_before"] == figures["accuracy_after"] == 1
+    assert not any("threshold" in name or "f1" in name for name in figures)
+
+
+def test_the_threshold_of_labels_that_are_easily_told_apart_is_between_their_scores(scripted):
     def drawn(seed, margin):
         random = torch.Generator().manual_seed(seed)
         gold = torch.zeros(61, 5, dtype=torch.bool)
         gold.scatter_(1, torch.randint(5, (61, 1), generator=random), True)
         return torch.where(gold, margin, -margin) + torch.randn(gold.shape, generator=random), gold
 
-    kind = "single_label_classification" if single else "multi_label_classification"
-    model, batches = scripted(*drawn(1, 20.0), problem_type=kind, seen=5)
-    for batch in batches:
-        batch["labels"] = batch["labels"][:, 0] if single else batch["labels"]
+    model, batches = scripted(*drawn(1, 20.0), seen=5)
     assert calibrate(model, batches)["seen_micro_f1"] == 1
     logits, gold = drawn(2, 9.0)  # other documents, of which it is less sure, and as right
     logits = calibrated(logits, model.seen_among(), model.config.calibration)
-    probabilities = logits.softmax(-1) if single else logits.sigmoid()
-    assert torch.equal(probabilities >= model.thresholds_of(), gold)
+    assert torch.equal(logits.sigmoid() >= model.thresholds_of(), gold)
 
 
 def test_a_threshold_near_one_is_reached_by_what_it_was_made_of(scripted):

@@ -1,0 +1,131 @@
+"""Documents with one label each, as the recipes train on them."""
+
+import csv
+import json
+import random
+import sys
+from pathlib import Path
+
+import pytest
+from transformers import TrainingArguments
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "recipes"))
+
+import train_table
+from datasets import Dataset
+from text_models import ModelSettings, check_settings, metric_name, problem_type_of
+
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelScoringPipeline
+
+WORDS = {
+    "heart": "heart failing cardiac ventricle pumped",
+    "milk": "milk breast feeding infant colostrum",
+    "iron": "iron anemia ferritin deficiency blood",
+    "kidney": "kidney renal nephron urine dialysis",
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Trains on one label a document, in this process; returns what was printed, and the folder of the run."""
+    folder = tmp_path_factory.mktemp("single")
+    draw = random.Random(7)
+    with (folder / "notes.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "topic"])
+        for _ in range(240):
+            gold = draw.choice(list(WORDS))
+            writer.writerow([" ".join(draw.choices(WORDS[gold].split(), k=6)), gold])
+    flags = {
+        "train_files": str(folder / "notes.csv"),
+        "labels": "topic",
+        "units": "gile",
+        "embedding_size": 23,
+        "joint_size": 29,
+        "min_count": 1,
+        "num_train_epochs": 4,
+        "per_device_train_batch_size": 16,
+        "use_cpu": "true",
+        "output_dir": str(folder / "out"),
+    }
+    arguments = [str(word) for name, value in flags.items() for word in (f"--{name}", value)]
+    printed = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["train_table.py", *arguments])
+        patch.setattr("builtins.print", lambda *words, **_: printed.append(" ".join(map(str, words))))
+        train_table.main()
+    return "\n".join(printed), folder / "out"
+
+
+def test_documents_with_one_label_each_are_trained_with_softmax_and_chosen_by_accuracy(trained):
+    printed, folder = trained
+    assert "every document has exactly one label: trained with softmax, chosen by accuracy" in printed
+    assert "Acc  MacroF1" in printed
+    result = json.loads((folder / "results.json").read_text())["gile"]
+    assert "threshold" not in result
+    assert result["test"]["test_accuracy"] > 0.9
+    assert result["test"]["test_macro_f1"] > 0.9
+    epochs = [row["eval_validation_accuracy"] for row in result["history"]]
+    state = json.loads(max((folder / "gile").glob("checkpoint-*/trainer_state.json")).read_text())
+    assert state["best_metric"] == max(epochs)
+    # A softmax over four labels starts near log(4), sigmoids summed over four near 4 log(2) or their prior's 2.2.
+    assert result["losses"][0][1] < 1.5
+
+
+def test_the_saved_model_gives_one_label(trained):
+    folder = trained[1] / "gile" / "model"
+    model = GileForSequenceClassification.from_pretrained(folder)
+    assert model.config.problem_type == "single_label_classification"
+    assert model.config.calibration["seen"]["method"] == "platt"
+    assert model.config.thresholds == {}
+    pipe = LabelScoringPipeline(model=model, processor=GileProcessor.from_pretrained(folder))
+    assert sum(pipe("cardiac ventricle")["scores"]) == pytest.approx(1)
+    assert pipe("cardiac ventricle", threshold="stored")["labels"] == ["heart"]
+
+
+def test_the_card_of_one_label_has_accuracy_and_no_threshold(trained):
+    card = (trained[1] / "gile" / "model" / "README.md").read_text()
+    assert "- single-label" in card
+    assert "Gives a text the one of 4 labels that fits it best" in card
+    assert "| accuracy |" in card
+    assert "name: Micro-F1" not in card
+    assert "threshold=" not in card
+
+
+@pytest.mark.parametrize(
+    ("settings", "gold", "expected"),
+    [
+        ({}, [["a"], ["b"]], "single_label_classification"),
+        ({}, [["a"], ["b", "a"]], "multi_label_classification"),
+        ({}, [["a"], []], "multi_label_classification"),
+        ({"problem_type": "multi_label_classification"}, [["a"], ["b"]], "multi_label_classification"),
+    ],
+)
+def test_the_problem_type_is_that_of_the_documents(settings, gold, expected):
+    parts = {"train": Dataset.from_dict({"tags": [["a"]]}), "test": Dataset.from_dict({"tags": gold})}
+    assert problem_type_of(ModelSettings(**settings), parts, "tags") == expected
+
+
+def test_documents_with_several_labels_are_no_single_label_problem():
+    parts = {"test": Dataset.from_dict({"tags": [["a"], ["b", "a"]]})}
+    with pytest.raises(ValueError, match="document 1 of test has 2 labels"):
+        problem_type_of(ModelSettings(problem_type="single_label_classification"), parts, "tags")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"problem_type": "single"}, "problem_type must be one of single_label_classification"),
+        ({"problem_type": "single_label_classification", "calibration": "spline"}, "must be one of temperature, platt"),
+        ({"problem_type": "single_label_classification", "propensity_weighted": True}, "propensity_weighted is not"),
+    ],
+)
+def test_settings_that_no_softmax_has_are_refused(settings, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        check_settings(ModelSettings(**settings), TrainingArguments(str(tmp_path), use_cpu=True))
+
+
+def test_the_epoch_is_chosen_by_the_figure_that_the_user_names():
+    assert metric_name(None, False, True) == "eval_validation_accuracy"
+    assert metric_name(None, True, True) == "eval_validation_seen_accuracy"
+    assert metric_name("eval_validation_macro_f1", False, True) == "eval_validation_macro_f1"
