@@ -2,8 +2,6 @@
 
 import difflib
 import json
-import secrets
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
@@ -218,14 +216,10 @@ def import_(
         report=report,
     )
     note(f"{source}: {report}")
-    if not Path(target).exists() and Path(target).suffix in (".jsonl", ".csv"):
-        _print_changes([], read)
-        if not dry_run:
-            _write(Path(target), read)
-        _conclude(target, [], read, dry_run)
-        return
 
     def change(labels: Any) -> Any:
+        if not labels:
+            return read
         there = {label.id: label for label in read}
         own = list(labels)
         if update:
@@ -237,7 +231,7 @@ def import_(
             ]
         return LabelSet([*own, *(label for label in read if label.id not in labels)], source=f"{target} with {source}")
 
-    _change(target, change, dry_run)
+    _change(target, change, dry_run, may_be_new=True)
 
 
 def read_labels(
@@ -268,11 +262,13 @@ def _read(target: str, revision: str | None = None) -> Any:
     """The labels of a file, a folder or a model on the Hub, without loading the model."""
     from hf_gile import LabelSet
     from hf_gile.models.labels_gile import LABELS_FILE
+    from hf_gile.publishing.exchange import complete
 
     path = Path(target)
     if path.is_file():
         return LabelSet.load(path)
     if path.is_dir():
+        complete(path)
         if not (path / LABELS_FILE).is_file():
             raise FileNotFoundError(f"{target} has no {LABELS_FILE}: it is no saved model with labels")
         return LabelSet.load(path / LABELS_FILE)
@@ -293,9 +289,10 @@ def _read(target: str, revision: str | None = None) -> Any:
     return LabelSet.load(file)
 
 
-def _change(target: str, change: Callable[[Any], Any], dry_run: bool) -> None:
+def _change(target: str, change: Callable[[Any], Any], dry_run: bool, may_be_new: bool = False) -> None:
     path = Path(target)
-    if not path.exists():
+    may_be_new = may_be_new and path.suffix in (".jsonl", ".csv")
+    if not path.exists() and not may_be_new:
         raise FileNotFoundError(
             f"no file or folder {target} (in {Path.cwd()}); a model on the Hub is changed in a copy: hf download "
             f"{target} --local-dir FOLDER, then hf-gile push FOLDER {target}"
@@ -303,8 +300,10 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool) -> None:
     from .saved_model import changing, load, note_old_card, note_unknown_labels, save_changed
 
     words = ""
-    with changing(path):
-        old = _read(target)
+    if may_be_new and not dry_run:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with changing(path, dry_run):
+        old = [] if may_be_new and not path.exists() else _read(target)
         new = change(old)
         if new != old and path.is_dir():
             model, processor = load(target, device="cpu")
@@ -316,7 +315,7 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool) -> None:
             read = [*added, *(after for before, after in changed if after.text != before.text)]
             note_unknown_labels(model, processor, read)
         elif new != old and not dry_run:
-            _write(path, new)
+            new.save(path.resolve())  # a link stays one
     _print_changes(old, new)
     _conclude(target, old, new, dry_run, words)
     if new != old and path.is_dir() and not dry_run:
@@ -333,18 +332,6 @@ def _known_ids(target: str, labels: Any, *ids: str) -> tuple[str, ...]:
                 "the id"
             )
     return ids
-
-
-def _write(path: Path, labels: Any) -> None:
-    path = path.resolve()  # a link stays one
-    written = path.with_name(f".{path.stem}-{secrets.token_hex(4)}{path.suffix}")
-    try:
-        labels.save(written)
-        if path.exists():
-            shutil.copymode(path, written)
-        written.replace(path)
-    finally:
-        written.unlink(missing_ok=True)
 
 
 def _differences(old: Iterable[Any], new: Iterable[Any]) -> tuple[list[Any], list[Any], list[tuple[Any, Any]]]:

@@ -188,7 +188,7 @@ def calibrate(
             f"no folder {model} (in {Path.cwd()}); a model on the Hub is calibrated in a copy of it"
         )
     rows = _documents(files, text, labels, separator, id, encoding, on_error)
-    with changing(model):
+    with changing(model, dry_run):
         loaded, processor = load(str(model), device=device)
         rows = _known(rows, loaded, str(model), on_unknown_label, separator)
         encoded = encode_dataset(rows, processor, loaded.label_set, language=language)

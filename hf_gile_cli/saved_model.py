@@ -1,6 +1,5 @@
 """Saved models: loading them, and saving one of which labels or calibration have changed."""
 
-import os
 import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ def load(model: str, revision: str | None = None, device: str | None = None) -> 
     from transformers import AutoConfig
 
     from hf_gile import GileForSequenceClassification, GileProcessor
+    from hf_gile.publishing.exchange import complete
 
     quiet_libraries()
     try:
@@ -37,8 +37,10 @@ def load(model: str, revision: str | None = None, device: str | None = None) -> 
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"this machine has no device {device!r}: {str(error).splitlines()[0]}") from None
     folder = Path(model)
-    if folder.is_dir() and not (folder / "config.json").is_file():
-        raise FileNotFoundError(f"{model} is no saved model: there is no config.json in it")
+    if folder.is_dir():
+        complete(folder)
+        if not (folder / "config.json").is_file():
+            raise FileNotFoundError(f"{model} is no saved model: there is no config.json in it")
     if not folder.is_dir() and not is_hub_name(model):
         raise FileNotFoundError(f"no folder {model} (in {Path.cwd()}); a model on the Hub is called user/name")
     # Where the flag is missing, Transformers asks on standard input, which may hold the texts to score.
@@ -104,30 +106,22 @@ def note_unknown_labels(model: Any, processor: Any, labels: Iterable[Any], langu
 
 
 @contextmanager
-def changing(path: Path) -> Iterator[None]:
+def changing(path: Path, dry_run: bool = False) -> Iterator[None]:
     """Waits until no other command changes a model or a label file: it would undo what this one does, or this one that.
 
     Args:
-        path: The folder of the model, or the label file.
+        path: The folder of the model, or the label file; this one need not exist.
+        dry_run: Whether nothing will be written; then nothing is waited for.
     """
-    try:
-        import fcntl
-    except ImportError:  # Windows
+    from hf_gile.publishing.exchange import alone, complete
+
+    if path.is_dir():
+        complete(path)
+    if dry_run:
         yield
         return
-    path = path.resolve()
-    place = os.open(path if path.is_dir() else path.parent, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            note(f"waiting for another hf-gile that changes {path}")
-            fcntl.flock(place, fcntl.LOCK_EX)
-        except OSError:
-            pass  # a file system without locks
+    with alone(path, lambda: note(f"waiting for another hf-gile that changes {path}")):
         yield
-    finally:
-        os.close(place)
 
 
 def save_changed(folder: Path, model: Any, processor: Any, label_set: Any) -> str:

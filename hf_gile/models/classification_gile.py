@@ -844,9 +844,10 @@ class GileForSequenceClassification(GilePreTrainedModel):
         super().save_pretrained(save_directory, is_main_process, state_dict, **kwargs)
         file = Path(save_directory) / LABELS_FILE
         if is_main_process:
-            file.unlink(missing_ok=True)  # of another model, saved here before
             if self.label_set is not None:
                 self.label_set.save(file)
+            else:
+                file.unlink(missing_ok=True)  # of another model, saved here before
         if push_to_hub:
             # Not by super(), which would push before the labels are there.
             repo_id = hub.pop("repo_id", Path(save_directory).name)

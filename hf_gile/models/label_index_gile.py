@@ -19,7 +19,7 @@ from torch import Tensor
 
 from .exact_search_gile import TopLabels, best_of, check_text_codes, log_sum_exp_of, scores_of, top_k_of, wide_type
 from .fingerprint_gile import fingerprint, towers_of, unwrapped
-from .labels_gile import LabelSet
+from .labels_gile import LabelSet, whole_file
 from .languages_gile import check_language, of_language, own_columns
 from .processes_gile import all_gathered, share_of
 
@@ -33,7 +33,7 @@ FORMAT_VERSION = 1
 _HEAD = ("bias", "language", "label_language", "model_fingerprint")
 
 # Its other files, by names that no other files have.
-_FILES = re.compile(r"label_index-[0-9a-f]{8}\.(safetensors|jsonl|json)")
+_FILES = re.compile(r"\.?label_index(-[0-9a-f]{8}){1,2}\.(safetensors|jsonl|json)")
 
 # Candidates of an approximate search whose codes are gathered at a time.
 _CANDIDATES = 1 << 13
@@ -403,16 +403,16 @@ class LabelIndex:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         stem = f"label_index-{secrets.token_hex(4)}"
-        save_file({"codes": self.codes.contiguous()}, folder / f"{stem}.safetensors", metadata={"format": "pt"})
+        with whole_file(folder / f"{stem}.safetensors") as written:
+            save_file({"codes": self.codes.contiguous()}, written, metadata={"format": "pt"})
         self.label_set.save(folder / f"{stem}.jsonl")
         head = {
             "format_version": FORMAT_VERSION,
             "codes": f"{stem}.safetensors",
             "labels": f"{stem}.jsonl",
         } | {name: getattr(self, name) for name in _HEAD}
-        written = folder / f"{stem}.json"
-        written.write_text(json.dumps(head, indent=2) + "\n", encoding="utf-8")
-        written.replace(folder / INDEX_FILE)
+        with whole_file(folder / INDEX_FILE) as written:
+            written.write_text(json.dumps(head, indent=2) + "\n", encoding="utf-8")
         for file in folder.iterdir():  # of an index saved here before, or not to its end
             if _FILES.fullmatch(file.name) and file.stem != stem:
                 file.unlink(missing_ok=True)

@@ -2,13 +2,17 @@
 
 import csv
 import difflib
+import errno
 import json
+import os
 import re
+import secrets
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter, eq
-from os import PathLike
 from pathlib import Path
 from reprlib import Repr
 from typing import Any
@@ -19,6 +23,57 @@ LABELS_FILE = "labels.jsonl"
 _LONGEST_CELL = 1 << 24
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 120
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Gives a path beside a file to write to, and replaces the file by that if nothing fails.
+
+    After a failure, a kill or a power cut, the file is the old one or the new one, never a part.
+
+    Args:
+        path: The file; its folder is made if it does not exist. A link is replaced, not the file it points to.
+
+    Raises:
+        OSError: The file cannot be written; the error names it.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not path.is_file():  # /dev/stdout, say
+        yield path
+        return
+    written = path.with_name(f".{path.stem}-{secrets.token_hex(4)}{path.suffix}")
+    try:
+        yield written
+        sync_to_disk(written)
+        if path.exists():
+            shutil.copymode(path, written)
+        written.replace(path)
+        sync_to_disk(path.parent)
+    except OSError as error:
+        if error.filename in (None, str(written)):
+            error.filename, error.filename2 = str(path), None
+        raise
+    finally:
+        written.unlink(missing_ok=True)
+
+
+def sync_to_disk(path: Path) -> None:
+    """Waits until a file, or the names in a folder, would survive a power cut.
+
+    Args:
+        path: The file or folder.
+    """
+    if os.name == "nt" and path.is_dir():
+        return
+    opened = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that cannot
+            raise
+    finally:
+        os.close(opened)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +185,7 @@ class LabelSet(Sequence[Label]):
         return cls((Label(name, name, description) for name, description in described), source="label names")
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> "LabelSet":
+    def load(cls, path: str | os.PathLike[str]) -> "LabelSet":
         r"""Reads a label set from a `.jsonl` or `.csv` file with the fields of `Label`; other fields are refused.
 
         A cell of CSV holds synonyms with semicolons between them; in a synonym, a semicolon is written `\;`, a
@@ -147,21 +202,33 @@ class LabelSet(Sequence[Label]):
         rows, name = readers[path.suffix](path), str(path)
         return cls((_label_from_row(row, f"{name}, row {number + 1}") for number, row in enumerate(rows)), name)
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Writes the label set to a `.jsonl` or `.csv` file that `load` reads back unchanged."""
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the label set to a `.jsonl` or `.csv` file that `load` reads back unchanged.
+
+        A file of this name is replaced when the new one is complete.
+
+        Raises:
+            ValueError: A path with another suffix, a label with half a surrogate pair, which no file in UTF-8 can
+                hold, or a text that is too long for a cell of CSV. The message names the label.
+            OSError: The file cannot be written.
+        """
         path = Path(path)
-        if path.suffix == ".jsonl":
-            encode = json.JSONEncoder(ensure_ascii=False).encode
-            with path.open("w", encoding="utf-8") as file:
-                file.writelines(f"{encode(_without_defaults(label))}\n" for label in self)
-        elif path.suffix == ".csv":
-            with path.open("w", encoding="utf-8", newline="") as file:
-                writer = csv.writer(file)
-                writer.writerow(_TYPES)
-                for label in self:
-                    writer.writerow(map(_cell, _values(label)))
-        else:
+        if path.suffix not in (".jsonl", ".csv"):
             raise ValueError(f"{path}: a label set is written to a .jsonl or a .csv file")
+        encode = json.JSONEncoder(ensure_ascii=False).encode
+        with whole_file(path) as written, written.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            if path.suffix == ".csv":
+                writer.writerow(_TYPES)
+            for label in self:
+                try:
+                    if path.suffix == ".csv":
+                        writer.writerow(_cells(label))
+                    else:
+                        file.write(f"{encode(_without_defaults(label))}\n")
+                except ValueError as error:
+                    reason = "half a surrogate pair" if isinstance(error, UnicodeEncodeError) else error
+                    raise ValueError(f"{path}: label {label.id!r} cannot be written: {reason}") from None
 
     @property
     def ids(self) -> list[str]:
@@ -482,6 +549,15 @@ def _read_csv(path: Path) -> Iterator[object]:
         yield {name: convert(name, text, where) for name, text in zip(header, row, strict=True)}
 
 
+def _cells(label: Label) -> list[Any]:
+    cells = list(map(_cell, _values(label)))
+    for name, cell in zip(_TYPES, cells, strict=True):
+        if isinstance(cell, str) and len(cell) > _LONGEST_CELL:
+            limit = f"a cell of CSV has at most {_LONGEST_CELL:,}: write a .jsonl file"
+            raise ValueError(f"its {name} has {len(cell):,} characters, {limit}")
+    return cells
+
+
 def _cell(value: Any) -> Any:
     if isinstance(value, tuple):
         return "; ".join(re.sub(r"[;\\]", r"\\\g<0>", synonym) for synonym in value)
@@ -502,4 +578,4 @@ def split_synonyms(cell: str) -> tuple[str, ...]:
     return tuple(re.sub(r"\\([;\\])", r"\1", part) for part in map(str.strip, parts) if part)
 
 
-__all__ = ["LABELS_FILE", "Label", "LabelSet", "split_synonyms"]
+__all__ = ["LABELS_FILE", "Label", "LabelSet", "split_synonyms", "sync_to_disk", "whole_file"]

@@ -13,6 +13,7 @@ import inspect
 import math
 from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -37,6 +38,9 @@ from .score_terms_gile import BagEmbedding, CosineScale, LexicalOverlap, TokenBa
 from .text_encoders_gile import TEXT_ENCODERS
 from .transformer_encoders_gile import TransformerEncoder, position_limit, without_pooler
 from .word_prediction_gile import WordPrediction
+
+UNFINISHED_SAVE = ".saving/moves.json"
+"""Is in the folder of a model while the files of another model are moved there."""
 
 
 @dataclass
@@ -129,7 +133,17 @@ class GilePreTrainedModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
-        """Loads a model; see `PreTrainedModel.from_pretrained`, which takes all weights for trainable."""
+        """Loads a model; see `PreTrainedModel.from_pretrained`, which takes all weights for trainable.
+
+        Raises:
+            ValueError: A save of this folder was interrupted, and its files are of two models.
+        """
+        folder = args[0] if args else kwargs.get("pretrained_model_name_or_path")
+        if folder is not None and Path(folder, kwargs.get("subfolder") or "", UNFINISHED_SAVE).exists():
+            raise ValueError(
+                f"{folder}: a save was interrupted, or is running; `hf-gile labels show {folder}` completes it, or "
+                "waits for it"
+            )
         loaded = super().from_pretrained(*args, **kwargs)
         model: Any = loaded[0] if isinstance(loaded, tuple) else loaded
         getattr(model, cls.base_model_prefix, model).freeze()

@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
+from ..models.labels_gile import whole_file
 from .card import CardInfo, make_card
 from .report import Report
-from .whole_file import whole_file
 
 CARD_FILE = "card.yaml"
 """The file, in a saved model, of the fields of `CardInfo` that its card was made of."""

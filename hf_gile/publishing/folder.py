@@ -2,9 +2,9 @@
 
 import hashlib
 import json
-import shutil
-import tempfile
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from ..models.fingerprint_gile import unwrapped
 from ..models.label_index_gile import INDEX_FILE, LabelIndex
 from ..models.labels_gile import LabelSet
 from .contents import code_of, is_loaded, missing_parts
+from .exchange import exchange
 from .report import REPORT_FILE
 
 INDEX_FOLDER = "index"
@@ -33,9 +34,10 @@ def save(
 ) -> list[Path]:
     """Saves a model with all that belongs to it, as `publish` does and as the Hub would have it.
 
-    Everything is written beside its place first and put there when all is: if something fails, the folder is as it
-    was. Weights, code and index of a model saved there before are replaced; other files stay, and so do a report, a
-    card and its figures where no new ones are given.
+    All files are written first and then put in their places. If something fails, the folder is as it was. If the
+    process is killed, the folder is as it was, or its model refuses to load until the next `save` or `hf-gile` command
+    has put the rest in place. Weights, code and index of a model saved there before are replaced; other files stay,
+    and so do a report, a card and its figures where no new ones are given.
 
     Args:
         folder: Where to.
@@ -75,16 +77,15 @@ def save(
     check_saveable(model, label_set, report, card)
     existed = folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    staged = Path(tempfile.mkdtemp(prefix=".saving-", dir=folder))
     try:
-        _write(staged, model, processor, label_set, index, report, card)
-        names = sorted(path.relative_to(staged).as_posix() for path in staged.rglob("*") if path.is_file())
-        _put(staged, folder, names, _stale(folder, set(names)))
+        with exchange(folder, partial(_stale, folder)) as new:
+            _write(new, model, processor, label_set, index, report, card)
+            written = [folder / path.relative_to(new) for path in sorted(new.rglob("*")) if path.is_file()]
     finally:
-        shutil.rmtree(staged)
-        if not existed and not any(folder.iterdir()):
-            folder.rmdir()
-    return [folder / name for name in names]
+        if not existed:
+            with suppress(OSError):  # not empty
+                folder.rmdir()
+    return written
 
 
 def check_saveable(model: Any, label_set: LabelSet | None, report: Any, card: Any) -> None:
@@ -191,27 +192,3 @@ def _stale(folder: Path, written: set[str]) -> list[str]:
     code = code_of(folder)
     names = (path.relative_to(folder).as_posix() for path in candidates)
     return [name for name in names if name not in written and (name in code or name[-3:] != ".py") and is_loaded(name)]
-
-
-def _put(staged: Path, folder: Path, names: list[str], stale: list[str]) -> None:
-    """Puts files in their places and takes stale ones away; if that fails, everything is where it was."""
-    moves: list[tuple[Path, Path]] = []
-
-    def move(source: Path, target: Path) -> None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        source.replace(target)
-        moves.append((source, target))
-
-    try:
-        for name in [*names, *stale]:
-            place = folder / name
-            if place.is_dir():
-                raise FileExistsError(f"{place} is a folder, where a file of the model goes: move it away")
-            if place.exists() or place.is_symlink():
-                move(place, staged / ".before" / name)
-            if name not in stale:
-                move(staged / name, place)
-    except BaseException:
-        for source, target in reversed(moves):
-            target.replace(source)
-        raise

@@ -18,6 +18,7 @@ from .. import __version__
 from ..models.label_index_gile import LabelIndex
 from ..models.labels_gile import LABELS_FILE, LabelSet
 from .contents import TEXTS_HEADING, UNKNOWN_PLACE, contents_of, is_ours, missing_parts
+from .exchange import complete
 from .folder import check_saveable, save
 from .hub_errors import explained
 from .report import REPORT_FILE, Report
@@ -176,6 +177,7 @@ def push_folder(
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder}: pass that of a saved model")
+    complete(folder)
     missing = missing_parts(folder)
     if missing:
         raise ValueError(f"{folder} is no saved GILE model that loads anywhere: it lacks {'; '.join(missing)}")

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import Any
 
-from ..models.labels_gile import Label
-from .whole_file import whole_file
+from ..models.labels_gile import Label, whole_file
 
 LABEL_TABLE = "labels.csv"
 """The name of the table in a saved model."""

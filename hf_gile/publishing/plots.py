@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..models.labels_gile import whole_file
 from .extras import needs_publish
 from .markdown import is_right_to_left, shortened
-from .whole_file import whole_file
 
 # On a transparent ground each is at least 3.7 times as light or as dark as white and as the dark page of the Hub.
 GREY, SEEN, UNSEEN = "#797979", "#3b7fd6", "#c8661a"

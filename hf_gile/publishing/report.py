@@ -22,12 +22,11 @@ from ..masking import masked
 from ..metrics import CalibrationMetrics, F1Metrics, RankingMetrics, propensities
 from ..models.calibration_gile import calibrated
 from ..models.fingerprint_gile import unwrapped
-from ..models.labels_gile import Label, LabelSet
+from ..models.labels_gile import Label, LabelSet, whole_file
 from ..models.losses_gile import IGNORE
 from .confusions import ConfusedPairs
 from .label_table import shown_labels
 from .markdown import shortened
-from .whole_file import whole_file
 
 REPORT_FILE = "results.json"
 """The name of a report's file in a saved model."""

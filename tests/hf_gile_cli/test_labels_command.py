@@ -4,6 +4,7 @@ import os
 import pytest
 
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, LabelSet
+from hf_gile.publishing.exchange import alone
 
 SKOS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 <http://a.org/1> a skos:Concept ; skos:prefLabel "Rats"@en, "Ratten"@de ; skos:altLabel "Rattus"@en ."""
@@ -196,27 +197,56 @@ def test_a_label_takes_one_line_whatever_is_in_its_id(run, tmp_path):
     assert len(run("labels", "show", path).stdout.splitlines()) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["model", "file"])
-def test_changes_at_the_same_time_are_made_one_after_the_other(run, start, saved_model, tmp_path, kind):
-    fcntl = pytest.importorskip("fcntl")
+def test_changes_at_the_same_time_are_made_one_after_the_other(start, saved_model, tmp_path, kind):
     target = saved_model
     if kind == "file":
         target = tmp_path / "files" / "labels.jsonl"
-        target.parent.mkdir()
         LabelSet.from_names(["Iron"]).save(target)
-    folder = os.open(target if target.is_dir() else target.parent, os.O_RDONLY)
-    fcntl.flock(folder, fcntl.LOCK_EX)  # another command is at work
-    process = start("labels", "add", target, "r", "Rats")
-    assert process.stderr.readline() == f"waiting for another hf-gile that changes {target}\n"
-    file = target / "labels.jsonl" if target.is_dir() else target
-    before = LabelSet.load(file)
-    if kind == "file":
-        before = before.rename("Iron", "Iron, Dietary")  # what that one does
-        before.save(file)
-    os.close(folder)
+    with alone(target):  # another command is at work
+        process = start("labels", "add", target, "r", "Rats")
+        assert process.stderr.readline() == f"waiting for another hf-gile that changes {target}\n"
+        file = target / "labels.jsonl" if target.is_dir() else target
+        before = LabelSet.load(file)
+        if kind == "file":
+            before = before.rename("Iron", "Iron, Dietary")  # what that one does
+            before.save(file)
     process.communicate()
     assert process.returncode == 0
     assert LabelSet.load(file).names == [*before.names, "Rats"]
+    assert not any(path.name.endswith(".lock") for path in file.parent.iterdir())
+
+
+@pytest.mark.slow
+def test_imports_at_the_same_time_into_a_new_file_lose_no_label(start, tmp_path):
+    processes = []
+    for number in range(6):
+        names = [f"{number}-{label}" for label in range(20_000)]
+        LabelSet.from_names(names).save(tmp_path / f"{number}.jsonl")
+        processes.append(start("labels", "import", tmp_path / "new" / "all.jsonl", tmp_path / f"{number}.jsonl"))
+    for process in processes:
+        _, stderr = process.communicate()
+        assert process.returncode == 0, stderr
+    assert len(LabelSet.load(tmp_path / "new" / "all.jsonl")) == 120_000
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["all.jsonl"]
+
+
+def test_what_may_not_be_written_to_can_be_read(run, saved_model, tmp_path):
+    LabelSet.from_names(["Iron"]).save(tmp_path / "files" / "labels.jsonl")
+    folders = [saved_model, tmp_path / "files"]
+    for folder in folders:
+        folder.chmod(0o555)
+    try:
+        if os.access(saved_model, os.W_OK):
+            pytest.skip("this user may write everywhere")
+        for target in (saved_model, tmp_path / "files" / "labels.jsonl"):
+            run("labels", "show", target)
+            run("labels", "add", target, "r", "Rats", "--dry-run")
+            assert "Permission denied" in run("labels", "add", target, "r", "Rats", ends=1).stderr
+    finally:
+        for folder in folders:
+            folder.chmod(0o755)
 
 
 def test_a_vocabulary_becomes_a_label_file_and_labels_of_a_model(run, saved_model, tmp_path):

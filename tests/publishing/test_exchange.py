@@ -1,0 +1,198 @@
+"""Files replaced together, when an operation fails, is interrupted, or everything ends there."""
+
+import os
+import threading
+from contextlib import suppress
+
+import pytest
+
+from hf_gile.publishing import exchange as module
+from hf_gile.publishing.exchange import alone, complete, exchange
+
+OLD = {"config.json": "old", "index/codes": "old", "labels.jsonl": "old", "notes.txt": "mine"}
+NEW = {"config.json": "new", "figures/map.png": "new", "labels.jsonl": "new", "notes.txt": "mine"}
+OPERATIONS = ("replace", "link", "unlink", "rmdir", "mkdir", "fsync")
+
+
+class Ended(BaseException):
+    """The end of the process."""
+
+
+def write(folder, files):
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def contents(folder):
+    names = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return {name: (folder / name).read_text() for name in names}
+
+
+def put(folder):
+    with exchange(folder, lambda names: [name for name in OLD if name not in names and name != "notes.txt"]) as new:
+        write(new, {name: text for name, text in NEW.items() if name != "notes.txt"})
+
+
+@pytest.fixture
+def fail(monkeypatch):
+    """Has operations on files fail, by their numbers."""
+
+    def start(fails, error):
+        number = [0]
+
+        def patched(name):
+            real = getattr(os, name)
+
+            def call(*arguments, **options):
+                number[0] += 1
+                if fails(number[0]):
+                    raise error
+                return real(*arguments, **options)
+
+            monkeypatch.setattr(os, name, call)
+
+        for name in OPERATIONS:
+            patched(name)
+        return number
+
+    return start
+
+
+@pytest.fixture
+def operations(tmp_path, fail, monkeypatch):
+    """The number of operations of an exchange."""
+    write(tmp_path / "counted", OLD)
+    number = fail(lambda number: False, None)
+    put(tmp_path / "counted")
+    monkeypatch.undo()
+    return number[0]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(5, "Input/output error")])
+def test_if_any_operation_fails_the_folder_is_as_it_was(tmp_path, fail, operations, monkeypatch, error):
+    seen = set()
+    for place in range(1, operations + 1):
+        folder = tmp_path / str(place)
+        write(folder, OLD)
+        fail(lambda number, place=place: number == place, error)
+        with suppress(type(error)):
+            put(folder)
+        monkeypatch.undo()
+        complete(folder)
+        found = contents(folder)
+        left = {name for name in found if name.startswith(".")}
+        assert all(name.startswith(".saving/old/") or name == ".lock" for name in left)  # of a removal that failed
+        found = {name: text for name, text in found.items() if name not in left}
+        assert found in (OLD, NEW)
+        seen.add(found == NEW)
+        put(folder)
+        assert contents(folder) == NEW
+    assert seen == {True, False}
+
+
+@pytest.mark.slow
+def test_a_failure_while_files_are_moved_back_is_mended_by_the_next_call(tmp_path, fail, operations, monkeypatch):
+    ends = []
+    for first in range(1, operations + 1):
+        for more in range(1, 8):
+            folder = tmp_path / f"{first}-{more}"
+            write(folder, OLD)
+            fail(lambda number, first=first, more=more: number == first or number >= first + more, Ended())
+            with pytest.raises(Ended):
+                put(folder)
+            monkeypatch.undo()
+            was_under_way = (folder / ".saving" / "moves.json").exists()
+            complete(folder)
+            found = {name: text for name, text in contents(folder).items() if not name.startswith(".")}
+            assert found in (OLD, NEW)
+            ends.append((was_under_way, found == NEW))
+    assert set(ends) == {(False, False), (False, True), (True, True)}
+
+
+def test_completing_may_be_interrupted_anywhere(tmp_path, fail, operations, monkeypatch):
+    ends = 0
+    for place in range(1, operations + 1):
+        folder = tmp_path / str(place)
+        write(folder, OLD)
+        write(folder / ".saving" / "new", {name: text for name, text in NEW.items() if name != "notes.txt"})
+        (folder / ".saving" / "moves.json").write_text('{"stale": ["index/codes"]}')
+        fail(lambda number, place=place: number >= place, Ended())
+        try:
+            complete(folder)
+        except Ended:
+            ends += 1
+        monkeypatch.undo()
+        complete(folder)
+        put(folder)
+        assert contents(folder) == NEW
+    assert ends > 10
+
+
+def test_no_file_goes_out_of_the_folder(tmp_path):
+    write(tmp_path / "model", OLD)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "model" / "figures").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match=r"figures.map\.png is outside of .*replace the link"):
+        put(tmp_path / "model")
+    (tmp_path / "model" / ".saving" / "new").mkdir(parents=True)
+    (tmp_path / "secret").write_text("mine")
+    (tmp_path / "model" / ".saving" / "moves.json").write_text('{"stale": ["../secret"]}')
+    with pytest.raises(ValueError, match="secret is outside of"):
+        complete(tmp_path / "model")
+    assert (tmp_path / "secret").read_text() == "mine"
+
+
+def test_what_a_killed_save_has_left_is_removed_by_the_next_one(tmp_path):
+    write(tmp_path / "model", OLD)
+    write(tmp_path / "model" / ".saving" / "new", {"model.safetensors": "half"})
+    complete(tmp_path / "model")
+    assert (tmp_path / "model" / ".saving").exists()  # may be of a save that runs
+    put(tmp_path / "model")
+    assert contents(tmp_path / "model") == NEW
+
+
+def test_a_file_system_without_hard_links_will_do(tmp_path, monkeypatch):
+    def refuse(*arguments, **options):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "link", refuse)
+    write(tmp_path / "model", OLD)
+    put(tmp_path / "model")
+    assert contents(tmp_path / "model") == NEW
+
+
+def test_one_process_changes_a_folder_at_a_time_and_may_nest_that(tmp_path):
+    order = []
+
+    def other():
+        with alone(tmp_path, lambda: order.append("waits")):
+            order.append("other")
+
+    with alone(tmp_path):
+        thread = threading.Thread(target=other)
+        thread.start()
+        with alone(tmp_path):
+            while not order:
+                pass
+        order.append("first")
+    thread.join()
+    assert order == ["waits", "first", "other"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_save_that_is_running_is_waited_for_and_not_completed_by_others(tmp_path, monkeypatch):
+    write(tmp_path / "model", OLD)
+    threads = []
+    real = module._move
+
+    def move(folder, names, stale):
+        threads.append(threading.Thread(target=complete, args=(folder,)))
+        threads[0].start()
+        real(folder, names, stale)
+
+    monkeypatch.setattr(module, "_move", move)
+    put(tmp_path / "model")
+    threads[0].join()
+    assert len(threads) == 1
+    assert contents(tmp_path / "model") == NEW
