@@ -163,18 +163,18 @@ def test_only_unseen_labels_with_gold_documents_are_candidates(scripted):
     gold[:, SEEN + 2 :] = False
     model, batches = scripted(logits, gold)
     model.label_set = model.label_set.with_thresholds({"id16": 0.9, "id1": 0.9})
-    calibrate(model, batches, label_thresholds=False)
+    calibrate(model, batches, method="platt", label_thresholds=False)
     found = model.config.calibration
     assert model.label_set[16].threshold == 0.9  # nothing was said of it
     assert model.label_set[1].threshold is None
     model.config.calibration = {}
-    calibrate(model, iter(batches), columns=[*range(SEEN + 2)], label_thresholds=False)
+    calibrate(model, iter(batches), method="platt", columns=[*range(SEEN + 2)], label_thresholds=False)
     assert model.config.calibration == found
     with pytest.raises(ValueError, match="pass a DataLoader or a list, not a generator; or the candidate labels"):
-        calibrate(model, iter(batches))
+        calibrate(model, iter(batches), method="platt")
     gold[:, SEEN:] = False
     model, batches = scripted(logits, gold)
-    figures = calibrate(model, batches)
+    figures = calibrate(model, batches, method="platt")
     assert set(model.config.calibration) == set(model.config.thresholds) == {"seen"}
     assert not [name for name in figures if name.startswith("unseen")]
 
@@ -182,12 +182,12 @@ def test_only_unseen_labels_with_gold_documents_are_candidates(scripted):
 def test_what_was_fitted_of_unseen_labels_stays_when_documents_have_none_of_them(scripted):
     logits, gold = scores(seed=6)
     model, batches = scripted(logits, gold)
-    calibrate(model, batches)
+    calibrate(model, batches, method="platt")
     before = model.config.calibration, model.config.thresholds
     gold[:, SEEN:] = False
     alone, seen_only = scripted(logits[:100], gold[:100])
-    calibrate(alone, seen_only)
-    calibrate(model, seen_only)
+    calibrate(alone, seen_only, method="platt")
+    calibrate(model, seen_only, method="platt")
     for both, own, earlier in zip(
         (model.config.calibration, model.config.thresholds),
         (alone.config.calibration, alone.config.thresholds),
@@ -201,11 +201,11 @@ def test_what_was_fitted_of_unseen_labels_stays_when_documents_have_none_of_them
 def test_the_documents_are_scored_once_and_their_order_in_batches_does_not_matter(scripted):
     logits, gold = scores(seed=7)
     model, batches = scripted(logits, gold)
-    figures = calibrate(model, batches)
+    figures = calibrate(model, batches, method="platt")
     assert model.batches_read == len(batches)
     found, labels = model.config.calibration, model.label_set
     one = {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}
-    assert calibrate(model, [one]) == figures
+    assert calibrate(model, [one], method="platt") == figures
     assert model.config.calibration == found
     assert model.label_set == labels
 
@@ -214,19 +214,19 @@ def test_the_documents_are_scored_once_and_their_order_in_batches_does_not_matte
 def test_gold_labels_of_zeros_and_ones_are_the_same(scripted, form):
     logits, gold = scores(seed=8)
     model, batches = scripted(logits, gold)
-    figures = calibrate(model, batches)
+    figures = calibrate(model, batches, method="platt")
     for start, batch in enumerate(batches):
         batch["labels"] = gold[32 * start : 32 * start + 32].to(form)
-    assert calibrate(model, batches) == figures
+    assert calibrate(model, batches, method="platt") == figures
 
 
 def test_labels_that_are_no_candidates_of_a_document_count_for_nothing(scripted):
     logits, gold = scores(seed=9)
     model, batches = scripted(torch.cat([logits, torch.full_like(logits, -torch.inf)]), torch.cat([gold, gold & False]))
-    calibrate(model, batches)
+    calibrate(model, batches, method="platt")
     both = model.config.calibration, model.config.thresholds
     model, batches = scripted(logits, gold)
-    calibrate(model, batches)
+    calibrate(model, batches, method="platt")
     assert (model.config.calibration, model.config.thresholds) == both
 
 

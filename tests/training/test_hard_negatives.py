@@ -162,6 +162,7 @@ def test_loss_and_gradients_of_all_samples_average_to_those_of_all_labels(per_do
     torch.testing.assert_close(sums / len(losses), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow  # exactly, of samples of two: test_loss_and_gradients_of_all_samples_average_to_those_of_all_labels
 @pytest.mark.parametrize("frequencies", [None, range(1, L + 1)], ids=["uniform", "by frequency"])
 def test_what_a_sampler_draws_stays_unbiased(frequencies):
     model, processor = make_model()

@@ -43,6 +43,7 @@ def test_only_the_given_columns_and_gold_labels_are_sampled():
     assert weights.sum() == 4 + 10
 
 
+@pytest.mark.slow  # exactly, of fewer labels: test_the_loss_of_all_*
 @pytest.mark.parametrize("per_document", [False, True], ids=["shared", "per document"])
 @pytest.mark.parametrize("frequencies", [None, COUNTS], ids=["uniform", "by frequency"])
 def test_weighted_sampled_loss_estimates_the_full_loss_without_bias(per_document, frequencies):

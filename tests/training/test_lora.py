@@ -7,7 +7,7 @@ import pytest
 import torch
 from datasets import Dataset
 from safetensors.torch import load_file
-from transformers import Trainer, TrainingArguments
+from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
 
 from hf_gile import GileForSequenceClassification, GileProcessor
 from hf_gile.training import GileDataCollator, add_lora, encode_dataset, merge_lora
@@ -75,6 +75,20 @@ def test_a_merged_model_is_an_ordinary_one_with_the_same_scores(make, tmp_path):
     model.save_pretrained(tmp_path / "merged")
     processor.save_pretrained(tmp_path / "merged")
     assert not [name for name in load_file(tmp_path / "merged" / "model.safetensors") if "lora" in name]
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path / "merged").eval()
+    assert torch.allclose(again(**batch).logits, adapted, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_a_merged_model_needs_neither_peft_nor_hf_gile(make, tmp_path):
+    trainer = make(max_steps=3)
+    trainer.train()
+    model, processor = trainer.model.eval(), trainer.data_collator.processor
+    with torch.no_grad():
+        adapted = model(**processor(TEXTS, return_tensors="pt")).logits
+    merge_lora(model)
+    model.save_pretrained(tmp_path / "merged")
+    processor.save_pretrained(tmp_path / "merged")
     script = (
         "import sys; sys.modules['peft'] = sys.modules['hf_gile'] = None\n"
         "from transformers import AutoModelForSequenceClassification, AutoProcessor\n"

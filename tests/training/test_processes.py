@@ -9,6 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).with_name("processes.py")
 LOSSES = ["sigmoid", "softmax", "decoupled"]
 MODES = {
