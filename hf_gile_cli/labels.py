@@ -21,7 +21,7 @@ from .options import (
     Revision,
     checked_on_error,
 )
-from .running import add_command, counted, new_group, note
+from .running import add_command, counted, new_group, note, visible
 from .saved_model import is_hub_name
 
 Target = Annotated[
@@ -102,7 +102,7 @@ def show(
     shown = found[: limit or None]
     if as_json:
         for label in shown:
-            sys.stdout.write(json.dumps(asdict(label), ensure_ascii=False) + "\n")
+            sys.stdout.write(visible(json.dumps(asdict(label), ensure_ascii=False)) + "\n")
     elif shown:
         rows = [
             (
@@ -361,7 +361,7 @@ def _conclude(target: str, old: Any, new: Any, dry_run: bool, more: str = "") ->
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return visible(" ".join(text.split()))
 
 
 def _short(text: str) -> str:

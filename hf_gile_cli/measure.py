@@ -21,7 +21,7 @@ from .options import (
     TextColumns,
     checked_on_error,
 )
-from .running import add_command, counted, note
+from .running import add_command, counted, note, visible
 
 Files = Annotated[
     list[str], typer.Argument(metavar="FILES", help="Tables (.jsonl, .csv, .tsv, .json, .parquet), folders or globs.")
@@ -135,7 +135,7 @@ def evaluate(
         report.save(output)
         note(f"{counted(report.documents, 'document')}: {output}")
     else:
-        sys.stdout.write(report.to_json())
+        sys.stdout.write(visible(report.to_json()))
 
 
 def calibrate(

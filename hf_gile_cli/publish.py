@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .running import add_command, counted, note
+from .running import add_command, counted, note, visible
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a saved model.")]
 
@@ -112,7 +112,7 @@ def push(
         dry_run=dry_run,
     )
     for file in done.changes:
-        sys.stdout.write(f"{file.status:9}  {file.size:14,}  {file.path}\n")
+        sys.stdout.write(f"{file.status:9}  {file.size:14,}  {visible(file.path)}\n")
     for path, why in done.left_out:
         note(f"left out: {path}, {why}")
     same = len(done.files) - len(done.changes)

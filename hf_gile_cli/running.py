@@ -23,6 +23,9 @@ _COMMAND = re.compile(r"^hf-gile |[|(] ?hf-gile ")
 # What Transformers says where a flag that the command never sets would let it run a model's Python files.
 _CODE_OF_MODEL = re.compile(r"The repository (.+?) (?:contains|references) custom code")
 
+# Control characters but tabs and ends of lines, what turns the direction of text, and halves of surrogate pairs.
+_INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
 _debug = False
 
 
@@ -78,7 +81,7 @@ def add_command(group: typer.Typer, name: str, function: Callable[..., None], **
         except Exception as error:
             if _debug:
                 raise
-            typer.echo(f"hf-gile {group.info.name or ''} {name}: {explained(error)}".replace("  ", " "), err=True)
+            note(f"hf-gile {group.info.name or ''} {name}: {explained(error)}".replace("  ", " "))
             raise typer.Exit(1) from None
 
     group.command(name, help=help_text(function.__doc__ or ""), **settings)(run)
@@ -137,9 +140,22 @@ def note(text: str) -> None:
     """Tells a person something, on standard error.
 
     Args:
-        text: What.
+        text: What; it may hold texts of others.
     """
-    typer.echo(text, err=True)
+    typer.echo(visible(text), err=True)
+
+
+def visible(text: str) -> str:
+    r"""Escapes the characters that a terminal obeys instead of showing them, as JSON does.
+
+    Args:
+        text: Any text, or a line of JSON, which means the same afterwards.
+
+    Example:
+        >>> print(visible("Heart\x1b[2J \u202eeruliaF"))
+        Heart\u001b[2J \u202eeruliaF
+    """
+    return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def quiet_libraries() -> None:

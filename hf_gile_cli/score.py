@@ -29,7 +29,7 @@ from .options import (
     TextColumns,
     checked_on_error,
 )
-from .running import add_command, counted, note
+from .running import add_command, counted, note, visible
 
 T = TypeVar("T")
 
@@ -212,7 +212,7 @@ def _line(document: Any, answer: Any, with_text: bool | None) -> str:
         row["text"] = document.text
     row["labels"] = answer["labels"]
     row |= {name: _short(answer[name]) for name in ("scores", "evidence") if name in answer}
-    return json.dumps(row, ensure_ascii=False) + "\n"
+    return visible(json.dumps(row, ensure_ascii=False)) + "\n"
 
 
 def _short(value: Any) -> Any:

@@ -42,6 +42,7 @@ from hf_gile.data import (
     year_split,
     zero_shot_split,
 )
+from hf_gile.publishing.markdown import one_line
 
 
 @dataclass
@@ -210,7 +211,7 @@ pipe = pipeline(model=request["folder"], trust_remote_code=True)
 for labels in (None, request["labels"]):
     answer = pipe(request["text"], candidate_labels=labels, top_k=10)
     for name, score in zip(answer["labels"], answer["scores"]):
-        print(f"  {score:8.4f}  {name}")
+        print(f"  {score:8.4f}  {''.join(sign if sign.isprintable() else ' ' for sign in name)}")
     print()
 """
 
@@ -219,11 +220,11 @@ def score_in_a_clean_process(folder: Path, split: dict[str, Any], candidate_labe
     """Loads the saved folder as a stranger would, and scores one abstract of the test part."""
     unseen = set(split["unseen"])
     row = max(split["test"], key=lambda row: len(unseen & set(row["meshUI"])))
-    print(f"\n{folder}, loaded in a process without hf_gile, on pmid {row['pmid']}:\n  {row['title']}")
+    print(f"\n{folder}, loaded in a process without hf_gile, on pmid {row['pmid']}:\n  {one_line(row['title'])}")
     marked = [
         f"{name} (never seen)" if i in unseen else name for i, name in zip(row["meshUI"], row["meshMajor"], strict=True)
     ]
-    print(f"  its headings: {'; '.join(marked)}")
+    print(f"  its headings: {one_line('; '.join(marked))}")
     print("  the ten best of all stored labels, then the labels of --candidate_labels:", flush=True)
     request = {"folder": str(folder), "text": document_text(row), "labels": candidate_labels}
     subprocess.run([sys.executable, "-c", CLEAN_PROCESS], input=json.dumps(request), text=True, check=True)

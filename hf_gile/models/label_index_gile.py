@@ -436,7 +436,7 @@ class LabelIndex:
             head = json.loads(file.read_text(encoding="utf-8"))
             version = head["format_version"]
             if version == FORMAT_VERSION:
-                codes_file, labels_file = Path(folder) / head["codes"], Path(folder) / head["labels"]
+                codes_file, labels_file = (_file_of(Path(folder), head[name]) for name in ("codes", "labels"))
                 rest = {name: head[name] for name in _HEAD}
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise ValueError(f"{file} is not the head of a label index ({error!r}): build and save it again") from None
@@ -455,6 +455,24 @@ class LabelIndex:
         if model is not None:
             index.check_fits(model)
         return index
+
+
+def leads_out(file: Path, folder: Path) -> bool:
+    """Tells whether a file of a saved model is a link to a file elsewhere, other than those of the Hub's cache.
+
+    Args:
+        file: The file.
+        folder: The folder of the model.
+    """
+    folder, file = folder.resolve(), file.resolve()
+    blobs = [above.parent / "blobs" for above in folder.parents if above.name == "snapshots"]
+    return not any(file.is_relative_to(home) for home in (folder, *blobs))
+
+
+def _file_of(folder: Path, name: Any) -> Path:
+    if not _FILES.fullmatch(str(name)) or leads_out(folder / name, folder):
+        raise ValueError(f"{folder / INDEX_FILE} names {str(name)!r:.200}, which is no file of an index in {folder}")
+    return folder / name
 
 
 class _Shard(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from ..models.label_index_gile import leads_out
 from ..models.labels_gile import whole_file
 from .card import CardInfo, make_card
 from .report import Report
@@ -60,8 +61,13 @@ def write_card(
 
     Raises:
         ImportError: The extra `publish` is not installed.
+        ValueError: The folder of the figures is a link to one elsewhere.
     """
     folder = Path(folder)
+    if leads_out(folder / "figures", folder):
+        raise ValueError(
+            f"{folder / 'figures'} is a link to a folder elsewhere, whose files would be replaced: remove it"
+        )
     text = str(make_card(model, None, CardInfo() if info is None else info, report, folder))
     with whole_file(folder / "README.md") as written:
         written.write_text(text, encoding="utf-8")

@@ -9,6 +9,7 @@ from typing import Any
 
 from numpy.lib import format as npy
 
+from ..models.label_index_gile import leads_out
 from ..models.labels_gile import LABELS_FILE
 
 UNKNOWN_PLACE = "path/to/this/model"
@@ -67,9 +68,13 @@ def contents_of(folder: Path) -> tuple[dict[str, Path], list[tuple[str, str]]]:
     Returns:
         The files by their paths in the repository, and what is left out, each with the reason; a folder stands for
         what is in it. Both in the order of the paths.
+
+    Raises:
+        ValueError: A file is a link to one outside of the folder.
     """
     files: dict[str, Path] = {}
     left_out: list[tuple[str, str]] = []
+    root = folder
 
     def walk(folder: Path, above: str) -> None:
         for path in sorted(folder.iterdir()):
@@ -82,6 +87,11 @@ def contents_of(folder: Path) -> tuple[dict[str, Path], list[tuple[str, str]]]:
                     left_out.append((f"{name}/", why))
             else:
                 why = _why_no_file(path)
+                if why is None and leads_out(path, root):
+                    raise ValueError(
+                        f"{path} is a link to {path.resolve()}, outside of the folder: put the file in its place if it "
+                        "is to go up"
+                    )
                 if why is None:
                     files[name] = path
                 else:

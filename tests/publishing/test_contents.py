@@ -85,12 +85,13 @@ def test_what_training_leaves_behind_stays_here(tmp_path):
     }
 
 
-def test_a_link_to_a_file_is_the_file(tmp_path):
-    # As the cache of the Hub keeps its snapshots.
-    (tmp_path / "blob").write_text("{}")
-    (tmp_path / "saved").mkdir()
-    (tmp_path / "saved" / "config.json").symlink_to(tmp_path / "blob")
-    files, _ = contents_of(tmp_path / "saved")
+def test_a_link_of_the_cache_of_the_hub_is_the_file(tmp_path):
+    snapshot = tmp_path / "snapshots" / "0a1b"
+    snapshot.mkdir(parents=True)
+    (tmp_path / "blobs").mkdir()
+    (tmp_path / "blobs" / "2c3d").write_text("{}")
+    (snapshot / "config.json").symlink_to("../../blobs/2c3d")
+    files, _ = contents_of(snapshot)
     assert files["config.json"].read_text() == "{}"
 
 

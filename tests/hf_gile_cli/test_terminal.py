@@ -1,0 +1,51 @@
+"""What labels and files are called reaches a terminal as text, never as commands to it."""
+
+import json
+import re
+
+import pytest
+
+from hf_gile import Label, LabelSet
+
+# Escape, bell, carriage return, delete, a C1 control, a bidirectional override, a line separator.
+HOSTILE = "a\x1b[31m\x07b\r\x7f\x9b2J\u202ec\u2028d"
+OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e]")
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    file = tmp_path / "labels.jsonl"
+    LabelSet([Label(HOSTILE, HOSTILE, HOSTILE), Label("other", "Other")]).save(file)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("command", "ends"),
+    [
+        (["show", "FILE"], 0),
+        (["show", "FILE", "--json"], 0),
+        (["rename", "FILE", HOSTILE, "New " + HOSTILE, "--dry-run"], 0),
+        (["add", "FILE", HOSTILE + "2", HOSTILE, "--dry-run"], 0),
+        (["retire", "FILE", HOSTILE, "--dry-run"], 0),
+        (["add", "FILE", HOSTILE, HOSTILE], 1),
+        (["show", HOSTILE], 1),
+        (["import", "FILE", HOSTILE], 1),
+    ],
+)
+def test_labels_are_shown_without_control_characters(run, hostile, command, ends):
+    result = run("labels", *(hostile if word == "FILE" else word for word in command), ends=ends)
+    assert not OBEYED.search(result.stdout + result.stderr)
+    assert "\\u001b" in result.stdout + result.stderr or "\\x1b" in result.stderr
+
+
+def test_json_means_the_same_without_control_characters(run, hostile):
+    shown = run("labels", "show", hostile, "--json").stdout
+    assert json.loads(shown.splitlines()[0])["name"] == HOSTILE
+
+
+def test_scores_are_printed_without_control_characters(run, saved_model):
+    result = run("score", saved_model, "--label", HOSTILE, "--label", "Iron", input=f"iron \x9b {HOSTILE[:3]}\n")
+    assert not OBEYED.search(result.stdout + result.stderr)
+    answer = json.loads(result.stdout)
+    assert sorted(answer["labels"]) == ["Iron", HOSTILE]
+    assert "\x9b" in answer["text"]

@@ -1,0 +1,69 @@
+"""Files of a saved model are in its folder: neither a name in a file nor a link leads elsewhere."""
+
+import json
+
+import pytest
+
+from hf_gile import LabelIndex
+from hf_gile.models.label_index_gile import _file_of
+from hf_gile.publishing import write_card
+from hf_gile.publishing.contents import contents_of
+
+
+@pytest.fixture
+def index(tmp_path, make_model):
+    LabelIndex.build(make_model()[0]).save_pretrained(tmp_path / "model" / "index")
+    return tmp_path / "model" / "index"
+
+
+def test_a_name_that_leads_out_of_an_index_is_refused(index, tmp_path):
+    names = json.loads((index / "label_index.json").read_text())["labels"]
+    (tmp_path / names).write_text("private")
+    for name in (
+        f"../../{names}",
+        str(tmp_path / names),
+        "",
+        ".",
+        "labels.jsonl",
+        None,
+        ["label_index-00000000.jsonl"],
+    ):
+        with pytest.raises(ValueError, match="which is no file of an index in"):
+            _file_of(index, name)
+
+
+@pytest.mark.parametrize("part", ["labels", "codes"])
+def test_an_index_reads_no_file_that_is_a_link_out_of_it(index, tmp_path, part):
+    head = json.loads((index / "label_index.json").read_text())
+    elsewhere = (index / head[part]).rename(tmp_path / "elsewhere")
+    (index / head[part]).symlink_to(elsewhere)
+    with pytest.raises(ValueError, match="which is no file of an index in"):
+        LabelIndex.from_pretrained(index)
+
+
+def test_an_index_in_the_cache_of_the_hub_is_read_through_its_links(index, tmp_path):
+    snapshot = tmp_path / "cache" / "snapshots" / "0a1b" / "index"
+    snapshot.mkdir(parents=True)
+    (tmp_path / "cache" / "blobs").mkdir()
+    for number, file in enumerate(index.iterdir()):
+        blob = file.rename(tmp_path / "cache" / "blobs" / str(number))
+        (snapshot / file.name).symlink_to(f"../../../blobs/{blob.name}")
+    assert len(LabelIndex.from_pretrained(snapshot)) == 5
+
+
+def test_a_link_to_a_file_elsewhere_does_not_go_up(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "private").write_text("private")
+    (tmp_path / "model" / "README.md").symlink_to("../private")
+    with pytest.raises(ValueError, match=r"README.md is a link to .*private, outside of the folder"):
+        contents_of(tmp_path / "model")
+
+
+def test_a_card_draws_no_figures_into_a_link(tmp_path, make_model):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "calibration.png").write_text("mine")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "figures").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match="figures is a link to a folder elsewhere"):
+        write_card(tmp_path / "model", make_model()[0])
+    assert [path.read_text() for path in (tmp_path / "elsewhere").iterdir()] == ["mine"]
