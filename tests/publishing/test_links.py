@@ -6,7 +6,7 @@ import pytest
 
 from hf_gile import LabelIndex
 from hf_gile.models.label_index_gile import _file_of
-from hf_gile.publishing import write_card
+from hf_gile.publishing import save, write_card
 from hf_gile.publishing.contents import contents_of
 
 
@@ -67,3 +67,15 @@ def test_a_card_draws_no_figures_into_a_link(tmp_path, make_model):
     with pytest.raises(ValueError, match="figures is a link to a folder elsewhere"):
         write_card(tmp_path / "model", make_model()[0])
     assert [path.read_text() for path in (tmp_path / "elsewhere").iterdir()] == ["mine"]
+
+
+def test_a_model_is_not_saved_through_a_link(tmp_path, make_model):
+    model, processor = make_model()
+    LabelIndex.build(model).save_pretrained(tmp_path / "elsewhere")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "index").symlink_to(tmp_path / "elsewhere")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "elsewhere").iterdir()}
+    with pytest.raises(ValueError, match="link"):
+        save(tmp_path / "model", model, processor, card=False)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "elsewhere").iterdir()} == before
+    assert [path.name for path in (tmp_path / "model").iterdir()] == ["index"]
