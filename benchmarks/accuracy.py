@@ -169,7 +169,7 @@ def cpu_seconds() -> float:
 
 
 def evaluate(task: Task, score: Score, unseen: bool) -> dict[str, Any]:
-    """The figures of the test part at the threshold of the validation part.
+    """The figures of the test part at the threshold of the seen labels of the validation part.
 
     Args:
         task: Documents and labels.
@@ -180,7 +180,7 @@ def evaluate(task: Task, score: Score, unseen: bool) -> dict[str, Any]:
         `threshold`; `documents_per_second` and `documents_per_cpu_second` of the test part; and `test`, what
         `LabelMetrics` computes.
     """
-    tuner = ThresholdTuner(len(task.labels))
+    tuner = ThresholdTuner(len(task.labels), seen=task.labels.seen)
     for scores, gold, _ in scored(task, "validation", score):
         tuner.update(scores, gold)
     threshold = tuner.compute()["threshold"]
@@ -225,12 +225,14 @@ def tables(results: dict[str, Any]) -> dict[str, str]:
     for name, systems in results.items():
         rows = {system.name: list(systems[key].values()) for key, system in SYSTEMS.items() if systems.get(key)}
         for group, prefix in GROUPS.items():
+            # No validation document tells from which score on an unseen label should be given.
+            columns = {heading: figure for heading, figure in COLUMNS.items() if group == "seen" or heading != "F1"}
             cells = {
-                system: [cell(runs, f"{prefix}{figure}") for figure in COLUMNS.values()]
+                system: [cell(runs, f"{prefix}{figure}") for figure in columns.values()]
                 for system, runs in rows.items()
                 if f"{prefix}average_precision" in runs[0]["test"]
             }
-            made[f"{name}, {group} labels"] = markdown([*COLUMNS, "runs"], cells, rows)
+            made[f"{name}, {group} labels"] = markdown([*columns, "runs"], cells, rows)
         for heading, figure in DECILES.items():
             cells = {
                 system: [cell([{"test": by_decile(run, figure)} for run in runs], str(n)) for n in range(1, 11)]

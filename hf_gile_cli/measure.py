@@ -170,8 +170,9 @@ def calibrate(
 ) -> None:
     """Fit probabilities and thresholds on validation documents, and store them in the model.
 
-    Take documents that it was not trained on. Labels seen in training and others are calibrated apart; the others
-    only if these documents have some. The figures, JSON, go to standard output, a table of them to standard error.
+    Take documents that it was not trained on. Labels seen in training and others are calibrated apart; if too few
+    documents have others, these are calibrated like the seen ones. The figures, JSON, go to standard output, a table
+    of them to standard error.
 
     hf-gile calibrate MODEL validation.jsonl --text title --text abstract --labels subjects
     hf-gile calibrate MODEL validation.csv --labels tags --separator ";" --method temperature --dry-run
@@ -309,6 +310,8 @@ def _say_before_and_after(figures: Mapping[str, Any]) -> None:
             own = figures.get(f"{group}_label_thresholds", 0)
             others = f"; {counted(own, 'label')} with another" if own else ""
             note(f"{group} labels: threshold {figures[f'{group}_threshold']:.3f}{others}")
+    if "note" in figures:
+        note(figures["note"])
 
 
 _AFTER = (("top_5_expected_calibration_error", "error of the 5 best"), ("micro_f1", "micro-F1 at the threshold"))

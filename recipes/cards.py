@@ -45,7 +45,7 @@ def calibrate_model(
 
 
 def say_calibration(figures: dict[str, Any], say: Any) -> None:
-    """A line for seen labels, and one for labels held out of training."""
+    """A line for seen labels, one for labels held out of training, and what was not fitted."""
     for group in ("seen", "unseen"):
         if f"{group}_expected_calibration_error_after" in figures:
             before, after = (figures[f"{group}_expected_calibration_error_{when}"] for when in ("before", "after"))
@@ -55,6 +55,8 @@ def say_calibration(figures: dict[str, Any], say: Any) -> None:
                 threshold = f", threshold {figures[f'{group}_threshold']:.3f}"
                 threshold += f", {number:,} labels with their own" if number else ""
             say(f"  {group} labels: calibration error {100 * before:.3f} -> {100 * after:.3f} percent{threshold}")
+    if "note" in figures:
+        say(f"  {figures['note']}")
 
 
 def add_card(

@@ -40,6 +40,7 @@ from hf_gile.training import (
     parameter_groups,
     propensity_weights,
 )
+from hf_gile.training.thresholds import tells_enough
 
 TOP_K = (5, 10, 20)
 """Precision, recall and nDCG are given at these numbers of labels; of the test part also at 1 and 3."""
@@ -263,9 +264,11 @@ def train_text_models(
         about: Fields of `CardInfo` that the recipe knows.
 
     Returns:
-        What was written to `results.json`: of each unit what `train` returns, `threshold`, the best one for the
-        validation part (not of documents with one label each), and `test`, the figures of the test part (`seen_` and
-        `unseen_` if there are unseen labels), with `test_documents_per_second`, from texts to the scores of all labels.
+        What was written to `results.json`: of each unit what `train` returns; `threshold`, the best one of the seen
+        labels for the validation part (not of documents with one label each), and `unseen_threshold`, if that part
+        tells enough of unseen labels, which else have that of the seen ones; and `test`, the figures of the test part
+        (`seen_` and `unseen_` if there are unseen labels), with `test_documents_per_second`, from texts to the scores
+        of all labels.
     """
     problem_type = problem_type_of(settings, parts, gold)
     one_label = problem_type == "single_label_classification"
@@ -401,8 +404,9 @@ def train_text_models(
             merge_lora(model)
 
         calibration: dict[str, float] = {}
-        if config.lexical_size and held_out:
-            columns = [column for column, label in enumerate(label_set) if label.id in held_out]
+        columns = [column for column, label in enumerate(label_set) if label.id in held_out]
+        numbers = [len(set(columns).intersection(row)) for row in own["validation"]["labels"]]
+        if config.lexical_size and config.label_rows and tells_enough(np.count_nonzero(numbers), sum(numbers)):
             calibration = fit_unseen_calibration(
                 model, trainer.get_eval_dataloader(own["validation"]), columns, bf16=args.bf16
             )
@@ -415,20 +419,23 @@ def train_text_models(
         reliable = calibrate_model(model, processor, own["validation"], in_validation, settings.calibration, args)
         say_calibration(reliable, say)
 
-        # The one threshold of the figures is that of the validation part, on scores as training left them.
-        threshold = 0.5
+        # The thresholds of the figures are those of the validation part, on scores as training left them.
+        thresholds: dict[str, float] = {}
         if not one_label:
-            trainer.compute_metrics = OnColumns(ThresholdTuner(len(in_validation)), in_validation)
-            results[unit]["threshold"] = threshold = trainer.evaluate(own["validation"])["eval_threshold"]
+            tuner = ThresholdTuner(len(in_validation), seen=[label_set[column].seen for column in in_validation])
+            trainer.compute_metrics = OnColumns(tuner, in_validation)
+            tuned = trainer.evaluate(own["validation"])
+            names = [name for name in ("threshold", "unseen_threshold") if f"eval_{name}" in tuned]
+            thresholds = {name: tuned[f"eval_{name}"] for name in names}
         trainer.compute_metrics = label_metrics(
             label_set,
             in_test,
-            threshold,
+            **thresholds,
             top_k=(1, 3, *TOP_K),
             num_documents=len(parts["train"]),
             one_label=one_label,
         )
-        results[unit] |= {**calibration, "calibration": reliable}
+        results[unit] |= {**calibration, **thresholds, "calibration": reliable}
         results[unit]["test"] = trainer.evaluate(own["test"], metric_key_prefix="test")
         if config.word_prediction > 0 and len(label_set) > num_seen:
             # AiTextML inf: the vector of an unseen label predicts its words.
@@ -739,19 +746,24 @@ def label_metrics(
     label_set: LabelSet,
     columns: Sequence[int],
     threshold: float = 0.5,
+    unseen_threshold: float | None = None,
     *,
     top_k: Sequence[int],
     num_documents: int | None = None,
     one_label: bool = False,
 ) -> OnColumns:
-    """The figures of some labels; those of rare labels too, given the number of training documents."""
+    """The figures of some labels; those of rare labels too, given the number of training documents.
+
+    Unseen labels without a threshold of their own have that of the seen ones.
+    """
     seen = [label_set[column].seen for column in columns]
+    of_unseen = threshold if unseen_threshold is None else unseen_threshold
     counts = np.array([label_set[column].count for column in columns])
     rare: dict[str, Any] = {}
     if num_documents is not None:
         rare = {"counts": counts, "propensities": propensities(counts, num_documents)}
-    groups = None if all(seen) else seen
-    metrics = LabelMetrics(len(columns), groups, threshold, top_k=top_k, one_label=one_label, **rare)
+    groups, thresholds = None if all(seen) else seen, np.where(seen, threshold, of_unseen)
+    metrics = LabelMetrics(len(columns), groups, thresholds, top_k=top_k, one_label=one_label, **rare)
     return OnColumns(metrics, columns)
 
 

@@ -185,7 +185,7 @@ def main() -> None:
         # 4. Each language on its own, at the paper's threshold and at the one that is best on development documents.
         for language in languages:
             fixed = paper_threshold(labels.language_labels[language], low_resource=recipe.percent < 100)
-            trainer.compute_metrics = ThresholdTuner(len(labels))
+            trainer.compute_metrics = ThresholdTuner(len(labels), seen=labels.seen)
             tuned = trainer.evaluate(read[language]["dev"])["eval_threshold"]
             figures = {}
             for name, threshold in {"tuned": tuned, "fixed": fixed}.items():

@@ -56,6 +56,16 @@ def test_a_system_that_scores_all_labels_is_measured_in_each_group(task):
     assert test["micro_f1"] == 1.0
 
 
+def test_unseen_labels_do_not_move_the_threshold_of_a_system_that_scores_them(task):
+    def surer(texts):
+        return score(texts) + torch.tensor([0.0, 0.0, 0.0, 9.0])
+
+    seen_only = accuracy.evaluate(task, lambda texts: score(texts)[:, :3], unseen=False)
+    figures = accuracy.evaluate(task, surer, unseen=True)
+    assert figures["threshold"] == seen_only["threshold"]
+    assert figures["test"]["seen_micro_f1"] == seen_only["test"]["seen_micro_f1"] == 1.0
+
+
 def test_a_system_of_seen_labels_has_the_unseen_ones_last_and_no_figures_of_them(task):
     test = accuracy.evaluate(task, lambda texts: score(texts)[:, :3], unseen=False)["test"]
     assert not any(name.startswith("unseen_") for name in test)

@@ -1,8 +1,9 @@
 """Logits whose probabilities can be trusted: what `hf_gile.training.calibrate` has fitted, applied.
 
 A model is calibrated apart for the labels it was trained on, "seen", and for the others, "unseen", of which it is surer
-than it should be. `GileConfig.calibration` holds what was fitted. Logits leave the model as they are; who makes
-probabilities of them (the label-scoring pipeline, say) calls `calibrated` first.
+than it should be. Where only one group could be fitted, its calibration serves both: scores of a calibrated and of an
+uncalibrated group could not be compared. `GileConfig.calibration` holds what was fitted. Logits leave the model as they
+are; who makes probabilities of them (the label-scoring pipeline, say) calls `calibrated` first.
 """
 
 import math
@@ -81,12 +82,12 @@ def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> 
         isotonic       the line through the points (logits[k], values[k]); outside of them x, shifted
 
     All are strictly increasing, up to rounding: among the seen labels the order of scores stays, and among the unseen.
-    Between a seen and an unseen label it can change.
+    Between a seen and an unseen label it changes only if both groups have a calibration.
 
     Args:
         logits: `(..., C)` logits of a model; of half precision, they are taken to float32 first.
         seen: `(C,)` bool, whether each label was trained on: `GileForSequenceClassification.seen_among`.
-        calibration: As `GileConfig.calibration` holds it. A group that is not there stays as it is.
+        calibration: As `GileConfig.calibration` holds it. A missing group is calibrated like the other.
 
     Returns:
         `(..., C)` logits. Minus infinity, a label that is no candidate, stays that.
@@ -95,9 +96,12 @@ def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> 
         ValueError: There is not one entry of `seen` for each label.
 
     Example:
-        >>> calibration = {"unseen": {"method": "platt", "scale": 0.5, "offset": -2.0}}
-        >>> calibrated(torch.tensor([[1.0, 1.0]]), torch.tensor([True, False]), calibration)
-        tensor([[ 1.0000, -1.5000]])
+        >>> seen = {"method": "platt", "scale": 0.5, "offset": -2.0}
+        >>> calibrated(torch.tensor([[1.0, 2.0]]), torch.tensor([True, False]), {"seen": seen})
+        tensor([[-1.5000, -1.0000]])
+        >>> unseen = {"method": "temperature", "scale": 0.5}
+        >>> calibrated(torch.tensor([[1.0, 2.0]]), torch.tensor([True, False]), {"seen": seen, "unseen": unseen})
+        tensor([[-1.5000,  1.0000]])
     """
     if seen.shape != logits.shape[-1:]:
         raise ValueError(
@@ -108,16 +112,13 @@ def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> 
     if not calibration:
         return logits
     seen = seen.to(logits.device)
-    if bool(seen.all()):
-        return _apply(logits, calibration.get("seen"))
-    if not bool(seen.any()):
-        return _apply(logits, calibration.get("unseen"))
-    return torch.where(seen, _apply(logits, calibration.get("seen")), _apply(logits, calibration.get("unseen")))
+    if len(calibration) == 1 or bool(seen.all()) or not bool(seen.any()):
+        group = "seen" if bool(seen.any()) else "unseen"
+        return _apply(logits, calibration.get(group) or next(iter(calibration.values())))
+    return torch.where(seen, _apply(logits, calibration["seen"]), _apply(logits, calibration["unseen"]))
 
 
-def _apply(logits: Tensor, own: Mapping[str, Any] | None) -> Tensor:
-    if own is None:
-        return logits
+def _apply(logits: Tensor, own: Mapping[str, Any]) -> Tensor:
     if METHODS[own["method"]] != _KNOTS:
         return logits * own["scale"] + own.get("offset", 0.0)
     knots, values = (torch.tensor(own[name], dtype=logits.dtype, device=logits.device) for name in _KNOTS)

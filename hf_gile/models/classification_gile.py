@@ -300,9 +300,10 @@ class GileForSequenceClassification(GilePreTrainedModel):
 
         Returns:
             `(C,)` float32: the threshold of the stored label, or of the given one if it is not stored; else that of its
-            group in `config.thresholds`, else 0.5.
+            group in `config.thresholds`, else that of the other group, else 0.5.
         """
-        groups = [self.config.thresholds.get(group, 0.5) for group in ("unseen", "seen")]
+        stored = self.config.thresholds
+        groups = [stored.get(group, next(iter(stored.values()), 0.5)) for group in ("unseen", "seen")]
         thresholds = [groups[seen] for seen in self.seen_among(labels, language).tolist()]
         known: Sequence[Label] = labels if labels is not None else self.label_set or ()
         if self.label_set is not None and labels is not None:

@@ -134,9 +134,11 @@ class GileConfig(PreTrainedConfig):
         max_label_words: Words kept of a label.
         calibration: What makes logits trustworthy, of seen and of unseen labels: `{"seen": {"method": "platt", "scale":
             0.9, "offset": -0.2}, "unseen": {"method": "isotonic", "logits": [...], "values": [...]}}`, see
-            `calibrated`. The model's logits do not have it; the pipeline's probabilities do.
+            `calibrated`; a missing group is calibrated like the other. The model's logits do not have it; the
+            pipeline's probabilities do.
         thresholds: Probabilities, after calibration, from which a label counts as assigned that has no threshold of its
-            own: `{"seen": 0.31, "unseen": 0.2}`; 0.5 for what is not there. `hf_gile.training.calibrate` fits both.
+            own: `{"seen": 0.31, "unseen": 0.2}`; a missing group has that of the other, without any it is 0.5.
+            `hf_gile.training.calibrate` fits both.
         label_length: Words a stored label has room for; 0 when no label set is stored. Set by `set_labels`.
         format_version: Version of the saved form; code refuses a newer one than its own.
 

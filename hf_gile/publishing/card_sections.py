@@ -233,15 +233,17 @@ def calibration(model: Any, labels: LabelSet, report: Report | None) -> dict[str
     for group, fitted in sorted(config.calibration.items()):
         methods.setdefault(METHODS[fitted["method"]], []).append(group)
     own = [label for label in labels if label.threshold is not None]
+    kinds = [group for group, there in {"seen": any(labels.seen), "unseen": not all(labels.seen)}.items() if there]
+    other = next(iter(config.thresholds.values()), 0.5)
     thresholds = []
     if config.thresholds or own:
-        kinds = [("seen", any(labels.seen)), ("unseen", not all(labels.seen))]
-        thresholds = [(group, _number(config.thresholds.get(group, 0.5))) for group, there in kinds if there]
+        thresholds = [(group, _number(config.thresholds.get(group, other))) for group in kinds]
     return {
         "methods": methods,
         "calibration_rows": rows,
         "group_thresholds": thresholds,
         "own_thresholds": len(own),
+        "unseen_like_seen": "unseen" in kinds and set(config.thresholds) == {"seen"},
     }
 
 

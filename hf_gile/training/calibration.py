@@ -16,10 +16,14 @@ from ..models.losses_gile import IGNORE, widened
 from .calibration_fits import check_method, fit_calibration, fit_softmax_calibration
 from .label_thresholds import LabelCounts, LabelThresholds, check_objective, fit_label_thresholds, group_threshold
 from .score_counts import VALUES, ScoreCounts, above_edges
+from .thresholds import LEAST_DOCUMENTS, LEAST_GOLD, tells_enough
 
 _BINS = 15
 _KEPT_LOGITS = 1 << 25
 """Logits kept of a model whose labels exclude each other (128 MB); of more, the documents are thinned out."""
+
+_AS_IT_IS = {"method": "temperature", "scale": 1.0}
+"""The calibration of a group that needs none; a group without an entry would be calibrated like the other."""
 
 _COARSE = 0.05
 """How far the micro-F1 of coarse counts may be from the true one: more where most logits are beyond `EDGES`, or between
@@ -62,9 +66,11 @@ def calibrate(
 
     Seen labels are calibrated apart from unseen ones, and so are their thresholds. For the unseen ones there must be
     validation documents with labels that the model was not trained on: labels held out of the training documents, but
-    not of these. A model without such gets no calibration of unseen labels.
+    not of these. Fewer than 30 documents with 50 such gold labels tell too little; then, as without any, unseen labels
+    have the calibration and the threshold of the seen ones, so that the two can be compared, and `note` says so.
 
-    Nor does a group whose calibration, fitted on one half of the documents, says less of the other half than none does.
+    A group whose calibration, fitted on one half of the documents, says less of the other half than none does, stays as
+    it is.
 
     What it sets: `config.calibration` and `config.thresholds`, the threshold with the best micro-F1 of each group; and
     in `label_set` the thresholds of single labels (`hf_gile.training.label_thresholds` says how), of those that differ
@@ -101,6 +107,8 @@ def calibrate(
           a model whose logits are all so small (below 1/8), or so large (above 60), that labels are not told apart.
 
         Of a model whose labels exclude each other, the first of these, and `accuracy_before` and `accuracy_after`.
+
+        And `note`, if unseen labels were not fitted because documents have too few of them.
 
     Raises:
         ValueError: An option that does not exist, batches without labels, or no document with a candidate label.
@@ -161,8 +169,13 @@ def fit(
         num_gold = counts.num_gold[:, labels]
         if not gold.any():
             continue
-        if method is not None and _gains(method, cells, gold):
-            calibration[group] = fit_calibration(method, VALUES, cells.sum(0), gold.sum(0))
+        evidence = int(counts.gold_documents[place]), int(num_gold.sum())
+        if group == "unseen" and not tells_enough(*evidence):
+            figures["note"] = _note(*evidence)
+            continue
+        if method is not None:
+            gains = _gains(method, cells, gold)
+            calibration[group] = fit_calibration(method, VALUES, cells.sum(0), gold.sum(0)) if gains else _AS_IT_IS
 
         def probabilities(logits: Tensor, group: str = group) -> Tensor:
             return calibrated(logits, torch.full((len(logits),), group == "seen"), calibration).sigmoid()
@@ -187,12 +200,20 @@ def fit(
                 apart = (logits - common).abs() > 1e-6
                 own[labels] = torch.where(apart, probabilities(logits), math.nan)
                 figures |= {f"{group}_{name}": value for name, value in _figures(found, int(apart.sum())).items()}
-    if not thresholds:
+    if not thresholds and "note" not in figures:
         raise ValueError(
             f"none of the {counts.documents} documents has one of the {len(counts.seen)} candidate labels as a gold "
             "label: check that the documents were encoded with the label set of the model, and columns"
         )
     return Calibration(calibration, thresholds, own, figures)
+
+
+def _note(documents: int, gold: int) -> str:
+    return (
+        f"{documents:,} document{'s have' if documents > 1 else ' has'} unseen labels, {gold:,} in all: too few to fit "
+        f"(at least {LEAST_DOCUMENTS} documents and {LEAST_GOLD} labels), so unseen labels have the calibration and "
+        "the threshold of the seen ones"
+    )
 
 
 def _gains(method: str, cells: Tensor, gold: Tensor) -> bool:
@@ -271,7 +292,12 @@ def _of_softmax(documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor, method
     if not kept:
         raise ValueError(f"none of the {number} documents has one of the {len(seen)} candidate labels as a gold label")
     every, gold = torch.stack([row for row, _ in kept]), torch.stack([column for _, column in kept])
-    calibration = fit_softmax_calibration(method, every, gold, seen)
+    unseen = int((~seen[gold]).sum())
+    calibration: dict[str, Any] = {}
+    if tells_enough(unseen, unseen):
+        calibration = fit_softmax_calibration(method, every, gold, seen)
+    elif unseen < len(gold):  # too few: all labels are calibrated like the seen ones
+        calibration = fit_softmax_calibration(method, every, gold, torch.ones_like(seen))
     before, after = ScoreCounts(seen), ScoreCounts(seen)
     for start in range(0, len(every), before.chunk_size):
         rows, columns = every[start : start + before.chunk_size], gold[start : start + before.chunk_size, None]
@@ -282,6 +308,7 @@ def _of_softmax(documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor, method
         found = fit(counts, None, label_thresholds=False).figures
         figures |= {f"{name.removesuffix('_before')}_{when}": found[name] for name in found if "error_before" in name}
         figures[f"accuracy_{when}"] = float((logits.argmax(-1) == gold).double().mean())
+        figures |= {"note": found["note"]} if "note" in found else {}
     return Calibration(calibration, {}, torch.full((len(seen),), math.nan, dtype=torch.double), figures)
 
 
@@ -373,18 +400,21 @@ def _is_multi_hot(gold: Tensor) -> bool:
 def _keep(model: Any, chosen: Tensor, found: Calibration) -> None:
     """Sets in the model what was found, if all of it makes sense."""
     config, before = model.config, (model.config.calibration, model.config.thresholds)
-    labels = model.label_set
+    labels, single = model.label_set, config.problem_type == "single_label_classification"
     if labels is not None:
         labels = labels.with_thresholds(
             {
                 labels[column].id: None if math.isnan(threshold) else _short(threshold)
                 for column, threshold in zip(chosen.tolist(), found.label_thresholds.tolist(), strict=True)
+                if single or ("seen" if labels[column].seen else "unseen") in found.thresholds
             }
         )
-    config.calibration, config.thresholds = found.calibration, found.thresholds
-    if config.problem_type != "single_label_classification":  # of a softmax, groups only make sense together
-        others = {group: own for group, own in before[0].items() if group not in found.thresholds}
+    config.calibration, config.thresholds = found.calibration or before[0], found.thresholds
+    if not single:  # of a softmax, groups only make sense together
+        others = {group: before[0].get(group, _AS_IT_IS) for group in before[1] if group not in found.thresholds}
         config.calibration, config.thresholds = others | found.calibration, before[1] | found.thresholds
+        if all(own == _AS_IT_IS for own in config.calibration.values()):
+            config.calibration = {}
     try:
         config.validate_calibration()
     except ValueError:

@@ -77,6 +77,7 @@ class ScoreCounts:
         label_cells: `(2, C, E + 1)` documents by half, label and interval between `EDGES`.
         label_gold: `(2, C, E + 1)` those in which the label is gold.
         num_gold: `(2, C)` gold documents of each label, by half.
+        gold_documents: `(2,)` documents with a gold label of each group.
 
     Args:
         seen: `(C,)` bool, whether each label was trained on.
@@ -100,6 +101,7 @@ class ScoreCounts:
         shape = 2, len(seen), len(EDGES) + 1
         self.label_cells, self.label_gold = (torch.zeros(shape, dtype=torch.int32) for _ in range(2))
         self.num_gold = torch.zeros(2, len(seen), dtype=torch.long)
+        self.gold_documents = torch.zeros(2, dtype=torch.long)
 
     def update(self, logits: Tensor, gold: Tensor) -> None:
         """Adds documents.
@@ -138,6 +140,7 @@ class ScoreCounts:
         mask[documents, columns] = True
         for place in range(2):
             chosen = (group == place).nonzero().flatten()
+            self.gold_documents[place] += int(mask[:, chosen].any(1).sum())
             if len(chosen):
                 best = logits[:, chosen.to(logits.device)].topk(min(self.top_k, len(chosen)), dim=1).indices.cpu()
                 best = chosen[best]

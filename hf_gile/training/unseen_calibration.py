@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from ..models.fingerprint_gile import towers_of
 from ..models.losses_gile import multi_hot
+from .thresholds import LEAST_DOCUMENTS, LEAST_GOLD, tells_enough
 
 
 @torch.no_grad()
@@ -33,7 +34,8 @@ def fit_unseen_calibration(
         `unseen_scale`, `lexical_scale` and `unseen_offset`: fields of `GileConfig`, for a final training on all labels.
 
     Raises:
-        ValueError: The model has no such terms, a label was trained on, or no document has one of the labels.
+        ValueError: The model has no such terms, a label was trained on, or too few documents have these labels. The
+            model stays as it was then.
     """
     gile = towers_of(model)
     if not (gile.config.lexical_size and gile.config.label_rows):
@@ -42,6 +44,7 @@ def fit_unseen_calibration(
     if bool(gile.label_rows.weight[chosen].any()):
         raise ValueError("columns holds a label that has a row: it was trained on, and nothing can be learned of it")
     calibration, was_training = gile.output_layer.lexical.calibration, model.training
+    before = calibration.clone()
     model.eval()
     without, cosines, gold = [], [], []
     for batch in batches:
@@ -56,8 +59,13 @@ def fit_unseen_calibration(
         gold.append(multi_hot(batch["labels"].reshape(len(scores[0]), -1), gile.config.num_labels)[:, chosen.cpu()])
     model.train(was_training)
     own, words, targets = torch.cat(without), torch.cat(cosines), torch.cat(gold).double()
-    if not bool(targets.any()):
-        raise ValueError("no document has one of the held-out labels as a gold label: there is nothing to fit")
+    documents, number = int(targets.any(1).sum()), int(targets.sum())
+    if not tells_enough(documents, number):
+        calibration.copy_(before)
+        raise ValueError(
+            f"{number} gold labels of {documents} documents are held-out ones: too few to fit, at least {LEAST_GOLD} "
+            f"of {LEAST_DOCUMENTS} documents are needed; hold out more labels, or ones with more documents"
+        )
     numbers = torch.tensor([1.0, gile.config.lexical_scale, 0.0], dtype=torch.double, requires_grad=True)
     optimizer = torch.optim.LBFGS([numbers], max_iter=200, line_search_fn="strong_wolfe")
 

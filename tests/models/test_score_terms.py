@@ -472,5 +472,8 @@ def test_the_calibration_of_unseen_labels_is_the_logistic_regression_that_explai
     assert model.config.lexical_scale == found["lexical_scale"] == pytest.approx(9.0, rel=0.5)
     with pytest.raises(ValueError, match="was trained on"):
         fit_unseen_calibration(model, [], [0])
-    with pytest.raises(ValueError, match="no document has one"):
-        fit_unseen_calibration(model, [{**inputs, "labels": torch.zeros(len(texts), dtype=torch.long)}], [3, 4])
+    few = torch.where(torch.arange(len(texts)) < 7, 3, 0)
+    before = calibration.clone()
+    with pytest.raises(ValueError, match="7 gold labels of 7 documents are held-out ones: too few to fit, at least 50"):
+        fit_unseen_calibration(model, [{**inputs, "labels": few}], [3, 4])
+    assert torch.equal(calibration, before)

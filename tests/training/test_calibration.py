@@ -198,6 +198,56 @@ def test_what_was_fitted_of_unseen_labels_stays_when_documents_have_none_of_them
         assert own["seen"] != earlier["seen"]
 
 
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("documents", [0, 1, 29, 49, 60])
+def test_few_documents_with_unseen_labels_leave_them_what_the_seen_ones_have(scripted, documents, single):
+    logits, gold = scores(seed=16)
+    gold[:, SEEN:] = False
+    gold[:documents, -1] = True
+    if single:
+        rows = torch.arange(len(gold))
+        column = torch.where(gold[:, -1], gold.shape[1] - 1, logits[:, :SEEN].argmax(1))
+        gold = torch.zeros_like(gold)
+        gold[rows, column] = True
+    kind = "single_label_classification" if single else "multi_label_classification"
+    model, batches = scripted(logits, gold, problem_type=kind)
+    model.label_set = model.label_set.with_thresholds({"id16": 0.9})
+    figures = calibrate(model, batches, columns=range(SEEN + UNSEEN))
+    enough = documents >= 50
+    assert set(model.config.calibration) == set(model.config.thresholds) == ({"seen", "unseen"} if enough else {"seen"})
+    assert figures.get("note", "").startswith(f"{documents} document") == (0 < documents < 50)
+    assert any(name.startswith("unseen_") for name in figures) == enough
+    if not enough:
+        assert model.thresholds_of().tolist() == pytest.approx(
+            [model.config.thresholds["seen"] if label.threshold is None else label.threshold for label in model.label_set]
+        )
+        assert model.label_set[16].threshold == 0.9  # what was set stays
+        ours = calibrated(logits, model.seen_among(), model.config.calibration)
+        assert torch.equal(ours.argsort(dim=1), logits.argsort(dim=1))
+
+
+def test_one_document_of_unseen_labels_alone_changes_nothing(scripted):
+    logits, gold = scores(seed=17, documents=3)
+    gold[:] = False
+    gold[0, -1] = True
+    model, batches = scripted(logits, gold)
+    assert set(calibrate(model, batches)) == {"documents", "note"}
+    assert (model.config.calibration, model.config.thresholds) == ({}, {})
+
+
+def test_a_group_that_needs_no_calibration_is_not_calibrated_like_the_other(scripted):
+    generator = torch.Generator().manual_seed(8)
+    logits = torch.randn(307, SEEN + UNSEEN, generator=generator) * 2 - 1
+    gold = torch.rand(logits.shape, generator=generator) < logits.sigmoid()
+    logits[:, SEEN:] *= 3  # the seen ones are right
+    model, batches = scripted(logits, gold)
+    calibrate(model, batches, method="isotonic")
+    seen = model.seen_among()
+    ours = calibrated(logits, seen, model.config.calibration)
+    assert torch.equal(ours[:, seen], logits[:, seen])
+    assert not torch.equal(ours[:, ~seen], logits[:, ~seen])
+
+
 def test_the_documents_are_scored_once_and_their_order_in_batches_does_not_matter(scripted):
     logits, gold = scores(seed=7)
     model, batches = scripted(logits, gold)
@@ -289,11 +339,12 @@ def test_a_real_model_is_calibrated_by_what_its_collator_makes(make_model, label
     rows = [
         {"input_ids": ids, "labels": columns} for ids, columns in zip(processor(texts)["input_ids"], gold, strict=True)
     ]
-    batches = [GileDataCollator(processor)(rows[start : start + 7]) for start in range(0, 20, 7)]
+    rows *= 10
+    batches = [GileDataCollator(processor)(rows[start : start + 7]) for start in range(0, 200, 7)]
     model.train()
     figures = calibrate(model, batches, bf16=True)
     assert model.training
-    assert figures["documents"] == 20
+    assert figures["documents"] == 200
     assert set(model.config.thresholds) == {"seen", "unseen"}
     assert all(0 < threshold <= 1 for threshold in model.thresholds_of())
 

@@ -7,6 +7,7 @@ from transformers import EvalPrediction, Trainer, TrainingArguments
 
 from hf_gile.metrics import LabelMetrics
 from hf_gile.training import ThresholdTuner, paper_threshold, tune_threshold
+from hf_gile.training.thresholds import LEAST_DOCUMENTS, LEAST_GOLD
 
 FEW = np.array([-3.0, -0.5, -0.0, 0.0, 0.5, 4.0], dtype=np.float32)
 
@@ -248,3 +249,58 @@ def test_the_fixed_thresholds_of_the_paper():
     assert [paper_threshold(number, low_resource=True) for number in (399, 400)] == [0.3, 0.3]
     with pytest.raises(ValueError, match="num_labels must be at least 1, got 0"):
         paper_threshold(0)
+
+
+def groups(seed=3, documents=61):
+    """Logits of 7 seen and 5 unseen labels, far surer of the unseen ones; and gold labels of both."""
+    random = np.random.default_rng(seed)
+    scores, gold = random.standard_normal((documents, 12)).astype(np.float32), random.random((documents, 12)) < 0.3
+    scores += 3 * gold
+    scores[:, 7:] += 4
+    return scores, gold, np.arange(12) < 7
+
+
+def test_unseen_labels_that_no_document_can_have_do_not_move_the_threshold():
+    scores, gold, seen = groups()
+    gold[:, 7:] = False
+    alone = tuned(scores[:, :7], gold[:, :7])
+    assert tuned(scores, sparse(gold), batch_size=7, seen=seen) == alone
+    assert abs(tuned(scores, gold)["threshold"] - alone["threshold"]) > 0.05  # what they would do
+    order = np.random.default_rng(1).permutation(12)  # seen labels need not stand first
+    assert tuned(scores[:, order], sparse(gold[:, order]), seen=seen[order]) == alone
+
+
+def test_unseen_labels_have_a_threshold_apart_where_documents_tell_enough_of_them():
+    scores, gold, seen = groups(documents=LEAST_GOLD + 5)
+    found = tuned(scores, sparse(gold), batch_size=7, seen=seen)
+    apart = {name.removeprefix("unseen_"): value for name, value in found.items() if name.startswith("unseen_")}
+    assert apart == tuned(scores[:, 7:], gold[:, 7:])
+    assert {name: found[name] for name in apart} == tuned(scores[:, :7], gold[:, :7])
+    few = gold.copy()
+    few[LEAST_DOCUMENTS - 1 :, 7:] = False
+    assert tuned(scores, sparse(few), seen=seen) == tuned(scores[:, :7], few[:, :7])
+
+
+def test_merged_tuners_of_groups_are_one_tuner_of_all_batches():
+    scores, gold, seen = groups(documents=2 * LEAST_GOLD)
+    first, second = (ThresholdTuner(12, seen=seen) for _ in range(2))
+    first.update(scores[:9], gold[:9])
+    second.update(scores[9:], gold[9:])
+    first.merge(second)
+    assert "unseen_threshold" in first.compute()
+    assert first.compute() == tuned(scores, gold, seen=seen)
+    with pytest.raises(ValueError, match="over the same seen labels can be merged"):
+        first.merge(ThresholdTuner(12))
+    first.reset()
+    first.update(scores, gold)
+    assert first.compute() == tuned(scores, gold, seen=seen)
+
+
+def test_without_unseen_labels_all_labels_are_tuned_together():
+    scores, gold, _ = groups()
+    assert tuned(scores, gold, seen=[True] * 12) == tuned(scores, gold)
+
+
+def test_a_mask_of_other_labels_is_refused():
+    with pytest.raises(ValueError, match="12"):
+        ThresholdTuner(12, seen=[True, False])
