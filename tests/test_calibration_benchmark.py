@@ -28,8 +28,8 @@ def saved(make_model, label_set, tmp_path):
     labels = LabelSet(replace(label_set[label_set.column(name)], seen=name != "Iron") for name in names)
     task = Task(
         name="tiny",
-        texts={"train": [], "validation": TEXTS * 3, "test": TEXTS},
-        gold={"train": [], "validation": [[c for c in row if c < 4] for row in GOLD * 3], "test": GOLD},
+        texts={"train": [], "validation": TEXTS * 30, "test": TEXTS},
+        gold={"train": [], "validation": [[c for c in row if c < 4] for row in GOLD * 30], "test": GOLD},
         labels=labels,
         num_seen=4,
         other_texts=[[]] * 5,
@@ -58,11 +58,11 @@ def test_it_fits_what_calibrate_fits_and_measures_the_test(saved, monkeypatch, t
     assert list(written) == ["other", "tiny"]
     result = written["tiny"]
     assert result["labels"] == {"seen": 3, "held out": 1, "unseen": 1}
-    assert result["documents"] == {"validation": 15, "test": 5}
+    assert result["documents"] == {"validation": 150, "test": 5}
     assert result["model"] == "gile"
 
     # Columns of the model: Heart Failure, Milk, Infant, Blood (held out), Iron (unseen).
-    gold = torch.full((15, 2), -100)
+    gold = torch.full((150, 2), -100)
     for row, columns in zip(gold, task.gold["validation"], strict=True):
         row[: len(columns)] = torch.tensor([{0: 0, 1: 1, 2: 3, 3: 2}[column] for column in columns])
     batch = {**processor(task.texts["validation"], return_tensors="pt"), "labels": gold}
@@ -88,7 +88,7 @@ def test_it_fits_what_calibrate_fits_and_measures_the_test(saved, monkeypatch, t
     capsys.readouterr()
     calibration.main()
     printed = capsys.readouterr().out
-    assert "tiny, probabilities, percent: fitted on 15 documents, measured on 5; labels: 3 seen, 1 held out" in printed
+    assert "tiny, probabilities, percent: fitted on 150 documents, measured on 5; labels: 3 seen, 1 held out" in printed
     assert (
         f"| isotonic | {100 * result['probabilities']['isotonic']['seen_expected_calibration_error']:.2f} |" in printed
     )

@@ -108,11 +108,12 @@ def test_several_ids_in_one_text_are_asked_about(run, saved_model, table, column
 
 
 def test_calibration_is_stored_in_the_model_and_changes_its_probabilities(run, saved_model, table, columns):
+    table.write_text(table.read_text() * 20)
     run("index", saved_model, saved_model / "index")
     before = json.loads(run("score", saved_model, input="iron\n").stdout)
     result = run("calibrate", saved_model, table, *columns)
     figures = json.loads(result.stdout)
-    assert figures["documents"] == 4
+    assert figures["documents"] == 80
     assert "seen labels: calibration error" in result.stderr
     assert "index follows: 0 encoded, 0 removed" in result.stderr
     model, _ = load(saved_model)
@@ -133,6 +134,8 @@ def test_what_there_is_none_of_is_not_spoken_of(run, saved_model, table, columns
     result = run("calibrate", saved_model, table, *columns, "--common-thresholds")
     assert "seen_threshold" in json.loads(result.stdout)
     assert "with another" not in result.stderr
+    note = "3 documents have unseen labels, 5 in all: too few to fit (at least 30 documents and 50 labels), so unseen "
+    assert f"\n{note}labels have the calibration and the threshold of the seen ones\n" in result.stderr
     assert result.stderr.endswith(f"\nwritten to {saved_model}\n")
 
 

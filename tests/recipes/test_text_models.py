@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from text_models import ModelSettings, OnColumns, as_read, check_settings, hold_out, metric_name
+from text_models import ModelSettings, OnColumns, as_read, check_settings, hold_out, label_metrics, metric_name
 from transformers import AutoModelForSequenceClassification, TrainingArguments
 
-from hf_gile import Label, LabelSet
+from hf_gile import GileProcessor, Label, LabelSet
 from hf_gile.metrics import LabelMetrics
+from hf_gile.training import tune_threshold
 
 WORDS = {
     "heart": ("heart failure", "heart failing cardiac output ventricle"),
@@ -89,6 +90,17 @@ def test_a_frozen_encoder_with_every_term_learns_seen_labels_and_scores_unseen_o
     assert model.config.label_rows
     assert model.label_set.texts == model.label_set.names
     assert model.gile.bag.log_weights.weight[0].item() == -20  # padding: weights are of the training documents
+    # The threshold is tuned over the labels that validation documents can have: these never have "cardiac".
+    rows = [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()]
+    gold = [[label in row["tags"] for label in model.label_set.ids[:4]] for row in rows]
+    processor = GileProcessor.from_pretrained(tmp_path / "out/gile_rows/model")
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        logits = model.eval()(**processor([row["text"] for row in rows], return_tensors="pt")).logits
+    assert results["gile_rows"]["threshold"] == pytest.approx(
+        tune_threshold(logits[:, :4].float(), torch.tensor(gold)), abs=0.02
+    )
+    assert "unseen_threshold" not in results["gile_rows"]
+    assert model.config.thresholds.keys() == {"seen"}
 
 
 def test_adapters_in_windows_are_merged_and_the_epoch_is_chosen_on_held_out_labels(run, tmp_path):
@@ -177,6 +189,17 @@ def test_figures_of_some_labels_are_those_of_a_model_that_has_no_others():
         torch.tensor([[0, 1], [-100, -100], [2, -100], [1, -100], [-100, -100], [0, -100], [2, -100]]),
     )
     assert metric.compute() == pytest.approx(alone.compute(), nan_ok=True)
+
+
+def test_unseen_labels_have_the_threshold_of_the_seen_ones_unless_they_have_their_own():
+    labels = LabelSet([Label("a", "a", seen=True, count=3), Label("b", "b")])
+    logits, gold = torch.tensor([[1.0, -1.0]]), torch.tensor([[0, 1]])
+    found = []
+    for thresholds in ((0.5,), (0.5, 0.2)):
+        metrics = label_metrics(labels, [0, 1], *thresholds, top_k=(1,))
+        metrics.update(logits, gold)
+        found.append(metrics.compute()["unseen_micro_f1"])
+    assert found == [0.0, 1.0]
 
 
 def test_the_page_on_pretrained_encoders_names_flags_and_tools_that_exist():

@@ -219,7 +219,10 @@ def test_few_documents_with_unseen_labels_leave_them_what_the_seen_ones_have(scr
     assert any(name.startswith("unseen_") for name in figures) == enough
     if not enough:
         assert model.thresholds_of().tolist() == pytest.approx(
-            [model.config.thresholds["seen"] if label.threshold is None else label.threshold for label in model.label_set]
+            [
+                model.config.thresholds["seen"] if label.threshold is None else label.threshold
+                for label in model.label_set
+            ]
         )
         assert model.label_set[16].threshold == 0.9  # what was set stays
         ours = calibrated(logits, model.seen_among(), model.config.calibration)
