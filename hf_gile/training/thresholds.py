@@ -21,8 +21,8 @@ LEAST_GOLD = 50
 """Validation documents with unseen gold labels, and such gold labels in all, below which unseen labels keep the
 calibration and the threshold of the seen ones. Drawn from 1,392 MEDLINE documents with 1,944 gold labels held out (60
 draws of each size, measured on the rest), the threshold of one document lost 2.4 points of micro-F1 against that of the
-seen labels in the mean, and more than a point in 65 % of the draws; with 20 documents and 28 labels in 23 %, with 50 and
-70 in 10 %, with 80 and 111 in 3 %. Fewer labels with more documents each need less. Calibration pays from three on."""
+seen labels in the mean, and more than a point in 65 % of the draws; with 20 documents and 28 labels in 23 %, with 50
+and 70 in 10 %, with 80 and 111 in 3 %. Labels with more documents need fewer. Calibration pays from three on."""
 
 LEAST = 2.0**-126
 """No threshold is below this probability, that of a logit of -87: it is the least normal number of float32."""
