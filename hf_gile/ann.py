@@ -19,6 +19,7 @@ from torch import Tensor
 
 from .models.exact_search_gile import TopLabels
 from .models.label_index_gile import LabelIndex
+from .models.labels_gile import whole_file
 
 SEARCH_FILE = "label_search.safetensors"
 """The name of a saved search, in the folder of its index."""
@@ -214,10 +215,8 @@ class ApproximateSearch:
             "probes": self.probes,
             "oversampling": self.oversampling,
         }
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        written = Path(folder) / f"{SEARCH_FILE}.part"
-        save_file(tensors, written, metadata={"search": json.dumps(head)})
-        written.replace(Path(folder) / SEARCH_FILE)
+        with whole_file(Path(folder) / SEARCH_FILE) as written:
+            save_file(tensors, written, metadata={"search": json.dumps(head)})
 
     @classmethod
     def load(cls, folder: str | PathLike[str], index: LabelIndex) -> "ApproximateSearch":

@@ -19,7 +19,6 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from html import escape
-from pathlib import Path
 from typing import Any, TypedDict
 
 import torch
@@ -28,6 +27,7 @@ from torch import Tensor
 from .models import GileForSequenceClassification, GileProcessor
 from .models.calibration_gile import calibrated
 from .models.evidence_gile import check_attends, evidence_of
+from .models.labels_gile import whole_file
 from .models.pipeline_inputs_gile import checked_texts
 
 
@@ -176,7 +176,8 @@ def save_records(records: Sequence[AttentionRecord], path: str | os.PathLike[str
         records: From `attention_records` or `explain`.
         path: A file; the published visualisation expects `MODEL_LANGUAGE.json`.
     """
-    Path(path).write_text(json.dumps(records, ensure_ascii=False), encoding="utf-8")
+    with whole_file(path) as written:
+        written.write_text(json.dumps(records, ensure_ascii=False), encoding="utf-8")
 
 
 def heat_map(records: AttentionRecord | Sequence[AttentionRecord], title: str | None = None) -> str:

@@ -16,7 +16,8 @@ app = new_group(
         hf-gile labels show MODEL                         what the model knows
         hf-gile COMMAND --help                            more, with examples
 
-    Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted. Results go to standard output, notes to standard error.
+    Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted, 143 terminated. Results go to standard output,
+    notes to standard error.
     """
 )
 

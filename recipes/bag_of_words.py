@@ -45,6 +45,7 @@ from train_dw import hold_out, split_of
 
 from hf_gile.data import load_dw
 from hf_gile.metrics import LabelMetrics
+from hf_gile.models.labels_gile import whole_file
 from hf_gile.training import paper_threshold, tune_threshold
 
 Floats = NDArray[np.float32]
@@ -248,7 +249,8 @@ def main() -> None:
             }
     if options.output_dir:
         options.output_dir.mkdir(parents=True, exist_ok=True)
-        (options.output_dir / "results.json").write_text(json.dumps(results, indent=1))
+        with whole_file(options.output_dir / "results.json") as written:
+            written.write_text(json.dumps(results, indent=1))
 
 
 def padded(labels: Ids) -> NDArray[np.int64]:

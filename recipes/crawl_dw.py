@@ -31,6 +31,7 @@ from transformers import HfArgumentParser
 from hf_gile.data import ReadReport, load_word_vectors
 from hf_gile.data.deutsche_welle.crawl import HOSTS, crawl_dw, read_lists
 from hf_gile.data.deutsche_welle.texts import DWTexts, load_dw_pages, write_dw
+from hf_gile.models.labels_gile import whole_file
 
 
 @dataclass
@@ -116,12 +117,9 @@ def write_texts(texts: DWTexts, folder: Path) -> None:
     for language in texts.languages:
         for split, documents in texts.documents[language].items():
             path = folder / split / f"{language}.jsonl"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("w", encoding="utf-8") as file:
+            with whole_file(path) as written, written.open("w", encoding="utf-8") as file:
                 file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in documents)
-        path = folder / "labels" / f"{language}.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        texts.label_sets[language].save(path)
+        texts.label_sets[language].save(folder / "labels" / f"{language}.jsonl")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ sys.path.append(str(ROOT / "benchmarks"))
 from machine import write_results  # noqa: E402
 
 from hf_gile.data import LOW_RESOURCE_LEVELS  # noqa: E402
+from hf_gile.models.labels_gile import whole_file  # noqa: E402
 
 MAIN = {"linear", "bilinear_yh15", "bilinear_n16", "gile", "constrained", "only_label", "only_input"}
 """The rows whose order is the point of the table; of the others the first seed is enough."""
@@ -234,7 +235,8 @@ def run_all(
                 code = subprocess.run(arguments, env=environment, stdout=log, stderr=log, check=False).returncode
             if code:
                 raise RuntimeError(f"{' '.join(arguments)} ended with {code}; see {place / 'log.txt'}")
-            done.write_text(json.dumps(command))
+            with whole_file(done) as written:
+                written.write_text(json.dumps(command))
         return json.loads((place / "results.json").read_text())
 
     with ThreadPoolExecutor(options.jobs) as pool:

@@ -19,6 +19,7 @@ from transformers.trainer_callback import ProgressCallback
 from transformers.trainer_utils import get_last_checkpoint
 
 from hf_gile.masking import is_secret, masked
+from hf_gile.models.labels_gile import whole_file
 
 Recipe = TypeVar("Recipe")
 
@@ -127,7 +128,8 @@ def _keep_settings(settings: Any, args: TrainingArguments) -> None:
     folder = Path(args.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     text = masked(yaml.safe_dump(kept, sort_keys=False, allow_unicode=True))
-    (folder / "settings.yaml").write_text(text, encoding="utf-8")
+    with whole_file(folder / "settings.yaml") as written:
+        written.write_text(text, encoding="utf-8")
 
 
 def train(trainer: Trainer, patience: int) -> dict[str, Any]:
@@ -225,7 +227,8 @@ def write_results(folder: Path, results: Mapping[str, Any], metrics: Mapping[str
         results: What `train` returned, by the name of the model.
         metrics: The figure to draw of each model, a key of its history.
     """
-    (folder / "results.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
+    with whole_file(folder / "results.json") as written:
+        written.write_text(json.dumps(results, indent=1), encoding="utf-8")
     import matplotlib
 
     matplotlib.use("agg")
@@ -243,5 +246,6 @@ def write_results(folder: Path, results: Mapping[str, Any], metrics: Mapping[str
     below.legend()
     for axes in (above, below):
         axes.grid(alpha=0.3)
-    figure.savefig(folder / "curves.png", dpi=120)
+    with whole_file(folder / "curves.png") as written:
+        figure.savefig(written, dpi=120)
     pyplot.close(figure)

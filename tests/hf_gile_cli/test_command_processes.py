@@ -39,6 +39,34 @@ def test_a_line_from_a_pipe_is_answered_before_the_next_one_comes_and_an_interru
     assert process.stderr.read() == "interrupted\n"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_command_that_is_asked_to_end_removes_what_it_has_begun(saved_model, name):
+    code = f"""
+import os, signal
+from hf_gile.publishing import folder
+write_index = folder._write_index
+def end(path, *rest):
+    write_index(path, *rest)
+    if os.fork() == 0:  # such as a process that reads data; ends without cleaning up behind its parent
+        os.kill(os.getpid(), signal.{name})
+    os.wait()
+    assert path.is_dir()
+    os.kill(os.getpid(), signal.{name})
+folder._write_index = end
+from hf_gile_cli import main
+main()
+"""
+    (saved_model / "index").mkdir()
+    before = {path.name: path.read_bytes() for path in saved_model.rglob("*") if path.is_file()}
+    command = [sys.executable, "-c", code, "labels", "add", saved_model, "r", "Rats"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    assert done.returncode == 128 + getattr(signal, name), done.stderr
+    assert "Traceback" not in done.stderr
+    assert {path.name: path.read_bytes() for path in saved_model.rglob("*") if path.is_file()} == before
+    assert not (saved_model / ".saving").exists()
+
+
 def test_a_reader_that_goes_away_ends_it_quietly(start, saved_model, tmp_path):
     (tmp_path / "texts.txt").write_text("Rats were fed.\n" * 5000)
     process = start("score", saved_model, tmp_path / "texts.txt")

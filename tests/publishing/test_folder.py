@@ -1,5 +1,6 @@
 """A model saved with all that belongs to it."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -168,6 +169,32 @@ def test_if_anything_fails_the_folder_is_as_it_was(tmp_path, make_model):
     other, _ = make_model(joint_size=3)
     with pytest.raises(ValueError, match="made by another model"):
         save(folder, model, processor, index=LabelIndex.build(other), card="# Second")
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("largest", "file"),
+    [
+        (20_000, "_gile.py"),  # Python's copy of a file names the file it reads
+        (200_000, ""),  # the weights, by a library in Rust, which names none
+    ],
+)
+def test_a_full_disk_is_reported_with_the_place_that_is_written_to(tmp_path, make_model, largest, file):
+    resource = pytest.importorskip("resource")
+    model, processor = make_model()
+    folder = tmp_path / "saved"
+    save(folder, model, processor, card="# First")
+    before = contents(folder)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, limit[1]))
+    try:
+        with pytest.raises(OSError, match=re.escape(str(folder))) as raised:
+            save(folder, make_model(joint_size=8000)[0], processor, card="# Second")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert file in str(raised.value)
+    assert ".saving" not in str(raised.value)
+    assert "hf_gile/models" not in str(raised.value)
     assert contents(folder) == before
 
 

@@ -34,6 +34,7 @@ from pathlib import Path
 from reprlib import repr as shortened
 from typing import Any
 
+from ...models.labels_gile import whole_file
 from ..report import ReadReport
 from .polite_web import Visitor
 
@@ -285,8 +286,8 @@ def _alone(folder: Path) -> AbstractContextManager[object]:
 def _keep_lists(addresses: Lists, folder: Path) -> None:
     for (name, split, language), urls in addresses.items():
         path = folder / "lists" / name / split / f"{language}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"urls": urls}), encoding="utf-8")
+        with whole_file(path) as written:
+            written.write_text(json.dumps({"urls": urls}), encoding="utf-8")
 
 
 def _name(url: str) -> str:
@@ -321,11 +322,9 @@ def _fetched(visitor: Visitor, url: str, folder: Path, language: str) -> Answer:
         return Answer(url, visit.url, visit.status, now, reason=visit.reason, again=visit.again)
     name = _name(url)
     path = folder / "pages" / language / name[:2] / f"{name}.html.gz"
-    path.parent.mkdir(parents=True, exist_ok=True)
     packed = gzip.compress(visit.body, mtime=0)
-    part = path.with_suffix(".part")
-    part.write_bytes(packed)
-    part.replace(path)
+    with whole_file(path) as written:
+        written.write_bytes(packed)
     file = path.relative_to(folder).as_posix()
     return Answer(
         url,

@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer, models
 
-from ...models.labels_gile import Label, LabelSet
+from ...models.labels_gile import Label, LabelSet, whole_file
 from ...models.tokenizing_gile import UNK, normalizer_and_splitter, split_sentences
 from ..files import open_binary
 from ..report import ReadReport
@@ -159,8 +159,7 @@ def write_dw(
             raise ValueError(f"{language}: no label has a word with a vector; are these the vectors of {language}?")
         for split, documents in texts.documents[language].items():
             path = Path(folder) / split / f"{language}.json"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("w", encoding="utf-8") as file:
+            with whole_file(path) as written, written.open("w", encoding="utf-8") as file:
                 _write_split(file, documents, words, column_of, list(places), report)
 
 

@@ -1,0 +1,85 @@
+"""Files that are written whole or not at all."""
+
+import errno
+import os
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from hf_gile import Label, LabelSet
+from hf_gile.models.labels_gile import whole_file
+
+resource = pytest.importorskip("resource")
+
+
+@contextmanager
+def largest_file(size):
+    """Has this process write no larger files, as on a disk that is nearly full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
+@pytest.mark.parametrize("bad", [{"name": "half \ud83d"}, {"description": "\udc80"}, {"synonyms": ("\ud800",)}])
+def test_labels_that_no_file_can_hold_leave_the_old_file(tmp_path, suffix, bad):
+    path = tmp_path / f"labels{suffix}"
+    old = LabelSet.from_names(["Iron"])
+    old.save(path)
+    more = [Label(f"D{one}", f"label {one}") for one in range(3000)]
+    labels = old.add(*more, Label("bad", "b")).update("bad", **bad)
+    with pytest.raises(ValueError, match=rf"labels\{suffix}: label 'bad' cannot be written: half a surrogate pair"):
+        labels.save(path)
+    assert LabelSet.load(path) == old
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_cell_is_written_as_long_as_it_can_be_read(tmp_path):
+    path = tmp_path / "labels.csv"
+    labels = LabelSet([Label("a", "Iron", "x" * 131_073, synonyms=("y" * 70_000, "z" * 70_000))])
+    labels.save(path)
+    assert LabelSet.load(path) == labels
+    longer = labels.update("a", description="x" * ((1 << 24) + 1))
+    with pytest.raises(
+        ValueError, match=r"label 'a' .* description has 16,777,217 characters, .* write a \.jsonl file"
+    ):
+        longer.save(path)
+    assert LabelSet.load(path) == labels
+
+
+def test_a_full_disk_is_reported_with_the_file_that_is_written_and_leaves_the_old_one(tmp_path):
+    path = tmp_path / "labels.jsonl"
+    old = LabelSet.from_names(["Iron"])
+    old.save(path)
+    with largest_file(1000), pytest.raises(OSError, match="File too large") as raised:
+        LabelSet.from_names(map(str, range(1000))).save(path)
+    assert (raised.value.errno, raised.value.filename) == (errno.EFBIG, str(path))
+    assert LabelSet.load(path) == old
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_is_replaced_and_who_may_read_a_file_stays(tmp_path):
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "file").chmod(0o640)
+    (tmp_path / "link").symlink_to("file")
+    with whole_file(tmp_path / "link") as written:
+        written.write_text("new")
+    assert (tmp_path / "file").read_text() == "old"
+    assert (tmp_path / "link").read_text() == "new"
+    assert (tmp_path / "link").stat().st_mode & 0o777 == 0o640
+
+
+def test_what_is_no_file_is_written_to_and_stays(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    read = []
+    thread = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_text()))
+    thread.start()
+    with whole_file(tmp_path / "pipe") as written:
+        written.write_text("new")
+    thread.join()
+    assert read == ["new"]
+    assert (tmp_path / "pipe").is_fifo()
