@@ -15,7 +15,7 @@ One record, whatever file it came from (MEDLINE XML, BioASQ JSON or JSON lines, 
 
 The settings are those of GILE, section 4.1.1, where the paper gives them; every flag of
 `transformers.TrainingArguments` works as well, and all of them can stand in a file: `--config mine.yaml`.
-`--resume_from_checkpoint true` goes on where each unit's last checkpoint is.
+`--resume_from_checkpoint true` goes on from the newest whole checkpoint of each unit.
 """
 
 import json

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import torch
 import yaml
+from checkpoints import checkpoint_to_resume
 from tqdm.auto import tqdm
 from transformers import EarlyStoppingCallback, HfArgumentParser, Trainer, TrainingArguments
 from transformers.trainer_callback import ProgressCallback
-from transformers.trainer_utils import get_last_checkpoint
 
 from hf_gile.masking import is_secret, masked
 from hf_gile.models.labels_gile import whole_file
@@ -136,7 +136,7 @@ def train(trainer: Trainer, patience: int) -> dict[str, Any]:
     """Trains until `args.metric_for_best_model` stops rising, with a progress bar and a line an epoch.
 
     Args:
-        trainer: What to train; with `--resume_from_checkpoint` from its last checkpoint, if there is one.
+        trainer: What to train; with `--resume_from_checkpoint true` from its newest whole checkpoint, if there is one.
         patience: Epochs without a better figure before training stops.
 
     Returns:
@@ -149,9 +149,7 @@ def train(trainer: Trainer, patience: int) -> dict[str, Any]:
     trainer.add_callback(stop)
     if trainer.args.world_size > 1 and trainer.is_world_process_zero():
         tqdm.write(f"training in {trainer.args.world_size} processes")
-    folder = trainer.args.output_dir
-    resume = trainer.args.resume_from_checkpoint and Path(folder).is_dir()
-    trainer.train(resume_from_checkpoint=get_last_checkpoint(folder) if resume else None)
+    trainer.train(resume_from_checkpoint=checkpoint_to_resume(trainer))
     trainer.remove_callback(stop)  # it would miss its metric in what is evaluated later
     history = trainer.state.log_history
     return {

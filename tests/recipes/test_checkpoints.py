@@ -1,0 +1,176 @@
+"""Training that was killed goes on from its newest whole checkpoint."""
+
+import os
+import shutil
+import signal
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import Trainer, TrainingArguments
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "recipes"))
+
+from checkpoints import checkpoint_to_resume
+from training import DEFAULTS, train
+
+from hf_gile.metrics import LabelMetrics
+from hf_gile.training import GileDataCollator, encode_dataset
+
+READ = ("trainer_state.json", "model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth")
+
+
+@pytest.fixture
+def make_trainer(tmp_path, make_model, label_set):
+    def make(folder="run", joint_size=13, **options):
+        model, processor = make_model(joint_size=joint_size, problem_type="multi_label_classification")
+        names = label_set.names
+        rows = Dataset.from_dict({"text": names * 4, "labels": [[name] for name in names] * 4})
+        dataset = encode_dataset(rows, processor, label_set)
+        settings = {"metric_for_best_model": "average_precision", "num_train_epochs": 3, "learning_rate": 1e-2}
+        settings |= {"use_cpu": True, "seed": 3, "per_device_train_batch_size": 5, "disable_tqdm": True}
+        return Trainer(
+            model,
+            TrainingArguments(output_dir=str(tmp_path / folder), **(DEFAULTS | settings | options)),
+            data_collator=GileDataCollator(processor),
+            train_dataset=dataset,
+            eval_dataset=dataset,
+            compute_metrics=LabelMetrics(len(label_set)),
+        )
+
+    return make
+
+
+def weights_of(trainer):
+    train(trainer, patience=9)
+    return {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def checkpoints(folder):
+    return sorted(path.name for path in folder.glob("checkpoint-*"))
+
+
+class Ended(BaseException):
+    """The end of the process."""
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    return tmp_path_factory.mktemp("kept")
+
+
+def test_a_run_that_ends_within_a_checkpoint_goes_on_from_the_one_before(make_trainer, tmp_path, monkeypatch, capsys):
+    whole = weights_of(make_trainer("whole"))
+    trainer = make_trainer()
+    real = trainer._save_rng_state
+
+    def save(folder):
+        if trainer.state.global_step == 8:
+            raise Ended
+        real(folder)
+
+    monkeypatch.setattr(trainer, "_save_rng_state", save)
+    with pytest.raises(Ended):
+        train(trainer, patience=9)
+    assert checkpoints(tmp_path / "run") == ["checkpoint-4", "checkpoint-8"]  # though save_total_limit is 1
+    capsys.readouterr()
+    assert same(weights_of(make_trainer(resume_from_checkpoint="true")), whole)
+    said = capsys.readouterr().out
+    assert f"passing over {tmp_path / 'run' / 'checkpoint-8'}: it has no trainer_state.json" in said
+    assert f"resuming from {tmp_path / 'run' / 'checkpoint-4'}\n" in said
+
+
+@pytest.fixture
+def trained(make_trainer, kept, tmp_path):
+    """A folder with two whole checkpoints."""
+    if not (kept / "run").exists():
+        make_trainer(str(kept / "run"), num_train_epochs=2, save_total_limit=2).train()
+    shutil.copytree(kept / "run", tmp_path / "run")
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("damage", ["absent", "empty", "cut"])
+@pytest.mark.parametrize("file", READ)
+def test_a_checkpoint_is_whole_with_all_that_the_trainer_reads(make_trainer, trained, file, damage):
+    path = trained / "checkpoint-8" / file
+    data = path.read_bytes()
+    path.unlink() if damage == "absent" else path.write_bytes(data[:-9] if damage == "cut" else b"")
+    trainer = make_trainer(resume_from_checkpoint="true")
+    assert checkpoint_to_resume(trainer) == str(trained / "checkpoint-4")
+    trainer.args.resume_from_checkpoint = str(trained / "checkpoint-8")
+    fault = f"it has no {file}" if damage == "absent" else f"its {file} is not whole"
+    with pytest.raises(
+        ValueError, match=f"checkpoint-8: {fault}; --resume_from_checkpoint true takes the newest whole"
+    ):
+        checkpoint_to_resume(trainer)
+    path.write_bytes(data)
+    assert checkpoint_to_resume(trainer) == str(trained / "checkpoint-8")
+
+
+def test_what_is_asked_for_is_resumed_or_refused(make_trainer, trained, capsys):
+    trainer = make_trainer()
+    assert checkpoint_to_resume(trainer) is None
+    for said, found in [("false", None), ("True", str(trained / "checkpoint-8"))]:
+        trainer.args.resume_from_checkpoint = said
+        assert checkpoint_to_resume(trainer) == found
+    trainer.args.resume_from_checkpoint = str(trained / "checkpoint-9")
+    with pytest.raises(ValueError, match="checkpoint-9: there is no such folder"):
+        checkpoint_to_resume(trainer)
+    other = make_trainer(joint_size=17, resume_from_checkpoint=str(trained / "checkpoint-8"))
+    with pytest.raises(ValueError, match="checkpoint-8: it is a checkpoint of another model, with another gile"):
+        checkpoint_to_resume(other)
+    capsys.readouterr()
+    fresh = make_trainer("fresh", resume_from_checkpoint="true")
+    assert checkpoint_to_resume(fresh) is None
+    assert capsys.readouterr().out.startswith("no whole checkpoint in")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_after_a_kill_at_any_operation_on_checkpoints_training_ends_at_the_same_weights(make_trainer, tmp_path):
+    whole = weights_of(make_trainer("whole"))
+
+    def killed_at(number, folder):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if child == 0:
+            left = [number]
+
+            def count(event, arguments):
+                writes = event in ("os.mkdir", "os.remove", "os.rename", "os.rmdir") or (
+                    event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+                )
+                if writes and f"{folder}/checkpoint-" in str(arguments[0]):
+                    left[0] -= 1
+                    if left[0] == 0:
+                        os.kill(os.getpid(), signal.SIGKILL)
+
+            try:
+                sys.addaudithook(count)
+                train(make_trainer(folder), patience=9)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        status = os.waitpid(child, 0)[1]
+        assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
+        return os.WIFSIGNALED(status)
+
+    number, from_the_beginning = 3, 0
+    while killed_at(number, f"killed-{number}"):
+        there = checkpoints(tmp_path / f"killed-{number}")
+        trainer = make_trainer(f"killed-{number}", resume_from_checkpoint="true")
+        from_the_beginning += checkpoint_to_resume(trainer) is None
+        if there not in ([], ["checkpoint-4"]):
+            assert checkpoint_to_resume(trainer) is not None
+        assert same(weights_of(trainer), whole)
+        number += 7
+    assert number > 70
+    sys.stdout.write(f"{number // 7} kills, {from_the_beginning} of them in the first checkpoint\n")  # pytest -s
