@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 from accuracy_task import SETS, Task
-from machine import RESULTS, machine
+from machine import RESULTS, provenance, write_json
 from torch import Tensor
 
 from hf_gile import GileForSequenceClassification, GileProcessor
@@ -74,9 +74,8 @@ def main() -> None:
     results = json.loads(options.results.read_text(encoding="utf-8")) if options.results.is_file() else {}
     for name, _, folder in wanted:
         figures = measure(SETS[name](options.data), folder, options.bf16)
-        results[name] = {"machine": machine(), **figures}
-        options.results.parent.mkdir(exist_ok=True)
-        options.results.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        results[name] = {**provenance(0), **figures}
+        write_json(options.results, results)
     if options.table or not wanted:
         print("\n\n".join(f"{title}\n\n{table}" for title, table in tables(results).items()))
 
@@ -125,7 +124,9 @@ def measure(task: Task, folder: str | Path, bf16: bool = False) -> dict[str, Any
     def of_labels(one: Calibration) -> Tensor:
         """`(C,)` thresholds of the candidates of the test: their own, or that of their group."""
         alone = [float(one.label_thresholds[place[column]]) if column in place else math.nan for column in columns]
-        group = [one.thresholds["seen" if is_seen else "unseen"] for is_seen in in_test.tolist()]
+        group = [
+            one.thresholds.get("seen" if is_seen else "unseen", one.thresholds["seen"]) for is_seen in in_test.tolist()
+        ]
         return torch.tensor([common if math.isnan(t) else t for t, common in zip(alone, group, strict=True)])
 
     thresholds = {

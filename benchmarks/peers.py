@@ -76,7 +76,8 @@ def main() -> None:
     most = max(options.sizes)
     setting = {name: getattr(options, name) for name in SETTING}
     setting |= {"data": options.data.name if options.data else None, "real_names": min(len(names), most)}
-    systems = kept(options, setting)
+    before = kept(options, setting)
+    systems = before.get("systems", {})
     wanted = options.only or list(SYSTEMS)
     if options.resume:
         wanted = [name for name in wanted if len(systems.get(name, {}).get("figures", ())) < len(options.sizes)]
@@ -95,14 +96,14 @@ def main() -> None:
             if code:
                 failed.append(f"{name} ended with {code}")
     results["systems"] = {name: systems[name] for name in SYSTEMS if name in systems}
-    write_results(options.name, results)
+    write_results(options.name, results, kept=before)
     plot(options.name, results["systems"])
     if failed:
         raise SystemExit("; ".join(failed))
 
 
 def kept(options: argparse.Namespace, setting: dict[str, Any]) -> dict[str, Any]:
-    """What an earlier run has measured of each system, with `--resume` or `--only`; else nothing."""
+    """The results of an earlier run, with `--resume` or `--only`; else nothing."""
     path = RESULTS / f"{options.name}.json"
     if not (options.resume or options.only) or not path.is_file():
         return {}
@@ -112,7 +113,7 @@ def kept(options: argparse.Namespace, setting: dict[str, Any]) -> dict[str, Any]
             f"{path} was measured with {results['setting']}, which is not {setting}: "
             "give the same options, or neither --only nor --resume"
         )
-    return results["systems"]
+    return results
 
 
 def read(folder: Path) -> tuple[list[str], list[str]]:

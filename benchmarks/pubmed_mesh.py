@@ -56,6 +56,7 @@ def main() -> None:
             "test": test,
             "curves_of_first_seed": curves,
         },
+        seed=options.seeds,
     )
 
 

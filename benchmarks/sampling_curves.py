@@ -53,6 +53,7 @@ def main() -> None:
     parser.add_argument("recipe", nargs="*", help="arguments for every run of recipes/train_bioasq.py, after --")
     options = parser.parse_args()
     runs: dict[str, Any] = {}
+    before: dict[str, Any] = {}
     if options.only != list(WAYS):
         before = json.loads((RESULTS / f"{options.name}.json").read_text())
         if (before["recipe"], before["seed"]) != (options.recipe, options.seed):
@@ -65,9 +66,8 @@ def main() -> None:
         last = runs[way]["curve"][-1]
         print(f"{way:22} {last['train_seconds']:6.0f} s of training  {last['test']}", flush=True)
         runs = {name: runs[name] for name in WAYS if name in runs}
-        write_results(
-            options.name, {"recipe": options.recipe, "seed": options.seed, "percent": True, "runs": with_ratios(runs)}
-        )
+        found = {"recipe": options.recipe, "percent": True, "runs": with_ratios(runs)}
+        write_results(options.name, found, seed=options.seed, kept=before)
         plot(runs, options.name)
 
 

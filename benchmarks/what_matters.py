@@ -41,11 +41,15 @@ SETTINGS = {
 }
 
 
+SEED = 42
+
+
 def run(name: str, records: Path, more: list[str]) -> dict[str, Any]:
     """Trains one setting and returns its figures."""
     unit, changed = SETTINGS[name]
     with tempfile.TemporaryDirectory() as folder:
-        arguments = ["--train_files", str(records), "--units", unit, "--output_dir", folder, *more, *changed]
+        arguments = ["--train_files", str(records), "--units", unit, "--output_dir", folder, "--seed", str(SEED)]
+        arguments += [*more, *changed]
         command = [sys.executable, str(ROOT / "recipes" / "train_bioasq.py"), *arguments]
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -70,14 +74,17 @@ def main() -> None:
     parser.add_argument("recipe", nargs="*", help="arguments for every run of recipes/train_bioasq.py, after --")
     options = parser.parse_args()
     results: dict[str, Any] = {}
+    before: dict[str, Any] = {}
     if options.only != list(SETTINGS):  # some anew, the others as they were
-        results = json.loads((RESULTS / "what_matters.json").read_text())["settings"]
+        before = json.loads((RESULTS / "what_matters.json").read_text())
+        results = before["settings"]
     with ThreadPoolExecutor(options.jobs) as pool:
         runs = {name: pool.submit(run, name, options.records, options.recipe) for name in options.only}
         for name, future in runs.items():
             results[name] = future.result()
             print(f"{name:60} {results[name]}", flush=True)
-            write_results("what_matters", {"recipe": options.recipe, "percent": True, "settings": results})
+            found = {"recipe": options.recipe, "percent": True, "settings": results}
+            write_results("what_matters", found, seed=SEED, kept=before)
 
 
 if __name__ == "__main__":

@@ -55,6 +55,7 @@ SYSTEMS = {
     "tuned": "GILE, MiniLM tuned",
 }
 FIGURES = ("precision_at_1", "average_precision")
+SEED = 42
 
 
 def main() -> None:
@@ -66,9 +67,8 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="print the table of what has been run")
     options = parser.parse_args()
     path = RESULTS / "zero_shot.json"
-    results = {"runs": {}}
-    if path.is_file():
-        results["runs"] = json.loads(path.read_text())["runs"]
+    before = json.loads(path.read_text()) if path.is_file() else {}
+    results = {"runs": before.get("runs", {})}
     if options.data:
         torch.set_num_threads(options.threads)
         os.environ |= {
@@ -79,7 +79,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             for name, sets, ways in runs(options, Path(folder)):
                 results["runs"][name] = measure(sets, ways, Path(folder))
-                write_results("zero_shot", results)
+                write_results("zero_shot", results, seed=SEED, kept=before)
     elif not options.table:
         parser.error("pass --data, or --table")
     print(table(results["runs"]))
@@ -146,6 +146,7 @@ def measure(sets: dict[str, Any], ways: Sequence[str], folder: Path) -> dict[str
     figures: dict[str, Any] = {}
     for way in ways:
         flags = ["--sets", str(file), "--text_encoder", str(minilm_folder()), "--output_dir", str(folder / "out")]
+        flags += ["--seed", str(SEED)]
         flags += ["--paraphrase_synonyms", "0", "--paraphrase_definitions", "0", "--use_cpu", "--save_only_model"]
         print(in_own_process(str(RECIPE), *flags, *WAYS[way]), flush=True)
         results = json.loads((folder / "out" / "results.json").read_text())

@@ -24,7 +24,7 @@ from units import UNITS
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "benchmarks"))
 
-from machine import write_results  # noqa: E402
+from machine import commit, write_results  # noqa: E402
 
 from hf_gile.data import LOW_RESOURCE_LEVELS  # noqa: E402
 from hf_gile.models.labels_gile import whole_file  # noqa: E402
@@ -76,7 +76,7 @@ def main() -> None:
     )
     parser.add_argument("--runs", type=Path, default=Path("runs/paper_tables"), help="folder of the runs")
     parser.add_argument("recipe", nargs="*", help="arguments for every run, after --")
-    options = parser.parse_args()
+    options = parser.parse_args(namespace=argparse.Namespace(commits=set()))
     tables = {"biomedical": biomedical, "news": news}[options.table](options)
     print(*markdown(tables).values(), sep="\n\n")
 
@@ -101,7 +101,7 @@ def biomedical(options: argparse.Namespace) -> Tables:
         for row, result in results.items():
             rows.setdefault(row, {})[str(seed)] = table_2(result)
         in_order = {BIOMEDICAL[row]: rows[row] for row in BIOMEDICAL if row in rows}
-        means = write("paper_biomedical", recipe, {"Table 2": in_order})
+        means = write("paper_biomedical", recipe, {"Table 2": in_order}, options)
     return means
 
 
@@ -132,7 +132,7 @@ def news(options: argparse.Namespace) -> Tables:
             label = row if language in row or percent else f"{language}, {row}"
             of_row = tables.setdefault(table, {}).setdefault(label, {})
             of_row[f"{seed}, {percent} %" if percent else str(seed)] = news_figures(unit, result, language)
-        means = write("paper_news", recipe, tables)
+        means = write("paper_news", recipe, tables, options)
     return means
 
 
@@ -226,7 +226,8 @@ def run_all(
     def run(key: tuple[Any, ...], command: list[str]) -> dict[str, Any] | None:
         place = folder / "-".join(map(str, key)).replace("/", "-").replace(" ", "_")
         done = place / "command.json"
-        if not done.exists() or json.loads(done.read_text()) != command:
+        before = json.loads(done.read_text()) if done.exists() else {}
+        if before.get("command") != command:
             if options.no_new_runs:
                 return None
             place.mkdir(parents=True, exist_ok=True)
@@ -235,8 +236,10 @@ def run_all(
                 code = subprocess.run(arguments, env=environment, stdout=log, stderr=log, check=False).returncode
             if code:
                 raise RuntimeError(f"{' '.join(arguments)} ended with {code}; see {place / 'log.txt'}")
+            before = {"command": command, "commit": commit()}
             with whole_file(done) as written:
-                written.write_text(json.dumps(command))
+                written.write_text(json.dumps(before))
+        options.commits.add(before["commit"])
         return json.loads((place / "results.json").read_text())
 
     with ThreadPoolExecutor(options.jobs) as pool:
@@ -246,10 +249,17 @@ def run_all(
                 yield key, results
 
 
-def write(name: str, recipe: list[str], tables: dict[str, dict[str, dict[str, dict[str, float]]]]) -> Tables:
+def write(
+    name: str,
+    recipe: list[str],
+    tables: dict[str, dict[str, dict[str, dict[str, float]]]],
+    options: argparse.Namespace,
+) -> Tables:
     """Writes what the runs gave so far, and gives the means."""
     means = {table: {row: spread(runs.values()) for row, runs in rows.items()} for table, rows in tables.items()}
-    write_results(name, {"recipe": recipe, "percent": True, "mean": means, "runs": tables})
+    commits = sorted(options.commits)  # runs that were done already may be of others than this one
+    found = {"commits_of_runs": commits, "recipe": recipe, "percent": True, "mean": means, "runs": tables}
+    write_results(name, found, seed=options.seeds)
     return means
 
 
