@@ -504,4 +504,11 @@ class GileConfig(PreTrainedConfig):
             )
 
 
+def _code_that_travels() -> None:
+    """Never called: transformers copies the files that this one imports, and tells saved models apart by them."""
+    from .classification_gile import GileForSequenceClassification  # noqa: F401
+    from .pipeline_gile import LabelScoringPipeline  # noqa: F401
+    from .processing_gile import GileProcessor  # noqa: F401
+
+
 __all__ = ["FORMAT_VERSION", "LEXICAL_HASHES", "GileConfig"]

@@ -890,11 +890,4 @@ class GileModel(GilePreTrainedModel):
             )
 
 
-def _code_that_travels() -> None:
-    """Never called: transformers copies the files a modeling file imports, and these belong to every saved model."""
-    from .classification_gile import GileForSequenceClassification  # noqa: F401
-    from .pipeline_gile import LabelScoringPipeline  # noqa: F401
-    from .processing_gile import GileProcessor  # noqa: F401
-
-
 __all__ = ["GileModel", "GileModelOutput", "GilePreTrainedModel"]
