@@ -14,6 +14,7 @@ The settings are those of GILE, section 4.2.1, where the paper gives them; every
 """
 
 import hashlib
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -112,8 +113,9 @@ def main() -> None:
     parts = {language: split_of(corpus.documents[language], language, unseen) for language in languages}
     scarce = parts[languages[-1]]
     scarce["train"] = low_resource(scarce["train"], recipe.percent, args.seed)
+    labels = of_training(labels, [parts[language]["train"] for language in languages])
     say({language: {part: len(rows) for part, rows in parts[language].items()} for language in languages})
-    say(f"{len(corpus.words):,} words; {labels}, {len(unseen)} of them never seen in training")
+    say(f"{len(corpus.words):,} words; {labels}, {len(labels) - sum(labels.seen)} of them never seen in training")
     seen = [column for column in range(len(labels)) if column not in unseen]
     gold = [len(row) for language in languages for row in parts[language]["train"]["labels"]]
 
@@ -241,6 +243,14 @@ def hold_out(labels: LabelSet, share: float) -> tuple[LabelSet, set[int]]:
         replace(label, seen=False, count=0) if column in held_out else label for column, label in enumerate(labels)
     )
     return LabelSet(marked), held_out
+
+
+def of_training(labels: LabelSet, parts: list[Any]) -> LabelSet:
+    """The labels with their numbers of training documents; those without any are stored as unseen."""
+    counts = Counter(column for rows in parts for own in rows["labels"] for column in own)
+    return LabelSet(
+        replace(label, seen=counts[column] > 0, count=counts[column]) for column, label in enumerate(labels)
+    )
 
 
 def split_of(documents: dict[str, Any], language: str, unseen: set[int]) -> dict[str, Any]:

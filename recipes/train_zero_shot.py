@@ -301,13 +301,17 @@ def train_zero_shot(
     foreign = [one for one in sets if one.options.test_only]
     held_out = held_out_keys(trained)
     label_of = {key: label for one in reversed(trained) for key, label in one.label_of.items()}
-    counts = Counter(key for one in trained for keys in one.documents["labels"] for key in keys)
+    rows_of = {one.name: cut(one, held_out) for one in trained}
+    counts = Counter(
+        key for one in trained for keys in one.documents.select(rows_of[one.name][0])["labels"] for key in keys
+    )
+    unseen_keys = held_out | (label_of.keys() - counts.keys())  # with what only documents to measure have
     stored = [
-        replace(label, seen=key not in held_out, count=0 if key in held_out else counts[key])
+        replace(label, seen=key not in unseen_keys, count=0 if key in unseen_keys else counts[key])
         for key, label in label_of.items()
     ]
     labels = LabelSet(sorted(stored, key=lambda label: not label.seen))
-    say(f"{len(labels):,} labels, {len(held_out):,} of them held out")
+    say(f"{len(labels):,} labels, {len(held_out):,} of them held out, {len(unseen_keys):,} never seen in training")
 
     model, processor = make_model(recipe, len(labels))
     model.set_labels(labels, processor)
@@ -327,10 +331,10 @@ def train_zero_shot(
     tasks: list[Task] = []
     with args.main_process_first(desc="vectors of texts"):
         for one in trained:
-            seen = [labels.column(key) for key in one.label_of if key not in held_out]
+            seen = [labels.column(key) for key in one.label_of if key not in unseen_keys]
             if not seen:
                 raise SystemExit(f"set {one.name}: all its labels are held out, lower held_out")
-            train_rows, validation_rows = cut(one, held_out)
+            train_rows, validation_rows = rows_of[one.name]
             encoded = encode(one.documents, labels)
             unseen = [labels.column(key) for key in one.label_of if key in held_out]
             parts.append(only(encoded.select(train_rows), seen))

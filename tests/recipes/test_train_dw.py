@@ -7,10 +7,16 @@ import pickle
 import random
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+from datasets import Dataset
+from train_dw import of_training
+
+from hf_gile import Label, LabelSet
+from hf_gile.data import low_resource
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 WORDS = {
@@ -90,6 +96,17 @@ def test_one_language_flat_documents_few_of_them_and_unseen_labels(run):
     assert result["test"]["test_unseen_documents"] > 0
     assert not (output / "gile" / "model").exists()
     assert "of them never seen in training" in done.stdout
+
+
+def test_labels_count_the_documents_that_were_trained_on():
+    labels = LabelSet([Label("a", "milk", count=9), Label("b", "iron", count=9), Label("c", "heart", count=9)])
+    rows = Dataset.from_dict({"labels": [[0], [0, 2], [1], [2]] * 25})
+    few, other = low_resource(rows, 1.0), Dataset.from_dict({"labels": [[0, 2], [2]]})
+    (column,) = few[0]["labels"]
+    expected = Counter({column: 1, 0: 1, 2: 2}) if column else Counter({0: 2, 2: 2})
+    counted = of_training(labels, [few, other])
+    assert [label.count for label in counted] == [expected[place] for place in range(3)]
+    assert counted.seen == [expected[place] > 0 for place in range(3)]
 
 
 @pytest.mark.slow

@@ -119,6 +119,15 @@ def test_several_sets_make_a_model_that_a_pipeline_scores_new_labels_with(folder
     assert gile["topics"]["held_out"]["average_precision"] >= cosine["topics"]["held_out"]["average_precision"]
     for line in ("held-out labels, among themselves", "all labels of an unseen set"):
         assert line in done.stdout
+    # Labels count the documents that were trained on, and not those that were measured.
+    trained = [one for one in read_sets(str(folder / "sets.yaml"), lambda *_: None) if not one.options.test_only]
+    rows = {one.name: one.documents.select(cut(one, held_out_keys(trained))[0]) for one in trained}
+    counts = Counter(key for documents in rows.values() for keys in documents["labels"] for key in keys)
+    stored = [json.loads(line) for line in (folder / "out" / "model" / "labels.jsonl").read_text().splitlines()]
+    assert {label["id"]: label["count"] for label in stored if label.get("count")} == {
+        key: count for key, count in counts.items() if key not in held_out_keys(trained)
+    }
+    assert sum(len(documents) for documents in rows.values()) < 160 + 120
     pipe = pipeline("zero-shot-classification", model=str(folder / "out" / "model"), trust_remote_code=True)
     answer = pipe("please play some music", candidate_labels=["music volume", "bill due"])
     assert sorted(answer["labels"]) == ["bill due", "music volume"]
