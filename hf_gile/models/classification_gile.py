@@ -66,8 +66,10 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self.label_vectors: Tensor | None  # (L, label_vector_size), of label_encoder_type "vectors"
         given = torch.zeros(config.num_labels, config.label_vector_size) if config.label_vector_size else None
         self.register_buffer("label_vectors", given)
-        self._kept_label_codes: dict[str | None, tuple[Any, Tensor]] = {}
-        self._kept_label_vectors: dict[str, tuple[Any, Tensor]] = {}
+        # State, codes or vectors, and the words that they were made of.
+        self._kept_label_codes: dict[str | None, tuple[Any, Tensor, Tensor]] = {}
+        self._kept_label_vectors: dict[str, tuple[Any, Tensor, Tensor]] = {}
+        self._versions: dict[str, Any] = {}  # of what label vectors are made of, while training goes on
         self._places: tuple[LabelSet, dict[str, int], dict[tuple[str, str | None], int]] | None = None
         self._steps = 0
         self._label_group: Any = None
@@ -86,6 +88,12 @@ class GileForSequenceClassification(GilePreTrainedModel):
             init.constant_(self.label_input_ids, self.config.pad_token_id)
             if self.label_vectors is not None:
                 init.zeros_(self.label_vectors)
+
+    def train(self, mode: bool = True) -> Any:
+        """Switches between training and evaluation."""
+        if mode != self.training:
+            self._versions = {}
+        return super().train(mode)
 
     def share_labels(self, group: Any = None) -> None:
         """Divides the labels among processes in training: each scores the documents of all with its own labels.
@@ -188,7 +196,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self.config.id2label = label_set.id2label()
         self.config.label2id = {name: column for column, name in self.config.id2label.items()}
         self.label_set = label_set
-        self._kept_label_codes, self._kept_label_vectors = {}, {}
+        self._kept_label_codes, self._kept_label_vectors, self._versions = {}, {}, {}
 
     def _keep_rows(self, table: nn.Embedding, label_set: LabelSet) -> None:
         old = table.weight.data
@@ -435,7 +443,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             )
         else:
             one_space = self.config.share_joint_space or self.config.output_layer == "linear"
-            label_codes = cache(partial(self.get_stored_label_features, sampled_columns))
+            label_codes = cache(partial(self.stored_codes, sampled_columns))
 
             def score(language: str | None, text_codes: Tensor) -> tuple[Tensor]:
                 codes = label_codes(None if one_space else language)
@@ -524,7 +532,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             self.gile.label_residual.weight[columns] = self.gile.word_prediction.infer(means, words) - means
 
     def get_stored_label_features(self, columns: Tensor | None = None, language: str | None = None) -> Tensor:
-        """Label codes of the stored label set. In evaluation without gradients they are computed once and kept.
+        """Label codes of the stored label set, in a tensor of their own.
 
         Args:
             columns: `(C,)` columns wanted; all of them by default.
@@ -536,6 +544,16 @@ class GileForSequenceClassification(GilePreTrainedModel):
         Raises:
             ValueError: No label set is stored.
         """
+        codes = self.stored_codes(columns, language)
+        return codes.clone() if any(codes is kept for _, kept, _ in self._kept_label_codes.values()) else codes
+
+    def stored_codes(self, columns: Tensor | None = None, language: str | None = None) -> Tensor:
+        """Label codes as of `get_stored_label_features`, not to be changed: in inference they are made once and kept.
+
+        Args:
+            columns: `(C,)` columns wanted; all of them by default.
+            language: The language of the documents to score; only read without `config.share_joint_space`.
+        """
         if self.config.output_layer == "linear":
             if not self.config.languages:
                 return self.gile.output_layer.label_codes(columns)
@@ -545,12 +563,17 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if self.training or torch.is_grad_enabled() or columns is not None:
             return self._stored_label_codes(columns, language)
         given = [] if self.label_vectors is None else [self.label_vectors]
-        state = (*self.gile.label_state(), *state_of(self.label_input_ids, *given))
+
+        def state(words: Tensor) -> tuple[Any, ...]:
+            return self.gile.label_state(), self.gile.label_state(words), state_of(self.label_input_ids, *given)
+
         kept = self._kept_label_codes.get(language)
-        if kept is None or kept[0] != state:
+        if kept is None or kept[0] != state(kept[2]):
+            words = self.label_input_ids.unique()
+            made_of = state(words)
             columns = torch.arange(self.config.num_labels, device=self.label_input_ids.device)
             codes = torch.cat([self._stored_label_codes(chunk, language) for chunk in columns.split(_LABELS_AT_ONCE)])
-            kept = self._kept_label_codes[language] = (state, codes)
+            kept = self._kept_label_codes[language] = (made_of, codes, words)
         return kept[1]
 
     def _require_stored_labels(self) -> None:
@@ -610,21 +633,28 @@ class GileForSequenceClassification(GilePreTrainedModel):
     def _pooled_labels(self, words: Tensor, name: str) -> Tensor:
         """`(M, P)`: what the pretrained encoder makes of words of labels, kept until it is to read them again."""
         encoder = self.gile.label_encoder or self.gile.text_encoder
-        period: Any
-        if self.config.has_fixed_pooling:
-            kind = words.device.type
-            autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+
+        def state(distinct: Tensor) -> tuple[Any, ...]:
+            if not self.config.has_fixed_pooling:
+                return (self._steps - 1) // self.config.label_refresh_steps, state_of(words)
             weights = list(encoder.transformer.parameters())
-            period = (autocast, *((one.data_ptr(), 0 if one.is_inference() else one._version) for one in weights))
-        else:
-            period = (self._steps - 1) // self.config.label_refresh_steps
-        state = (period, *state_of(words))
+            return self.gile.label_state(None, weights), self.gile.label_state(distinct, weights), state_of(words)
+
         kept = self._kept_label_vectors.get(name)
-        if kept is None or kept[0] != state:
+        # While training goes on, a frozen encoder is not read at each step, which can cost as much as the step.
+        read = [words, *encoder.parameters()]
+        versions = [torch.is_autocast_enabled(words.device.type), *((one.data_ptr(), one._version) for one in read)]
+        if self.config.has_fixed_pooling and kept is not None and self._versions.get(name) == versions:
+            return kept[1]
+        if self.training:
+            self._versions[name] = versions
+        if kept is None or kept[0] != state(kept[2]):
+            distinct = words.unique()
+            made_of = state(distinct)
             languages = self._languages_of_labels() if self.config.language_labels and name == "own" else None
             mode = encoder.training
             encoder.eval()  # without dropout: these vectors serve many steps
-            kept = self._kept_label_vectors[name] = (state, self.gile.pool_labels(words, languages))
+            kept = self._kept_label_vectors[name] = (made_of, self.gile.pool_labels(words, languages), distinct)
             encoder.train(mode)
         return kept[1]
 
@@ -675,7 +705,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if self._label_group is not None and columns is not None:
             checksum = int((columns * torch.arange(1, len(columns) + 1, device=columns.device)).sum())
         if self.config.output_layer == "linear":
-            codes = self.get_stored_label_features(columns)  # they are the weights, not made of anything
+            codes = self.stored_codes(columns)  # they are the weights, not made of anything
             return LabelChunks(lambda codes: codes, [codes], checksum=checksum)
         self._require_stored_labels()
         space = None if self.config.share_joint_space else language

@@ -3,10 +3,13 @@
 import hashlib
 import json
 import weakref
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 # What decides, beside the weights, which code a text gets. Fields that do not (sizes show in the weights, limits on
 # words are the processor's, the rest is of training) may change without making an index stale.
@@ -35,9 +38,6 @@ _FIELDS = (
 _NO_DIFFERENCE = ("_name_or_path", "architectures", "dtype", "transformers_version", "use_cache")
 
 
-_SAMPLE = 65_536
-"""Numbers of a weight that are looked at."""
-
 _FINGERPRINTS: "weakref.WeakKeyDictionary[Any, tuple[Any, str]]" = weakref.WeakKeyDictionary()
 
 
@@ -45,14 +45,14 @@ def fingerprint(model: Any) -> str:
     """What tells a model's codes from those of any other: a hash of the weights and of what else makes codes.
 
     It survives saving, loading and moving to another device, but not another type of the weights. Hashed again only
-    when the weights may have changed.
+    when the weights have changed.
 
     Args:
         model: A `GileModel` or a `GileForSequenceClassification`.
     """
     gile = towers_of(model)
     weights = {name: value for name, value in gile.state_dict().items() if not name.startswith("word_prediction.")}
-    state = (gile._mode_changes, *state_of(*weights.values()))
+    state = state_of(*weights.values())
     kept = _FINGERPRINTS.get(gile)
     if kept is None or kept[0] != state:
         digest = hashlib.blake2b(digest_size=32)
@@ -91,27 +91,51 @@ def towers_of(model: Any) -> Any:
     return getattr(model, "gile", model)
 
 
+@torch.no_grad()
 def state_of(*tensors: Tensor) -> tuple[Any, ...]:
-    """What stays equal while weights do, cheap enough for every call: places, versions, and a sum over a sample.
+    """What stays equal while tensors hold the same, read at the speed of memory: a number made of all their bits.
 
-    A fused optimizer, and writing into `.data`, leave the version as it is; so the numbers are looked at, too.
+    Versions of tensors do not tell: a fused optimizer, and writing into `.data`, leave them as they are.
 
     Args:
-        tensors: The weights.
+        tensors: Weights, or words.
     """
-    states, totals = [], []
-    # Falling factors, for a plain sum would not see rows change places.
-    factors = {device: torch.linspace(1, 2, _SAMPLE, device=device) for device in {one.device for one in tensors}}
+    on: dict[torch.device, list[Tensor]] = {}
     for tensor in tensors:
-        version = 0 if tensor.is_inference() else tensor._version
-        sample = tensor.detach().flatten()[:: -(-tensor.numel() // _SAMPLE) or 1].float()
-        # `dot`, unlike `@`, is not of 16 bits under autocast.
-        totals.append(sample.dot(factors[tensor.device][: len(sample)]).to(tensors[0].device))
-        states.append((tensor.data_ptr(), tensor.device, tensor.dtype, tensor.shape, version))
-    # All numbers at once: each waits for the device.
-    if totals:
-        states.append(tuple(torch.stack(totals).tolist()))
-    return tuple(states)
+        # Of weights that processes share, this process's part.
+        local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+        on.setdefault(tensor.device, []).append(local.detach())
+    return *((one.device, one.dtype, one.shape) for one in tensors), *(_content(some).item() for some in on.values())
+
+
+def _content(tensors: Sequence[Tensor]) -> Tensor:
+    """A sum modulo 2^64 of the bits, each 64 of them times an odd number of their place: no single change escapes."""
+    device = tensors[0].device
+    for level in _factors(device):
+        size, wholes, tails = 8 * len(level), [], []
+        for tensor in tensors:
+            flat = tensor.flatten()
+            if flat.storage_offset() * flat.element_size() % 8:
+                flat = flat.clone()
+            flat = flat.view(torch.uint8)
+            whole = len(flat) - len(flat) % size
+            if whole:
+                wholes.append(flat[:whole])
+            tails.append(flat[whole:])
+        tail = torch.cat(tails)
+        wholes.append(functional.pad(tail, (0, -len(tail) % size)))
+        rows = [whole.view(torch.int64).view(-1, len(level)) for whole in wholes]
+        if device.type == "cpu":
+            tensors = [torch.cat([some.mv(level) for some in rows])]
+        else:  # other devices have no such product of whole numbers
+            tensors = [torch.cat([(part * level).sum(1) for some in rows for part in some.split(1 << 13)])]
+    return tensors[0].sum()
+
+
+@cache
+def _factors(device: torch.device) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return (torch.randint(1 << 62, (3, 512), generator=generator, device="cpu") * 2 + 1).to(device)
 
 
 __all__ = ["fingerprint", "state_of", "towers_of", "unwrapped"]

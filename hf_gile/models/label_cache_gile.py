@@ -31,7 +31,7 @@ class LabelCache:
         >>> import torch
         >>> cache = LabelCache(max_bytes=100)
         >>> labels = cache.label_set(["Iron", "Milk"])
-        >>> cache.codes(labels, False, (), lambda: torch.zeros(2, 5)).shape, cache.num_bytes
+        >>> cache.codes(labels, False, (), lambda: (torch.zeros(2, 5), None)).shape, cache.num_bytes
         (torch.Size([2, 5]), 40)
         >>> cache.label_set(["Iron", "Milk"]) is labels
         True
@@ -41,8 +41,9 @@ class LabelCache:
         self.max_bytes = max_bytes
         self.num_bytes = 0
         self._lock = threading.Lock()
-        # The label sets, too: while their codes are kept, the names they were made of lead to them.
-        self._codes: OrderedDict[tuple[Any, ...], tuple[Tensor, Any]] = OrderedDict()
+        # With the words of the labels and their state; and the label sets, for while their codes are kept, the names
+        # they were made of lead to them.
+        self._codes: OrderedDict[tuple[Any, ...], tuple[Tensor, Any, Any, Any]] = OrderedDict()
         self._given: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
         # By identity, for the hash of a label set reads all its ids.
         self._facts: dict[int, tuple[Any, dict[str, tuple[Any, Any]]]] = {}
@@ -120,14 +121,22 @@ class LabelCache:
             found = facts[name] = (state, make())
         return found[1]
 
-    def codes(self, label_set: Any, by_id: bool, state: tuple[Any, ...], make: Callable[[], Tensor]) -> Tensor:
+    def codes(
+        self,
+        label_set: Any,
+        by_id: bool,
+        state: tuple[Any, ...],
+        make: Callable[[], tuple[Tensor, Any]],
+        state_of_words: Callable[[Any], Any] = lambda words: words,
+    ) -> Tensor:
         """The codes of a label set; those of another one with the same texts serve as well.
 
         Args:
             label_set: A `LabelSet`.
             by_id: Whether codes depend on the ids of labels, too.
             state: What else they depend on; its last part is that of the model, and codes of another one are dropped.
-            make: Makes them.
+            make: Makes them, and says of which words.
+            state_of_words: What these depend on in the model beside; codes with another one are made again.
 
         Returns:
             `(L, J)` codes.
@@ -136,11 +145,14 @@ class LabelCache:
         key = (digest, *state)
         with self._lock:
             kept = self._codes.get(key)
-            if kept is not None:
-                self._codes[key] = (kept[0], label_set)
-                self._codes.move_to_end(key)
-                return kept[0]
-        codes = make()
+        if kept is not None and kept[2] == state_of_words(kept[1]):
+            with self._lock:
+                if key in self._codes:  # or another thread has dropped it
+                    self._codes[key] = (*kept[:3], label_set)
+                    self._codes.move_to_end(key)
+            return kept[0]
+        codes, words = make()
+        made_of = state_of_words(words)
         with self._lock:
             for other in [other for other in self._codes if other[-1] != key[-1]]:
                 self._drop(other)
@@ -149,7 +161,7 @@ class LabelCache:
             while self._codes and self.num_bytes + size > self.max_bytes >= size:
                 self._drop(next(iter(self._codes)))
             if size <= self.max_bytes:
-                self._codes[key] = (codes, label_set)
+                self._codes[key] = (codes, words, made_of, label_set)
                 self.num_bytes += size
         return codes
 

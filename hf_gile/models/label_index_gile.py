@@ -548,6 +548,7 @@ def encode_labels(
     label_language: str | None = None,
     batch_size: int = 1024,
     dtype: torch.dtype | None = None,
+    seen_words: list[Tensor] | None = None,
 ) -> Tensor:
     """The codes of labels by their words and what the model has learned of them; see `LabelIndex.build`.
 
@@ -559,6 +560,7 @@ def encode_labels(
         label_language: The language of labels that name none, by default that of the documents.
         batch_size: Labels encoded at a time.
         dtype: The type of the codes, by default that of the model.
+        seen_words: Gets the distinct words of each batch.
 
     Returns:
         `(L, J)` label codes.
@@ -581,6 +583,8 @@ def encode_labels(
             languages = [label.language or default for label in labels] if gile.config.languages else None
             texts = [label.text for label in labels]
             words = processor(label_text=texts, label_language=languages, return_tensors="pt").to(gile.device)
+            if seen_words is not None:
+                seen_words.append(words["label_input_ids"].unique())
             if hasattr(model, "learned_of"):
                 own = model.learned_of(labels, default)
                 yield model.encode(words["label_input_ids"], label_language=languages, language=language, **own)

@@ -11,6 +11,7 @@ may be of any language: words of all languages share one space.
 
 import inspect
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -235,7 +236,6 @@ class GileModel(GilePreTrainedModel):
         torch.Size([2, 3])
     """
 
-    _mode_changes = 0
     # The stored labels of a classifier's checkpoint: not needed here, and nothing to warn of.
     _keys_to_ignore_on_load_unexpected: ClassVar[list[str]] = ["label_input_ids", "label_vectors"]
 
@@ -730,17 +730,29 @@ class GileModel(GilePreTrainedModel):
 
         return in_each_language(self.config, language, {"text_codes": text_codes}, score)[0]
 
-    def label_state(self) -> tuple[Any, ...]:
-        """A fingerprint of what label codes are made of: while it stays equal, kept codes are still right.
+    @torch.no_grad()
+    def label_state(self, words: Tensor | None = None, parameters: Sequence[Tensor] | None = None) -> tuple[Any, ...]:
+        """What label codes are made of: while it stays equal, kept codes are right.
 
-        It holds addresses and versions of the weights, the numbers of a sample of them (a fused optimizer, and writing
-        into `.data`, leave the version as it is), how often `train` was called, and the autocast type.
+        It has two parts, for labels read few rows of what may be a large table: without words, all but the tables of
+        tokens, and the autocast type; with words, their rows of these tables.
+
+        Args:
+            words: `(T,)` tokens of labels, each once.
+            parameters: The weights that count; by default all that make label codes.
         """
-        weights: list[Tensor] = [*self.label_parameters()]
-        weights += [table.weight for table in self.label_tables.values()]
+        rows = {
+            id(module.weight)
+            for module in self.modules()
+            if isinstance(module, nn.Embedding) and module.num_embeddings == self.config.vocab_size
+        }
+        if parameters is None:
+            parameters = [*self.label_parameters(), *(table.weight for table in self.label_tables.values())]
+        if words is not None:
+            return state_of(*(weight[words] for weight in parameters if id(weight) in rows))
         kind = self.device.type
         autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-        return (self._mode_changes, autocast, *state_of(*weights))
+        return (autocast, *state_of(*(weight for weight in parameters if id(weight) not in rows)))
 
     @property
     def label_tables(self) -> dict[str, nn.Embedding]:
@@ -772,11 +784,6 @@ class GileModel(GilePreTrainedModel):
             for parameter in part.parameters()
             if id(parameter) not in left_out
         ]
-
-    def train(self, mode: bool = True) -> "GileModel":
-        """Switches between training and evaluation; what was kept of the labels is stale from here on."""
-        self._mode_changes += 1
-        return super().train(mode)
 
     @can_return_tuple
     def forward(

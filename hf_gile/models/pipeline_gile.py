@@ -333,18 +333,25 @@ class LabelScoringPipeline(Pipeline):
         bias = bias_of(gile, language)
         if labels is None:
             own = own_columns(config, check_language(config, label_language or language))
-            codes = self.model.get_stored_label_features(language=language)[own]
+            codes = self.model.stored_codes(language=language)[own]
             places: Any = range(len(codes))  # in the place of labels: their names come from the configuration
             return LabelIndex(places, codes, bias, language, ""), own.start
         check_language(config, label_language or language)
         if config.output_layer == "linear":
             gile.get_label_features()  # refuses, and says why
+
+        def make() -> tuple[torch.Tensor, torch.Tensor]:
+            words: list[torch.Tensor] = []
+            codes = encode_labels(self.model, self.processor, labels, language, label_language, seen_words=words)
+            return codes, torch.cat(words).unique()
+
         codes = self._cache.codes(
             labels,
             # What is learned of single labels goes by their ids.
             bool(gile.label_tables) and self.model.label_set is not None,
             (language, label_language, (state or gile.label_state)()),
-            lambda: encode_labels(self.model, self.processor, labels, language, label_language),
+            make,
+            gile.label_state,
         )
         return LabelIndex(labels, codes, bias, language, ""), 0
 

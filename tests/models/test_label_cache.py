@@ -13,7 +13,7 @@ MODEL = ("state of the model",)
 def kept(cache, labels, state=MODEL, size=1, by_id=False):
     """Whether the codes of labels are there, which puts them there."""
     made = []
-    cache.codes(labels, by_id, state, lambda: made.append(1) or torch.zeros(size, 5))
+    cache.codes(labels, by_id, state, lambda: (made.append(1) or torch.zeros(size, 5), None))
     return not made
 
 
@@ -116,7 +116,7 @@ def test_threads_leave_the_count_of_bytes_right(max_bytes):
     def ask(first):
         for place in range(200):
             number = (first + place) % 7
-            codes = cache.codes(labels(str(number)), False, MODEL, lambda: torch.full((1, 5), float(number)))  # noqa: B023
+            codes = cache.codes(labels(str(number)), False, MODEL, lambda: (torch.full((1, 5), float(number)), None))  # noqa: B023
             assert codes[0, 0] == number
 
     with ThreadPoolExecutor(6) as threads:

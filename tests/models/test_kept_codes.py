@@ -1,0 +1,149 @@
+"""Kept label codes and vectors follow every change of what they are made of, also one that leaves no trace."""
+
+import pytest
+import torch
+
+from hf_gile import LabelIndex, LabelScoringPipeline
+from hf_gile.models.fingerprint_gile import fingerprint, state_of
+
+TEXT = "The failing heart pumps less blood."
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.uint8])
+@pytest.mark.parametrize("size", [1, 3, 8, 511, 4096, 300_007])
+def test_a_change_of_any_number_is_seen(dtype, size):
+    generator = torch.Generator().manual_seed(0)
+    numbers = torch.randint(0, 100, (size,), generator=generator).to(dtype)
+    before, where = state_of(numbers), torch.randint(0, size, (20,), generator=generator).tolist()
+    for place in [0, size - 1, *where]:
+        version = numbers._version
+        numbers.data[place] += 1
+        assert numbers._version == version
+        assert state_of(numbers) != before
+        numbers.data[place] -= 1
+        assert state_of(numbers) == before
+
+
+def test_numbers_that_change_places_are_seen():
+    table = torch.randn(2000, 300, generator=torch.Generator().manual_seed(0))
+    before = state_of(table)
+    for one, other in ((0, 1999), (7, 8), (512, 1024)):
+        changed = table.clone()
+        changed[[one, other]] = table[[other, one]]
+        assert state_of(changed) != before
+        changed = table.clone()
+        changed[:, [one % 300, other % 300]] = table[:, [other % 300, one % 300]]
+        assert state_of(changed) != before
+    assert state_of(table[:1], table[1:]) != state_of(table[1:], table[:1])
+    assert state_of(torch.zeros(4)) != state_of(torch.zeros(5))
+    assert state_of() == state_of()
+    assert state_of(torch.zeros(0)) == state_of(torch.zeros(0))
+
+
+def test_parts_of_a_tensor_and_tensors_made_in_inference_are_read():
+    whole = torch.arange(100.0)
+    assert state_of(whole[3:70]) == state_of(whole[3:70].clone())
+    assert state_of(whole.view(10, 10).T) == state_of(whole.view(10, 10).T.contiguous())
+    with torch.inference_mode():
+        assert state_of(torch.arange(100.0)) == state_of(whole)
+
+
+def words_of(model):
+    return model.label_input_ids.unique()
+
+
+def test_rows_of_a_table_that_labels_do_not_read_leave_their_codes(make_model):
+    model, processor = make_model()
+    table, read = model.gile.word_embeddings.weight, words_of(model)
+    (other,) = [row for row in range(1, len(table)) if row not in read][:1]
+    with torch.no_grad():
+        model(**processor(TEXT, return_tensors="pt"))
+        kept = model.stored_codes()
+        table.data[other] += 1
+        assert model.stored_codes() is kept
+        table.data[int(read[-1])] += 1
+        assert model.stored_codes() is not kept
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"label_rows": True, "cosine_score": True, "bag_size": 3}, {"label_encoder_type": "learned"}]
+)
+def test_every_number_written_through_data_changes_the_scores(make_model, options):
+    model, processor = make_model(problem_type="multi_label_classification", **options)
+    inputs, pipe = processor(TEXT, return_tensors="pt"), LabelScoringPipeline(model=model, processor=processor)
+    pad = model.config.pad_token_id
+    row = int(next(word for word in words_of(model) if word != pad))
+    index = LabelIndex.build(model)
+    weights = {
+        id(weight): weight
+        for weight in [*model.gile.label_parameters(), *(one.weight for one in model.gile.label_tables.values())]
+    }
+    for weight in weights.values():
+        with torch.no_grad():
+            model(**inputs)
+            pipe(TEXT)
+            pipe(TEXT, candidate_labels=["heart", "milk"])
+        hash_before = fingerprint(model)
+        weight.data[row if len(weight) == model.config.vocab_size else -1] += 0.5
+        assert fingerprint(model) != hash_before
+        with pytest.raises(ValueError, match="build it again"):
+            index.check_fits(model)
+        with torch.no_grad():
+            fresh = model._stored_label_codes(None, None)
+            torch.testing.assert_close(model.stored_codes(), fresh)
+            answer = pipe(TEXT, candidate_labels=["heart", "milk"])
+        fresh_pipe = LabelScoringPipeline(model=model, processor=processor)
+        assert answer == fresh_pipe(TEXT, candidate_labels=["heart", "milk"])
+
+
+def test_codes_that_are_handed_out_may_be_changed(make_model):
+    model, processor = make_model()
+    inputs = processor(TEXT, return_tensors="pt")
+    with torch.no_grad():
+        before = model(**inputs).logits
+        model.get_stored_label_features().zero_()
+        assert torch.equal(model(**inputs).logits, before)
+
+
+@pytest.mark.parametrize("table", [False, True], ids=["a weight", "a row of the tokens"])
+def test_label_vectors_follow_a_frozen_encoder_that_is_written_through_data(make_pretrained, table):
+    model, processor = make_pretrained(freeze_text_encoder=True)
+    inputs = processor(TEXT, return_tensors="pt")
+    transformer = model.gile.text_encoder.transformer
+
+    def loss():
+        return model(**inputs, labels=torch.tensor([[1]])).loss.item()
+
+    def write():
+        weight = (
+            transformer.get_input_embeddings().weight if table else transformer.encoder.layer[0].output.dense.weight
+        )
+        weight.data[int(words_of(model)[-1]) if table else 0] *= -3
+
+    losses = [loss()]  # in evaluation, with gradients
+    write()
+    losses.append(loss())
+    model.train()
+    losses.append(loss())
+    assert losses[1] == pytest.approx(losses[2])
+    model.eval()
+    write()
+    model.train()
+    losses.append(loss())
+    expected = make_pretrained(freeze_text_encoder=True)[0].train()
+    expected.load_state_dict(model.state_dict())
+    assert losses[3] == pytest.approx(expected(**inputs, labels=torch.tensor([[1]])).loss.item())
+    assert len({round(one, 6) for one in losses}) == 3
+
+
+def test_a_frozen_encoder_is_not_read_at_each_step_of_training(make_pretrained, monkeypatch):
+    model, processor = make_pretrained(freeze_text_encoder=True)
+    model.train()
+    inputs = processor(TEXT, return_tensors="pt")
+    model(**inputs, labels=torch.tensor([[1]]))
+    monkeypatch.setattr(model.gile, "label_state", None)
+    model(**inputs, labels=torch.tensor([[1]]))
+    with torch.no_grad():
+        model.gile.text_encoder.transformer.encoder.layer[0].output.dense.weight += 1
+    with pytest.raises(TypeError, match="not callable"):  # a version has changed
+        model(**inputs, labels=torch.tensor([[1]]))
