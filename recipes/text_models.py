@@ -270,6 +270,7 @@ def train_text_models(
         (`seen_` and `unseen_` if there are unseen labels), with `test_documents_per_second`, from texts to the scores
         of all labels.
     """
+    check_settings(settings, args)
     problem_type = problem_type_of(settings, parts, gold)
     one_label = problem_type == "single_label_classification"
     if one_label and settings.problem_type is None:
