@@ -28,6 +28,7 @@ def test_without_typer_the_extra_is_named():
     assert (done.returncode, done.stderr) == (1, "hf-gile needs the `cli` extra: pip install 'hf-gile[cli]'\n")
 
 
+@pytest.mark.slow
 def test_a_line_from_a_pipe_is_answered_before_the_next_one_comes_and_an_interrupt_ends_with_130(start, saved_model):
     process = start("score", saved_model)
     for text in ("Rats were fed.", "Breast milk."):
@@ -40,6 +41,7 @@ def test_a_line_from_a_pipe_is_answered_before_the_next_one_comes_and_an_interru
 
 
 @pytest.mark.slow
+<<<<<<< Updated upstream
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_a_command_that_is_asked_to_end_removes_what_it_has_begun(saved_model, name):
     code = f"""
@@ -67,6 +69,8 @@ main()
     assert not (saved_model / ".saving").exists()
 
 
+=======
+>>>>>>> Stashed changes
 def test_a_reader_that_goes_away_ends_it_quietly(start, saved_model, tmp_path):
     (tmp_path / "texts.txt").write_text("Rats were fed.\n" * 5000)
     process = start("score", saved_model, tmp_path / "texts.txt")
@@ -76,6 +80,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(start, saved_model, tmp_path):
     assert process.stderr.read() == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flag", [True, False])
 def test_a_traceback_comes_on_request_only(start, saved_model, flag):
     process = start(*(["--debug"] if flag else []), "labels", "retire", saved_model, "iron")

@@ -55,7 +55,7 @@ def test_what_is_wrong_is_said_in_a_sentence(run, tmp_path, monkeypatch, argumen
     assert "Traceback" not in result.stderr
 
 
-def test_a_table_of_ones_own_is_trained_on_and_the_model_scores(start, run, tmp_path):
+def test_a_table_of_ones_own_is_trained_on_and_the_model_scores(run, tmp_path, monkeypatch, capfd):
     draw = random.Random(0)
     with (tmp_path / "notes.csv").open("w", newline="") as file:
         writer = csv.writer(file)
@@ -67,11 +67,11 @@ def test_a_table_of_ones_own_is_trained_on_and_the_model_scores(start, run, tmp_
     steps = ["--num_train_epochs", "6", "--per_device_train_batch_size", "5", "--units", "gile", "--use_cpu"]
     arguments = ["--train_files", "notes.csv", "--labels", "tags", *sizes, *steps, "--output_dir", "runs/notes"]
     secret = ["--hub_tok", "and-enter"]  # flags may be abbreviated
-    process = start("train", *arguments, *secret, cwd=tmp_path)
-    stdout, stderr = process.communicate(timeout=300)
-    assert process.returncode == 0, stderr[-3000:]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    said = run("train", *arguments, *secret)
     written = [path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()]
-    for content in [*written, stdout.encode(), stderr.encode()]:
+    for content in [*written, said.output.encode(), *map(str.encode, capfd.readouterr())]:
         assert b"and-enter" not in content
     scored = run("score", tmp_path / "runs/notes/gile/model", input="cardiac ventricle\nferritin\n")
     assert [json.loads(line)["labels"][0] for line in scored.stdout.splitlines()] == ["heart", "iron"]

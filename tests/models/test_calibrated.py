@@ -205,6 +205,7 @@ print(json.dumps([model.config.calibration, model.config.thresholds, model.label
 """
 
 
+@pytest.mark.slow
 def test_a_saved_model_keeps_calibration_and_thresholds_also_where_hf_gile_is_not(tmp_path, make_model, label_set):
     model, processor = make_model()
     trained = LabelSet(replace(label, seen=label.id != "Iron") for label in label_set)

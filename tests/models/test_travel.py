@@ -60,7 +60,7 @@ def in_a_clean_room(folder, out):
     return load_file(out)
 
 
-@pytest.mark.parametrize("text_encoder_type", ["wan", "han"])
+@pytest.mark.parametrize("text_encoder_type", ["wan", pytest.param("han", marks=pytest.mark.slow)])
 def test_saved_model_gives_the_same_logits_where_hf_gile_is_not(tmp_path, make_model, text_encoder_type):
     model, processor = make_model(text_encoder_type, problem_type="multi_label_classification")
     folder = tmp_path / "saved"
@@ -79,6 +79,7 @@ def test_saved_model_gives_the_same_logits_where_hf_gile_is_not(tmp_path, make_m
     }
 
 
+@pytest.mark.slow
 def test_a_model_over_a_pretrained_encoder_needs_no_other_folder_than_its_own(tmp_path, make_pretrained):
     model, processor = make_pretrained("hierarchical_transformer", bag_size=3, cosine_score=True, label_rows=True)
     folder = tmp_path / "saved"

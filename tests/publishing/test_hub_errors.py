@@ -9,10 +9,8 @@ from hf_gile.publishing.hub_errors import why_not_read
 
 
 @pytest.fixture
-def why(hub, tmp_path, monkeypatch):
+def why(hub, tmp_path):
     """Says why a file of a repository cannot be had."""
-    place = "HUGGINGFACE_CO_URL_TEMPLATE"
-    monkeypatch.setattr(constants, place, f"{hub.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}")
     hub.create("ada/milk", private=True)
 
     def ask(**options):

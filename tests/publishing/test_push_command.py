@@ -3,8 +3,10 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+from huggingface_hub import constants
 from typer.testing import CliRunner
 
 from hf_gile_cli.app import app
@@ -73,17 +75,26 @@ def test_a_token_that_may_not_write_is_named(hub, make_saved):
     assert "403" in refused.stderr
 
 
-def test_a_pushed_model_is_scored_with_and_shown_by_its_name(hub, make_saved, tmp_path):
+@pytest.mark.parametrize("launch", ["here", pytest.param("process", marks=pytest.mark.slow)])
+def test_a_pushed_model_is_scored_with_and_shown_by_its_name(hub, make_saved, tmp_path, monkeypatch, launch):
     folder = make_saved()
     pushed = push(folder, "ada/milk", "--private")
     assert pushed.exit_code == 0, pushed.output
     settings = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0"}
 
-    def run(*arguments, **more):
+    def run(*arguments, HF_TOKEN="hf_ada", HF_HOME=tmp_path / "home"):
+        monkeypatch.setenv("HF_TOKEN", HF_TOKEN)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(HF_HOME))
+        result = CliRunner().invoke(app, arguments, input="Rats were fed.\n", prog_name="hf-gile")
+        return SimpleNamespace(returncode=result.exit_code, stdout=result.stdout, stderr=result.stderr)
+
+    def start(*arguments, **more):
         command = [sys.executable, "-m", "hf_gile_cli", *arguments]
         environment = os.environ | settings | more
         return subprocess.run(command, env=environment, input="Rats were fed.\n", capture_output=True, text=True)
 
+    if launch == "process":
+        run = start
     scored, shown, absent = run("score", "ada/milk"), run("labels", "show", "ada/milk"), run("score", "ada/beer")
     here = CliRunner().invoke(app, ["score", str(folder)], input="Rats were fed.\n")
     assert (scored.returncode, scored.stdout) == (0, here.stdout)

@@ -544,6 +544,7 @@ crawl_dw(sys.argv[1], sys.argv[2], {CONTACT!r}, hosts=["127.0.0.1"], delay=0.02)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_crawl_goes_on_where_it_stopped(site, crawl, lists, tmp_path):
     urls = [site.page(number) for number in range(2, 42)]
     lists(general={"train": {"english": urls}})
