@@ -41,7 +41,6 @@ def test_a_line_from_a_pipe_is_answered_before_the_next_one_comes_and_an_interru
 
 
 @pytest.mark.slow
-<<<<<<< Updated upstream
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_a_command_that_is_asked_to_end_removes_what_it_has_begun(saved_model, name):
     code = f"""
@@ -69,8 +68,7 @@ main()
     assert not (saved_model / ".saving").exists()
 
 
-=======
->>>>>>> Stashed changes
+@pytest.mark.slow
 def test_a_reader_that_goes_away_ends_it_quietly(start, saved_model, tmp_path):
     (tmp_path / "texts.txt").write_text("Rats were fed.\n" * 5000)
     process = start("score", saved_model, tmp_path / "texts.txt")
