@@ -151,7 +151,7 @@ def score(
     # One set of labels for the whole run: its codes are kept, however many.
     pipe = LabelScoringPipeline(model=loaded, processor=processor, device=loaded.device, label_cache_bytes=1 << 62)
 
-    written = 0
+    written = unknown = 0
     with _progress(sources) as bar:
         for source, stream, own in zip(sources, streams, documents, strict=True):
             if source == "-" and sys.stdin.isatty():
@@ -162,9 +162,15 @@ def score(
                 answers = pipe([one.text for one in batch], candidates, batch_size=batch_size, **options)
                 for document, answer in zip(batch, answers, strict=True):
                     sys.stdout.write(_line(document, answer, with_text))
+                    unknown += "note" in answer
                 sys.stdout.flush()
                 written += len(batch)
                 bar.update(len(batch))
+    if unknown:
+        note(
+            f"the model knows no word of {counted(unknown, 'text')} (lines with a note): such scores say how frequent "
+            "labels are, and nothing of the text"
+        )
     left_out = sum(report.left_out.values())
     if left_out:
         examples = "; ".join(example for some in report.examples.values() for example in some)
@@ -212,6 +218,7 @@ def _line(document: Any, answer: Any, with_text: bool | None) -> str:
         row["text"] = document.text
     row["labels"] = answer["labels"]
     row |= {name: _short(answer[name]) for name in ("scores", "evidence") if name in answer}
+    row |= {name: answer[name] for name in ("note",) if name in answer}
     return visible(json.dumps(row, ensure_ascii=False)) + "\n"
 
 

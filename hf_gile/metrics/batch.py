@@ -119,8 +119,10 @@ def read_groups(num_labels: int, seen: Array | Sequence[bool] | None) -> dict[st
         >>> read_groups(2, seen=[True, False])["unseen_"]
         tensor([False,  True])
     """
-    if num_labels < 1:
-        raise ValueError(f"num_labels must be at least 1, got {num_labels}; give the number of labels scored")
+    if not hasattr(num_labels, "__index__") or getattr(num_labels, "ndim", False) or num_labels < 1:
+        raise ValueError(
+            f"num_labels must be a whole number, at least 1, got {num_labels!r:.100}; give the number of labels scored"
+        )
     groups = {"": torch.ones(num_labels, dtype=torch.bool)}
     if seen is None:
         return groups

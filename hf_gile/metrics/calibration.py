@@ -62,8 +62,8 @@ class CalibrationMetrics(TrainerMetric):
         chunk_size: int = 64,
     ) -> None:
         for name, value in {"bins": bins, "top_k": top_k, "chunk_size": chunk_size}.items():
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+            if not hasattr(value, "__index__") or getattr(value, "ndim", False) or value < 1:
+                raise ValueError(f"{name} must be a whole number, at least 1, got {value!r:.100}")
         self.groups = read_groups(num_labels, seen)
         self.num_labels = num_labels
         self.bins = bins

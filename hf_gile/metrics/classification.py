@@ -202,7 +202,12 @@ def read_threshold(threshold: float | Array, num_labels: int) -> Tensor:
     if isinstance(threshold, Tensor):
         known = threshold.detach().cpu().double().clone()
     else:
-        known = torch.from_numpy(np.array(threshold, dtype=np.float64))
+        try:
+            known = torch.from_numpy(np.array(threshold, dtype=np.float64))
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"threshold must be a probability, or one for each of the {num_labels} labels, got {threshold!r:.100}"
+            ) from None
     if known.shape not in ((), (num_labels,)):
         raise ValueError(
             f"threshold must be one probability or one for each of the {num_labels} labels, got "

@@ -3,7 +3,7 @@
 Shapes: `B` documents in the batch, `L` labels scored, `P` gold labels per document, padded.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -252,9 +252,11 @@ class RankingMetrics:
 
 
 def _check_top_k(top_k: Sequence[int]) -> None:
+    if not isinstance(top_k, Iterable) or isinstance(top_k, str):
+        raise ValueError(f"top_k must be a list of numbers of labels, such as (1, 3, 5), got {top_k!r:.100}")
     for k in top_k:
-        if k < 1:
-            raise ValueError(f"top_k must be numbers of labels from 1 on, got {k}")
+        if not hasattr(k, "__index__") or getattr(k, "ndim", False) or k < 1:
+            raise ValueError(f"top_k must be numbers of labels from 1 on, got {k!r:.100}")
 
 
 def _at_gold(scores: Tensor, gold: Tensor) -> Tensor:

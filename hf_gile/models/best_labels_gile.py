@@ -116,7 +116,7 @@ def _search(index: Any, text_codes: Tensor, choice: Choice, k: int) -> list[Best
     answers = []
     for row, own in zip(scores, columns, strict=True):
         if choice.threshold is not None:
-            kept = row >= choice.threshold
+            kept = ~(row < choice.threshold)  # as written, what is not a number shows
             kept[0] |= choice.force_label  # the best
             row, own = row[kept], own[kept]
         answers.append(BestLabels(row, own))
@@ -146,7 +146,7 @@ def _choose(raw: Tensor, choice: Choice) -> list[BestLabels]:
     total = None if choice.is_multi_label else logits.logsumexp(-1, keepdim=True)
     scores, threshold = _probabilities(logits, total), choice.threshold
     if threshold is not None:
-        passing = scores >= (threshold.to(logits.device) if torch.is_tensor(threshold) else threshold)
+        passing = ~(scores < (threshold.to(logits.device) if torch.is_tensor(threshold) else threshold))
     elif choice.top_k is None or 2 * choice.top_k > logits.shape[1]:
         order = _ranking(logits, raw)[:, : choice.top_k]
         return [BestLabels(*pair) for pair in zip(scores.gather(1, order), order, strict=True)]

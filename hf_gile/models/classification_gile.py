@@ -18,7 +18,7 @@ from transformers.utils.hub import cached_file
 
 from .chunked_losses_gile import LabelChunks, chunked_loss
 from .configuration_gile import GileConfig
-from .fingerprint_gile import state_of
+from .fingerprint_gile import check_finite, state_of
 from .labels_gile import LABELS_FILE, Label, LabelSet
 from .languages_gile import Languages, check_language, in_each_language, of_language, own_columns
 from .losses_gile import (
@@ -33,7 +33,7 @@ from .losses_gile import (
     places_among,
     widened,
 )
-from .modeling_gile import GileModel, GilePreTrainedModel
+from .modeling_gile import GileModel, GilePreTrainedModel, check_tensors
 from .score_terms_gile import ZeroEmbedding
 
 _LABELS_AT_ONCE = 2048
@@ -147,6 +147,12 @@ class GileForSequenceClassification(GilePreTrainedModel):
             ValueError: The label set does not fit a linear unit or the languages of the model, the processor does
                 not fit the model, or vectors are missing or given to a model that has no use for them.
         """
+        if not hasattr(processor, "unknown_labels"):
+            raise ValueError(f"processor must be the GileProcessor of this model, got {type(processor).__name__}")
+        if not hasattr(label_set, "language_labels"):
+            raise ValueError(
+                f"label_set must be a LabelSet, got {type(label_set).__name__}; LabelSet.from_names(names) makes one"
+            )
         processor.check_fits(self.config)
         sizes = label_set.language_labels if self.config.languages else {}
         if list(sizes) != [language for language in self.config.languages if language in sizes]:
@@ -176,8 +182,12 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 languages = [label.language for label in label_set] if sizes else None
                 words = processor(label_text=label_set.texts, label_language=languages, return_tensors="pt")
                 label_input_ids = words["label_input_ids"]
-            elif len(label_input_ids) != len(label_set):
-                raise ValueError(f"label_input_ids has {len(label_input_ids)} rows for {len(label_set)} labels")
+            else:
+                check_tensors(label_input_ids=label_input_ids)
+                if len(label_input_ids) != len(label_set):
+                    raise ValueError(f"label_input_ids has {len(label_input_ids)} rows for {len(label_set)} labels")
+            if label_vectors is not None:
+                check_finite({"label_vectors": label_vectors}, "set_labels")
             size = self.config.label_vector_size
             if (label_vectors is not None) != (size > 0) or (
                 label_vectors is not None and label_vectors.shape != (len(label_set), size)
@@ -197,6 +207,23 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self.config.label2id = {name: column for column, name in self.config.id2label.items()}
         self.label_set = label_set
         self._kept_label_codes, self._kept_label_vectors, self._versions = {}, {}, {}
+
+    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
+        """Gives the model another number of words; see `PreTrainedModel.resize_token_embeddings`.
+
+        If words of the stored labels are gone then, the label set must be stored again, with the processor of the new
+        words: `set_labels` keeps what was learned of labels that stay.
+
+        Raises:
+            ValueError: The words are the tokens of a pretrained encoder, or have vectors in a bag.
+        """
+        resized = super().resize_token_embeddings(*args, **kwargs)
+        words = self.label_input_ids
+        if words.numel() and int(words.max()) >= self.config.vocab_size:
+            self.label_input_ids = words.new_zeros(len(words), 0)
+            self.config.label_length = 0
+            self._kept_label_codes, self._kept_label_vectors = {}, {}
+        return resized
 
     def _keep_rows(self, table: nn.Embedding, label_set: LabelSet) -> None:
         old = table.weight.data
@@ -408,6 +435,13 @@ class GileForSequenceClassification(GilePreTrainedModel):
         by_document = kwargs.pop("shift_labels", None) is not None
         if kwargs:
             raise TypeError(f"forward() got an unexpected keyword argument {next(iter(kwargs))!r}")
+        check_tensors(
+            labels=labels,
+            sampled_columns=sampled_columns,
+            column_weights=column_weights,
+            excluded_columns=excluded_columns,
+            positive_weights=positive_weights,
+        )
         if not self.training:
             sampled_columns = column_weights = positive_weights = None
         elif sampled_columns is not None:
@@ -456,6 +490,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
             if labels is not None:
                 masked = excluded_columns is not None or bool(self.config.language_labels)
                 loss = self._loss(logits, labels, sampled_columns, column_weights, masked, positive_weights)
+        if labels is None and self.training and (by_document or num_items_in_batch is not None):
+            self._check_loss_of_trainer(sampled_columns)
         if loss is not None and self.training and self.gile.word_prediction is not None:
             loss = loss + self.config.word_prediction * self._word_prediction(text_embeds, input_ids, sampled_columns)
         if loss is not None and self.training and self.distillation is not None and teacher_columns is not None:
@@ -463,6 +499,29 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if loss is not None and labels is not None and num_items_in_batch is not None:
             loss = loss * _counted(labels, num_items_in_batch, by_document) / num_items_in_batch
         return SequenceClassifierOutput(loss=loss, logits=logits, attentions=attentions if output_attentions else None)
+
+    def _check_loss_of_trainer(self, sampled_columns: Tensor | None) -> None:
+        """Refuses a step in which `Trainer` counts labels, but keeps them from the model, and its loss would be wrong.
+
+        With `label_smoothing_factor` it computes a softmax of its own over the logits. That is right for a model with
+        one gold label among all, trained by cross entropy. Where `problem_type` says that a document has several, it
+        warns and leaves the loss to the model.
+        """
+        only_here = {
+            "problem_type, which is not set": self.config.problem_type is None,
+            "sampled_columns": sampled_columns is not None,
+            f"training_loss={self.config.training_loss!r}": self.config.training_loss != "cross_entropy",
+            "label_chunk_size": self.config.num_labels > self.config.label_chunk_size > 0,
+            "column_miner": self.column_miner is not None,
+            "distillation": self.distillation is not None,
+        }
+        asked = [name for name, is_set in only_here.items() if is_set]
+        if asked and self.config.problem_type != "multi_label_classification":
+            raise ValueError(
+                f"label_smoothing_factor keeps the labels from the model, but its loss depends on {asked[0]}: set "
+                "label_smoothing_factor=0 in TrainingArguments. If compute_loss_func keeps them on purpose, set "
+                "config.problem_type = 'multi_label_classification'"
+            )
 
     def mask_other_languages(self, logits: Tensor, language: str | None, columns: Tensor | None = None) -> Tensor:
         """Gives the stored labels of other languages minus infinity, a probability of zero.
@@ -579,8 +638,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
     def _require_stored_labels(self) -> None:
         if self.label_input_ids.shape[1] == 0:
             raise ValueError(
-                "no label set is stored in this model: call model.set_labels(label_set, processor) first, "
-                "or score other labels with model.gile(..., label_input_ids=...)"
+                "no label set is stored in this model, or resize_token_embeddings took words of its labels away: call "
+                "model.set_labels(label_set, processor) first, or score other labels with model.gile(..., "
+                "label_input_ids=...)"
             )
         if bool((self.label_input_ids[0] == self.config.pad_token_id).all()):  # a label has words, or was not loaded
             raise ValueError(

@@ -1,10 +1,11 @@
 """The configuration of a GILE model: the paper's hyper-parameter table as validated fields."""
 
-from collections.abc import Sequence
-from dataclasses import field
+from collections.abc import Mapping, Sequence
+from dataclasses import field, fields
 from typing import Any, ClassVar, Literal
 
 from huggingface_hub.dataclasses import strict
+from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.activations import ACT2FN
@@ -13,6 +14,9 @@ from .calibration_gile import GROUPS, check_calibration
 
 LEXICAL_HASHES = 32
 """Places that a token has in a lexical code."""
+
+# Numbers that are not sizes; far below where 32 bits overflow.
+_LARGEST_NUMBER = 1e9
 
 FORMAT_VERSION = 1
 """Raised when a saved model changes meaning, so that older code refuses it instead of misreading it."""
@@ -142,6 +146,12 @@ class GileConfig(PreTrainedConfig):
         label_length: Words a stored label has room for; 0 when no label set is stored. Set by `set_labels`.
         format_version: Version of the saved form; code refuses a newer one than its own.
 
+    Attributes:
+        largest: The largest size that a configuration may name, by field (of `languages` and `num_labels`, their
+            number; of `text_encoder_config`, by kind; of `missing_weights`, how many numbers a loaded model may have
+            that its files do not hold). A file of a few bytes can ask for any amount of memory, so more is refused. If
+            a larger size is meant, raise the limit first: `GileConfig.largest["lexical_size"] = 1 << 20`.
+
     Raises:
         huggingface_hub.errors.StrictDataclassError: A field of the wrong type or with a value that makes no sense.
 
@@ -153,6 +163,28 @@ class GileConfig(PreTrainedConfig):
 
     model_type = "gile"
     sub_configs: ClassVar[dict[str, Any]] = {"text_encoder_config": AutoConfig}
+    largest: ClassVar[dict[str, int]] = {
+        "vocab_size": 1 << 24,
+        "embedding_size": 1 << 16,
+        "hidden_size": 1 << 16,
+        "attention_size": 1 << 16,
+        "joint_size": 1 << 17,
+        "joint_layers": 1000,
+        "label_vector_size": 1 << 16,
+        "bag_size": 1 << 16,
+        "lexical_size": 1 << 18,
+        "label_length": 1 << 16,
+        "max_words": 1 << 24,
+        "max_sentences": 1 << 20,
+        "max_sentence_words": 1 << 20,
+        "max_label_words": 1 << 16,
+        "languages": 1000,
+        "num_labels": 1 << 21,
+        "missing_weights": 1 << 27,
+        "text_encoder_layers": 1000,
+        "text_encoder_size": 1 << 24,
+        "text_encoder_number": 1 << 31,
+    }
 
     vocab_size: int = 30_000
     pad_token_id: int = 0
@@ -205,12 +237,37 @@ class GileConfig(PreTrainedConfig):
     label_length: int = 0
     format_version: int = FORMAT_VERSION
 
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """Makes a configuration of what a file holds; see `PreTrainedConfig.from_dict`.
+
+        Raises:
+            ValueError: A field of the wrong type or with a value that makes no sense.
+        """
+        try:
+            return super().from_dict(config_dict, **kwargs)
+        except (AttributeError, KeyError, TypeError, StrictDataclassError) as error:
+            text = " ".join(str(error).split())
+            raise ValueError(f"config.json is not the configuration of a GILE model: {text:.500}") from None
+
     def __post_init__(self, **kwargs: object) -> None:
+        number, names = kwargs.get("num_labels", 2), self.id2label
+        if not isinstance(number, int) or not (names is None or isinstance(names, Mapping)):
+            raise ValueError(
+                f"num_labels must be a whole number and id2label a mapping, got {number!r:.100} and {names!r:.100}"
+            )
+        self._check_largest("num_labels", number)
         encoder = self.text_encoder_config
         if isinstance(encoder, dict):
+            self._check_encoder_sizes(encoder)
             if "model_type" not in encoder:
                 raise ValueError("text_encoder_config has no model_type, such as 'bert', that says of what it is")
-            encoder = self.text_encoder_config = AutoConfig.for_model(**encoder)
+            try:
+                encoder = self.text_encoder_config = AutoConfig.for_model(**encoder)
+            except (AttributeError, KeyError, TypeError, ValueError, StrictDataclassError) as error:
+                raise ValueError(
+                    f"text_encoder_config makes no configuration of a {encoder['model_type']!r:.100}: {error!s:.300}"
+                ) from None
         if encoder is not None:
             sizes = [getattr(encoder, name, None) for name in ("vocab_size", "hidden_size")]
             if encoder.model_type == self.model_type or not all(isinstance(size, int) for size in sizes):
@@ -302,6 +359,48 @@ class GileConfig(PreTrainedConfig):
         """
         k = num_labels if isinstance(num_labels, int) else sum(num_labels)
         return max(1, hidden_size * k // (hidden_size + embedding_size))
+
+    def _check_largest(self, limit: str, value: Any, name: str | None = None) -> None:
+        if isinstance(value, int) and value > self.largest[limit]:
+            raise ValueError(
+                f"{name or limit} is {value}, more than the {self.largest[limit]} that a configuration may ask for; "
+                f"if it is meant, set GileConfig.largest[{limit!r}] = {value} first"
+            )
+
+    def _check_encoder_sizes(self, encoder: Mapping[str, Any], where: str = "text_encoder_config") -> None:
+        """Refuses a configuration of an encoder that takes long, or much memory, only to be read."""
+        for key, value in encoder.items():
+            name = f"{where}.{key}"
+            if isinstance(value, Mapping):
+                self._check_encoder_sizes(value, name)
+            elif key == "num_labels":
+                if not isinstance(value, int):
+                    raise ValueError(f"{name} must be a whole number, got {value!r:.100}")
+                self._check_largest(key, value, name)
+            elif any(part in str(key) for part in ("layer", "expert", "head", "block")):
+                self._check_largest("text_encoder_layers", value, name)
+            else:
+                is_size = "size" in str(key) or "dim" in str(key)
+                self._check_largest("text_encoder_size" if is_size else "text_encoder_number", value, name)
+
+    def validate_largest(self) -> None:
+        """No size is so large that it can only be a mistake, or an attack."""
+        for name in self.largest.keys() - {"num_labels"}:  # which are named already, one by one
+            value = getattr(self, name, None)
+            self._check_largest(name, len(value) if isinstance(value, list) else value)
+        self._check_largest(
+            "joint_layers",
+            self.joint_layers * max(1, len(self.languages)),
+            "joint_layers times the number of languages",
+        )
+        if self.text_encoder_type == "han_published":  # which reads documents of this size, padding and all
+            self._check_largest(
+                "max_sentences", self.max_sentences * self.max_sentence_words, "max_sentences times max_sentence_words"
+            )
+        for own in fields(self):
+            value = getattr(self, own.name)
+            if isinstance(value, float) and not abs(value) <= _LARGEST_NUMBER:  # as written, NaN is refused, too
+                raise ValueError(f"{own.name} must be a finite number of ordinary size, got {value}")
 
     def validate_sizes(self) -> None:
         """Every size is positive, and the padding word is a row of the table."""
@@ -472,7 +571,7 @@ class GileConfig(PreTrainedConfig):
 
     def validate_problem(self) -> None:
         """The loss is a classification loss."""
-        if self.problem_type == "regression":
+        if self.problem_type not in (None, "multi_label_classification", "single_label_classification"):
             raise ValueError(
                 "problem_type must be 'multi_label_classification' or 'single_label_classification': "
                 "a label score is a probability, not a regression"

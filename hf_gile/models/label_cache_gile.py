@@ -77,11 +77,13 @@ class LabelCache:
         Raises:
             ValueError: Something else, or labels that make no label set.
         """
-        if hasattr(labels, "check_fits") or (hasattr(labels, "texts") and hasattr(labels, "names")):
+        if hasattr(labels, "model_fingerprint") or (hasattr(labels, "texts") and hasattr(labels, "names")):
             return labels
         if isinstance(labels, str):  # as the built-in pipeline reads it
             labels = [name.strip() for name in labels.split(",") if name.strip()]
-        if not isinstance(labels, Mapping | Iterable) or hasattr(labels, "columns"):  # a table is read as its columns
+        is_scalar = getattr(labels, "ndim", 1) == 0
+        # A table is read as its columns.
+        if is_scalar or not isinstance(labels, Mapping | Iterable) or hasattr(labels, "columns"):
             raise ValueError(
                 "candidate_labels must be names, names with descriptions, a LabelSet or a LabelIndex, got "
                 f"{type(labels).__name__}"

@@ -4,8 +4,10 @@ Shapes: B documents, L labels, C labels scored, J joint size, K labels returned.
 """
 
 import json
+import math
 import re
 import secrets
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from os import PathLike
@@ -16,12 +18,15 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+from transformers.utils import logging
 
 from .exact_search_gile import TopLabels, best_of, check_text_codes, log_sum_exp_of, scores_of, top_k_of, wide_type
-from .fingerprint_gile import fingerprint, towers_of, unwrapped
+from .fingerprint_gile import fingerprint, is_finite, towers_of, unwrapped
 from .labels_gile import LabelSet, whole_file
 from .languages_gile import check_language, of_language, own_columns
 from .processes_gile import all_gathered, share_of
+
+_logger = logging.get_logger(__name__)
 
 INDEX_FILE = "label_index.json"
 """The file of a saved index that names the others; it is written last."""
@@ -29,8 +34,13 @@ INDEX_FILE = "label_index.json"
 FORMAT_VERSION = 1
 """Raised when a saved index changes meaning, so that older code refuses it instead of misreading it."""
 
-# What `label_index.json` holds of an index.
-_HEAD = ("bias", "language", "label_language", "model_fingerprint")
+# What `label_index.json` holds of an index, and the types it may have.
+_HEAD: dict[str, tuple[type, ...]] = {
+    "bias": (float, int),
+    "language": (str, type(None)),
+    "label_language": (str, type(None)),
+    "model_fingerprint": (str,),
+}
 
 # Its other files, by names that no other files have.
 _FILES = re.compile(r"\.?label_index(-[0-9a-f]{8}){1,2}\.(safetensors|jsonl|json)")
@@ -85,6 +95,8 @@ class LabelIndex:
         model_fingerprint: str,
         label_language: str | None = None,
     ) -> None:
+        if not torch.is_tensor(codes):
+            raise ValueError(f"codes must be a tensor, got {type(codes).__name__}; LabelIndex.build makes them")
         if codes.dim() != 2 or len(codes) != len(label_set):
             raise ValueError(
                 f"codes must have one row for each of the {len(label_set)} labels, got shape {tuple(codes.shape)}"
@@ -137,8 +149,8 @@ class LabelIndex:
             raise ValueError(
                 f"label_set must be a LabelSet, got {type(label_set).__name__}; LabelSet.from_names(names) makes one"
             )
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        if not hasattr(batch_size, "__index__") or getattr(batch_size, "ndim", False) or batch_size < 1:
+            raise ValueError(f"batch_size must be a whole number, at least 1, got {batch_size!r}")
         _check_dtype(dtype)
         model, gile = unwrapped(model), towers_of(model)
         language = check_language(gile.config, language)
@@ -180,6 +192,8 @@ class LabelIndex:
             ValueError: Text codes of another shape, or a shard, which has not all labels.
         """
         self._check_whole()
+        if columns is not None and not torch.is_tensor(columns):
+            raise ValueError(f"columns must be a tensor of columns, got {type(columns).__name__}")
         codes = self.codes if columns is None else self.codes[columns.to(self.codes.device)]
         return scores_of(text_codes, codes, self.bias)
 
@@ -277,7 +291,10 @@ class LabelIndex:
         """
         self._check_whole()
         self.check_fits(model)
-        labels = [labels] if hasattr(labels, "text") else list(labels)
+        labels = [labels] if hasattr(labels, "text") else labels
+        if not isinstance(labels, Iterable):
+            raise ValueError(f"labels must be Labels, got {type(labels).__name__}")
+        labels = list(labels)
         label_set = self.label_set.add(*labels)
         new = self._encode(labels, model, processor)
         self.codes = torch.cat([self.codes, new.to(self.codes.device)])
@@ -411,6 +428,8 @@ class LabelIndex:
             "codes": f"{stem}.safetensors",
             "labels": f"{stem}.jsonl",
         } | {name: getattr(self, name) for name in _HEAD}
+        files = {name: _checksum(folder / f"{stem}.{name}") for name in ("safetensors", "jsonl")}
+        head["checksums"] = files | {"head": _checksum_of_head(head)}
         with whole_file(folder / INDEX_FILE) as written:
             written.write_text(json.dumps(head, indent=2) + "\n", encoding="utf-8")
         for file in folder.iterdir():  # of an index saved here before, or not to its end
@@ -419,13 +438,18 @@ class LabelIndex:
 
     @classmethod
     @torch.inference_mode(False)
-    def from_pretrained(cls, folder: str | PathLike[str], model: Any = None, mmap: bool = True) -> "LabelIndex":
+    def from_pretrained(
+        cls, folder: str | PathLike[str], model: Any = None, mmap: bool = True, verify: bool = True
+    ) -> "LabelIndex":
         """Loads an index from a folder.
 
         Args:
             folder: What `save_pretrained` was given.
             model: The model to use it with, if it should be checked at once.
             mmap: Whether the codes stay in their file and are read when needed; else they are read into memory.
+            verify: Whether to read all files and compare them with the checksums they were saved with: about a second
+                for each GB. An exact search reads all codes anyway; without the check, what a process never asks for,
+                such as the rows of other shards, is never read, and damage shows in wrong scores only.
 
         Raises:
             FileNotFoundError: There is no index.
@@ -437,21 +461,35 @@ class LabelIndex:
             version = head["format_version"]
             if version == FORMAT_VERSION:
                 codes_file, labels_file = (_file_of(Path(folder), head[name]) for name in ("codes", "labels"))
+                checksums = head.pop("checksums")
+                if checksums["head"] != _checksum_of_head(head):
+                    raise ValueError("its checksum is another")
                 rest = {name: head[name] for name in _HEAD}
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise ValueError(f"{file} is not the head of a label index ({error!r}): build and save it again") from None
+                for name, value in rest.items():
+                    if type(value) not in _HEAD[name] or (name == "bias" and not math.isfinite(value)):
+                        raise ValueError(f"{name} is {value!r:.100}")
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise ValueError(
+                f"{file} is not the head of a label index ({type(error).__name__}: {error!s:.500}): build and save it "
+                "again"
+            ) from None
         if version != FORMAT_VERSION:
             raise ValueError(
                 f"{file} has format_version {version}, this code reads {FORMAT_VERSION}: "
                 "upgrade hf-gile (pip install -U hf-gile), or build the index again"
             )
         try:
+            for path, name in ((codes_file, "safetensors"), (labels_file, "jsonl")) if verify else ():
+                if _checksum(path) != checksums[name]:
+                    raise ValueError(f"{path} is not as it was saved")
             with safe_open(codes_file, framework="pt") as opened:
                 codes = opened.get_tensor("codes")
             label_set = LabelSet.load(labels_file)
             index = cls(label_set, codes if mmap else codes.clone(), **rest)
-        except (SafetensorError, FileNotFoundError, ValueError) as error:
-            raise ValueError(f"{folder}: the index is damaged ({error}): build and save it again") from None
+            if verify:
+                _finite(index.codes)
+        except (SafetensorError, FileNotFoundError, KeyError, ValueError) as error:
+            raise ValueError(f"{folder}: the index is damaged ({error!s:.500}): build and save it again") from None
         if model is not None:
             index.check_fits(model)
         return index
@@ -571,10 +609,11 @@ def encode_labels(
     gile = towers_of(model)
     if gile.config.output_layer == "linear":
         gile.get_label_features()  # refuses, and says why
-    if processor is None:
+    if not hasattr(processor, "unknown_labels"):
         raise ValueError("pass processor=, the GileProcessor saved with the model: it makes words of label texts")
     processor.check_fits(gile.config)
     default = label_language or language
+    unknown: list[int] = []
 
     def batches() -> Iterator[Tensor]:
         for start in range(0, len(label_set), batch_size):
@@ -582,7 +621,9 @@ def encode_labels(
             # A label that names its own language is read in that.
             languages = [label.language or default for label in labels] if gile.config.languages else None
             texts = [label.text for label in labels]
-            words = processor(label_text=texts, label_language=languages, return_tensors="pt").to(gile.device)
+            words = processor(label_text=texts, label_language=languages, return_tensors="pt")
+            unknown.extend(start + place for place in _places_unknown(words["label_input_ids"], processor))
+            words = words.to(gile.device)
             if seen_words is not None:
                 seen_words.append(words["label_input_ids"].unique())
             if hasattr(model, "learned_of"):
@@ -591,7 +632,22 @@ def encode_labels(
             else:
                 yield gile.get_label_features(**words, language=language, label_language=languages)
 
-    return _collected(batches(), len(label_set), dtype)
+    codes = _collected(batches(), len(label_set), dtype)
+    if unknown and not gile.config.reads_pretrained and not gile.label_tables:
+        names = ", ".join(repr(label_set[column].name) for column in unknown[:3])
+        more = f" and {len(unknown) - 3:,} more" if len(unknown) > 3 else ""
+        _logger.warning(
+            f"the model knows no word of the label{'s' if len(unknown) > 1 else ''} {names}{more}, and scores all such "
+            "labels alike"
+        )
+    return codes
+
+
+def _places_unknown(label_input_ids: Tensor, processor: Any) -> list[int]:
+    """The rows of labels that are nothing but unknown words."""
+    tokenizer = processor.tokenizer
+    is_nothing = (label_input_ids == tokenizer.unk_token_id) | (label_input_ids == tokenizer.pad_token_id)
+    return is_nothing.all(-1).nonzero()[:, 0].tolist()
 
 
 def _collected(batches: Iterable[Tensor], size: int, dtype: torch.dtype | None) -> Tensor:
@@ -609,14 +665,28 @@ def _collected(batches: Iterable[Tensor], size: int, dtype: torch.dtype | None) 
 
 
 def _check_dtype(dtype: torch.dtype | None) -> None:
-    if dtype is not None and not dtype.is_floating_point:
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise ValueError(f"codes are floating point numbers, such as torch.float16, got {dtype}")
+
+
+def _checksum(file: Path) -> str:
+    """What tells a damaged file from the one that was saved; not one that somebody has forged."""
+    checksum = 0
+    with file.open("rb") as opened:
+        while part := opened.read(1 << 20):
+            checksum = zlib.crc32(part, checksum)
+    return f"{checksum:08x}"
+
+
+def _checksum_of_head(head: dict[str, Any]) -> str:
+    return f"{zlib.crc32(json.dumps(head, sort_keys=True).encode()):08x}"
 
 
 def _finite(codes: Tensor) -> Tensor:
     for start in range(0, len(codes), 4096):
-        finite = codes[start : start + 4096].isfinite().all(-1)
-        if not bool(finite.all()):
+        part = codes[start : start + 4096]
+        if not is_finite(part):
+            finite = part.isfinite().all(-1)
             raise ValueError(
                 f"the code of label {start + int((~finite).nonzero()[0])} has numbers that are not finite in "
                 f"{codes.dtype}; torch.bfloat16 has the range of 32 bits, torch.float16 has not"

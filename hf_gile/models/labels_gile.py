@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from operator import attrgetter, eq
+from operator import attrgetter, eq, index
 from pathlib import Path
 from reprlib import Repr
 from typing import Any
@@ -134,7 +134,7 @@ class LabelSet(Sequence[Label]):
     """
 
     def __init__(self, labels: Iterable[Label], source: str = "label set") -> None:
-        self._labels = tuple(labels)
+        self._labels = tuple(_iterable(labels, "labels must be a list of Labels"))
         if not self._labels:
             raise ValueError(f"{source}: no labels; at least one is needed")
         self._columns: dict[str, int] = {}
@@ -181,6 +181,7 @@ class LabelSet(Sequence[Label]):
         """Makes a label set of names, or of names and descriptions; the name serves as id."""
         if isinstance(names, str):
             raise ValueError(f"labels must be a list of names, got the one text {_SHORT.repr(names)}")
+        names = _iterable(names, "labels must be a list of names")
         described = names.items() if isinstance(names, Mapping) else ((name, "") for name in names)
         return cls((Label(name, name, description) for name, description in described), source="label names")
 
@@ -290,6 +291,10 @@ class LabelSet(Sequence[Label]):
         """
         try:
             return self._columns[label_id]
+        except TypeError:
+            raise ValueError(
+                f"an id is a text, got {type(label_id).__name__}; give several ids one by one, as in retire(*ids)"
+            ) from None
         except KeyError:
             near = difflib.get_close_matches(str(label_id), self._columns, n=3)
             hint = f"; did you mean {', '.join(map(repr, near))}?" if near else ""
@@ -297,7 +302,7 @@ class LabelSet(Sequence[Label]):
 
     def columns(self, label_ids: Iterable[str]) -> list[int]:
         """The columns of several labels, in the order asked for; refuses as `column` does."""
-        return [self.column(label_id) for label_id in label_ids]
+        return [self.column(label_id) for label_id in _iterable(label_ids, "label_ids must be a list of ids")]
 
     def add(self, *labels: Label) -> "LabelSet":
         """A label set with more labels behind the present ones, whose columns stay."""
@@ -323,6 +328,9 @@ class LabelSet(Sequence[Label]):
 
     def update(self, label_id: str, **changes: Any) -> "LabelSet":
         """A label set in which fields of one label are changed; its column stays."""
+        unknown = [name for name in changes if name not in _TYPES]
+        if unknown:
+            raise ValueError(f"a label has no field {unknown[0]!r}; it has {', '.join(_TYPES)}")
         column = self.column(label_id)
         labels = list(self._labels)
         new = labels[column] = replace(labels[column], **changes)
@@ -330,12 +338,16 @@ class LabelSet(Sequence[Label]):
 
     def with_counts(self, counts: Mapping[str, int]) -> "LabelSet":
         """A label set with the training counts of `counts`, by id; labels with a count are seen, the others unseen."""
-        for label_id in counts:
+        if not isinstance(counts, Mapping):
+            raise ValueError(f"counts must be a mapping of ids to numbers, got {type(counts).__name__}")
+        for label_id, count in counts.items():
             self.column(label_id)
+            if not hasattr(count, "__index__"):
+                raise ValueError(f"the count of label {label_id!r} must be a whole number, got {count!r}")
         labels = list(self._labels)
         new = []
         for column, label in enumerate(labels):
-            count = counts.get(label.id, 0)
+            count = index(counts.get(label.id, 0))
             if label.count != count or label.seen != (count > 0):
                 labels[column] = replace(label, count=count, seen=count > 0)
                 new.append(labels[column])
@@ -349,6 +361,8 @@ class LabelSet(Sequence[Label]):
             >>> [label.threshold for label in labels]
             [0.25, None]
         """
+        if not isinstance(thresholds, Mapping):
+            raise ValueError(f"thresholds must be a mapping of ids to probabilities, got {type(thresholds).__name__}")
         labels = list(self._labels)
         for label_id, threshold in thresholds.items():
             column = self.column(label_id)
@@ -359,8 +373,8 @@ class LabelSet(Sequence[Label]):
     def __contains__(self, item: object) -> bool:
         return item in self._columns if isinstance(item, str) else item in self._labels
 
-    def __getitem__(self, index: Any) -> Any:
-        return self._part(self._labels[index]) if isinstance(index, slice) else self._labels[index]
+    def __getitem__(self, place: Any) -> Any:
+        return self._part(self._labels[place]) if isinstance(place, slice) else self._labels[place]
 
     def __len__(self) -> int:
         return len(self._labels)
@@ -396,6 +410,12 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 _values = attrgetter(*_TYPES)
+
+
+def _iterable(values: Any, what: str) -> Any:
+    if not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0:
+        raise ValueError(f"{what}, got {type(values).__name__}")
+    return values
 
 
 def _text_key(label: Label) -> Any:

@@ -91,6 +91,8 @@ def in_each_language(
     """
     if language is None or isinstance(language, str):
         return run(check_language(config, language), **inputs)
+    if not isinstance(language, Tensor | Sequence):
+        raise ValueError(f"language must be one language, or one for each row, got {type(language).__name__}")
     size = next(len(tensor) for tensor in inputs.values() if tensor is not None)
     if not isinstance(language, Tensor):
         places = [config.languages.index(check_language(config, one)) for one in language]

@@ -14,10 +14,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AutoModel, PreTrainedModel
@@ -25,7 +27,7 @@ from transformers import initialization as init
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_gile import GileConfig
-from .fingerprint_gile import state_of
+from .fingerprint_gile import check_finite, is_finite, state_of
 from .languages_gile import Languages, check_language, in_each_language, of_language
 from .output_layers_gile import (
     BiasUnit,
@@ -125,6 +127,11 @@ class GilePreTrainedModel(PreTrainedModel):
                 "the tokens of a pretrained encoder, and those of a bag, keep their number: resize the encoder before "
                 "from_text_encoder, or make a new model"
             )
+        if number is not None and (not hasattr(number, "__index__") or number <= self.config.pad_token_id):
+            raise ValueError(
+                f"new_num_tokens must be a whole number above pad_token_id, {self.config.pad_token_id}, got "
+                f"{number!r:.100}"
+            )
         resized = super().resize_token_embeddings(*args, **kwargs)
         model: Any = getattr(self, self.base_model_prefix, self)
         predict = model.word_prediction
@@ -133,22 +140,54 @@ class GilePreTrainedModel(PreTrainedModel):
         return resized
 
     @classmethod
-    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
         """Loads a model; see `PreTrainedModel.from_pretrained`, which takes all weights for trainable.
 
         Raises:
-            ValueError: A save of this folder was interrupted, and its files are of two models.
+            ValueError: A save of this folder was interrupted, and its files are of two models; or the weights are
+                damaged, hold numbers that are not finite, or are far fewer than the configuration asks for.
         """
-        folder = args[0] if args else kwargs.get("pretrained_model_name_or_path")
+        folder = pretrained_model_name_or_path
         if folder is not None and Path(folder, kwargs.get("subfolder") or "", UNFINISHED_SAVE).exists():
             raise ValueError(
                 f"{folder}: a save was interrupted, or is running; `hf-gile labels show {folder}` completes it, or "
                 "waits for it"
             )
-        loaded = super().from_pretrained(*args, **kwargs)
+        try:
+            loaded = super().from_pretrained(folder, *args, **kwargs)
+        except (SafetensorError, UnicodeError, JSONDecodeError) as error:
+            raise ValueError(
+                f"{folder}: the model is damaged ({type(error).__name__}: {error!s:.200}): save or download it again"
+            ) from None
+        except RuntimeError as error:
+            if "ignore_mismatched_sizes" not in str(error):
+                raise
+            if isinstance(error.__context__, ValueError):  # ours, of sizes that nobody could mean
+                raise error.__context__ from None
+            raise ValueError(
+                f"{folder}: weights have other sizes than config.json says (the report above lists them), so it is not "
+                "the configuration of these weights; ignore_mismatched_sizes=True starts such weights fresh"
+            ) from None
         model: Any = loaded[0] if isinstance(loaded, tuple) else loaded
+        check_finite(model.state_dict(), f"the weights of {folder}")
         getattr(model, cls.base_model_prefix, model).freeze()
         return loaded
+
+    def _move_missing_keys_from_meta_to_device(self, missing_keys: Any, *args: Any, **kwargs: Any) -> None:
+        # Up to here nothing that the files do not hold takes memory, and it is the configuration that says how much
+        # will: not one of a few bytes is to take all there is.
+        sizes = {name: tensor.numel() for name, tensor in self.state_dict(keep_vars=True).items()}
+        missing = {name: sizes[name] for name in missing_keys if name in sizes}
+        held = sum(sizes.values()) - sum(missing.values())
+        missing |= {name: buffer.numel() for name, buffer in self.named_buffers() if name not in sizes}
+        if sum(missing.values()) > max(GileConfig.largest["missing_weights"], 4 * held):
+            name = max(missing, key=missing.__getitem__)
+            raise ValueError(
+                f"config.json asks for {missing[name]:,} numbers of {name}, which the weights saved with it do not "
+                f"hold (they hold {held:,} numbers that fit), so it is not the configuration of these weights; if it "
+                f"is meant, set GileConfig.largest['missing_weights'] = {sum(missing.values())} first"
+            )
+        super()._move_missing_keys_from_meta_to_device(missing_keys, *args, **kwargs)
 
     @classmethod
     def from_text_encoder(
@@ -324,7 +363,7 @@ class GileModel(GilePreTrainedModel):
         weight = self.word_embeddings.weight
         if given.shape != weight.shape:
             raise ValueError(f"word vectors must have shape {tuple(weight.shape)}, got {tuple(given.shape)}")
-        if not bool(given.isfinite().all()):
+        if not is_finite(given):
             raise ValueError(f"word vector {int((~given.isfinite()).any(1).nonzero()[0])} holds numbers not finite")
         with torch.no_grad():
             weight.copy_(given)
@@ -366,6 +405,7 @@ class GileModel(GilePreTrainedModel):
             shape = [len(input_ids), *(max(1, size) for size in input_ids.shape[1:])]
             input_ids = input_ids.new_full(shape, self.config.pad_token_id, dtype=torch.long)
             attention_mask = None
+        self._check_ids("input_ids", input_ids)
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
         encode: Any = self._encode
         if self.config.reads_pretrained:
@@ -412,6 +452,7 @@ class GileModel(GilePreTrainedModel):
         else:
             assert inputs_embeds is not None
             given, shape = inputs_embeds, inputs_embeds.shape[:-1]
+        check_tensors(attention_mask=attention_mask)
         if attention_mask is None:
             if input_ids is None:
                 return torch.ones(shape, dtype=torch.bool, device=given.device)
@@ -557,8 +598,10 @@ class GileModel(GilePreTrainedModel):
                 unit.
         """
         self._require_joint_embedding()
+        check_tensors(label_input_ids=label_input_ids, label_attention_mask=label_attention_mask)
         if label_input_ids.dim() != 2:
             raise ValueError(f"label_input_ids must have shape (L, T), got {tuple(label_input_ids.shape)}")
+        self._check_ids("label_input_ids", label_input_ids)
         if label_attention_mask is not None:
             label_input_ids = label_input_ids.masked_fill(~label_attention_mask.bool(), self.config.pad_token_id)
         if label_vectors is not None:
@@ -875,6 +918,7 @@ class GileModel(GilePreTrainedModel):
 
     def _check_documents(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> None:
         shape = TEXT_ENCODERS[self.config.text_encoder_type].input_dims
+        check_tensors(input_ids=input_ids, inputs_embeds=inputs_embeds)
         if input_ids is not None and inputs_embeds is None:
             name, given = "input_ids", input_ids
         elif inputs_embeds is not None and input_ids is None:
@@ -889,11 +933,43 @@ class GileModel(GilePreTrainedModel):
                 f"got {tuple(given.shape)}; the processor saved with the model makes them of text"
             )
 
+    def _check_ids(self, name: str, ids: Tensor | None) -> None:
+        """Refuses ids that no word has; on a CPU only, as any other device would have to be waited for."""
+        if ids is None or ids.numel() == 0 or torch.compiler.is_compiling():
+            return
+        if ids.is_floating_point() or ids.dtype == torch.bool:
+            raise ValueError(f"{name} must be whole numbers, the ids of words, got {ids.dtype}")
+        if ids.device.type != "cpu":
+            return
+        least, most = map(int, ids.aminmax())
+        if least < 0 or most >= self.config.vocab_size:
+            raise ValueError(
+                f"{name} must be ids from 0 to {self.config.vocab_size - 1}, the words of this model, got "
+                f"{least if least < 0 else most}; use the processor saved with the model"
+            )
+
     def _require_joint_embedding(self) -> None:
         if self.config.output_layer == "linear":
             raise ValueError(
                 "output_layer='linear' scores only the labels it was trained on and cannot read others; "
                 "train a model with output_layer='gile' to score labels by their words"
+            )
+
+
+def check_tensors(**given: Any) -> None:
+    """Refuses what is no tensor, such as the lists of ids that the processor makes by default.
+
+    Args:
+        given: Arguments by their names; None is left out.
+
+    Raises:
+        ValueError: One is no tensor; the message names it.
+    """
+    for name, value in given.items():
+        if value is not None and not torch.is_tensor(value):
+            raise ValueError(
+                f"{name} must be a tensor, got {type(value).__name__}; the processor makes tensors with "
+                "return_tensors='pt'"
             )
 
 

@@ -105,13 +105,14 @@ class LabelScoringPipeline(Pipeline):
     def __init__(self, *args: Any, label_cache_bytes: int = LABEL_CACHE_BYTES, **kwargs: Any) -> None:
         self._cache = LabelCache()
         self.label_cache_bytes = label_cache_bytes
-        super().__init__(*args, **kwargs)
-        if not hasattr(self.model, "gile"):
+        model = args[0] if args else kwargs.get("model")
+        if not hasattr(model, "gile"):
             raise ValueError(
-                f"the label-scoring pipeline needs a GileForSequenceClassification, got {type(self.model).__name__}; "
+                f"the label-scoring pipeline needs a GileForSequenceClassification, got {type(model).__name__}; "
                 "AutoModelForSequenceClassification.from_pretrained(folder) loads one of what either has saved"
             )
-        if self.processor is None:
+        super().__init__(*args, **kwargs)
+        if not hasattr(self.processor, "unknown_labels"):
             raise ValueError(
                 "the label-scoring pipeline needs the processor saved with the model; save it beside the model with "
                 "processor.save_pretrained(folder), or pass processor=GileProcessor(...)"
@@ -167,13 +168,14 @@ class LabelScoringPipeline(Pipeline):
         Returns:
             For each text `{"sequence": text, "labels": [names, best first], "scores": [probabilities]}`, and with
             evidence `"evidence": {"sentences": [{"weight": weight, "words": [[word, weight], ...]}, ...]}`, words as
-            they are written in the text: those that the model read, of pieces all.
+            they are written in the text: those that the model read, of pieces all. Of a text without a word that the
+            model knows, `"note"` says so: its scores say how frequent labels are, and nothing of the text.
 
         Raises:
             ValueError: No texts, something that is not a text (its place is named), no labels, duplicate or empty
                 labels, another number of label lists than of texts, a `LabelIndex` of another model or language, a
-                model that cannot score other labels than its own, evidence of a model without attention, or an option
-                that does not exist or makes no sense.
+                model that cannot score other labels than its own, evidence of a model without attention, a model whose
+                scores are not numbers, or an option that does not exist or makes no sense.
         """
         own = (multi_label, top_k, threshold, force_label, long_texts, return_evidence, language, label_language)
         kwargs |= {name: value for name, value in zip(_OPTIONS[1:], own, strict=True) if value is not None}
@@ -217,21 +219,22 @@ class LabelScoringPipeline(Pipeline):
         for name in ("language", "label_language"):
             if not isinstance(given.get(name, ""), str):
                 raise ValueError(
-                    f"{name} must be the name of one language, got {given[name]!r}; call once for each language"
+                    f"{name} must be the name of one language, got {given[name]!r:.100}; call once for each language"
                 )
         for name in ("multi_label", "force_label", "return_evidence"):
             if not isinstance(given.get(name, True), bool):
-                raise ValueError(f"{name} must be True or False, got {given[name]!r}")
+                raise ValueError(f"{name} must be True or False, got {given[name]!r:.100}")
         top_k, threshold = given.get("top_k", 1), given.get("threshold", 0.0)
         if not hasattr(top_k, "__index__") or isinstance(top_k, bool) or top_k < 1:
-            raise ValueError(f"top_k must be a whole number, at least 1, got {top_k!r}")
+            raise ValueError(f"top_k must be a whole number, at least 1, got {top_k!r:.100}")
         is_number = isinstance(threshold, Real) and not isinstance(threshold, bool)
         if not (is_number and 0 <= threshold <= 1) and not (isinstance(threshold, str) and threshold == "stored"):
             raise ValueError(
-                f"threshold is a probability between 0 and 1, got {threshold!r}; or 'stored', for those of the labels"
+                f"threshold is a probability between 0 and 1, got {threshold!r:.100}; or 'stored', for those of the "
+                "labels"
             )
         if given.get("long_texts", "cut") not in LONG_TEXTS:
-            raise ValueError(f"long_texts must be one of {', '.join(LONG_TEXTS)}, got {given['long_texts']!r}")
+            raise ValueError(f"long_texts must be one of {', '.join(LONG_TEXTS)}, got {given['long_texts']!r:.100}")
         if candidate_labels is not None:
             given["labels"] = self._cache.label_set(candidate_labels)
         return {}, given, {}
@@ -291,7 +294,7 @@ class LabelScoringPipeline(Pipeline):
                 # The mean of logits is the logit of the mean.
                 codes = torch.stack([one.mean(0) for one in pieces]) if long_texts == "mean" else pieces
                 _put(found, long, best_labels(index, codes, choice), first)
-        answer: dict[str, Any] = {"request": requests, "found": found}
+        answer: dict[str, Any] = {"request": requests, "found": found, "known": read.known}
         answer["evidence"] = [None] * len(requests) if read.evidence is None else read.evidence
         return answer if batched else {name: values[0] for name, values in answer.items()}
 
@@ -299,6 +302,11 @@ class LabelScoringPipeline(Pipeline):
         """Turns the labels found for one document into names and numbers."""
         request = model_outputs["request"]
         scores, columns = model_outputs["found"]
+        if bool(scores.isnan().any()):
+            raise ValueError(
+                f"the model gives {request.text!r:.100} scores that are not numbers: its weights hold NaN or infinity, "
+                "as after a training that diverged; take an earlier checkpoint"
+            )
         names = self.model.config.id2label
         if request.labels is not None:
             label_set = getattr(request.labels, "label_set", request.labels)
@@ -308,7 +316,11 @@ class LabelScoringPipeline(Pipeline):
             "labels": [names[column] for column in columns.tolist()],
             "scores": scores.tolist(),
         }
-        return answer | ({} if model_outputs["evidence"] is None else {"evidence": model_outputs["evidence"]})
+        if model_outputs["evidence"] is not None:
+            answer["evidence"] = model_outputs["evidence"]
+        if not model_outputs["known"]:
+            answer["note"] = "the model knows no word of this text"
+        return answer
 
     def _index(
         self,

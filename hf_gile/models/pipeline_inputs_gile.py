@@ -29,6 +29,8 @@ def checked_texts(inputs: Any, processor: Any) -> Any:
     """
     if isinstance(inputs, str):
         return inputs
+    if hasattr(inputs, "names") and hasattr(inputs, "texts"):
+        raise ValueError("a label set is not texts: pass it as pipe(texts, candidate_labels=label_set)")
     columns = getattr(inputs, "column_names", getattr(inputs, "columns", None))
     if columns is not None or hasattr(inputs, "column_names"):
         names = ", ".join(map(repr, () if columns is None else columns))

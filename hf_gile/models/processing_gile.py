@@ -64,7 +64,7 @@ class GileProcessor(ProcessorMixin):
         languages: Sequence[str] = (),
         **kwargs: Any,
     ) -> None:
-        if text_encoder_type not in TEXT_ENCODERS:
+        if not isinstance(text_encoder_type, str) or text_encoder_type not in TEXT_ENCODERS:
             raise ValueError(f"text_encoder_type must be one of {', '.join(TEXT_ENCODERS)}, got {text_encoder_type!r}")
         self.text_encoder_type = text_encoder_type
         self.max_words = max_words
@@ -75,6 +75,8 @@ class GileProcessor(ProcessorMixin):
             limit = getattr(self, name)
             if not hasattr(limit, "__index__") or limit < 1:
                 raise ValueError(f"{name} must be a whole number, at least 1, got {limit!r}")
+        if isinstance(languages, str) or not isinstance(languages, Iterable):
+            raise ValueError(f"languages must be a list of languages, got {languages!r}")
         self.languages = list(languages)
         self._reads_sentences = TEXT_ENCODERS[text_encoder_type].input_dims == "(B, S, W)"
         self._is_pretrained = text_encoder_type in _PRETRAINED
@@ -83,6 +85,25 @@ class GileProcessor(ProcessorMixin):
         if not self._reads_sentences:  # so that truncation=True means the same to whoever uses the tokenizer alone
             tokenizer.model_max_length = max_words
         super().__init__(tokenizer, **kwargs)
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+        """Loads a processor; see `ProcessorMixin.from_pretrained`.
+
+        Raises:
+            OSError: A file is missing.
+            ValueError: A file is damaged, or holds what makes no processor.
+        """
+        try:
+            return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        except (OSError, ImportError):
+            raise
+        except Exception as error:  # the tokenizers library has no class of its own for errors
+            kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+            raise ValueError(
+                f"{pretrained_model_name_or_path}: the processor or its tokenizer is damaged, or of another model "
+                f"({kind}{error!s:.500})"
+            ) from error
 
     @classmethod
     def from_text_encoder(
@@ -124,6 +145,7 @@ class GileProcessor(ProcessorMixin):
             "max_label_words",
             "languages",
         )
+        _check_config(config)
         processor = cls(tokenizer, **{name: getattr(config, name) for name in names})
         processor.check_fits(config)
         return processor
@@ -134,6 +156,7 @@ class GileProcessor(ProcessorMixin):
         Raises:
             ValueError: The model has another number of words, another padding word or another shape of documents.
         """
+        _check_config(config)
         if self.text_encoder_type != config.text_encoder_type:
             raise ValueError(
                 f"the processor makes documents for {self.text_encoder_type!r}, the model reads those for "
@@ -203,6 +226,8 @@ class GileProcessor(ProcessorMixin):
         if label_text is not None:
             if label_language is None and isinstance(language, str):
                 label_language = language
+            if isinstance(label_text, Mapping) or not isinstance(label_text, Iterable):
+                raise ValueError(f"label_text must be a list of label texts, got {_shown(label_text)}")
             labels = self._labels(label_text if isinstance(label_text, str) else list(label_text), label_language)
             data["label_input_ids"] = pad_rows(labels, self.tokenizer.pad_token_id) if return_tensors else labels
         return BatchFeature(data)
@@ -257,17 +282,36 @@ class GileProcessor(ProcessorMixin):
         Raises:
             ValueError: No documents.
         """
-        if len(documents) == 0:
-            raise ValueError("documents is an empty list; a batch has at least one document")
         pad = self.tokenizer.pad_token_id
-        if not self._reads_sentences:
-            input_ids = pad_rows(documents, pad)
-        else:
-            sentences = max(1, *(len(document) for document in documents))
-            padded = [sentence for document in documents for sentence in [*document, *[[]] * sentences][:sentences]]
-            input_ids = pad_rows(padded, pad)
-            input_ids = input_ids.reshape(len(documents), sentences, input_ids.shape[-1])
+        try:
+            if len(documents) == 0:
+                raise ValueError("documents is an empty list; a batch has at least one document")
+            if not self._reads_sentences:
+                input_ids = pad_rows(documents, pad)
+            else:
+                sentences = max(1, *(len(document) for document in documents))
+                padded = [sentence for document in documents for sentence in [*document, *[[]] * sentences][:sentences]]
+                input_ids = pad_rows(padded, pad)
+                input_ids = input_ids.reshape(len(documents), sentences, input_ids.shape[-1])
+        except (TypeError, ValueError, OverflowError) as error:
+            self._check_documents(documents)
+            raise error from None
         return {"input_ids": input_ids, "attention_mask": (input_ids != pad).long()}
+
+    def _check_documents(self, documents: Any) -> None:
+        """Says which document is not made of word ids, if that is what is wrong."""
+        if isinstance(documents, str | Mapping) or not isinstance(documents, Sequence):
+            raise ValueError(f"documents must be a list of documents, got {type(documents).__name__}")
+        what = "a list of sentences, each a list of word ids" if self._reads_sentences else "a list of word ids"
+        for place, document in enumerate(documents):
+            rows = [document]
+            if self._reads_sentences:
+                rows = list(document) if _is_row(document) else [None]
+            if not all(_is_row(row) and all(hasattr(word, "__index__") for word in row) for row in rows):
+                raise ValueError(
+                    f"document {place} of the batch must be {what}, as the processor makes it of a text without "
+                    f"return_tensors, got {_shown(document)}"
+                )
 
     def unknown_labels(self, texts: Sequence[str], language: str | Sequence[str] | None = None) -> list[int]:
         """Finds labels that are nothing but unknown words: a model of words cannot tell them from one another.
@@ -298,6 +342,21 @@ class GileProcessor(ProcessorMixin):
             words = self._words(texts[part], languages[part])
             found += [start + place for place, row in enumerate(words) if all(word == unknown for word in row)]
         return found
+
+    def knows(self, document: Any) -> bool:
+        """Whether a document holds a word that the tokenizer knows; a model can say nothing of one that does not.
+
+        Args:
+            document: As `__call__` makes it without `return_tensors`: a list of ids, or of sentences or windows.
+
+        Example:
+            >>> from hf_gile import build_tokenizer
+            >>> processor = GileProcessor(build_tokenizer(["a cat sat"], min_count=1))
+            >>> [processor.knows(document) for document in processor(["a zebra", "zebra", ""])["input_ids"]]
+            [True, False, False]
+        """
+        nothing = {*self._front, *self._back, self.tokenizer.unk_token_id}
+        return not all(map(nothing.issuperset, document if self._reads_sentences else [document]))
 
     def _rows(self, text: Any, language: str | Sequence[str] | None, written: bool = False) -> list[Any]:
         """All ids of each text, or of each of its sentences that has a word; or what is written in their places."""
@@ -423,17 +482,17 @@ class GileProcessor(ProcessorMixin):
             raise ValueError("label_text is an empty list; pass at least one label")
         for place, text in enumerate(texts):
             if not isinstance(text, str) or not text.strip():
-                raise ValueError(f"label_text[{place}] must be a text that is not empty, got {text!r}")
+                raise ValueError(f"label_text[{place}] must be a text that is not empty, got {_shown(text)}")
             _check_characters(text, f"label_text[{place}]")
         labels = []
         unknown = self.tokenizer.unk_token_id
         languages = self._languages(language, len(texts), "label_language")
-        for place, words in enumerate(self._words(texts, languages)):
-            if not words:
-                raise ValueError(f"label_text[{place}] holds no word (letters or digits): {texts[place]!r}")
+        for words in self._words(texts, languages):
             # An unknown word would pull the labels that have one together; pretrained encoders know theirs.
-            known = [] if self._is_pretrained else [word for word in words if word != unknown]
-            labels.append(self._cut(known or words, self.max_label_words))
+            known = words if self._is_pretrained else [word for word in words if word != unknown]
+            # A label without letters and digits, such as an emoji, is one of an unknown word.
+            nothing = [] if unknown is None else [unknown]
+            labels.append(self._cut(known or words or nothing, self.max_label_words))
         return labels
 
     def _languages(self, language: str | Sequence[str] | None, size: int, name: str) -> Sequence[str | None]:
@@ -442,6 +501,8 @@ class GileProcessor(ProcessorMixin):
         if language is None and len(self.languages) == 1:
             language = self.languages[0]
         known = ", ".join(self.languages) or "none"
+        if language is not None and not isinstance(language, Iterable):
+            raise ValueError(f"{name} must be one language, or one for each text, got {_shown(language)}")
         if language is None:
             raise ValueError(f"this processor makes words of several languages: name one of {known} ({name}=...)")
         languages = [language] * size if isinstance(language, str) else list(language)
@@ -535,6 +596,22 @@ class GileProcessor(ProcessorMixin):
     def __getstate__(self) -> dict[str, Any]:
         # Made when needed: a copy, or the fingerprint of a dataset made with this processor, does not depend on it.
         return {**self.__dict__, "_tokenizers": {}}
+
+
+def _check_config(config: Any) -> None:
+    if not hasattr(config, "text_encoder_type") or not hasattr(config, "vocab_size"):
+        hint = "; pass model.config" if hasattr(config, "config") else ""
+        raise ValueError(f"config must be a GileConfig, got {type(config).__name__}{hint}")
+
+
+def _is_row(value: Any) -> bool:
+    return isinstance(value, list | tuple | np.ndarray | Tensor) and (not hasattr(value, "ndim") or value.ndim > 0)
+
+
+def _shown(value: Any) -> str:
+    """What to call a value of a wrong kind; a long one is not to fill the message."""
+    text = f"{type(value).__name__} {value!r}"
+    return text if len(text) < 100 else type(value).__name__
 
 
 def _check_characters(text: str, name: str) -> None:

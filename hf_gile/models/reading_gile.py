@@ -25,11 +25,13 @@ class ReadTexts(NamedTuple):
         codes: `(B, J)` text codes, of what the model reads first of each text.
         pieces: `(P, J)` codes of the pieces of those texts that are longer, by their places.
         evidence: What `evidence_of` says of each text, if it was asked for.
+        known: Whether each text, as far as it was read, holds a word that the model knows.
     """
 
     codes: Tensor
     pieces: dict[int, Tensor]
     evidence: list[dict[str, Any]] | None
+    known: list[bool]
 
 
 def read_texts(
@@ -62,8 +64,10 @@ def read_texts(
     codes, attentions = _encoded(gile, processor, documents, language, with_evidence)
     looked: list[list[Sequence[Tensor]]] = [[one] for one in attentions]
     pieces: dict[int, Tensor] = {}
+    known = list(map(processor.knows, documents))
     if whole:
         of_texts = processor.pieces(texts, language)
+        known = [any(map(processor.knows, own)) for own in of_texts]
         rest = [
             (place, piece)
             for place, (own, document) in enumerate(zip(of_texts, documents, strict=True))
@@ -86,7 +90,7 @@ def read_texts(
     if with_evidence:
         written = processor.pieces(texts, language, whole=whole, written=True)
         evidence = [evidence_of(*one) for one in zip(written, looked, strict=True)]
-    return ReadTexts(codes, pieces, evidence)
+    return ReadTexts(codes, pieces, evidence, known)
 
 
 def _encoded(

@@ -1,7 +1,7 @@
 """The data collator: pads documents and gold labels, and samples the labels of a training step."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,11 @@ class GileDataCollator:
     """
 
     def __init__(self, processor: GileProcessor, label_sampler: LabelSampler | None = None) -> None:
+        if not hasattr(processor, "pad_documents"):
+            raise ValueError(
+                f"processor must be a GileProcessor, got {type(processor).__name__}; GileProcessor.for_config("
+                "tokenizer, model.config) makes one"
+            )
         self.processor = processor
         self.label_sampler = label_sampler
 
@@ -56,9 +61,21 @@ class GileDataCollator:
         Raises:
             ValueError: An example without `input_ids`, or with labels that are no gold columns.
         """
-        if features and isinstance(features[0], list):
-            features = [feature for row in features for feature in row]
+        if not isinstance(features, Sequence) or not len(features):
+            raise ValueError(f"features must be a list of one example or more, got {features!r:.100}")
+        if isinstance(features[0], list):
+            features = [feature for row in features for feature in (row if isinstance(row, list) else [row])]
         for place, feature in enumerate(features):
+            if not isinstance(feature, Mapping):
+                raise ValueError(
+                    f"example {place} of the batch must be a mapping with input_ids, got {type(feature).__name__}"
+                )
+            missing = [name for name in _IN_ALL if name in features[0] and name not in feature]
+            if missing:
+                raise ValueError(
+                    f"example {place} of the batch has no {missing[0]}, which the first one has: give it to all "
+                    "examples or to none"
+                )
             if "input_ids" not in feature:
                 raise ValueError(
                     f"example {place} of the batch has no input_ids, only {sorted(feature)}; make them with "
@@ -76,19 +93,37 @@ class GileDataCollator:
                     )
             batch["language"] = torch.tensor([known.index(feature["language"]) for feature in features])
         if "excluded_columns" in features[0]:
-            batch["excluded_columns"] = _padded([list(feature["excluded_columns"]) for feature in features])
+            batch["excluded_columns"] = _padded(
+                [
+                    _columns(feature["excluded_columns"], f"excluded_columns of example {place}").reshape(-1)
+                    for place, feature in enumerate(features)
+                ]
+            )
         if "pooled_embeds" in features[0]:
-            pooled = [torch.as_tensor(np.asarray(feature["pooled_embeds"], np.float32)) for feature in features]
+            pooled = [
+                _numbers(feature["pooled_embeds"], place, "pooled_embeds") for place, feature in enumerate(features)
+            ]
+            if not pooled[0].dim() or len({tuple(one.shape[one.dim() - 1 :]) for one in pooled}) > 1:
+                raise ValueError("pooled_embeds of the batch have several sizes: make them by one model")
             batch["pooled_embeds"] = (
                 pad_sequence(pooled, batch_first=True) if pooled[0].dim() > 1 else torch.stack(pooled)
             )
         if "teacher_columns" in features[0]:
-            batch["teacher_columns"] = _padded([feature["teacher_columns"] for feature in features])
-            scores = [torch.tensor(feature["teacher_scores"], dtype=torch.float32) for feature in features]
+            columns = [
+                _columns(feature["teacher_columns"], f"teacher_columns of example {place}").reshape(-1)
+                for place, feature in enumerate(features)
+            ]
+            batch["teacher_columns"] = _padded(columns)
+            scores = [
+                _numbers(feature.get("teacher_scores"), place, "teacher_scores").reshape(-1)
+                for place, feature in enumerate(features)
+            ]
+            if list(map(len, scores)) != list(map(len, columns)):
+                raise ValueError("teacher_scores must be one number for each of the teacher_columns of an example")
             batch["teacher_scores"] = pad_sequence(scores, batch_first=True)
         if "labels" not in features[0]:
             return batch
-        gold = [np.asarray(feature["labels"]) for feature in features]
+        gold = [_columns(feature["labels"], f"labels of example {place}") for place, feature in enumerate(features)]
         single = gold[0].ndim == 0
         gold = [columns.reshape(-1).astype(np.int64 if columns.size == 0 else columns.dtype) for columns in gold]
         for place, columns in enumerate(gold):
@@ -111,6 +146,27 @@ class GileDataCollator:
             if self.label_sampler.positive_weights is not None:
                 batch["positive_weights"] = self.label_sampler.positive_weights[sampled][None]
         return batch
+
+
+# What either all examples of a batch have or none.
+_IN_ALL = ("labels", "excluded_columns", "pooled_embeds", "teacher_columns", "teacher_scores")
+
+
+def _columns(given: Any, name: str) -> Any:
+    try:
+        columns = np.asarray(given)
+    except ValueError:  # of lists of different lengths
+        columns = np.asarray(None)
+    if columns.ndim > 1 or (columns.size and columns.dtype.kind not in "iufb"):
+        raise ValueError(f"{name} must be gold columns, whole numbers, got {given!r:.100}")
+    return columns
+
+
+def _numbers(given: Any, place: int, name: str) -> Tensor:
+    try:
+        return torch.as_tensor(np.asarray(given, np.float32))
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} of example {place} must be numbers, got {given!r:.100}") from None
 
 
 def _padded(rows: Sequence[Any]) -> Tensor:

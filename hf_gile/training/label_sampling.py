@@ -82,6 +82,8 @@ class LabelSampler:
         label_weights: Sequence[float] | NDArray[Any] | None = None,
         positive_weights: Sequence[float] | NDArray[Any] | None = None,
     ) -> None:
+        if not hasattr(num_labels, "__index__"):
+            raise ValueError(f"num_labels must be a whole number, such as len(label_set), got {num_labels!r:.100}")
         if num_negatives is not None and num_negatives < 0:
             raise ValueError(f"num_negatives must not be negative, and None takes all labels, got {num_negatives}")
         self.columns = np.arange(num_labels) if columns is None else np.unique(np.asarray(columns, dtype=np.int64))

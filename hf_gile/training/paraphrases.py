@@ -39,7 +39,8 @@ class LabelParaphrases:
         own_rows: `(L,)` row of each label's own text.
 
     Raises:
-        ValueError: A share is negative, or all are more than 1; or a text holds no word (the message names the label).
+        ValueError: A share is negative, or all are more than 1; or a text holds half of a character (the message names
+            the label).
 
     Example:
         >>> from hf_gile import build_tokenizer

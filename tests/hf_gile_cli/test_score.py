@@ -34,7 +34,20 @@ def test_each_line_of_a_text_file_is_answered_as_the_pipeline_answers_it(run, sa
     rows = lines(result)
     assert [row["text"] for row in rows] == TEXTS
     check(rows, pipe(TEXTS, top_k=10))
-    assert result.stderr == ""
+    assert [row.get("note") for row in rows] == [None, "the model knows no word of this text", None, None]
+    assert result.stderr == (
+        "the model knows no word of 1 text (lines with a note): such scores say how frequent labels are, and nothing "
+        "of the text\n"
+    )
+
+
+def test_an_emoji_among_the_labels_stops_no_batch(run, saved_model):
+    flags = ["--label", "Rats", "--label", "\N{RAT}", "--label", "zebrafish", "--top-k", 0]
+    result = run("score", saved_model, *flags, input="Rats were fed.\nRats.\n")
+    for row in lines(result):
+        scores = dict(zip(row["labels"], row["scores"], strict=True))
+        assert scores["\N{RAT}"] == scores["zebrafish"] != scores["Rats"]
+    assert "the model knows not one word of 2 labels: '\N{RAT}', 'zebrafish'; it scores all such" in result.stderr
 
 
 def test_labels_and_their_number_are_chosen_by_flags(run, saved_model, pipe):

@@ -114,7 +114,7 @@ def test_it_serves_a_trainer():
 
 def test_what_does_not_fit_is_refused():
     for name in ("bins", "top_k", "chunk_size"):
-        with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
+        with pytest.raises(ValueError, match=f"{name} must be a whole number, at least 1, got 0"):
             CalibrationMetrics(3, **{name: 0})
     with pytest.raises(ValueError, match="at least one document"):
         CalibrationMetrics(3).compute()

@@ -386,6 +386,19 @@ def test_a_model_saved_without_its_processor_says_so(make_model):
         LabelScoringPipeline(model=model, tokenizer=processor.tokenizer)
 
 
+def test_stock_text_classification_gives_probabilities_before_calibration(tmp_path, make_model):
+    model, processor = make_model("wan", problem_type="multi_label_classification")
+    model.config.calibration = {"unseen": {"method": "platt", "scale": 0.5, "offset": -1.0}}
+    model.save_pretrained(tmp_path)
+    processor.save_pretrained(tmp_path)
+    (answer,) = pipeline("text-classification", model=str(tmp_path), top_k=None)(TEXTS[:1])
+    stock = {one["label"]: one["score"] for one in answer}
+    assert model.config.id2label[0] in stock
+    ours = scores(pipeline("label-scoring", model=model, processor=processor)(TEXTS[0]))
+    calibrated = {name: (torch.tensor(score).logit() * 0.5 - 1).sigmoid().item() for name, score in stock.items()}
+    assert ours == pytest.approx(calibrated, rel=1e-4)
+
+
 def test_stock_text_classification_works_on_word_level_models(tmp_path, make_model, label_set):
     model, processor = make_model("wan", problem_type="multi_label_classification")
     model.save_pretrained(tmp_path)

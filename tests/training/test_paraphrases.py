@@ -180,9 +180,18 @@ def test_shares_that_are_none_are_refused(processor, shares, message):
 
 
 def test_a_text_of_no_use_is_refused_by_label(processor):
-    labels = LABELS.add(Label("M5", "Blood", synonyms=("milk", "+")))
-    with pytest.raises(ValueError, match=r"label 'M5' \(Blood\), text '\+': .*holds no word"):
+    labels = LABELS.add(Label("M5", "Blood", synonyms=("milk", "\udc00")))
+    with pytest.raises(ValueError, match=r"label 'M5' \(Blood\), text '\\udc00': .*holds half of a character"):
         LabelParaphrases(labels, processor)
+
+
+def test_a_text_without_words_is_left_out(processor):
+    with_signs = LabelParaphrases(LABELS.add(Label("M5", "Blood", synonyms=("milk", "+"))), processor)
+    without = LabelParaphrases(LABELS.add(Label("M5", "Blood", synonyms=("milk",))), processor)
+    for step in range(20):
+        columns = torch.arange(5)
+        rows = [one.words[one.choose(columns, step)].tolist() for one in (with_signs, without)]
+        assert rows[0] == rows[1]
 
 
 def test_all_of_mesh_is_read_by_all_its_names(shared_data):

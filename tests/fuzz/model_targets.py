@@ -1,0 +1,515 @@
+"""Targets: labels, configurations, processor, pipeline, collator, metrics, and the folders of models and indexes."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import numpy as np
+import torch
+from fuzzing import Crash, Target
+from huggingface_hub.errors import StrictDataclassError
+from hypothesis import strategies as st
+from mutations import mutated
+from reader_targets import FOLDER
+from sklearn import metrics as reference
+
+from hf_gile import (
+    GileConfig,
+    GileForSequenceClassification,
+    GileProcessor,
+    Label,
+    LabelIndex,
+    LabelScoringPipeline,
+    LabelSet,
+    build_tokenizer,
+)
+from hf_gile.metrics import CalibrationMetrics, F1Metrics, RankingMetrics, ranking_metrics
+from hf_gile.training import GileDataCollator, LabelSampler
+
+TEXTS = ["Breast milk and iron.", "The heart pumps less blood. It fails.", "zebra", "", "\N{PILE OF POO}"]
+NAMES = {"Heart Failure": "the heart pumps less blood", "Milk, Human": "breast milk", "Iron": "", "Blood": ""}
+KINDS = ("wan", "han")
+
+
+@cache
+def parts(kind: str) -> Any:
+    """Makes a small model, its processor and its pipeline."""
+    torch.manual_seed(0)
+    tokenizer = build_tokenizer([*TEXTS[:2], *NAMES, *NAMES.values()], min_count=1)
+    sizes = {"embedding_size": 7, "hidden_size": 11, "attention_size": 5, "joint_size": 13, "max_words": 9}
+    config = GileConfig(
+        vocab_size=len(tokenizer),
+        text_encoder_type=kind,
+        problem_type="multi_label_classification",
+        num_labels=len(NAMES),
+        calibration={"seen": {"method": "platt", "scale": 0.9, "offset": -0.2}},
+        thresholds={"seen": 0.4},
+        **sizes,
+    )
+    processor = GileProcessor.for_config(tokenizer, config)
+    model = GileForSequenceClassification(config).eval()
+    model.set_labels(LabelSet.from_names(NAMES).with_counts({"Iron": 3}), processor)
+    return model, processor, LabelScoringPipeline(model=model, processor=processor)
+
+
+# What people pass by mistake, wherever something else belongs.
+_numbers = st.integers(-3, 9) | st.sampled_from([1 << 31, 1 << 63, 10**30]) | st.floats()
+_scalars = st.none() | st.booleans() | _numbers | st.text(max_size=6) | st.binary(max_size=3)
+_arrays = st.sampled_from(
+    [
+        torch.tensor(3),
+        torch.zeros(0),
+        torch.ones(2, 3),
+        torch.full((2, 2), 1 << 40),
+        torch.tensor([[float("nan")]]),
+        torch.ones(1, 2, 3, dtype=torch.bool),
+        np.ones((2, 2)),
+        np.array(["iron"]),
+    ]
+)
+
+
+def _objects() -> Any:
+    model, processor, pipe = parts("wan")
+    return [model, processor, pipe, model.config, model.label_set, model.label_set[0], object(), len, int]
+
+
+def anything() -> st.SearchStrategy[Any]:
+    """Draws values of any kind, nested and ragged ones among them."""
+    leaves = _scalars | _arrays | st.deferred(lambda: st.sampled_from(_objects()))
+    return st.recursive(
+        leaves,
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.lists(inner, max_size=2).map(tuple)
+            | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+        ),
+        max_leaves=4,
+    )
+
+
+def mostly(usual: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Draws what belongs somewhere, and now and then anything."""
+    return st.integers(0, 9).flatmap(lambda number: usual if number else anything())
+
+
+# Labels -----------------------------------------------------------------------------------------------------------
+
+_ids = st.sampled_from(["a", "b", "c", "d"])
+_names = st.sampled_from(["Iron", "Milk", "Blood", "Heart", "\N{PILE OF POO}"])
+_labels = st.builds(Label, _ids, _names, st.sampled_from(["", "red", "blue"]), st.none() | st.just("en"))
+_operation = st.one_of(
+    st.tuples(st.just("add"), st.lists(mostly(_labels), max_size=2)),
+    st.tuples(st.just("retire"), st.lists(mostly(_ids), max_size=2)),
+    st.tuples(st.just("rename"), st.tuples(mostly(_ids), mostly(_names))),
+    st.tuples(
+        st.just("update"),
+        st.tuples(mostly(_ids), st.dictionaries(st.sampled_from(["name", "count", "seen", "x"]), mostly(_names))),
+    ),
+    st.tuples(st.just("with_counts"), mostly(st.dictionaries(_ids, mostly(st.integers(0, 9)), max_size=2))),
+    st.tuples(st.just("with_thresholds"), mostly(st.dictionaries(_ids, mostly(st.floats(0, 1)), max_size=2))),
+    st.tuples(st.just("columns"), mostly(st.lists(_ids, max_size=2))),
+    st.tuples(st.just("slice"), st.tuples(st.integers(-3, 3), st.integers(-3, 3))),
+)
+
+
+def _change_labels(case: tuple[Any, list[Any]]) -> None:
+    """After any operations a label set is what its labels alone make."""
+    label_set = LabelSet(case[0])
+    for name, value in case[1]:
+        if name in ("add", "retire"):
+            label_set = getattr(label_set, name)(*value)
+        elif name == "rename":
+            label_set = label_set.rename(*value)
+        elif name == "update":
+            label_set = label_set.update(value[0], **value[1])
+        elif name == "slice":
+            label_set = label_set[slice(*value)]
+        elif name == "columns":
+            label_set.columns(value)
+        else:
+            label_set = getattr(label_set, name)(value)
+        made = LabelSet(list(label_set))
+        if made != label_set or [label_set.column(one) for one in made.ids] != list(range(len(made))):
+            raise Crash("a changed label set is another than one made of its labels")
+        if len(set(label_set.id2label().values())) != len(label_set):
+            raise Crash("two labels with one name in id2label")
+
+
+# Configurations ---------------------------------------------------------------------------------------------------
+
+_FIELDS = [name for name in GileConfig.__annotations__ if name not in ("sub_configs", "largest")]
+
+
+def _valid(kind: Any) -> st.SearchStrategy[Any]:
+    """Draws what the type of a field takes, most of it in order."""
+    if get_origin(kind) is Literal:
+        return st.sampled_from(get_args(kind))
+    usual = {bool: st.booleans(), int: st.integers(1, 9), str: st.sampled_from(["relu", "tanh", "linear"])}
+    return usual.get(kind, st.floats(0, 1) if float in get_args(kind) else st.just([]))
+
+
+def _fields(names: list[str]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries(
+        {name: mostly(_valid(GileConfig.__annotations__.get(name, str)) | _numbers) for name in names}
+    )
+
+
+_config = st.lists(st.sampled_from([*_FIELDS, "num_labels", "id2label", "problem_type"]), max_size=4).flatmap(_fields)
+_ENCODER = {"model_type": "bert", "hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2}
+_encoder = st.dictionaries(
+    st.sampled_from(["hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "num_labels"])
+    | st.sampled_from(["max_position_embeddings", "model_type", "intermediate_size", "hidden_dropout_prob"]),
+    st.integers(0, 1 << 70) | st.floats() | st.sampled_from(["bert", "t5", "nosuch", None, "gile"]),
+    max_size=2,
+).map(lambda fields: {"text_encoder_type": "transformer", "text_encoder_config": _ENCODER | fields})
+
+
+def _configure(fields: dict[str, Any]) -> None:
+    """What is taken can be written, read again and made a model of."""
+    try:
+        config = GileConfig(**fields)
+    except StrictDataclassError as error:
+        raise ValueError(f"{error}"[:500]) from None
+    for name in _FIELDS:
+        value = getattr(config, name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise Crash(f"{name} is {value}")
+    if config.text_encoder_config is None:
+        json.loads(config.to_json_string())
+        with torch.device("meta"):
+            GileForSequenceClassification(config)
+
+
+# Processor, pipeline, model, collator -----------------------------------------------------------------------------
+
+_text = st.sampled_from(TEXTS) | st.text(max_size=12)
+_texts = _text | st.lists(_text, min_size=1, max_size=3) | st.lists(st.lists(_text, max_size=2), max_size=2)
+_kind = st.sampled_from(KINDS)
+_processor_call = st.fixed_dictionaries(
+    {},
+    optional={
+        "text": mostly(_texts),
+        "label_text": mostly(st.lists(_text, max_size=3)),
+        "language": mostly(st.none()),
+        "return_tensors": mostly(st.sampled_from([None, "pt"])),
+        "padding": st.just(True),
+    },
+)
+
+
+def _process(case: tuple[str, dict[str, Any], Any]) -> None:
+    kind, call, documents = case
+    processor = parts(kind)[1]
+    try:
+        processor(**call)
+    except ValueError:
+        processor.pad_documents(documents)
+        raise
+
+
+def _same_answers(first: list[Any], second: list[Any]) -> bool:
+    return all(
+        one["labels"] == two["labels"] and np.allclose(one["scores"], two["scores"], atol=1e-6)
+        for one, two in zip(first, second, strict=True)
+    )
+
+
+_candidates = st.one_of(
+    st.none(),
+    st.lists(_text, max_size=3),
+    st.dictionaries(_text, _text, max_size=2),
+    st.just("Iron, Milk"),
+    st.lists(st.lists(_text, min_size=1, max_size=2), min_size=2, max_size=2),
+)
+_pipeline_options = st.fixed_dictionaries(
+    {},
+    optional={
+        "candidate_labels": mostly(_candidates),
+        "multi_label": mostly(st.booleans()),
+        "top_k": mostly(st.integers(1, 5)),
+        "threshold": mostly(st.floats(0, 1) | st.just("stored")),
+        "force_label": mostly(st.booleans()),
+        "long_texts": mostly(st.sampled_from(["cut", "max", "mean"])),
+        "language": mostly(st.none()),
+        "label_language": mostly(st.none()),
+        "nosuch": st.just(1),
+    },
+)
+
+
+def _score(case: tuple[str, Any, dict[str, Any]]) -> None:
+    kind, texts, options = case
+    pipe = parts(kind)[2]
+    answers = pipe(texts, **options)
+    answers = [answers] if isinstance(answers, dict) else list(answers)
+    for answer in answers:
+        scores = answer["scores"]
+        if len(answer["labels"]) != len(scores) or not all(0 <= score <= 1 for score in scores):
+            raise Crash(f"scores {scores}")
+        if sorted(scores, reverse=True) != scores:
+            raise Crash(f"scores that do not fall: {scores}")
+    if isinstance(texts, list) and not _same_answers(answers, list(pipe(texts, batch_size=2, **options))):
+        raise Crash("other answers with another batch size")
+
+
+_tensors = st.one_of(
+    st.lists(st.lists(st.integers(-2, 40), min_size=3, max_size=3), min_size=2, max_size=2).map(torch.tensor),
+    st.lists(st.integers(-2, 6), min_size=2, max_size=2).map(torch.tensor),
+    st.lists(st.lists(st.lists(st.integers(0, 20), min_size=2, max_size=2), min_size=1, max_size=1), min_size=2).map(
+        torch.tensor
+    ),
+    _arrays,
+)
+_forward = st.fixed_dictionaries(
+    {"input_ids": mostly(_tensors)},
+    optional={
+        "attention_mask": mostly(st.just(torch.ones(2, 3))),
+        "labels": mostly(st.sampled_from([torch.tensor([[1], [2]]), torch.tensor([1, 2]), torch.eye(2, 4)]) | _tensors),
+        "excluded_columns": mostly(st.just(torch.tensor([[0], [-100]]))),
+        "inputs_embeds": mostly(st.none()),
+        "language": mostly(st.none()),
+    },
+)
+
+
+def _run_model(case: tuple[str, dict[str, Any]]) -> None:
+    model = parts(case[0])[0]
+    with torch.no_grad():
+        logits = model(**case[1]).logits
+    if logits.isnan().any():
+        raise Crash("logits that are not numbers")
+
+
+_gold = st.lists(st.integers(0, 3), max_size=3, unique=True)
+_example = st.fixed_dictionaries(
+    {"input_ids": mostly(st.lists(st.integers(0, 9), max_size=4))},
+    optional={
+        "labels": mostly(_gold | st.integers(0, 3)),
+        "excluded_columns": mostly(_gold),
+        "pooled_embeds": mostly(st.just([0.5, 1.0])),
+        "teacher_columns": mostly(_gold),
+        "teacher_scores": mostly(st.lists(st.floats(width=32), max_size=3)),
+        "language": mostly(st.none()),
+    },
+)
+_same_example = _example.flatmap(lambda one: st.just([one, one]))
+
+
+def _collate(case: tuple[str, Any, bool]) -> None:
+    kind, features, sampled = case
+    processor = parts(kind)[1]
+    batch = GileDataCollator(processor, LabelSampler(4, 1) if sampled else None)(features)
+    sizes = {len(value) for name, value in batch.items() if name not in ("sampled_columns", "column_weights")}
+    if len(sizes) != 1 or not all(map(torch.is_tensor, batch.values())):
+        raise Crash(f"a batch of { ({name: value.shape for name, value in batch.items()}) }")
+
+
+# Metrics ----------------------------------------------------------------------------------------------------------
+
+_cells = st.integers(1, 4).flatmap(
+    lambda documents: st.integers(2, 6).flatmap(
+        lambda labels: st.tuples(
+            st.lists(
+                st.lists(
+                    st.sampled_from([-2.0, -0.5, 0.0, 0.25, 1.0]) | st.floats(-30, 30), min_size=labels, max_size=labels
+                ),
+                min_size=documents,
+                max_size=documents,
+            ),
+            st.lists(st.lists(st.booleans(), min_size=labels, max_size=labels), min_size=documents, max_size=documents),
+            st.lists(st.booleans(), min_size=labels, max_size=labels),
+            st.floats(0, 1),
+        )
+    )
+)
+
+
+def _close(ours: float, theirs: float, what: str) -> None:
+    if not math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-9):
+        raise Crash(f"{what} is {ours}, scikit-learn says {theirs}")
+
+
+def _measure(case: tuple[Any, Any, Any, float]) -> None:
+    scores, gold = torch.tensor(case[0], dtype=torch.float64), torch.tensor(case[1])
+    columns = torch.tensor(case[2])
+    has_gold = gold.any(1)
+    ours = RankingMetrics(scores.shape[1], top_k=(1, 3))
+    ours.update(scores[:1], gold[:1])
+    rest = RankingMetrics(scores.shape[1], top_k=(1, 3))
+    if len(scores) > 1:
+        rest.update(scores[1:], gold[1:])
+        ours.merge(rest)
+    result = ours.compute()
+    if has_gold.any():
+        some, their = gold[has_gold].numpy(), scores[has_gold].numpy()
+        _close(result["average_precision"], reference.label_ranking_average_precision_score(some, their), "precision")
+        _close(result["ranking_loss"], reference.label_ranking_loss(some, their), "ranking loss")
+        _close(result["coverage"], reference.coverage_error(some, their), "coverage")
+    threshold = case[3]
+    f1 = F1Metrics(scores.shape[1], threshold=threshold)
+    f1.update(scores, gold)
+    predicted = (scores.sigmoid() >= threshold).numpy()
+    for ours_name, average in {"micro_f1": "micro", "macro_f1": "macro", "example_f1": "samples"}.items():
+        theirs = reference.f1_score(gold.numpy(), predicted, average=average, zero_division=0)
+        _close(f1.compute()[ours_name], theirs, ours_name)
+    calibration = CalibrationMetrics(scores.shape[1])
+    calibration.update(scores, gold)
+    brier = float(((scores.sigmoid() - gold.double()) ** 2).mean())
+    if not math.isclose(calibration.compute()["brier"], brier, rel_tol=1e-6, abs_tol=1e-9):
+        raise Crash("another Brier score")
+    if columns.any():
+        ranking_metrics(scores, gold, columns)
+
+
+_metric_call = st.tuples(
+    st.sampled_from([RankingMetrics, F1Metrics, CalibrationMetrics]),
+    mostly(st.just(3)),
+    st.fixed_dictionaries({}, optional={"seen": mostly(st.just([True, False, True]))}),
+    mostly(st.sampled_from([torch.zeros(2, 3), torch.tensor([[float("nan"), 0, 1]]), torch.full((2, 3), -torch.inf)])),
+    mostly(st.sampled_from([torch.tensor([[0, 2], [1, -100]]), torch.eye(2, 3), torch.tensor([0, 7])])),
+)
+
+
+def _call_metrics(case: tuple[Any, ...]) -> None:
+    kind, number, options, scores, labels = case
+    metrics = kind(number, **options)
+    metrics.update(scores, labels)
+    metrics.compute()
+
+
+# Saved folders ----------------------------------------------------------------------------------------------------
+
+
+@cache
+def _saved_model() -> Path:
+    folder = FOLDER / "model"
+    model, processor, _ = parts("wan")
+    model.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return folder
+
+
+@cache
+def _saved_index() -> Path:
+    folder = FOLDER / "index"
+    model, processor, _ = parts("wan")
+    LabelIndex.build(model, processor, LabelSet.from_names(["Iron", "Breast milk", "Heart"])).save_pretrained(folder)
+    return folder
+
+
+def _damaged(folder: Path, names: Callable[[Path], bool]) -> st.SearchStrategy[tuple[str, bytes | None]]:
+    """Draws one file of a folder, and what is in its place; None if it is gone."""
+    files = sorted(file for file in folder.iterdir() if names(file))
+    return st.sampled_from(files).flatmap(
+        lambda file: st.tuples(st.just(file.name), st.none() | mutated([file.read_bytes()], _TOKENS))
+    )
+
+
+_TOKENS = [b"Infinity", b"1e39", b"99999999999", b'"lexical_size": 2147483648,', b"\x00\x00\xc0\x7f", b"1", b"2"]
+
+
+def _copy(folder: Path, case: tuple[str, bytes | None]) -> Path:
+    copy = folder.with_name(f"{folder.name}-damaged")
+    if not copy.exists():
+        shutil.copytree(folder, copy)
+    _put(copy / case[0], case[1])
+    return copy
+
+
+def _put(file: Path, data: bytes | None) -> None:
+    if data is None:
+        file.unlink(missing_ok=True)
+    else:
+        file.write_bytes(data)
+
+
+def _load_model(case: tuple[str, bytes | None]) -> None:
+    """A damaged model is refused, or scores are numbers: its weights may be others, which nothing tells."""
+    folder = _copy(_saved_model(), case)
+    try:
+        model = GileForSequenceClassification.from_pretrained(folder)
+        processor = GileProcessor.from_pretrained(folder)
+        for answer in LabelScoringPipeline(model=model, processor=processor)(TEXTS):
+            if not all(0 <= score <= 1 for score in answer["scores"]):
+                raise Crash(f"scores {answer['scores']}")
+    except StrictDataclassError as error:
+        raise Crash(f"an error of a library: {error}") from error
+    finally:
+        _put(folder / case[0], (_saved_model() / case[0]).read_bytes())
+
+
+def _load_index(case: tuple[str, bytes | None]) -> None:
+    """A damaged index is refused by its name, or scores as before."""
+    folder, model = _copy(_saved_index(), case), parts("wan")[0]
+    codes = torch.ones(1, 13)
+    try:
+        index = LabelIndex.from_pretrained(folder, model, mmap=False)
+        whole = LabelIndex.from_pretrained(_saved_index(), model)
+        if not torch.equal(index.scores(codes), whole.scores(codes)) or index.label_set != whole.label_set:
+            raise Crash("a damaged index that loads, and scores otherwise")
+    except (ValueError, OSError) as error:
+        if folder.name not in str(error):
+            raise Crash(f"a refusal that does not name the folder: {error}") from error
+        raise
+    finally:
+        _put(folder / case[0], (_saved_index() / case[0]).read_bytes())
+
+
+_SECTION = "Labels, models and metrics"
+TARGETS = [
+    Target(
+        "label set changed",
+        _SECTION,
+        st.tuples(
+            mostly(st.lists(_labels, min_size=1, max_size=4, unique_by=(lambda one: one.id, lambda one: one.text))),
+            st.lists(_operation, max_size=4),
+        ),
+        _change_labels,
+        quick=40,
+        long=6_000,
+    ),
+    Target("configuration", _SECTION, _config | _encoder, _configure, quick=30, long=3_000),
+    Target(
+        "processor",
+        _SECTION,
+        st.tuples(_kind, _processor_call, anything()),
+        _process,
+        quick=30,
+        long=6_000,
+    ),
+    Target("pipeline", _SECTION, st.tuples(_kind, mostly(_texts), _pipeline_options), _score, quick=20, long=3_000),
+    Target("model", _SECTION, st.tuples(_kind, _forward), _run_model, quick=20, long=3_000),
+    Target(
+        "collator",
+        _SECTION,
+        st.tuples(_kind, mostly(st.lists(_example, max_size=3) | _same_example), st.booleans()),
+        _collate,
+        quick=30,
+        long=6_000,
+    ),
+    Target("metrics as scikit-learn", _SECTION, _cells, _measure, quick=10, long=2_000),
+    Target("metrics called wrongly", _SECTION, _metric_call, _call_metrics, quick=30, long=5_000),
+    Target(
+        "model folder",
+        "Saved folders",
+        st.deferred(lambda: _damaged(_saved_model(), lambda file: file.suffix != ".py")),
+        _load_model,
+        quick=5,
+        long=1_500,
+    ),
+    Target(
+        "index folder",
+        "Saved folders",
+        st.deferred(lambda: _damaged(_saved_index(), lambda file: True)),
+        _load_index,
+        quick=15,
+        long=4_000,
+    ),
+]

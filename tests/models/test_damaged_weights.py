@@ -1,0 +1,127 @@
+"""Weights, vectors and files with numbers that are not finite, or that are not there."""
+
+import pytest
+import torch
+
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, LabelScoringPipeline
+
+
+def poisoned(model, name, value):
+    with torch.no_grad():
+        model.get_parameter(name).view(-1)[3] = value
+    return model
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused_by_name(tmp_path, make_model, value):
+    model, _ = make_model()
+    poisoned(model, "gile.output_layer.label_projection.weight", value).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"label_projection.weight holds (nan|inf) at \[0, 3\]"):
+        GileForSequenceClassification.from_pretrained(tmp_path)
+
+
+def test_large_weights_whose_sum_overflows_are_taken(tmp_path, make_model):
+    model, _ = make_model()
+    with torch.no_grad():
+        model.gile.word_embeddings.weight[1:] = 3e38
+    model.save_pretrained(tmp_path)
+    assert GileForSequenceClassification.from_pretrained(tmp_path).gile.word_embeddings.weight.max() == 3e38
+
+
+@pytest.mark.parametrize("options", [{}, {"top_k": 2}, {"threshold": 0.5}, {"threshold": 0.5, "top_k": 1}])
+@pytest.mark.parametrize("candidates", [None, ["Iron", "Blood"]])
+def test_a_pipeline_gives_no_scores_that_are_not_numbers(make_model, options, candidates):
+    model, processor = make_model(problem_type="multi_label_classification")
+    pipe = LabelScoringPipeline(model=model, processor=processor)
+    poisoned(model, "gile.output_layer.input_projection.bias", float("nan"))
+    with pytest.raises(ValueError, match="scores that are not numbers: its weights hold NaN or infinity"):
+        pipe(["iron", "milk"], candidates, **options)
+
+
+def test_vectors_that_are_not_finite_are_not_set(make_model, label_set):
+    model, _ = make_model()
+    vectors = torch.zeros_like(model.gile.word_embeddings.weight)
+    vectors[5, 2] = float("inf")
+    with pytest.raises(ValueError, match="word vector 5 holds numbers not finite"):
+        model.gile.set_word_vectors(vectors)
+    assert model.gile.word_embeddings.weight.any()
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("model.safetensors", lambda data: data[:-1], r"the model is damaged \(SafetensorError"),
+        ("model.safetensors", lambda data: b"", r"the model is damaged \(SafetensorError"),
+        ("model.safetensors", None, "no file named model.safetensors"),
+        ("labels.jsonl", lambda data: data[:-3], "labels.jsonl, row 5: not a line of JSON"),
+        ("labels.jsonl", lambda data: data.replace(b"Iron", b"Irom"), "labels.jsonl lists 5 labels that are not"),
+        ("config.json", lambda data: data[:50], "config.json"),
+        ("tokenizer.json", lambda data: data[:50], "the processor or its tokenizer is damaged"),
+        ("tokenizer.json", lambda data: b"\xff" + data, "the processor or its tokenizer is damaged"),
+        ("processor_config.json", lambda data: b"[]", "the processor or its tokenizer is damaged"),
+    ],
+)
+def test_a_damaged_file_of_a_model_is_refused(tmp_path, make_model, name, damage, message):
+    model, processor = make_model()
+    model.save_pretrained(tmp_path)
+    processor.save_pretrained(tmp_path)
+    file = tmp_path / name
+    data = file.read_bytes()
+    file.unlink()
+    if damage is not None:
+        file.write_bytes(damage(data))
+    load = GileProcessor if "tokenizer" in name or "processor" in name else GileForSequenceClassification
+    with pytest.raises((ValueError, OSError), match=message) as caught:
+        load.from_pretrained(tmp_path)
+    assert type(caught.value).__module__ == "builtins"
+
+
+@pytest.fixture
+def saved_index(tmp_path, make_model, label_set):
+    model, processor = make_model()
+    index = LabelIndex.build(model, processor, label_set)
+    index.save_pretrained(tmp_path)
+    return tmp_path, index
+
+
+def test_a_flipped_bit_of_an_index_is_noticed(saved_index):
+    folder, index = saved_index
+    for file in sorted(folder.iterdir()):
+        data = file.read_bytes()
+        for place in (len(data) // 3, len(data) - 7):
+            file.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+            for mmap in (True, False):
+                with pytest.raises(ValueError, match=rf"{file.name}.*(build|upgrade)"):
+                    LabelIndex.from_pretrained(folder, mmap=mmap)
+        file.write_bytes(data)
+    assert torch.equal(LabelIndex.from_pretrained(folder).codes, index.codes)
+
+
+def test_codes_are_read_when_needed_if_nobody_asks_for_the_check(saved_index, monkeypatch):
+    folder, index = saved_index
+    file = next(folder.glob("*.safetensors"))
+    data = bytearray(file.read_bytes())
+    data[-2] ^= 1
+    file.write_bytes(data)
+    loaded = LabelIndex.from_pretrained(folder, verify=False)
+    assert not torch.equal(loaded.codes, index.codes)
+
+
+def test_an_index_with_numbers_that_are_not_finite_is_refused(saved_index):
+    folder, index = saved_index
+    index.codes[2, 1] = float("nan")
+    index.save_pretrained(folder)
+    with pytest.raises(ValueError, match="the code of label 2 has numbers that are not finite"):
+        LabelIndex.from_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("bias", "0.5"), ("bias", None), ("bias", float("nan")), ("language", 3), ("model_fingerprint", None)],
+)
+def test_a_field_of_another_type_in_the_head_of_an_index_is_refused(saved_index, field, value):
+    folder, index = saved_index
+    setattr(index, field, value)
+    index.save_pretrained(folder)
+    with pytest.raises(ValueError, match=rf"label_index.json is not the head of a label index .*{field} is"):
+        LabelIndex.from_pretrained(folder)

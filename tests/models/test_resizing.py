@@ -1,0 +1,44 @@
+"""Models whose words are resized, with labels stored."""
+
+import pytest
+import torch
+
+from hf_gile import GileForSequenceClassification, GileProcessor, build_tokenizer
+
+
+def test_labels_whose_words_are_gone_are_stored_again(tmp_path, make_model, label_set):
+    model, processor = make_model(label_rows=True, problem_type="multi_label_classification")
+    rows = model.gile.label_rows.weight.data.normal_().clone()
+    words = processor(["iron"], return_tensors="pt")
+    smaller = build_tokenizer(["breast milk blood iron"], min_count=1)
+    model.resize_token_embeddings(len(smaller))
+    with pytest.raises(
+        ValueError, match=r"resize_token_embeddings took words of its labels away: call model.set_labels"
+    ):
+        model(input_ids=torch.tensor([[2, 3]]))
+    with pytest.raises(ValueError, match="the words of this model, got"):
+        model.gile.get_text_features(input_ids=words["input_ids"] + 40)
+    model.save_pretrained(tmp_path)
+    model = GileForSequenceClassification.from_pretrained(tmp_path)
+    processor = GileProcessor.for_config(smaller, model.config)
+    model.set_labels(label_set, processor)
+    assert model(**processor(["iron"], return_tensors="pt")).logits.isfinite().all()
+    assert torch.equal(model.gile.label_rows.weight, rows)
+
+
+def test_labels_whose_words_stay_keep_their_scores(make_model):
+    model, processor = make_model()
+    words = processor(["iron in milk"], return_tensors="pt")
+    with torch.no_grad():
+        before = model(**words).logits
+        model.resize_token_embeddings(model.config.vocab_size + 3, mean_resizing=False)
+        more = model(**words).logits
+        model.resize_token_embeddings(model.config.vocab_size - 3)
+        assert torch.allclose(model(**words).logits, before)
+    assert torch.allclose(more, before)
+
+
+@pytest.mark.parametrize("number", [0, -1, 2.5, "9"])
+def test_a_number_of_words_that_is_none_is_refused(make_model, number):
+    with pytest.raises(ValueError, match="new_num_tokens must be a whole number above pad_token_id"):
+        make_model()[0].resize_token_embeddings(number)

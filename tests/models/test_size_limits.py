@@ -1,0 +1,102 @@
+"""Configurations of a few bytes that ask for all memory there is, and numbers that are none."""
+
+import json
+import resource
+
+import pytest
+import torch
+from huggingface_hub.errors import StrictDataclassError
+
+from hf_gile import GileConfig, GileForSequenceClassification
+
+ENCODER = {"model_type": "bert", "hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"lexical_size": 2**31}, r"set GileConfig.largest\['lexical_size'\] = 2147483648 first"),
+        ({"joint_layers": 10**7}, "joint_layers is 10000000, more than the 1000 that a configuration may ask for"),
+        ({"vocab_size": 2**40}, "vocab_size is 1099511627776, more than"),
+        ({"joint_size": 10**30}, "joint_size is 1000000000000000000000000000000, more than"),
+        ({"bag_size": 2**20}, "bag_size is 1048576, more than"),
+        ({"languages": [f"l{number}" for number in range(2000)]}, "languages is 2000, more than the 1000"),
+        (
+            {"languages": ["a", "b", "c"], "joint_layers": 500},
+            "joint_layers times the number of languages is 1500, more than the 1000",
+        ),
+        (
+            {"text_encoder_type": "han_published", "max_sentences": 2000, "max_sentence_words": 2000},
+            "max_sentences times max_sentence_words is 4000000, more than",
+        ),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_a_size_beyond_reason_is_refused_by_name(fields, message):
+    with pytest.raises(StrictDataclassError, match=message):
+        GileConfig(**fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"num_labels": 10**9}, r"num_labels is 1000000000, .* set GileConfig.largest\['num_labels'\]"),
+        ({"num_labels": "5"}, "num_labels must be a whole number"),
+        ({"id2label": ["a", "b"]}, "id2label a mapping"),
+        ({"text_encoder_config": {**ENCODER, "num_hidden_layers": 10**7}}, "text_encoder_config.num_hidden_layers is"),
+        ({"text_encoder_config": {**ENCODER, "num_labels": 10**9}}, "text_encoder_config.num_labels is 1000000000"),
+        ({"text_encoder_config": {**ENCODER, "hidden_size": 2**40}}, "text_encoder_config.hidden_size is"),
+        ({"text_encoder_config": {**ENCODER, "model_type": "nosuch"}}, "no configuration of a 'nosuch'"),
+    ],
+)
+def test_what_is_large_as_soon_as_it_is_read_is_refused_before(fields, message):
+    with pytest.raises(ValueError, match=message):
+        GileConfig(text_encoder_type="transformer", **fields)
+
+
+def test_an_honest_size_is_taken_once_the_limit_is_raised(monkeypatch):
+    monkeypatch.setitem(GileConfig.largest, "lexical_size", 2**31)
+    assert GileConfig(lexical_size=2**31).lexical_size == 2**31
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e39])
+def test_no_field_takes_a_number_that_is_not_finite(value):
+    floats = [name for name, kind in GileConfig.__annotations__.items() if float in getattr(kind, "__args__", [kind])]
+    assert len(floats) > 8
+    for name in floats:
+        with pytest.raises(StrictDataclassError):
+            GileConfig(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"vocab_size": 2**24, "embedding_size": 2**16}, "asks for .* numbers of gile.word_embeddings.weight, which"),
+        ({"lexical_size": 2**31}, "lexical_size is 2147483648"),
+        ({"joint_layers": 10**7}, "joint_layers is 10000000"),
+        ({"word_prediction": 1.0, "hidden_size": 2**16, "embedding_size": 2**16}, "asks for .* numbers of"),
+        ({"label_length": 2**16, "id2label": {str(one): str(one) for one in range(9000)}}, "numbers of label_input_id"),
+        ({"joint_size": 17}, "weights have other sizes than config.json says"),
+        ({"joint_size": "many"}, "config.json is not the configuration of a GILE model: .*joint_size"),
+        ({"calibration": {"seen": {"method": "platt", "scale": float("nan"), "offset": 0}}}, "scale must be a finite"),
+        ({"text_encoder_type": ["wan"]}, "config.json is not the configuration of a GILE model: .*text_encoder_type"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_a_small_folder_takes_no_more_memory_than_its_weights(tmp_path, make_model, fields, message):
+    model, _ = make_model()
+    model.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | fields))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ValueError, match=message):
+        GileForSequenceClassification.from_pretrained(tmp_path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 18  # KiB
+
+
+def test_what_is_added_to_saved_weights_starts_fresh(tmp_path, make_model):
+    model, _ = make_model()
+    model.save_pretrained(tmp_path)
+    again = GileForSequenceClassification.from_pretrained(tmp_path, label_rows=True)
+    assert not again.gile.label_rows.weight.any()
+    assert torch.equal(again.gile.word_embeddings.weight, model.gile.word_embeddings.weight)

@@ -1,0 +1,61 @@
+"""Labels and texts of which a model knows no word."""
+
+import pytest
+from transformers.utils import logging
+
+from hf_gile import LabelIndex, LabelScoringPipeline, LabelSet
+
+NOTE = "the model knows no word of this text"
+
+
+@pytest.fixture(params=["wan", "han"])
+def pipe(request, make_model):
+    model, processor = make_model(request.param, problem_type="multi_label_classification")
+    return LabelScoringPipeline(model=model, processor=processor)
+
+
+@pytest.fixture
+def warned(caplog, monkeypatch):
+    monkeypatch.setattr(logging.get_logger("transformers"), "propagate", True)
+    monkeypatch.setattr(logging.get_logger("hf_gile.models.label_index_gile"), "propagate", True)
+    return caplog
+
+
+def test_an_emoji_has_the_score_of_an_unknown_label_and_the_others_keep_theirs(pipe, warned):
+    alone = pipe("Iron in blood.", ["Iron", "Blood"])
+    answer = pipe("Iron in blood.", ["Iron", "\N{GRINNING FACE}", "Blood", "zebra", "..."])
+    scores = dict(zip(answer["labels"], answer["scores"], strict=True))
+    assert scores["\N{GRINNING FACE}"] == scores["zebra"] == scores["..."]
+    for label, score in zip(alone["labels"], alone["scores"], strict=True):
+        assert scores[label] == pytest.approx(score, rel=1e-6)
+    assert "the model knows no word of the labels '\N{GRINNING FACE}', 'zebra', '...', and scores all" in warned.text
+
+
+def test_an_unknown_label_is_noted_once(pipe, warned):
+    for _ in range(3):
+        pipe("Iron in blood.", ["Iron", "zebra"])
+    assert warned.text.count("the model knows no word of the label 'zebra'") == 1
+
+
+def test_an_emoji_can_be_stored_and_indexed(make_model, label_set):
+    model, processor = make_model()
+    labels = LabelSet.from_names(["\N{GRINNING FACE}", "Iron"])
+    index = LabelIndex.build(model, processor, labels)
+    model.set_labels(labels, processor)
+    assert (LabelIndex.build(model).codes - index.codes).abs().max() < 1e-6
+    assert processor.unknown_labels(labels.texts) == [0]
+
+
+@pytest.mark.parametrize("long_texts", ["cut", "max", "mean"])
+def test_a_text_of_unknown_words_is_noted_in_its_answer(pipe, long_texts):
+    texts = ["Iron in blood.", "zebra", "", "\N{GRINNING FACE}", "zebra iron"]
+    answers = pipe(texts, ["Iron", "Blood"], long_texts=long_texts, batch_size=2)
+    assert [answer.get("note") for answer in answers] == [None, NOTE, NOTE, NOTE, None]
+    assert pipe("zebra", ["Iron"])["note"] == NOTE
+
+
+def test_a_long_text_is_noted_by_what_was_read_of_it(make_model):
+    model, processor = make_model(problem_type="multi_label_classification", max_words=2)
+    pipe = LabelScoringPipeline(model=model, processor=processor)
+    assert pipe("zebra zebra iron")["note"] == NOTE
+    assert "note" not in pipe("zebra zebra iron", long_texts="max")

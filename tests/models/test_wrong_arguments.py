@@ -1,0 +1,150 @@
+"""What people pass by mistake is refused by the name of the argument, and with what to do."""
+
+import pytest
+import torch
+
+from hf_gile import GileProcessor, LabelIndex, LabelScoringPipeline, LabelSet
+from hf_gile.metrics import CalibrationMetrics, F1Metrics, RankingMetrics
+from hf_gile.training import GileDataCollator, LabelSampler
+
+
+class Parts:
+    def __init__(self, make_model):
+        self.model, self.processor = make_model(problem_type="multi_label_classification")
+        self.labels = self.model.label_set
+        self.pipe = LabelScoringPipeline(model=self.model, processor=self.processor)
+        self.index = LabelIndex.build(self.model)
+        self.collate = GileDataCollator(self.processor)
+        self.words = self.processor(["iron", "milk"], return_tensors="pt")
+
+
+@pytest.fixture
+def parts(make_model):
+    return Parts(make_model)
+
+
+MISTAKES = {
+    # processor
+    "number for a text": (lambda a: a.processor(5), "text must be a text, got int"),
+    "number for labels": (lambda a: a.processor(label_text=5), "label_text must be a list of label texts, got int 5"),
+    "mapping for labels": (lambda a: a.processor(label_text={"a": "b"}), "label_text must be a list of label texts"),
+    "number for a language": (lambda a: a.processor("a", language=5), "language must be one language, or one for each"),
+    "ragged nesting": (lambda a: a.processor([["a"], "b", ["c", "d"]]), r"text\[0\] must be a text, got list"),
+    "texts for ids": (
+        lambda a: a.processor.pad_documents(["iron"]),
+        "document 0 of the batch must be a list of word ids, .* got str 'iron'",
+    ),
+    "nested ids": (
+        lambda a: a.processor.pad_documents([[1, 2], [[3], 4]]),
+        "document 1 of the batch must be a list of",
+    ),
+    "model for a configuration": (
+        lambda a: GileProcessor.for_config(a.processor.tokenizer, a.model),
+        "config must be a GileConfig, got GileForSequenceClassification; pass model.config",
+    ),
+    "one language for a list": (
+        lambda a: GileProcessor(a.processor.tokenizer, languages="de"),
+        "must be a list of lang",
+    ),
+    "number for a tokenizer": (lambda a: GileProcessor(5), "the tokenizer is not one of whole words"),
+    # pipeline
+    "labels for texts": (lambda a: a.pipe(a.labels), r"a label set is not texts: .* candidate_labels=label_set\)"),
+    "processor for labels": (lambda a: a.pipe("iron", candidate_labels=a.processor), "candidate_labels must be names"),
+    "processors for labels": (lambda a: a.pipe(["iron"], candidate_labels=[a.processor]), "candidate_labels must be"),
+    "folder for a model": (
+        lambda a: LabelScoringPipeline(model="folder", processor=a.processor),
+        "needs a GileForSequenceClassification, got str; AutoModelForSequenceClassification.from_pretrained",
+    ),
+    "tokenizer for a processor": (
+        lambda a: LabelScoringPipeline(model=a.model, processor=a.processor.tokenizer),
+        "needs the processor saved with the model",
+    ),
+    # model
+    "ids beyond the vocabulary": (
+        lambda a: a.model(input_ids=torch.tensor([[2, 999]])),
+        r"input_ids must be ids from 0 to \d+, the words of this model, got 999; use the processor saved with",
+    ),
+    "negative ids": (
+        lambda a: a.model(input_ids=torch.tensor([[-100, 2]])),
+        "input_ids must be ids from 0 .* got -100",
+    ),
+    "label ids beyond the vocabulary": (
+        lambda a: a.model.gile(a.words["input_ids"], label_input_ids=torch.tensor([[999]])),
+        "label_input_ids must be ids from 0",
+    ),
+    "numbers for ids": (lambda a: a.model(input_ids=torch.rand(2, 3)), "input_ids must be whole numbers"),
+    "lists for tensors": (
+        lambda a: a.model(**a.processor(["iron"])),
+        r"input_ids must be a tensor, got list; .* return_tensors='pt'",
+    ),
+    "list of labels": (lambda a: a.model(**a.words, labels=[[1], [2]]), "labels must be a tensor, got list"),
+    "list of a mask": (
+        lambda a: a.model(a.words["input_ids"], attention_mask=[[1]]),
+        "attention_mask must be a tensor",
+    ),
+    "number for a language of the model": (lambda a: a.model(**a.words, language=3), "language must be one language"),
+    "names for a label set": (
+        lambda a: a.model.set_labels(["Iron"], a.processor),
+        r"label_set must be a LabelSet, got list; LabelSet.from_names\(names\) makes one",
+    ),
+    "tokenizer in set_labels": (
+        lambda a: a.model.set_labels(a.labels, a.processor.tokenizer),
+        "processor must be the GileProcessor of this model, got",
+    ),
+    # label set
+    "number for labels of a set": (lambda a: LabelSet(5), "labels must be a list of Labels, got int"),
+    "number for names": (lambda a: LabelSet.from_names(5), "labels must be a list of names, got int"),
+    "list of ids for an id": (lambda a: a.labels.retire(["Iron"]), r"an id is a text, got list; .* retire\(\*ids\)"),
+    "number of ids": (lambda a: a.labels.columns(3), "label_ids must be a list of ids, got int"),
+    "unknown field": (lambda a: a.labels.update("Iron", title="Fe"), "a label has no field 'title'; it has id, name"),
+    "list of counts": (lambda a: a.labels.with_counts([1, 2]), "counts must be a mapping of ids to numbers, got list"),
+    "text for a count": (lambda a: a.labels.with_counts({"Iron": "3"}), "count of label 'Iron' must be a whole number"),
+    "list of thresholds": (lambda a: a.labels.with_thresholds([0.5]), "thresholds must be a mapping"),
+    # index
+    "text for text codes": (lambda a: a.index.top_k("iron", 2), "text_codes must be a tensor, got str; get_text_feat"),
+    "list of columns": (lambda a: a.index.scores(torch.zeros(1, 13), [1]), "columns must be a tensor of columns"),
+    "folder in build": (lambda a: LabelIndex.build("folder", a.processor, a.labels), "model must be a GileModel or a"),
+    "tokenizer in build": (
+        lambda a: LabelIndex.build(a.model.gile, a.processor.tokenizer, a.labels),
+        "pass processor=, the GileProcessor",
+    ),
+    "text for a batch size": (lambda a: LabelIndex.build(a.model, batch_size="8"), "batch_size must be a whole number"),
+    "number to add": (lambda a: a.index.add(5, a.model, a.processor), "labels must be Labels, got int"),
+    "processor to check": (lambda a: a.index.check_fits(a.processor), "model must be a GileModel or a"),
+    # collator
+    "tokenizer in a collator": (lambda a: GileDataCollator(a.processor.tokenizer), "processor must be a GileProcessor"),
+    "nothing to collate": (lambda a: a.collate([]), "features must be a list of one example or more"),
+    "texts to collate": (lambda a: a.collate(["iron"]), "example 0 of the batch must be a mapping with input_ids, got"),
+    "text to collate": (lambda a: a.collate([{"input_ids": "iron"}]), "document 0 of the batch must be a list of word"),
+    "labels of some": (
+        lambda a: a.collate([{"input_ids": [2], "labels": [1]}, {"input_ids": [3]}]),
+        "example 1 of the batch has no labels, which the first one has",
+    ),
+    "ragged labels": (
+        lambda a: a.collate([{"input_ids": [2], "labels": [[1], [2, 3]]}]),
+        "labels of example 0 must be gold columns, whole numbers",
+    ),
+    "label set in a sampler": (
+        lambda a: LabelSampler(a.labels),
+        r"num_labels must be a whole number, .* len\(label_set\)",
+    ),
+    # metrics
+    "label set in a metric": (lambda a: F1Metrics(a.labels), "num_labels must be a whole number"),
+    "one k": (lambda a: RankingMetrics(5, top_k=3), r"top_k must be a list of numbers of labels, such as \(1, 3, 5\)"),
+    "text of a threshold": (lambda a: F1Metrics(5, threshold="stored"), "threshold must be a probability, or one for"),
+    "half a bin": (lambda a: CalibrationMetrics(5, bins=2.5), "bins must be a whole number, at least 1, got 2.5"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_refused_in_words(parts, mistake):
+    call, message = MISTAKES[mistake]
+    with pytest.raises(ValueError, match=message) as caught:
+        call(parts)
+    assert len(str(caught.value)) < 500
+
+
+def test_counts_may_be_those_of_numpy(label_set):
+    counted = label_set.with_counts({"Iron": torch.tensor(3).numpy()[()]})
+    assert [label.count for label in counted if label.seen] == [3]
+    assert type(counted[counted.column("Iron")].count) is int

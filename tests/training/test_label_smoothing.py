@@ -1,0 +1,71 @@
+"""`label_smoothing_factor`, with which the Trainer keeps the labels from the model."""
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+from transformers import Trainer, TrainingArguments
+
+from hf_gile.training import GileDataCollator, LabelSampler
+
+
+def trainer(tmp_path, model, processor, labels, **options):
+    arguments = TrainingArguments(
+        output_dir=str(tmp_path),
+        label_smoothing_factor=0.1,
+        per_device_train_batch_size=3,
+        max_steps=1,
+        report_to=[],
+        save_strategy="no",
+        remove_unused_columns=False,
+        disable_tqdm=True,
+        use_cpu=True,
+    )
+    texts = ["breast milk", "iron in blood", "the heart"]
+    rows = [
+        {"input_ids": processor(text)["input_ids"][0], "labels": gold} for text, gold in zip(texts, labels, strict=True)
+    ]
+    return Trainer(model, arguments, train_dataset=rows, data_collator=GileDataCollator(processor, **options))
+
+
+def test_label_smoothing_of_single_labels_is_that_of_torch(tmp_path, make_model):
+    model, processor = make_model(problem_type="single_label_classification")
+    own = trainer(tmp_path, model, processor, [1, 2, 0])
+    batch = next(iter(own.get_train_dataloader()))
+    expected = cross_entropy(model.train()(batch["input_ids"]).logits, batch["labels"], label_smoothing=0.1)
+    assert own.compute_loss(model, dict(batch)).item() == pytest.approx(expected.item(), rel=1e-5)
+    own.train()
+
+
+@pytest.mark.parametrize(
+    ("problem_type", "fields", "labels", "sampled", "why"),
+    [
+        (None, {}, [[1, 2], [2], []], False, "problem_type, which is not set"),
+        (None, {}, [1, 2, 0], False, "problem_type, which is not set"),
+        ("single_label_classification", {}, [1, 2, 0], True, "sampled_columns"),
+        ("single_label_classification", {"training_loss": "hinge"}, [1, 2, 0], False, "training_loss='hinge'"),
+        ("single_label_classification", {"label_chunk_size": 2}, [1, 2, 0], False, "label_chunk_size"),
+    ],
+    ids=["several labels", "single labels", "sampled", "hinge", "chunks"],
+)
+def test_a_loss_that_smoothing_would_replace_is_refused(
+    tmp_path, make_model, problem_type, fields, labels, sampled, why
+):
+    model, processor = make_model(problem_type=problem_type, **fields)
+    own = trainer(tmp_path, model, processor, labels, label_sampler=LabelSampler(5, 1) if sampled else None)
+    with pytest.raises(ValueError, match=f"its loss depends on {why}: set label_smoothing_factor=0"):
+        own.train()
+
+
+def test_several_labels_keep_the_loss_of_the_model_and_the_trainer_says_so(tmp_path, make_model):
+    model, processor = make_model(problem_type="multi_label_classification")
+    with pytest.warns(UserWarning, match="Label smoothing is not compatible with multi-label classification"):
+        own = trainer(tmp_path, model, processor, [[1, 2], [2], []])
+    batch = next(iter(own.get_train_dataloader()))
+    expected = model.train()(batch["input_ids"], labels=batch["labels"]).loss
+    assert own.compute_loss(model, dict(batch)).item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_a_loop_of_ones_own_needs_no_labels(make_model):
+    model, processor = make_model()
+    words = processor(["iron"], return_tensors="pt")
+    assert model.train()(**words, sampled_columns=torch.tensor([0, 3])).logits.shape == (1, 2)
