@@ -10,8 +10,6 @@ from transformers import (
     PROCESSOR_MAPPING,
     AutoConfig,
     AutoModel,
-    AutoModelForSequenceClassification,
-    AutoProcessor,
     dynamic_module_utils,
     pipeline,
 )
@@ -37,29 +35,24 @@ def without_package(monkeypatch, tmp_path):
         del sys.modules[name]
 
 
-@pytest.mark.parametrize("changed", ["score_terms_gile", "pipeline_gile"])
-def test_each_folder_runs_its_own_code(without_package, make_model, tmp_path, changed):
+def test_each_folder_runs_its_own_code(without_package, make_model, tmp_path):
     model, processor = make_model()
     model.save_pretrained(tmp_path / "a" / "model")
     processor.save_pretrained(tmp_path / "a" / "model")
     shutil.copytree(tmp_path / "a", tmp_path / "b")
+    changed = ("score_terms_gile.py", "pipeline_gile.py")
     for name in ("a", "b"):
-        with (tmp_path / name / "model" / f"{changed}.py").open("a") as file:
-            file.write(f"\nFOLDER = {name!r}\n")
-    for name in ("a", "b", "a"):
-        folder = str(tmp_path / name / "model")
-        trust = {"trust_remote_code": True}
-        loaded = [
-            AutoConfig.from_pretrained(folder, **trust),
-            AutoModel.from_pretrained(folder, **trust),
-            AutoModelForSequenceClassification.from_pretrained(folder, **trust),
-            AutoProcessor.from_pretrained(folder, **trust),
-            pipeline("zero-shot-classification", model=folder, **trust),
-        ]
-        for one in loaded:
-            package = type(one).__module__.rpartition(".")[0]
-            assert package.startswith("transformers_modules.model.")
-            file = Path(sys.modules[type(one).__module__].__file__).with_name(f"{changed}.py")
-            is_model = "Model" in type(one).__name__ or "Classification" in type(one).__name__
-            if file.is_file() or is_model:  # a processor has no need of all files
-                assert file.read_text().endswith(f"FOLDER = {name!r}\n"), type(one).__name__
+        for file in changed:
+            with (tmp_path / name / "model" / file).open("a") as opened:
+                opened.write(f"\nFOLDER = {name!r}\n")
+    for name in ("a", "b"):
+        options = {"pretrained_model_name_or_path": str(tmp_path / name / "model"), "trust_remote_code": True}
+        pipe = pipeline("zero-shot-classification", options["pretrained_model_name_or_path"], trust_remote_code=True)
+        models = [auto.from_pretrained(**options) for auto in (AutoConfig, AutoModel)] + [pipe.model]
+        # A processor and a pipeline have no need of all files.
+        for one in [*models, pipe.processor, pipe]:
+            module = sys.modules[type(one).__module__]
+            assert module.__name__.startswith("transformers_modules.model.")
+            for file in (Path(module.__file__).with_name(file) for file in changed):
+                if file.is_file() or one in models:
+                    assert file.read_text().endswith(f"FOLDER = {name!r}\n"), type(one).__name__
