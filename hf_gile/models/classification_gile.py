@@ -58,6 +58,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
     accepts_loss_kwargs = True  # Trainer passes num_items_in_batch, and scales no loss itself
 
     def __init__(self, config: GileConfig) -> None:
+        # So that pipeline("zero-shot-classification", model=a model) is ours, also of a model with remote code.
+        from .pipeline_gile import LabelScoringPipeline  # noqa: F401
+
         super().__init__(config)
         self.gile = GileModel(config)
         self.label_set: LabelSet | None = None

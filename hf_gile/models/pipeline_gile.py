@@ -9,7 +9,9 @@ from os import PathLike
 from typing import Any
 
 import torch
-from transformers import Pipeline
+from transformers import Pipeline, ZeroShotClassificationPipeline
+from transformers.pipelines import PIPELINE_REGISTRY
+from transformers.utils import logging
 
 from .best_labels_gile import BestLabels, Choice, best_labels
 from .label_cache_gile import LABEL_CACHE_BYTES, LabelCache
@@ -163,7 +165,8 @@ class LabelScoringPipeline(Pipeline):
             return_evidence: Whether to add where the model looked; by default not.
             language: The language of the texts, in a model of several.
             label_language: The language of the labels, if it is another.
-            kwargs: `batch_size`, texts read at once (1 by default), and `num_workers`.
+            kwargs: `batch_size`, texts read at once (1 by default), and `num_workers`; `hypothesis_template`, which
+                the built-in pipeline takes, is ignored.
 
         Returns:
             For each text `{"sequence": text, "labels": [names, best first], "scores": [probabilities]}`, and with
@@ -210,6 +213,10 @@ class LabelScoringPipeline(Pipeline):
     def _sanitize_parameters(
         self, candidate_labels: Any = None, **options: Any
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        if options.pop("hypothesis_template", None) is not None:
+            logging.get_logger(__name__).warning_once(
+                "hypothesis_template is ignored: a GILE model reads what labels say, and no sentence around it"
+            )
         for name in options:
             if name not in _OPTIONS:
                 raise ValueError(
@@ -383,6 +390,26 @@ class LabelScoringPipeline(Pipeline):
         # Not the label set itself, which what is kept of it would keep alive.
         state = (stored and weakref.ref(stored), own, language, sorted(model.config.thresholds.items()))
         return self._cache.fact(of, name if label_set is None else f"given {name}", state, make)
+
+
+class _ZeroShot(ZeroShotClassificationPipeline):
+    """The built-in pipeline, but `LabelScoringPipeline` for a GILE model that was loaded before.
+
+    By its path, transformers gets our pipeline from the configuration; of the model itself it does not ask, and the
+    built-in pipeline would read two of the stored labels as "entailment" and "contradiction".
+    """
+
+    _load_tokenizer = None  # where the model is not ours, it is asked for below
+
+    def __new__(cls, *args: Any, tokenizer: Any = None, **kwargs: Any) -> Any:
+        if hasattr(kwargs.get("model"), "gile"):
+            return LabelScoringPipeline(*args, **kwargs)
+        if tokenizer is None:
+            raise ValueError("the zero-shot pipeline needs the tokenizer of the model: pass tokenizer=")
+        return ZeroShotClassificationPipeline(*args, tokenizer=tokenizer, **kwargs)
+
+
+PIPELINE_REGISTRY.supported_tasks["zero-shot-classification"]["impl"] = _ZeroShot
 
 
 def _put(found: list[Any], places: list[int], answers: list[BestLabels], first: int) -> None:

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from transformers import pipeline
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    BertTokenizer,
+    ZeroShotClassificationPipeline,
+    pipeline,
+)
+from transformers.utils import logging as transformers_logging
 
 from hf_gile import GileModel, GileProcessor, Label, LabelIndex, LabelScoringPipeline, LabelSet, build_tokenizer
 from hf_gile.models import label_cache_gile, label_index_gile, pipeline_gile
@@ -31,6 +38,40 @@ def pipe(parts):
 
 def scores(answer):
     return dict(zip(answer["labels"], answer["scores"], strict=True))
+
+
+def test_a_model_that_was_loaded_before_gets_this_pipeline_by_the_built_in_name(pipe, parts):
+    model, processor = parts
+    expected = pipe(TEXTS, CANDIDATES)
+    for options in ({"processor": processor}, {"processor": processor, "tokenizer": processor.tokenizer}):
+        ours = pipeline("zero-shot-classification", model=model, **options)
+        assert type(ours) is LabelScoringPipeline
+        assert ours(TEXTS, CANDIDATES) == expected
+    with pytest.raises(ValueError, match=r"needs the processor saved with the model.* or pass processor="):
+        pipeline("zero-shot-classification", model=model, tokenizer=processor.tokenizer)
+
+
+def test_the_built_in_pipeline_stays_that_of_other_models():
+    names = {"entailment": 0, "neutral": 1, "contradiction": 2}
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    words = BertTokenizer(vocab={word: row for row, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "milk"])})
+    model = BertForSequenceClassification(
+        BertConfig(vocab_size=5, **sizes, label2id=names, id2label={row: name for name, row in names.items()})
+    )
+    pipe = pipeline("zero-shot-classification", model=model, tokenizer=words)
+    assert type(pipe) is ZeroShotClassificationPipeline
+    assert set(pipe("milk", candidate_labels=["iron", "milk"])["labels"]) == {"iron", "milk"}
+    with pytest.raises(ValueError, match="pass tokenizer="):
+        pipeline("zero-shot-classification", model=model)
+
+
+def test_a_hypothesis_template_is_ignored_and_that_is_said(pipe, monkeypatch):
+    said = []
+    monkeypatch.setattr(type(transformers_logging.get_logger("x")), "warning_once", lambda _, text: said.append(text))
+    expected = pipe(TEXTS, CANDIDATES)
+    assert not said
+    assert pipe(TEXTS, CANDIDATES, hypothesis_template="This text is about {}.") == expected
+    assert "hypothesis_template is ignored" in said[0]
 
 
 def test_answers_have_the_shape_of_the_built_in_pipeline(pipe):
@@ -337,7 +378,7 @@ def test_nothing_keeps_a_label_set_that_nobody_uses(pipe):
         ({"top_k": "3"}, "top_k must be a whole number, at least 1, got '3'"),
         ({"threshold": "0.5"}, "threshold is a probability between 0 and 1, got '0.5'"),
         ({"threshold": 2}, "threshold is a probability between 0 and 1, got 2"),
-        ({"hypothesis_template": "This is {}"}, "has no option 'hypothesis_template'"),
+        ({"hypothesis": "This is {}"}, "has no option 'hypothesis'"),
         ({"inputs": [3]}, r"text\[0\] must be a text"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",

@@ -45,6 +45,9 @@ for task in (None, "zero-shot-classification"):
     answer = pipe(texts, candidate_labels=labels, batch_size=2)
     order = [[one["labels"].index(name) for name in labels.names] for one in answer]
     answers.append(torch.tensor([[one["scores"][i] for i in row] for one, row in zip(answer, order)]))
+pipe = pipeline("zero-shot-classification", model=classifier, processor=processor)
+assert type(pipe).__name__ == "LabelScoringPipeline"
+assert pipe(texts, candidate_labels=labels, batch_size=2) == answer
 save_file({"stored": stored, "towers": towers, "inferred": answers[0], "named": answers[1]}, out)
 # Saved again from here, the model still carries its code.
 classifier.save_pretrained(out + ".again")
