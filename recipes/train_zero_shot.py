@@ -41,7 +41,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
 from cards import card_info
 from datasets import Dataset, concatenate_datasets
 from text_models import OnColumns
@@ -58,6 +57,7 @@ from hf_gile.data import (
     split_of,
     table_of,
 )
+from hf_gile.data.files import read_yaml
 from hf_gile.data.zero_shot import fraction_of
 from hf_gile.metrics import LabelMetrics
 from hf_gile.models.label_index_gile import encode_labels
@@ -204,8 +204,8 @@ def read_sets(path: str, say: Callable[..., None]) -> list[LabelledSet]:
         SystemExit: The file cannot be read or says something unknown, or there is nothing to train on.
     """
     try:
-        given = yaml.safe_load(Path(path).read_text(encoding="utf-8-sig"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        given = read_yaml(path)
+    except (OSError, ValueError) as error:
         raise SystemExit(f"--sets: cannot read {path}: {error}") from None
     if not isinstance(given, dict) or not all(isinstance(options, dict) for options in given.values()):
         raise SystemExit(f"--sets: {path} must hold `name of the set:` with its options below, see --help")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from enum import Enum
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import Any, TypeVar
 
 import torch
@@ -18,6 +19,7 @@ from tqdm.auto import tqdm
 from transformers import EarlyStoppingCallback, HfArgumentParser, Trainer, TrainingArguments
 from transformers.trainer_callback import ProgressCallback
 
+from hf_gile.data.files import read_yaml
 from hf_gile.masking import is_secret, masked
 from hf_gile.models.labels_gile import whole_file
 
@@ -77,13 +79,13 @@ def parse_settings(recipe: type[Recipe], defaults: Mapping[str, Any]) -> tuple[R
 
 def _take_defaults(parser: HfArgumentParser, path: Path) -> None:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+        content = read_yaml(path)
     except OSError as error:
         parser.error(f"--config: cannot read {path}: {error.strerror}")
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        parser.error(masked(f"--config: {path} is not YAML: {error}"))
+    except ValueError as error:
+        parser.error(masked(f"--config: {error}"))
     if not isinstance(content, dict):
-        parser.error(masked(f"--config: {path} must hold settings as `name: value`, got {content!r}"))
+        parser.error(masked(f"--config: {path} must hold settings as `name: value`, got {shortened(content)}"))
     actions = {action.dest: action for action in parser._actions}
     for name, value in content.items():
         action = actions.get(str(name))

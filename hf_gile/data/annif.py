@@ -28,10 +28,8 @@ All are UTF-8 and may be packed by gzip.
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -39,7 +37,7 @@ from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..models.labels_gile import Label, LabelSet
-from .files import Paths, find_files, open_binary, suffix_of
+from .files import Paths, find_files, read_held, suffix_of
 from .homonyms import distinct
 from .loading import Piece, load_pieces
 from .report import ReadReport
@@ -273,12 +271,9 @@ def _lines(piece: Piece, report: ReadReport) -> Iterator[tuple[str, str, str]]:
 
 def _content(path: str) -> str:
     try:
-        with open_binary(path) as stream:
-            return b"".join(iter(lambda: stream.read(1 << 20), b"")).decode("utf-8-sig")
+        return read_held(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: byte {error.start + 1:,} is not UTF-8") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path}: damaged: {error}") from error
+        raise ValueError(f"{path}: byte {error.start + 1:,} is not UTF-8, the encoding of Annif's files") from None
 
 
 def _uris(text: str) -> list[str]:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import gzip
+import io
+import math
 import os
+import zipfile
 import zlib
 from collections.abc import Iterable, Sequence
 from glob import glob
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
+
+import numpy as np
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 """Files, folders and globs, or one of them."""
+
+_FREE = 1 << 24  # bytes that any packed file may unpack to
+_RATIO, _HELD_RATIO = 200, 32
+_LONGEST_YAML = 1 << 20
 
 
 def suffix_of(path: Path) -> str:
@@ -75,29 +84,147 @@ def find_files(paths: Paths, suffixes: Sequence[str]) -> list[Path]:
     return list(found)
 
 
-def open_binary(path: str | os.PathLike[str]) -> IO[bytes]:
+def open_binary(path: str | os.PathLike[str], *, held: bool = False) -> IO[bytes]:
     """Opens a file, and unpacks it if its first bytes say gzip, whatever its name says.
+
+    A few bytes can unpack to any number, so that what is read of a packed file is limited: beyond 16 MiB, to 200 times
+    the size of the file, or 32 times where it is to be held in memory. Text rarely packs to a twentieth.
+
+    Args:
+        path: The file.
+        held: Whether all of it will be in memory at once.
+
+    Returns:
+        The unpacked bytes. Reading raises a ValueError where they exceed the limit.
+    """
+    with Path(path).open("rb") as stream:
+        packed = stream.read(2) == b"\x1f\x8b"
+    if packed:
+        return cast(IO[bytes], _Unpacked(path, _HELD_RATIO if held else _RATIO))
+    return Path(path).open("rb")
+
+
+def read_held(path: str | os.PathLike[str]) -> bytes:
+    """Reads a file into memory, unpacked.
 
     Args:
         path: The file.
 
     Returns:
-        The unpacked bytes.
+        Its bytes.
+
+    Raises:
+        ValueError: It is a damaged gzip file, or unpacks to more than the limit; see `open_binary`.
     """
+    try:
+        with open_binary(path, held=True) as stream:
+            return b"".join(iter(lambda: stream.read(1 << 20), b""))  # the read after the damage raises
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path}: damaged gzip file: {error}") from error
+
+
+def read_npz(path: str | os.PathLike[str], names: Sequence[str], what: str) -> list[np.ndarray[Any, Any]]:
+    """Reads arrays of numbers and texts from an `.npz` file, packed by gzip or not, without running anything in it.
+
+    Args:
+        path: The file.
+        names: Of the arrays.
+        what: What the file should be, for messages.
+
+    Returns:
+        The arrays, in the order of the names.
+
+    Raises:
+        ValueError: It is no `.npz` file with such arrays, or unpacks to more than 200 times its size.
+    """
+    limit = max(_FREE, _RATIO * Path(path).stat().st_size)
+    try:
+        with Path(path).open("rb") as stream:
+            packed = stream.read(2) == b"\x1f\x8b"
+        with zipfile.ZipFile(io.BytesIO(read_held(path)) if packed else Path(path)) as archive:
+            entries = {name: archive.getinfo(f"{name}.npy") for name in names}
+            if sum(entry.file_size for entry in entries.values()) > limit:
+                raise _too_much(path, _RATIO, "save it with numpy.savez, which packs nothing")
+            return [_array(archive, entry) for entry in entries.values()]
+    except Exception as error:  # a damaged archive can raise anything
+        if isinstance(error, OSError) and error.errno is not None:  # a failing disk, and no damaged file
+            raise
+        if isinstance(error, ValueError) and str(error).startswith(f"{path}: "):
+            raise
+        raise ValueError(f"{path}: expected {what}: {str(error)[:200] or type(error).__name__}") from error
+
+
+def read_yaml(path: str | os.PathLike[str]) -> Any:
+    """Reads a YAML file of settings.
+
+    Args:
+        path: A file in UTF-8 of at most 1 MiB.
+
+    Returns:
+        What it holds.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It is not YAML, is longer, or has an alias (`*name`): a few lines of these stand for any number.
+    """
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                event = self.peek_event()
+                raise ValueError(f"line {event.start_mark.line + 1}: write out what *{event.anchor[:40]} stands for")
+            return super().compose_node(parent, index)
+
     with Path(path).open("rb") as stream:
-        packed = stream.read(2) == b"\x1f\x8b"
-    if packed:
-        return cast(IO[bytes], _Unpacked(path, "rb"))
-    return Path(path).open("rb")
+        data = stream.read(_LONGEST_YAML + 1)
+    if len(data) > _LONGEST_YAML:
+        raise ValueError(f"{path} is longer than {_LONGEST_YAML:,} bytes, and no file of settings")
+    try:
+        return yaml.load(data.decode("utf-8-sig"), Loader)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not YAML: byte {error.start + 1:,} is not UTF-8") from None
+    except RecursionError:
+        raise ValueError(f"{path} is not YAML: nested too deeply") from None
+    except Exception as error:  # a date that cannot be raises ValueError, a mapping as a key TypeError
+        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())[:300]}") from None
+
+
+def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray[Any, Any]:
+    with archive.open(entry) as stream:
+        version = np.lib.format.read_magic(stream)
+        header = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}
+        if version[0] not in header:
+            raise ValueError(f"{entry.filename} has version {version[0]} of the .npy format")
+        shape, is_fortran, dtype = header[version[0]](stream)
+        if dtype.kind not in "biufUS":
+            raise ValueError(f"{entry.filename} holds {dtype}, not numbers or texts")
+        wanted = math.prod(shape) * dtype.itemsize
+        if min(shape, default=0) < 0 or wanted != entry.file_size - stream.tell() or not dtype.itemsize:
+            raise ValueError(f"{entry.filename} of shape {shape} has another number of bytes than it should")
+        array = np.frombuffer(stream.read(), dtype)
+    return array.reshape(shape, order="F" if is_fortran else "C")
+
+
+def _too_much(path: object, ratio: int, way: str) -> ValueError:
+    return ValueError(
+        f"{path}: unpacks to more than {ratio} times its size, as files do that are made to fill the memory; "
+        f"if you know that it is honest, {way}"
+    )
 
 
 class _Unpacked(gzip.GzipFile):
-    """A packed file that gives all it can unpack of a damaged file before it raises.
+    """A packed file that gives all it can unpack of a damaged file before it raises, and not without limit.
 
     `GzipFile.read` drops what it has unpacked of a block when the file is cut off within it.
     """
 
     damage: Exception | None = None
+
+    def __init__(self, path: str | os.PathLike[str], ratio: int) -> None:
+        super().__init__(path, "rb")
+        self.path, self.ratio = path, ratio
+        self.limit = max(_FREE, ratio * Path(path).stat().st_size)
 
     def read(self, size: int | None = -1) -> bytes:
         wanted = -1 if size is None or size < 0 else size
@@ -111,6 +238,16 @@ class _Unpacked(gzip.GzipFile):
             if not piece:
                 break
             data += piece
+            self._check()
         if self.damage is not None and not data:
             raise self.damage
         return bytes(data)
+
+    def readline(self, size: int | None = -1) -> bytes:
+        line = super().readline(-1 if size is None else size)
+        self._check()
+        return line
+
+    def _check(self) -> None:
+        if self.tell() > self.limit:
+            raise _too_much(self.path, self.ratio, "unpack it (gunzip) and pass what comes out")

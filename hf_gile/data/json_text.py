@@ -13,7 +13,7 @@ from .loading import Piece
 SPACE = " \t\r\n"
 """White space of JSON."""
 _CHUNK = 1 << 20
-_LONGEST_RECORD = 1 << 26  # of characters, and of bytes of a line: what is longer is of another format
+_LONGEST_RECORD = 1 << 24  # of characters, and of bytes of a line: what is longer is of another format
 _PARSER = json.JSONDecoder()
 # Not UTF-16 and the like: lines are split as bytes.
 _CODECS = {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,7 @@ def is_mesh(path: str | os.PathLike[str]) -> bool:
     with open_binary(path) as file:
         try:
             first = json.loads(file.readline(1 << 20))
-        except ValueError:
+        except (ValueError, RecursionError, EOFError, gzip.BadGzipFile, zlib.error):
             return False  # for the reader of tables to say what is wrong
     return isinstance(first, dict) and "ui" in first
 

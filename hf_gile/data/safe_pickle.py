@@ -7,22 +7,27 @@ file that makes plain data or refuses, and all other names are refused. numpy's 
 
 from __future__ import annotations
 
-import gzip
 import io
 import math
 import os
 import pickle
 import re
-import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .files import read_held
+
+_FREE = 1 << 20  # opcodes and values that any file may have
+
 
 def load_pickle(path: str | os.PathLike[str]) -> Any:
     """Reads a pickle of lists, tuples, dicts, sets, texts, numbers and numpy arrays, and of nothing else.
+
+    Keys of dicts and members of sets are texts and whole numbers below 2^61: hashing tuples within tuples could take
+    forever. What is made takes no more memory than a small multiple of the file's size.
 
     Args:
         path: A file of any protocol, packed by gzip or not.
@@ -32,31 +37,173 @@ def load_pickle(path: str | os.PathLike[str]) -> Any:
         Arrays come as a subclass of `np.ndarray`, which `np.asarray` makes plain.
 
     Raises:
-        ValueError: If the file is empty, damaged or no pickle, or if it names anything else, which the message tells.
+        ValueError: If the file is empty, damaged or no pickle, if it names anything else, or if it is made to grow
+            beyond its size; the message tells.
     """
-    data = Path(path).read_bytes()
-    if data[:2] == b"\x1f\x8b":  # no pickle starts so
-        try:
-            data = gzip.decompress(data)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(f"{path}: damaged gzip file: {error}") from error
+    size = Path(path).stat().st_size
+    data = read_held(path)
     if not data:
         raise ValueError(f"{path}: empty file")
     try:
-        return _Unpickler(io.BytesIO(data), encoding="bytes").load()
+        most = max(_FREE, size)
+        plain = _is_plain(data, most)
+        value = pickle.loads(data, encoding="bytes") if plain else _Unpickler(data, most).load()
+        _check_size(value, max(1 << 17, 8 * len(data)))
     except Exception as error:  # garbage can raise anything
         raise ValueError(
-            f"{path}: expected a pickle of lists, tuples, dicts, sets, texts, numbers and numpy arrays: {error}"
+            f"{path}: expected a pickle of lists, tuples, dicts, sets, texts, numbers and numpy arrays: "
+            f"{str(error)[:200] or type(error).__name__}"
         ) from error
+    return value
 
 
-class _Unpickler(pickle.Unpickler):
+def _is_plain(data: bytes, most: int) -> bool:
+    """Whether a pickle has only lists, tuples, texts and numbers, which the fast unpickler in C can have.
+
+    That one names nothing and hashes nothing for them; it takes memory for what is promised, which is checked here.
+    """
+    at = 0
+    while True:
+        run = _PLAIN.match(data, at)
+        assert run is not None
+        if run.end() > at:
+            most -= (run.end() - at) // 9 if run.lastgroup else run.end() - at
+            at = run.end()
+            continue
+        code = data[at : at + 1]
+        if code == pickle.STOP:
+            return most >= 0
+        width = _WIDTHS.get(code)
+        if width is None or most < 0:
+            return False
+        number = int.from_bytes(data[at + 1 : at + 1 + width], "little")
+        at += 1 + width
+        if number > (at if code == pickle.LONG_BINPUT else len(data) - at):
+            return False
+        at += number if code not in (pickle.LONG_BINPUT, pickle.FRAME) else 0
+
+
+# Opcodes of one length, and those with a number of so many bytes behind them: an index or a length.
+_PLAIN = re.compile(rb"(?s)(?P<floats>(?:G.{8})+)|(?:[N\x88\x89\](eat)\x85\x86\x87\x94]|[Khq\x80].|M..|[Jj].{4})*")
+_WIDTHS = {
+    pickle.LONG_BINPUT: 4,
+    pickle.BINUNICODE: 4,
+    pickle.BINSTRING: 4,
+    pickle.BINBYTES: 4,
+    pickle.SHORT_BINUNICODE: 1,
+    pickle.SHORT_BINSTRING: 1,
+    pickle.SHORT_BINBYTES: 1,
+    pickle.BINUNICODE8: 8,
+    pickle.BINBYTES8: 8,
+    pickle.FRAME: 8,
+}
+
+
+class _Opcodes(dict[int, Callable[["_Unpickler"], None]]):
+    """What is done for each opcode, up to a number of opcodes."""
+
+    left = 0
+
+    def __getitem__(self, code: int) -> Callable[[_Unpickler], None]:
+        self.left -= 1
+        if self.left < 0:
+            raise pickle.UnpicklingError(
+                "more values than a file of this size has; if it is honest, unpack it (gunzip)"
+            )
+        if code not in self:
+            raise pickle.UnpicklingError(f"the opcode {bytes([code])!r} is forbidden or not known")
+        return super().__getitem__(code)
+
+
+_InPython: Any = pickle._Unpickler
+
+
+class _Unpickler(_InPython):
+    """The unpickler in Python, which can be watched: that in C gives a file of nine bytes four gigabytes."""
+
+    def __init__(self, data: bytes, most: int) -> None:
+        super().__init__(io.BytesIO(data), encoding="bytes")
+        self.left = 8 * max(_FREE, len(data))
+        self.dispatch = _Opcodes(_OPCODES)
+        self.dispatch.left = most
+
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _STAND_INS:
-            raise pickle.UnpicklingError(f"the global {module}.{name} is forbidden")
+            raise pickle.UnpicklingError(f"the global {module[:80]}.{name[:80]} is forbidden")
         stand_in = _STAND_INS[module, name]
         # A new function each time: a pickle may also write into what it gets.
         return stand_in and (lambda *arguments: stand_in(*arguments))
+
+    def load_keys(self, name: str, step: int) -> None:
+        """Does an opcode that hashes what stands behind the mark."""
+        _check_hashed(self.stack[::step])
+        getattr(super(), name)()
+
+    def load_setitem(self) -> None:
+        """Sets an item of a dict."""
+        _check_hashed(self.stack[-2:-1])
+        super().load_setitem()
+
+    def load_made(self, name: str) -> None:
+        """Does an opcode that makes something out of what is there, which may be there once for many."""
+        getattr(super(), name)()
+        made = self.stack[-1]
+        if isinstance(made, np.ndarray):
+            self.left -= made.nbytes + made.size
+        elif isinstance(made, bytes | set | frozenset):
+            self.left -= len(made) * (1 if isinstance(made, bytes) else 8)
+        if self.left < 0:
+            raise pickle.UnpicklingError("arrays of more bytes than a file of this size has")
+
+    def load_bytearray8(self) -> None:
+        """Makes a bytearray of what is there, not of what is promised."""
+        size = int.from_bytes(self.read(8), "little")
+        self.append(bytearray(self.read(size)))
+
+
+_OPCODES: dict[int, Callable[[Any], None]] = {
+    **_InPython.dispatch,
+    pickle.SETITEM[0]: _Unpickler.load_setitem,
+    pickle.SETITEMS[0]: lambda self: self.load_keys("load_setitems", 2),
+    pickle.DICT[0]: lambda self: self.load_keys("load_dict", 2),
+    pickle.ADDITEMS[0]: lambda self: self.load_keys("load_additems", 1),
+    pickle.FROZENSET[0]: lambda self: self.load_keys("load_frozenset", 1),
+    pickle.REDUCE[0]: lambda self: self.load_made("load_reduce"),
+    pickle.BUILD[0]: lambda self: self.load_made("load_build"),
+    pickle.BYTEARRAY8[0]: _Unpickler.load_bytearray8,
+}
+for _code in (pickle.INST, pickle.OBJ, pickle.NEWOBJ, pickle.NEWOBJ_EX, pickle.EXT1, pickle.EXT2, pickle.EXT4):
+    del _OPCODES[_code[0]]
+
+
+def _check_hashed(values: Iterable[Any]) -> None:
+    for value in values:
+        # Whole numbers that differ by 2^61 - 1 have one hash: a set of many would take forever.
+        is_number = isinstance(value, int | np.integer) and abs(int(value)) < 1 << 61
+        if not (value is None or is_number or type(value) in (str, bytes, np.str_, np.bytes_)):
+            raise pickle.UnpicklingError("keys and members of sets must be texts or whole numbers below 2^61")
+
+
+def _check_size(value: Any, most: int) -> None:
+    """Goes through all values as often as they are there: lists within lists may be a few, named again and again."""
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, np.ndarray):
+            most -= value.size + value.nbytes // 8
+            value = value.ravel().tolist() if value.dtype.hasobject else ()
+        most -= len(value) if isinstance(value, _CONTAINERS) else 0
+        if most < 0:
+            raise pickle.UnpicklingError("the same lists within lists so often that they never end")
+        if isinstance(value, dict):
+            value = value.values()
+        if isinstance(value, (*_CONTAINERS, type({}.values()))) and not _LEAVES.issuperset(map(type, value)):
+            waiting += [item for item in value if isinstance(item, _WALKED)]
+
+
+_CONTAINERS = (list, tuple, set, frozenset, dict)
+_WALKED = (*_CONTAINERS, np.ndarray)
+_LEAVES = {str, bytes, int, float, type(None)}
 
 
 class _Dtype:
@@ -73,7 +220,7 @@ class _Dtype:
         self.set_order(order)
 
     def set_order(self, order: str | bytes) -> None:
-        code = _text(order) + _text(self.code)
+        code = _text(order)[:9] + _text(self.code)[:99]
         if not re.fullmatch(r"[<>=|]?(b1|[iu][1248]|f[248]|[US][0-9]+|O8?)", code):
             raise pickle.UnpicklingError(f"the dtype {code!r} is forbidden")
         self.dtype: np.dtype[Any] = np.dtype(code)
@@ -116,6 +263,12 @@ def _encoded(text: str, encoding: str | bytes) -> bytes:
     return text.encode("latin-1")
 
 
+def _set(items: Iterable[Any] = ()) -> set[Any]:
+    members = list(items)
+    _check_hashed(members)
+    return set(members)
+
+
 def _text(value: str | bytes) -> str:
     return value.decode("ascii") if isinstance(value, bytes) else value
 
@@ -130,8 +283,8 @@ _STAND_INS: dict[tuple[str, str], Callable[..., Any] | None] = {
         ("numpy.core.numeric numpy._core.numeric", "_frombuffer", _array_of_buffer),
         ("_codecs", "encode", _encoded),
         ("builtins __builtin__", "bytes", lambda: b""),  # by protocol 2 only if there are none
-        ("builtins __builtin__", "set", set),
-        ("builtins __builtin__", "frozenset", frozenset),
+        ("builtins __builtin__", "set", _set),
+        ("builtins __builtin__", "frozenset", lambda items=(): frozenset(_set(items))),
         ("builtins __builtin__", "complex", complex),
     ]
     for module in modules.split()

@@ -31,7 +31,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from gzip import BadGzipFile
 from pathlib import Path, PurePosixPath
+from reprlib import repr as shortened
 from typing import IO, TYPE_CHECKING, Any
+from xml.parsers import expat
 
 from ..models.labels_gile import Label, LabelSet
 from .files import open_binary, suffix_of
@@ -58,6 +60,9 @@ FORMATS = {
 }
 """From the suffix of a file to rdflib's name of its format."""
 
+_LONGEST_ENTITY = 256
+_LONGEST_URI = 8192
+_MOST_PARTS = 5000
 _SKOS = "http://www.w3.org/2004/02/skos/core#"
 _XL = "http://www.w3.org/2008/05/skos-xl#"
 _RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
@@ -245,7 +250,9 @@ def _read(path: Path, vocabulary: _Vocabulary, report: ReadReport) -> None:
     # Relative URIs depend neither on where the folder is nor on packing.
     base = PurePosixPath("/", path.with_suffix("").name if path.suffix.lower() == ".gz" else path.name).as_uri()
     try:
-        with open_binary(path) as stream, warnings.catch_warnings():
+        if kind == "xml":
+            _check_entities(path)
+        with open_binary(path, held=kind != "nt") as stream, warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # rdflib's parsers use what rdflib wants replaced
             if stream.read(3) != b"\xef\xbb\xbf":  # a byte order mark
                 stream.seek(0)
@@ -257,6 +264,40 @@ def _read(path: Path, vocabulary: _Vocabulary, report: ReadReport) -> None:
         if isinstance(error, (OSError, MemoryError)) and not isinstance(error, BadGzipFile):
             raise
         report.problem("damaged file", f"{path}: {' '.join(str(error).split())[:300]}")
+
+
+def _check_entities(path: Path) -> None:
+    """Refuses entities that stand for more than a prefix does: rdflib takes hours for those within others."""
+    declared: set[str] = set()
+    inside: list[str] = []
+    parts = 0
+
+    def declare(name: str, is_parameter: bool, value: str | None, *_: object) -> None:
+        if value is not None and (is_parameter or "&" in value or len(value) > _LONGEST_ENTITY):
+            raise ValueError(
+                f"the entity {shortened(name)} is more than a short text, as in files that are made to grow; "
+                "write out what it stands for"
+            )
+        declared.add(name)
+
+    def start(name: str, _: object) -> None:
+        nonlocal parts
+        inside[:], parts = [name], 0
+
+    def add(_: str) -> None:
+        nonlocal parts
+        parts += 1
+        if parts > _MOST_PARTS:  # each is put behind the ones before, which are copied for that
+            raise ValueError(f"a text of <{inside[0][:80]}> is made of more than {_MOST_PARTS:,} lines and entities")
+
+    parser = expat.ParserCreate()
+    parser.EntityDeclHandler, parser.StartElementHandler, parser.CharacterDataHandler = declare, start, add
+    with open_binary(path) as stream:
+        while (declared or not inside) and (data := stream.read(1 << 16)):
+            try:
+                parser.Parse(data)
+            except expat.ExpatError:
+                return  # for rdflib to tell
 
 
 def _store(vocabulary: _Vocabulary) -> Store:
@@ -275,6 +316,9 @@ def _store(vocabulary: _Vocabulary) -> Store:
             vocabulary.statements += 1
             subject, predicate, value = triple
             predicate = str(predicate)
+            for node in (subject, predicate, () if isinstance(value, Literal) else value):
+                if len(node) > _LONGEST_URI:  # a prefix may stand for a million characters
+                    raise ValueError(f"a URI is longer than {_LONGEST_URI:,} characters: {node[:80]}...")
             if predicate in _TEXTS:
                 role = _TEXTS[predicate]
                 if isinstance(value, Literal):
@@ -314,7 +358,9 @@ def _json(stream: IO[bytes]) -> Any:
                 contexts = value[key] if isinstance(value[key], list) else [value[key]]
                 for context in contexts:
                     if isinstance(context, str):
-                        raise ValueError(f"{key} is the address {context!r}; nothing is fetched, put what is there in")
+                        raise ValueError(
+                            f"{key} is the address {shortened(context)}; nothing is fetched, put what is there in"
+                        )
             values += value.values()
     return data
 

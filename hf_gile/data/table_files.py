@@ -27,7 +27,7 @@ SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 """Those of table files, each with or without `.gz`."""
 
 _PIECE = 1 << 26
-_LONGEST_LINE = 1 << 26
+_LONGEST_LINE = 1 << 24
 _LONGEST_CELL = 1 << 24
 _FIRST_ROWS = 1000
 _BOM = "\ufeff"

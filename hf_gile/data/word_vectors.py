@@ -26,7 +26,6 @@ from __future__ import annotations
 import codecs
 import os
 import re
-import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +37,7 @@ from typing import IO, Any
 import numpy as np
 
 from ..models.tokenizing_gile import PAD, UNK, normalizer_and_splitter
-from .files import open_binary
+from .files import open_binary, read_npz
 from .report import ReadReport
 from .safe_pickle import load_pickle
 
@@ -202,7 +201,9 @@ class _Table:
         rows = []
         for row, (word, place) in enumerate(zip(words, places, strict=True)):
             if row in infinite:
-                self._refuse("malformed word", f"vector {place:,} must be finite, got {vectors[row]}")
+                self._refuse(
+                    "malformed word", f"vector {place:,} must be finite, got {shortened(vectors[row].tolist())}"
+                )
             elif self._add(word, place):
                 rows.append(row)
         kept = vectors if len(rows) == len(vectors) else vectors[rows]
@@ -222,15 +223,18 @@ class _Table:
         try:
             word = word.decode(codec) if isinstance(word, bytes) else word
         except UnicodeDecodeError:
-            return self._refuse("malformed word", f"{where} is not {codec.upper()}, pass another encoding: {word!r}")
+            return self._refuse(
+                "malformed word", f"{where} is not {codec.upper()}, pass another encoding: {shortened(word)}"
+            )
         if not isinstance(word, str):
-            return self._refuse("malformed word", f"{where} must be a text, got {word!r}")
+            return self._refuse("malformed word", f"{where} must be a text, got {shortened(word)}")
         if not word or "\0" in word:
-            return self._refuse("malformed word", f"{where} must not be empty or hold a NUL, got {word!r}")
+            return self._refuse("malformed word", f"{where} must not be empty or hold a NUL, got {shortened(word)}")
         first = self.places.setdefault(str(word), place)  # a text of an array is of numpy's own kind
         if first != place:
             return self._refuse(
-                "repeated word", f"{word!r} is {self.source.unit} {first:,} and {where}; each must be there once"
+                "repeated word",
+                f"{shortened(word)} is {self.source.unit} {first:,} and {where}; each must be there once",
             )
         return True
 
@@ -427,16 +431,8 @@ def _read_pickle(source: _Source) -> Iterator[Block]:
 
 
 def _read_npz(source: _Source) -> Iterator[Block]:
-    path = source.path
-    try:
-        with open_binary(path) as stream:
-            with zipfile.ZipFile(stream):  # of any other file, np.load would say that it is a forbidden pickle
-                pass
-            stream.seek(0)
-            with np.load(stream, allow_pickle=False) as arrays:
-                words, vectors = arrays["words"], arrays["vectors"]
-    except Exception as error:  # a damaged archive can raise anything
-        raise ValueError(f"{path}: expected an .npz file with the arrays words and vectors: {error}") from error
+    names = ("words", "vectors")
+    words, vectors = read_npz(source.path, names, "an .npz file with the arrays words and vectors")
     yield _checked(words, vectors, source)
 
 
@@ -449,6 +445,8 @@ def _checked(words: Any, vectors: Any, source: _Source) -> Block:
         raise ValueError(f"{path}: no words")
     words, vectors = words[: source.max_words], vectors[: source.max_words]
     for row, vector in enumerate(vectors if isinstance(vectors, list | tuple) else ()):
+        if not _is_of_numbers(vector):  # of texts, numpy would make a table as wide as the longest of them
+            raise ValueError(f"{path}: vectors must be rows of numbers, got {shortened(vector)} as vector {row:,}")
         if np.size(vector) != np.size(vectors[0]):
             raise ValueError(
                 f"{path}: vector {row:,} has {np.size(vector)} numbers, those before it have {np.size(vectors[0])}"
@@ -457,6 +455,13 @@ def _checked(words: Any, vectors: Any, source: _Source) -> Block:
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
         raise ValueError(f"{path}: vectors must be rows of numbers, got shape {matrix.shape} of {matrix.dtype}")
     return words, _float32(matrix), range(len(words))
+
+
+def _is_of_numbers(vector: Any) -> bool:
+    if isinstance(vector, np.ndarray):
+        return vector.dtype.kind in "fiu"
+    kinds = set(map(type, vector)) if isinstance(vector, list | tuple) else {str}
+    return all(issubclass(kind, int | float | np.number) for kind in kinds)
 
 
 READERS: dict[str, Callable[[_Source], Iterator[Block]]] = {

@@ -35,20 +35,16 @@ from __future__ import annotations
 import json
 import os
 import re
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..models.labels_gile import Label, LabelSet
-from .files import suffix_of
+from .files import read_npz, suffix_of
 from .homonyms import distinct
 from .loading import Piece, load_pieces
 from .report import ReadReport
@@ -342,23 +338,23 @@ def _columns_of(line: str, num_labels: int) -> list[int]:
 
 
 def _gold_of_npz(path: str, num_labels: int) -> Iterator[list[int] | ValueError]:
-    try:
-        with zipfile.ZipFile(path):  # of any other file, np.load would say that it is a forbidden pickle
-            pass
-        with np.load(path, allow_pickle=False) as arrays:
-            kind = arrays["format"].item()
-            if kind not in ("csr", b"csr"):
-                raise ValueError(f"got one of the kind {kind!r}, which has to be saved with .tocsr() instead")
-            (rows, said), starts, columns, values = (arrays[key] for key in ("shape", "indptr", "indices", "data"))
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    what = "a sparse matrix by rows, as scipy.sparse.save_npz writes"
+    (kind,) = read_npz(path, ["format"], what)
+    if kind.size != 1 or kind.item() not in ("csr", b"csr"):
         raise ValueError(
-            f"{path}: expected a sparse matrix by rows, as scipy.sparse.save_npz writes: {error}"
-        ) from error
-    _check_labels(path, int(said), num_labels)
-    whole = len(starts) == rows + 1 and starts[0] == 0 and starts[-1] == len(columns) == len(values)
-    if not whole or (np.diff(starts) < 0).any() or ((columns < 0) | (columns >= num_labels)).any():
+            f"{path}: expected {what}, got one of the kind {shortened(kind.tolist())}, which has to be saved with "
+            ".tocsr() instead"
+        )
+    shape, starts, columns, values = read_npz(path, ["shape", "indptr", "indices", "data"], what)
+    if any(part.ndim != 1 for part in (shape, starts, columns, values)) or len(shape) != 2:
+        raise ValueError(f"{path}: the parts of the sparse matrix do not go together: not all are lists of numbers")
+    whole = {shape.dtype.kind, starts.dtype.kind, columns.dtype.kind} <= set("iu") and values.dtype.kind in "biuf"
+    rows, said = shape.tolist() if whole else (0, num_labels)
+    _check_labels(path, said, num_labels)
+    whole = whole and len(starts) == rows + 1 > 0 and starts[0] == 0 and starts[-1] == len(columns) == len(values)
+    if not whole or (starts[1:] < starts[:-1]).any() or ((columns < 0) | (columns >= num_labels)).any():
         raise ValueError(f"{path}: the parts of the sparse matrix do not go together")
-    for start, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+    for start, stop in pairwise(map(int, starts)):
         yield columns[start:stop][values[start:stop] > 0].tolist()
 
 

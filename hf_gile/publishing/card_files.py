@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from os import PathLike
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import Any
 
 import yaml
 
+from ..data.files import read_yaml
 from ..models.label_index_gile import leads_out
 from ..models.labels_gile import whole_file
 from .card import CardInfo, make_card
@@ -33,12 +35,9 @@ def read_card_fields(path: str | PathLike[str]) -> dict[str, Any]:
         ValueError: It is not YAML, or holds something that is not a field of `CardInfo`.
     """
     path = Path(path)
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not YAML: {error}") from None
+    content = read_yaml(path)
     if not isinstance(content, dict):
-        raise ValueError(f"{path} must hold `name: value` lines, got {str(content)[:40]!r}")
+        raise ValueError(f"{path} must hold `name: value` lines, got {shortened(content)}")
     names: Sequence[str] = [field.name for field in fields(CardInfo)]
     for name in content:
         if name not in names:

@@ -5,10 +5,12 @@ import gzip
 import os
 import pickle
 import subprocess
+import tracemalloc
 
 import numpy as np
 import pytest
 
+from hf_gile.data import load_word_vectors
 from hf_gile.data.safe_pickle import load_pickle
 
 
@@ -138,7 +140,7 @@ def test_nothing_that_a_pickle_names_is_called(load, tmp_path, attack, protocol)
     ids=["GLOBAL", "INST", "OBJ", "a dotted name", "another of _codecs"],
 )
 def test_every_way_to_name_a_function_is_closed(load, data):
-    with pytest.raises(ValueError, match=r"the global [\w.]+ is forbidden"):
+    with pytest.raises(ValueError, match=r"the global [\w.]+ is forbidden|the opcode b'[io]' is forbidden"):
         load(data)
 
 
@@ -179,6 +181,61 @@ def test_a_pickle_cannot_change_how_the_next_is_read(load):
         load(stand_in + b"(N}V__setstate__\nc__builtin__\nset\nstb.")
     assert load(np.arange(3)).tolist() == [0, 1, 2]
     assert load({1, 2}) == {1, 2}
+
+
+def _doubled(data, times):
+    """A tuple of the last tuple twice, again and again."""
+    for place in range(times):
+        data += b"q" + bytes([place]) + b"h" + bytes([place]) + b"\x86"
+    return data
+
+
+def _number(value):
+    return b"\x8a\x09" + value.to_bytes(9, "little")
+
+
+ARRAY = pickle.dumps(np.zeros(100_000, np.int8), 2)[2:-1]
+EMPTY_TEXTS = (
+    b"cnumpy.core.multiarray\n_reconstruct\n)R(K\x01(M\xff\xffM\xff\xffM\xff\xfftcnumpy\ndtype\n(U\x02S0tR\x89U\x00tb."
+)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"Nr\xff\xff\xff\x1f.", "pair"),  # for these nine bytes the unpickler in C takes four gigabytes
+        (b"\x80\x05\x96" + (1 << 40).to_bytes(8, "little") + b".", "EOFError"),
+        (b"\x80\x04\x8d" + (1 << 40).to_bytes(8, "little") + b".", "EOFError"),
+        (b"\x80\x04\x95" + (1 << 40).to_bytes(8, "little") + b"N", "expected a pickle"),
+        (_doubled(b"N", 60) + b".", "never end"),
+        (b"}" + _doubled(b")", 60) + b"Ns.", "keys and members"),
+        (b"c__builtin__\nset\n(" + _doubled(b")", 60) + b"l\x85R.", "keys and members"),
+        (b"\x80\x04\x8f()" + b"\x85" * 100_000 + b"\x90.", "keys and members"),
+        (b"]q\x00(" + b"h\x00" * 9 + b"e.", "never end"),
+        (ARRAY + b"q\xff0](" + b"h\xff" * 1_000 + b"e.", "never end"),
+        (b"c__builtin__\nset\n](" + _number(0) + _number(1 << 61) + b"e\x85R.", "keys and members"),
+        (EMPTY_TEXTS, "more bytes"),
+    ],
+    ids=range(12),
+)
+def test_a_small_file_takes_little_memory_and_time(tmp_path, data, message):
+    path = tmp_path / "vectors.pkl"
+    path.write_bytes(data)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=rf"vectors\.pkl: .*({message})"):
+        load_word_vectors(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100 << 20
+
+
+def test_a_packed_pickle_that_grows_is_refused_and_read_unpacked(tmp_path):
+    data = b"\x80\x02](" + b"N" * (5 << 18) + b"e."
+    (tmp_path / "vectors.pkl.gz").write_bytes(gzip.compress(data, 1))
+    (tmp_path / "vectors.pkl").write_bytes(data)
+    with pytest.raises(ValueError, match=r"vectors\.pkl\.gz: .*if it is honest, unpack it \(gunzip\)"):
+        load_pickle(tmp_path / "vectors.pkl.gz")
+    assert len(load_pickle(tmp_path / "vectors.pkl")) == 5 << 18
 
 
 @pytest.mark.parametrize(

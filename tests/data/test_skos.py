@@ -362,6 +362,41 @@ def test_nothing_outside_is_drawn_in(written, tmp_path):
     assert load_skos(written(content.replace("a leak", "a &leak;"), "a.rdf")).names == ["a"]
 
 
+LAUGHS = "".join(
+    f'<!ENTITY {name} "{f"&{before};" * 10}">' for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+GROWING = {
+    "entities within entities": (f'<!ENTITY a "lol">{LAUGHS}', "&i;", "the entity 'b' is more than a short text"),
+    "a long entity": (f'<!ENTITY a "{"x" * 50_000}">', "&a;" * 5_000, "the entity 'a' is more than a short text"),
+    "an entity of a parameter": ('<!ENTITY % a "x">', "x", "the entity 'a' is more than a short text"),
+    "a short entity very often": ('<!ENTITY a "x">', "&a;" * 10_000, "more than 5,000 lines and entities"),
+}
+
+
+@pytest.mark.parametrize(("entities", "text", "message"), GROWING.values(), ids=GROWING)
+def test_entities_that_grow_are_refused(written, entities, text, message):
+    content = in_format(HEAD + CONCEPT.replace("'a'", "'NAME'"), "xml").replace("?>", f"?><!DOCTYPE r [{entities}]>", 1)
+    with pytest.raises(ValueError, match=rf"a\.rdf: .*{message}"):
+        load_skos(written(content.replace("NAME", text), "a.rdf"))
+
+
+def test_entities_that_stand_for_prefixes_are_read(written):
+    content = in_format(HEAD + CONCEPT, "xml").replace("http://example.org/1", "&ex;1")
+    entity = '<!DOCTYPE r [<!ENTITY ex "http://example.org/">]>'
+    assert load_skos(written(content.replace("?>", f"?>{entity}", 1), "a.rdf")).ids == ["http://example.org/1"]
+
+
+def test_a_prefix_of_a_million_characters_is_refused(written):
+    head = HEAD + f"@prefix long: <http://example.org/{'x' * 1_000_000}> .\n"
+    with pytest.raises(ValueError, match=r"a\.ttl: .*a URI is longer than 8,192 characters"):
+        load_skos(written(head + CONCEPT + "long:1 a skos:Concept .", "a.ttl"))
+
+
+def test_a_packed_vocabulary_that_grows_is_refused(written):
+    with pytest.raises(ValueError, match=r"a\.ttl\.gz: unpacks to more than 32 times .* unpack it \(gunzip\)"):
+        load_skos(written(gzip.compress((HEAD + CONCEPT).encode() + b"#" * (17 << 20), 1), "a.ttl.gz"))
+
+
 def test_wrong_paths_say_so(written, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no file or folder '.*nowhere\.ttl' \(in "):
         load_skos(tmp_path / "nowhere.ttl")
@@ -389,7 +424,7 @@ def test_a_wrong_choice_and_a_missing_parser_say_so(labels_of, monkeypatch):
 
 
 def test_a_failing_disk_is_not_a_malformed_file(labels_of, monkeypatch):
-    def fail(path):
+    def fail(path, **_):
         raise PermissionError("no")
 
     monkeypatch.setattr("hf_gile.data.skos.open_binary", fail)

@@ -1,7 +1,9 @@
 """Sets with very many labels: every convention gives the same documents, labels and pairs that do not count."""
 
 import gzip
+import io
 import json
+import zipfile
 
 import numpy as np
 import pytest
@@ -266,9 +268,33 @@ def test_labels_and_matrices_that_do_not_go_together_are_refused(write, load, ch
         load(write(forms()["texts"][0] | changes), report=ReadReport(on_error))
 
 
-def broken_matrices():
-    import io
+def claiming(data, name, size):
+    """An .npz file in which the header of an array promises another size."""
+    source, sink = zipfile.ZipFile(io.BytesIO(data)), io.BytesIO()
+    with zipfile.ZipFile(sink, "w") as archive:
+        for entry in source.namelist():
+            content = source.read(entry)
+            if entry == f"{name}.npy":
+                header = io.BytesIO()
+                np.lib.format.write_array_header_1_0(header, {"descr": "<i4", "fortran_order": False, "shape": (size,)})
+                content = header.getvalue()
+            archive.writestr(entry, content)
+    return sink.getvalue()
 
+
+def bomb(name):
+    """An .npz file of some kilobytes with an array of 32 MiB."""
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
+        for entry in ("format", "shape", "indptr", "indices", "data"):
+            array = np.array("csr") if entry == "format" else np.zeros(1 << 22 if entry == name else 2, np.int64)
+            content = io.BytesIO()
+            np.save(content, array)
+            archive.writestr(f"{entry}.npy", content.getvalue())
+    return sink.getvalue()
+
+
+def broken_matrices():
     from scipy import sparse
 
     def saved(array, **changes):
@@ -283,12 +309,17 @@ def broken_matrices():
     return {
         "a sparse matrix by rows, .*got one of the kind .*csc.*tocsr": saved(whole.tocsc()),
         "a sparse matrix by rows, .*: ": b"no matrix",
-        "a sparse matrix by rows, .*not a ": saved(whole)[:-100],
+        "a sparse matrix by rows, .*not a zip": saved(whole)[:-100],
         "6 labels, but there are texts of 5": saved(matrix(TRAIN, 6)),
         r"the parts of the sparse matrix do not go together": saved(whole, indptr=np.array([0, 2, 1, 4, 5, 6])),
         r"parts of the sparse matrix do not go together": saved(whole, indices=np.array([0, 1, 2, 3, 4, 5])),
         r"of the sparse matrix do not go together": saved(whole, shape=np.array([4, 5])),
-        r"too many values|not enough values": saved(whole, shape=np.array([4])),
+        r"do not go together: not all are lists": saved(whole, shape=np.array([4])),
+        r"parts of the sparse matrix do not go together: ": saved(whole, indptr=np.array([[0, 1]])),
+        r"the parts of the sparse matrix do not go": saved(whole, data=np.array(["a"] * 6)),
+        r"expected a sparse matrix by rows, .*object": saved(whole, shape=np.array([5, 5], object)),
+        r"expected a sparse matrix by rows, .*another number of bytes": claiming(saved(whole), "indices", 1 << 40),
+        r"unpacks to more than 200 times its size.*numpy.savez": bomb("indices"),
         "line 5: there are labels of 4 documents only": saved(matrix(TRAIN[:4])),
         "5 documents, but labels of more": saved(matrix([*TRAIN, TRAIN[0]])),
     }

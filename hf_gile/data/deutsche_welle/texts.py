@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from gzip import BadGzipFile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -23,7 +21,7 @@ from tokenizers import Tokenizer, models
 
 from ...models.labels_gile import Label, LabelSet, whole_file
 from ...models.tokenizing_gile import UNK, normalizer_and_splitter, split_sentences
-from ..files import open_binary
+from ..files import read_held
 from ..report import ReadReport
 from ..word_vectors import WordVectors
 from .crawl import SETS, SPLITS, Answer, Lists, read_index, read_lists
@@ -241,13 +239,12 @@ def _rows(
 def _article(path: Path, answer: Answer, report: ReadReport) -> DWArticle | None:
     report.files += 1
     try:
-        with open_binary(path) as stream:
-            page = b"".join(iter(lambda: stream.read(1 << 20), b""))  # the read after the damage raises
+        page = read_held(path)
     except FileNotFoundError:
         report.problem("damaged page", f"{path}: the index has it, but there is no such file; crawl again")
         return None
-    except (EOFError, BadGzipFile, zlib.error) as error:
-        report.problem("damaged page", f"{path}: {error}; crawl again")
+    except ValueError as error:
+        report.problem("damaged page", f"{error}; crawl again")
         return None
     try:
         return replace(parse_dw_page(page, answer.final_url, answer.charset), url=answer.final_url)

@@ -432,7 +432,9 @@ def test_damaged_pages_are_named_and_can_be_skipped(crawl):
     folder = crawl(train=[("2", old()), ("3", old()), ("5", old()), ("7", old())])
     first, second, third, _ = sorted((folder / "pages").rglob("*.gz"))
     first.write_bytes(first.read_bytes()[:-7])
-    with pytest.raises(ValueError, match=r"\.html\.gz: Compressed file ended .*; crawl again; mend it"):
+    with pytest.raises(
+        ValueError, match=r"\.html\.gz: damaged gzip file: Compressed file ended .*; crawl again; mend it"
+    ):
         load_dw_pages(folder)
     first.write_bytes(b"")
     second.unlink()
