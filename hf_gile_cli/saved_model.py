@@ -1,5 +1,6 @@
 """Saved models: loading them, and saving one of which labels or calibration have changed."""
 
+import json
 import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -41,6 +42,7 @@ def load(model: str, revision: str | None = None, device: str | None = None) -> 
         complete(folder)
         if not (folder / "config.json").is_file():
             raise FileNotFoundError(f"{model} is no saved model: there is no config.json in it")
+        _check_weights(folder)
     if not folder.is_dir() and not is_hub_name(model):
         raise FileNotFoundError(f"no folder {model} (in {Path.cwd()}); a model on the Hub is called user/name")
     # Where the flag is missing, Transformers asks on standard input, which may hold the texts to score.
@@ -59,6 +61,20 @@ def load(model: str, revision: str | None = None, device: str | None = None) -> 
     loaded = GileForSequenceClassification.from_pretrained(model, revision=revision or "main").eval()
     processor = GileProcessor.from_pretrained(model, revision=revision or "main", trust_remote_code=False)
     return loaded.to(device or ("cuda" if torch.cuda.is_available() else "cpu")), processor
+
+
+def _check_weights(folder: Path) -> None:
+    """Makes sure that the weights of a model are in its folder, not where a file of it points."""
+    if (folder / "adapter_config.json").is_file():
+        raise ValueError(f"{folder} has adapters, whose weights belong to another model: merge them with merge_lora")
+    for index in folder.glob("*.index.json"):
+        try:
+            names = [str(name) for name in json.loads(index.read_bytes())["weight_map"].values()]
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            raise ValueError(f"{index} does not list files of weights: save the model again") from None
+        for name in names:
+            if Path(name).name != name:
+                raise ValueError(f"{index} names weights outside of its folder: {name!r:.200}")
 
 
 def is_hub_name(model: str) -> bool:
