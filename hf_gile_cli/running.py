@@ -52,7 +52,11 @@ def new_group(text: str) -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
-        context_settings={"help_option_names": ["--help", "-h"]},
+        # The recipes spell flags with underscores: here, too, both spellings are right.
+        context_settings={
+            "help_option_names": ["--help", "-h"],
+            "token_normalize_func": lambda name: name.replace("_", "-"),
+        },
     )
 
 

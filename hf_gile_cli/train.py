@@ -76,12 +76,15 @@ The model is in {model}. What next:
 def train(
     context: typer.Context,
     recipe: Annotated[str, typer.Option(metavar="|".join(RECIPES), help="What to train on.")] = "table",
-    help: Annotated[bool, typer.Option("--help", "-h", help="The options of the recipe.")] = False,
+    help: Annotated[bool, typer.Option("--help", "-h", help="The options of the recipe, a line each.")] = False,
+    help_all: Annotated[
+        bool, typer.Option("--help-all", help="All of them, with those of transformers.TrainingArguments.")
+    ] = False,
     where: Annotated[
         bool, typer.Option("--where", help="Print the path of the recipe, for `accelerate launch`.")
     ] = False,
 ) -> None:
-    """Train a model by a recipe. All options but --recipe are those of the recipe; `--help` shows them.
+    """Train a model by a recipe. All options but --recipe are those of the recipe; `--help-all` shows all of them.
 
     hf-gile train --train_files notes.csv --text text --labels tags --separator ";"
     hf-gile train --recipe bioasq --train_files 'medline/*.xml.gz' --label_file desc2024.xml --train_until 2004
@@ -94,11 +97,11 @@ def train(
         raise typer.BadParameter(f"must be one of {', '.join(RECIPES)}, got {recipe!r}", param_hint="--recipe")
     if where:
         sys.stdout.write(f"{resource(f'recipes/train_{recipe}.py')}\n")
-    elif help:
+    elif help or help_all:
         about = "\n".join(f"  {name:9}  {words}" for name, words in RECIPES.items())
         sys.stdout.write(f"{context.get_usage()}\n\n{cleandoc(train.__doc__ or '')}\n\nRecipes:\n{about}\n\n")
         sys.stdout.write(f"Options of the recipe {recipe}:\n\n")
-        run_recipe(recipe, ["--help"])
+        run_recipe(recipe, ["--help_all" if help_all else "--help"])
     else:
         run_recipe(recipe, context.args)
 

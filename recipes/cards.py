@@ -71,6 +71,7 @@ def add_card(
     columns: Sequence[int] | None = None,
     language: Sequence[str] | None = None,
     num_training_documents: int | None = None,
+    dataset: str | None = None,
 ) -> None:
     """Measures a saved model on the test documents as the pipeline would score them, and writes its card.
 
@@ -85,6 +86,7 @@ def add_card(
         columns: The labels that are candidates; by default all.
         language: The language of each document, in a model of several.
         num_training_documents: For propensity-scored precision.
+        dataset: What the test documents are called; by default as the data of `info`.
     """
     known = [[label_id for label_id in ids if label_id in model.label_set] for ids in gold]
     report = make_report(
@@ -98,7 +100,7 @@ def add_card(
         example_texts=3 if info.show_examples else 0,
         batch_size=trainer.args.per_device_eval_batch_size,
         bf16=trainer.args.bf16,
-        dataset=info.dataset_name,
+        dataset=dataset or info.dataset_name,
         num_training_documents=num_training_documents,
     )
     report.save(folder / "results.json")

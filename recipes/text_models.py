@@ -1,23 +1,26 @@
 """Trains output layers on the same texts and labels: what recipes/train_bioasq.py and recipes/train_table.py share."""
 
+import difflib
 import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from cards import CALIBRATIONS, add_card, calibrate_model, card_info, say_calibration
 from datasets import Dataset
+from huggingface_hub.errors import StrictDataclassError
 from training import count_parameters, train, write_results
-from transformers import Trainer, TrainingArguments, set_seed
-from units import UNITS, unit_fields
+from transformers import AutoConfig, Trainer, TrainingArguments, set_seed
+from units import UNITS, check_choice, unit_fields
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
 from hf_gile.data import held_out_labels, load_word_vectors
+from hf_gile.data.files import find_files
 from hf_gile.data.zero_shot import fraction_of
 from hf_gile.metrics import LabelMetrics, propensities
 from hf_gile.metrics.batch import Array, read_batch
@@ -71,6 +74,18 @@ NEGATIVES = ("uniform", "frequency", "in_batch")
 @dataclass
 class ModelSettings:
     """The model and how its labels are sampled. In quotes: the paper's words, section 4.1.1."""
+
+    GROUPS: ClassVar[dict[str, str]] = {
+        "train_files": "Documents",
+        "label_file": "Labels, and how files are read",
+        "units": "Model",
+        "num_negatives": "Labels that a step trains on",
+        "text_encoder": "Pretrained encoder",
+        "label_texts": "Texts of labels",
+        "bag_size": "Further parts of the score",
+        "class_balanced": "Rare labels",
+        "held_out_labels": "Choice of the epoch, probabilities, card",
+    }
 
     units: list[str] = field(
         default_factory=lambda: ["linear", "gile"], metadata={"help": f"Output layers to train: {', '.join(UNITS)}."}
@@ -250,6 +265,7 @@ def train_text_models(
     gold: str,
     say: Callable[..., None],
     about: Mapping[str, Any],
+    tested_on: str | None = None,
 ) -> dict[str, Any]:
     """Trains each unit of the settings, evaluates it on the test part, and saves it in OUTPUT_DIR/UNIT/model.
 
@@ -262,6 +278,7 @@ def train_text_models(
         gold: The column of the lists of label ids.
         say: Prints, in one of the processes.
         about: Fields of `CardInfo` that the recipe knows.
+        tested_on: The name of the test documents in the card, where they have one of their own.
 
     Returns:
         What was written to `results.json`: of each unit what `train` returns; `threshold`, the best one of the seen
@@ -463,29 +480,38 @@ def train_text_models(
                     info,
                     columns=in_test,
                     num_training_documents=number,
+                    dataset=tested_on,
                 )
     args.output_dir, args.metric_for_best_model = str(folder), wanted_metric
     return results
 
 
 def check_settings(settings: ModelSettings, args: TrainingArguments) -> None:
-    """Names settings that do not go together, before anything is read.
+    """Names settings that do not exist or do not go together, before anything is read.
 
     Raises:
         ValueError: There are some.
+        OSError: A file or an encoder that they name is not there.
     """
-    if settings.negatives not in NEGATIVES:
-        raise ValueError(f"negatives must be one of {', '.join(NEGATIVES)}, got {settings.negatives!r}")
-    if settings.calibration not in (None, *CALIBRATIONS):
-        raise ValueError(f"calibration must be one of {', '.join(CALIBRATIONS)}, got {settings.calibration!r}")
-    if settings.problem_type not in (None, *PROBLEM_TYPES):
-        raise ValueError(f"problem_type must be one of {', '.join(PROBLEM_TYPES)}, got {settings.problem_type!r}")
+    for unit in settings.units:
+        check_choice("units", unit, UNITS)
+    check_choice("negatives", settings.negatives, NEGATIVES)
+    if settings.calibration is not None:
+        check_choice("calibration", settings.calibration, CALIBRATIONS)
+    if settings.problem_type is not None:
+        check_choice("problem_type", settings.problem_type, PROBLEM_TYPES)
     check_problem_type(settings, settings.problem_type)
-    if settings.label_texts not in LABEL_TEXTS:
-        raise ValueError(f"label_texts must be one of {', '.join(LABEL_TEXTS)}, got {settings.label_texts!r}")
+    check_choice("label_texts", settings.label_texts, LABEL_TEXTS)
+    check_metric(args.metric_for_best_model, settings.test_curve)
+    for name in ("word_vectors", "card"):
+        if getattr(settings, name) is not None:
+            check_files({name: [getattr(settings, name)]})
+    if settings.card is not None:
+        card_info(settings.card)
+    check_encoder(settings)
     if settings.text_encoder is None and (settings.hierarchical or settings.lora_rank):
         raise ValueError("hierarchical and lora_rank are of pretrained encoders: name one with --text_encoder")
-    of_words = [unit for unit in settings.units if {"text_encoder_type", "joint_size"} & set(UNITS.get(unit, {}))]
+    of_words = [unit for unit in settings.units if {"text_encoder_type", "joint_size"} & set(UNITS[unit])]
     if settings.text_encoder is not None and of_words:
         raise ValueError(f"units {', '.join(of_words)} are of models over words, without --text_encoder")
     if settings.share_labels:
@@ -499,6 +525,118 @@ def check_settings(settings: ModelSettings, args: TrainingArguments) -> None:
                 f"label_chunk_size {settings.label_chunk_size}, {args.world_size} processes, ranking losses "
                 f"{ranking or 'none'}"
             )
+
+
+def check_files(files: Mapping[str, Sequence[str]], suffixes: Sequence[str] = ()) -> None:
+    """Makes sure that the files of some settings are there.
+
+    Args:
+        files: The files, folders and globs of each setting.
+        suffixes: What files can be read; by default any.
+
+    Raises:
+        ValueError: A setting names files that cannot be read.
+        FileNotFoundError: A path or glob leads nowhere.
+    """
+    for name, paths in files.items():
+        for path in paths:
+            try:
+                if suffixes:
+                    find_files([path], suffixes)
+                elif not Path(path).exists():
+                    raise FileNotFoundError(f"no file {path} (in {Path.cwd()})")
+            except (ValueError, OSError) as error:
+                raise type(error)(f"{name}: {error}") from None
+
+
+def check_encoder(settings: ModelSettings) -> None:
+    """Makes sure that there is the encoder, and that it and the settings of the model fit together.
+
+    Raises:
+        ValueError: They do not.
+        OSError: There is no such encoder or model.
+    """
+    try:
+        options = json.loads(settings.text_encoder_options)
+    except ValueError as error:
+        raise ValueError(f"text_encoder_options must be JSON: {error}, got {settings.text_encoder_options!r}") from None
+    if not isinstance(options, dict):
+        raise ValueError(f"text_encoder_options must be an object of JSON, got {settings.text_encoder_options!r}")
+    encoder = None
+    for name in ("text_encoder", "start_from"):
+        place = getattr(settings, name)
+        if place is None:
+            continue
+        encoder = load_encoder_config(
+            name, place, **{one: options[one] for one in ("revision", "token") if one in options}
+        )
+        if name == "start_from" and not hasattr(encoder, "output_layer"):
+            raise ValueError(
+                f"start_from: {place} is no GILE model but a {encoder.model_type}: take it as text_encoder"
+            )
+    for unit in settings.units:
+        if settings.start_from is not None:
+            check_start(settings.start_from, encoder, unit)
+            continue
+        fields = model_fields(settings, unit, num_labels=2)
+        if encoder is None:
+            fields |= {"text_encoder_type": settings.text_encoder_type, "embedding_size": settings.embedding_size}
+        else:
+            kind = "hierarchical_transformer" if settings.hierarchical else "transformer"
+            fields = {"label_encoder_type": "text_encoder", "pooling": "mean", "text_encoder_type": kind} | fields
+            fields["text_encoder_config"] = encoder
+        try:
+            GileConfig(**unit_fields(unit, **fields))
+        except StrictDataclassError as error:
+            raise ValueError(f"unit {unit}: {error}") from None
+
+
+def load_encoder_config(setting: str, place: str, **options: Any) -> Any:
+    """The configuration of a pretrained encoder or model.
+
+    Args:
+        setting: The setting that names it.
+        place: Its name or folder.
+        options: Of `AutoConfig.from_pretrained`.
+
+    Raises:
+        OSError: There is no such.
+    """
+    try:
+        return AutoConfig.from_pretrained(place, trust_remote_code=False, **options)
+    except (OSError, ValueError) as error:
+        raise OSError(f"{setting}: cannot load {place}: {error}") from None
+
+
+def check_start(place: str, config: Any, unit: str) -> None:
+    """Makes sure that a unit is that of the model that is trained on.
+
+    Raises:
+        ValueError: It is not.
+    """
+    if config.output_layer != UNITS[unit]["output_layer"]:
+        raise ValueError(
+            f"start_from {place} has output_layer {config.output_layer!r}, unit {unit} has "
+            f"{UNITS[unit]['output_layer']!r}"
+        )
+
+
+def check_metric(wanted: str | None, test_curve: bool) -> None:
+    """Makes sure that training will compute the figure that is to choose the epoch.
+
+    Raises:
+        ValueError: It will not.
+    """
+    if wanted in (None, "loss"):  # TrainingArguments has made it up
+        return
+    metrics = LabelMetrics(2, [True, False], top_k=TOP_K, one_label=True)
+    metrics.update(torch.zeros(1, 2), torch.zeros(1, 1, dtype=torch.long))
+    parts = ("validation", "test") if test_curve else ("validation",)
+    known = [f"eval_{part}_{name}" for part in parts for name in ("loss", *metrics.compute())]
+    if full_name(wanted) not in known:
+        near = difflib.get_close_matches(full_name(wanted), known, n=3)
+        hint = " or ".join(one.removeprefix("eval_validation_") for one in near or ["average_precision", "accuracy"])
+        raise ValueError(f"metric_for_best_model: training computes no {wanted!r}; did you mean {hint}?")
 
 
 def check_problem_type(settings: ModelSettings, problem_type: str | None) -> None:
@@ -562,16 +700,14 @@ def with_a_label(rows: Dataset, part: str) -> Dataset:
     return kept
 
 
-def make_model(
+def model_fields(
     settings: ModelSettings,
     unit: str,
-    label_set: LabelSet,
-    words: tuple[Any, Any],
-    label_prior: float,
-    problem_type: str,
-) -> tuple[Any, GileProcessor]:
-    """A model and its processor, over words or over a pretrained encoder."""
-    tokenizer, vectors = words
+    num_labels: int,
+    label_prior: float | None = None,
+    problem_type: str = "multi_label_classification",
+) -> dict[str, Any]:
+    """Fields of `GileConfig` that do not depend on how documents are read."""
     size = settings.embedding_size
     fields: dict[str, Any] = {
         "encoder_cell": settings.encoder_cell,
@@ -589,7 +725,7 @@ def make_model(
         "freeze_text_encoder": settings.freeze_text_encoder,
         "label_prior": label_prior,
         "label_chunk_size": 0 if settings.num_negatives or ranks_all_labels(unit) else settings.label_chunk_size,
-        "num_labels": len(label_set),
+        "num_labels": num_labels,
         "problem_type": problem_type,
     }
     if UNITS[unit]["output_layer"] != "linear":
@@ -607,7 +743,21 @@ def make_model(
             "joint_dropout",
         ):
             fields[name] = getattr(settings, name)
-    fields = {name: value for name, value in fields.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def make_model(
+    settings: ModelSettings,
+    unit: str,
+    label_set: LabelSet,
+    words: tuple[Any, Any],
+    label_prior: float,
+    problem_type: str,
+) -> tuple[Any, GileProcessor]:
+    """A model and its processor, over words or over a pretrained encoder."""
+    tokenizer, vectors = words
+    size = settings.embedding_size
+    fields = model_fields(settings, unit, len(label_set), label_prior, problem_type)
     if settings.start_from is not None:
         # Calibration and thresholds are those of other weights, and perhaps of another problem type.
         kept: dict[str, Any] = {"calibration": {}, "thresholds": {}, "problem_type": problem_type}
@@ -616,11 +766,6 @@ def make_model(
         for name, value in json.loads(settings.text_encoder_options).items():
             setattr(config.text_encoder_config, name, value)
         model = GileForSequenceClassification.from_pretrained(settings.start_from, config=config)
-        if model.config.output_layer != UNITS[unit]["output_layer"]:
-            raise ValueError(
-                f"start_from {settings.start_from} has output_layer {model.config.output_layer!r}, unit {unit} has "
-                f"{UNITS[unit]['output_layer']!r}"
-            )
         return model, GileProcessor.from_pretrained(settings.start_from, trust_remote_code=False)
     if settings.text_encoder is not None:
         kind = "hierarchical_transformer" if settings.hierarchical else "transformer"
@@ -703,6 +848,12 @@ def paraphrase_shares(settings: ModelSettings) -> tuple[float, float, float]:
     return names, *others
 
 
+def full_name(figure: str) -> str:
+    """The name of a figure as Trainer has it: `accuracy` and `eval_validation_accuracy` are the same."""
+    figure = figure.removeprefix("eval_")
+    return f"eval_{figure}" if figure.startswith(("validation_", "test_")) else f"eval_validation_{figure}"
+
+
 def metric_name(wanted: str | None, has_unseen: bool, one_label: bool = False) -> str:
     """The figure that chooses the epoch: the user's, or average precision on the seen labels, or their accuracy.
 
@@ -710,7 +861,7 @@ def metric_name(wanted: str | None, has_unseen: bool, one_label: bool = False) -
     """
     if wanted in (None, "loss"):  # TrainingArguments has made it up
         wanted = f"validation_seen_{'accuracy' if one_label else 'average_precision'}"
-    wanted = "eval_" + str(wanted).removeprefix("eval_")
+    wanted = full_name(str(wanted))
     return wanted if has_unseen else wanted.replace("_unseen_", "_").replace("_seen_", "_")
 
 

@@ -28,8 +28,10 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
-from text_models import ModelSettings, table, train_text_models
+from text_models import ModelSettings, check_files, check_settings, table, train_text_models
 from training import parse_settings
+from transformers import TrainingArguments
+from units import check_choice
 
 from hf_gile import Label, LabelSet
 from hf_gile.data import (
@@ -42,6 +44,7 @@ from hf_gile.data import (
     year_split,
     zero_shot_split,
 )
+from hf_gile.data.records import SUFFIXES
 from hf_gile.publishing.markdown import one_line
 
 
@@ -105,7 +108,7 @@ def main() -> None:
         "learning_rate": 5e-3,  # "optimization with ADAM until convergence"; the paper does not give the rate
         "num_train_epochs": 14,
     }
-    recipe, args = parse_settings(Recipe, defaults)
+    recipe, args = parse_settings(Recipe, defaults, check_recipe)
     say = print if args.process_index == 0 else (lambda *_: None)
 
     # 1. Documents, and labels that training never sees.
@@ -128,6 +131,20 @@ def main() -> None:
         print(table(results, columns, ("seen", "unseen"), "RL and OneErr: lower is better. Chance is RL 50."))
         if "gile" in results:
             score_in_a_clean_process(Path(args.output_dir) / "gile" / "model", split, recipe.candidate_labels)
+
+
+def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:
+    """Names settings that do not exist or do not go together, and files that are not there, before any is read."""
+    check_settings(recipe, args)
+    check_files({name: getattr(recipe, name) for name in ("train_files", "validation_files", "test_files")}, SUFFIXES)
+    for name in ("label_file", "unseen_file"):
+        if getattr(recipe, name) is not None:
+            check_files({name: [getattr(recipe, name)]})
+    check_choice("on_error", recipe.on_error, ("raise", "skip"))
+    if (recipe.validation_files or recipe.test_files or recipe.unseen_file) and not (
+        recipe.train_files and recipe.test_files
+    ):
+        raise ValueError("validation_files, test_files and unseen_file need train_files and test_files")
 
 
 def read_split(recipe: Recipe, say: Callable[..., None]) -> dict[str, Any]:
@@ -157,8 +174,6 @@ def read_split(recipe: Recipe, say: Callable[..., None]) -> dict[str, Any]:
         else:
             unseen = sorted(found)
         return {"train": train, "validation": validation, "test": test, "seen": seen, "unseen": unseen}
-    if recipe.validation_files or recipe.test_files or recipe.unseen_file:
-        raise ValueError("validation_files, test_files and unseen_file need train_files and test_files")
     records = read(recipe.train_files or [str(demo_file())])
     if recipe.train_until:
         split = year_split(

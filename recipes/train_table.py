@@ -20,11 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset, load_dataset
-from text_models import TOP_K, ModelSettings, table, train_text_models
+from text_models import TOP_K, ModelSettings, check_files, check_settings, table, train_text_models
 from training import parse_settings
+from transformers import TrainingArguments
+from units import check_choice
 
 from hf_gile import Label, LabelSet
 from hf_gile.data import ReadReport, held_out_labels, load_table, read_label_file, split_of, table_of
+from hf_gile.data.table_files import SUFFIXES
 
 
 @dataclass
@@ -85,7 +88,7 @@ def main() -> None:
         "learning_rate": 5e-3,
         "num_train_epochs": 14,
     }
-    recipe, args = parse_settings(Recipe, defaults)
+    recipe, args = parse_settings(Recipe, defaults, check_recipe)
     say = print if args.process_index == 0 else (lambda *_: None)
 
     # 1. Documents, each with an id, a text and label ids.
@@ -102,7 +105,17 @@ def main() -> None:
     say(f"documents: {sizes}; {seen:,} labels seen in training, {len(labels) - seen:,} never")
 
     # 3. A model with each output layer, the same encoder under all.
-    results = train_text_models(recipe, args, parts, labels, text="text", gold="labels", say=say, about=about(recipe))
+    results = train_text_models(
+        recipe,
+        args,
+        parts,
+        labels,
+        text="text",
+        gold="labels",
+        say=say,
+        about=about(recipe),
+        tested_on=names_of(recipe.test_files) if recipe.test_files else None,
+    )
     if args.process_index == 0:
         columns = {"average_precision": "AvgPr"} | {f"recall_at_{k}": f"R@{k}" for k in TOP_K} | {"micro_f1": "F1"}
         one_label = all("test_accuracy" in result["test"] for result in results.values())
@@ -122,14 +135,30 @@ def main() -> None:
         print(f'  pipe = pipeline(model="{args.output_dir}/{recipe.units[-1]}/model", trust_remote_code=True)')
 
 
+def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:
+    """Names settings that do not exist or do not go together, and files that are not there, before any is read."""
+    check_settings(recipe, args)
+    files = {"train_files": recipe.train_files, "validation_files": recipe.validation_files}
+    files |= {"test_files": recipe.test_files}
+    if recipe.dataset and any(files.values()):
+        raise ValueError("pass either --dataset or files, not both")
+    if not recipe.dataset and not recipe.train_files:
+        raise ValueError("there is nothing to train on: pass --train_files, or a --dataset with a split `train`")
+    check_files(files, SUFFIXES)
+    if recipe.label_file is not None:
+        check_files({"label_file": [recipe.label_file]})
+    check_choice("on_unknown_label", recipe.on_unknown_label, ("raise", "drop"))
+    check_choice("on_error", recipe.on_error, ("raise", "skip"))
+    if not 0 <= recipe.held_out < 1:
+        raise ValueError(f"held_out is a share of the labels, from 0 to below 1, got {recipe.held_out}")
+
+
 def read_parts(recipe: Recipe, say: Callable[..., None]) -> tuple[dict[str, Dataset], LabelSet | None]:
     """Documents to train on, for validation and for the test, and the labels that a dataset names itself."""
     options = {"text": recipe.text, "labels": recipe.labels, "id": recipe.id, "separator": recipe.separator}
     files = {"train": recipe.train_files, "validation": recipe.validation_files, "test": recipe.test_files}
     parts, named = {}, None
     if recipe.dataset:
-        if any(files.values()):
-            raise SystemExit("pass either --dataset or files, not both")
         for part, rows in load_dataset(recipe.dataset, recipe.dataset_config).items():
             if part in files:
                 parts[part], named = table_of(rows, **options)
@@ -141,7 +170,7 @@ def read_parts(recipe: Recipe, say: Callable[..., None]) -> tuple[dict[str, Data
                 )
                 say(f"{part}: {report}")
     if "train" not in parts:
-        raise SystemExit("there is nothing to train on: pass --train_files, or a --dataset with a split `train`")
+        raise SystemExit(f"there is nothing to train on: the dataset {recipe.dataset} has no split `train`")
     # What is missing is cut from the training documents, by a hash of their ids: the same documents each time.
     missing = {part: 0.1 if part not in parts else 0.0 for part in ("validation", "test")}
     if any(missing.values()):
@@ -161,7 +190,12 @@ def about(recipe: Recipe) -> dict[str, Any]:
         return {"datasets": [recipe.dataset], "dataset_name": recipe.dataset}
     if recipe.dataset:
         return {"dataset_name": Path(recipe.dataset).name}
-    return {"dataset_name": Path(recipe.train_files[0]).name.partition(".")[0]}
+    return {"dataset_name": names_of(recipe.train_files)}
+
+
+def names_of(files: list[str]) -> str:
+    """What the card calls documents of these files."""
+    return ", ".join(dict.fromkeys(Path(file).name.partition(".")[0] for file in files))
 
 
 def read_labels(

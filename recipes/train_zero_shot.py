@@ -43,7 +43,7 @@ import numpy as np
 import torch
 from cards import card_info
 from datasets import Dataset, concatenate_datasets
-from text_models import OnColumns
+from text_models import OnColumns, check_files, load_encoder_config
 from training import count_parameters, parse_settings, train, write_results
 from transformers import AutoConfig, Trainer, TrainingArguments, set_seed
 
@@ -184,7 +184,7 @@ def main() -> None:
         "learning_rate": 2e-4,
         "num_train_epochs": 4,
     }
-    recipe, args = parse_settings(Recipe, defaults)
+    recipe, args = parse_settings(Recipe, defaults, check_recipe)
     say: Callable[..., None] = print if args.process_index == 0 else (lambda *_: None)
     with args.main_process_first(desc="reading the sets"):
         sets = read_sets(recipe.sets, say)
@@ -195,6 +195,15 @@ def main() -> None:
         print("  from transformers import pipeline")
         print(f'  pipe = pipeline("zero-shot-classification", model="{args.output_dir}/model", trust_remote_code=True)')
         print('  pipe("Where is my parcel?", candidate_labels=["order status", "refund"])')
+
+
+def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:
+    """Names files and an encoder that are not there, before any is read."""
+    check_files({"sets": [recipe.sets]})
+    if recipe.card is not None:
+        check_files({"card": [recipe.card]})
+        card_info(recipe.card)
+    load_encoder_config("text_encoder", recipe.text_encoder)
 
 
 def read_sets(path: str, say: Callable[..., None]) -> list[LabelledSet]:

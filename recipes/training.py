@@ -1,11 +1,10 @@
 """What the recipes have in common: settings from a file and from flags, a line an epoch, results and their curves."""
 
-import difflib
 import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from enum import Enum
 from pathlib import Path
@@ -15,8 +14,9 @@ from typing import Any, TypeVar
 import torch
 import yaml
 from checkpoints import checkpoint_to_resume
+from flags import FlagParser
 from tqdm.auto import tqdm
-from transformers import EarlyStoppingCallback, HfArgumentParser, Trainer, TrainingArguments
+from transformers import EarlyStoppingCallback, Trainer, TrainingArguments
 from transformers.trainer_callback import ProgressCallback
 
 from hf_gile.data.files import read_yaml
@@ -41,7 +41,9 @@ DEFAULTS = {
 """Training arguments of every recipe, where the user says nothing else."""
 
 
-def parse_settings(recipe: type[Recipe], defaults: Mapping[str, Any]) -> tuple[Recipe, TrainingArguments]:
+def parse_settings(
+    recipe: type[Recipe], defaults: Mapping[str, Any], check: Callable[[Any, TrainingArguments], None] | None = None
+) -> tuple[Recipe, TrainingArguments]:
     """Reads the settings of a run: the flags, then the file of `--config`, then the defaults; the first one counts.
 
     A setting has one name in both: `--learning_rate 1e-3` and `learning_rate: 1e-3`. The settings of a run are kept in
@@ -50,34 +52,43 @@ def parse_settings(recipe: type[Recipe], defaults: Mapping[str, Any]) -> tuple[R
     Args:
         recipe: A dataclass of settings, each with help.
         defaults: Those of the training arguments.
+        check: Raises ValueError or OSError for settings that cannot serve, before anything is read or written.
 
     Returns:
         The settings of the recipe, and the training arguments.
 
     Raises:
-        SystemExit: The file does not exist, is no YAML or has a setting that does not exist; or a flag is wrong.
+        SystemExit: The file does not exist, is no YAML or has a setting that does not exist; a flag is wrong; the
+            settings cannot serve; or output_dir cannot be written.
     """
-    parser = HfArgumentParser((recipe, TrainingArguments))
-    parser.add_argument("--config", help="YAML file of settings; flags go before it.")
+    parser = FlagParser(recipe)
     parser.set_defaults(**{**DEFAULTS, **defaults})
-    given = sys.argv[1:]
+    given = parser.canonical(sys.argv[1:])
+    if {"-h", "--help"} & set(given):
+        sys.stdout.write(parser.short_help())
+        parser.exit()
+    if "--help_all" in given:
+        parser.print_help()
+        parser.exit()
     for place, flag in enumerate(given):
         name, _, value = flag.partition("=")
         if name == "--config":
             path = value or (given[place + 1] if place + 1 < len(given) else "")
             _take_defaults(parser, Path(path))
-    try:
-        settings, args, _ = parser.parse_args_into_dataclasses()
-    except ValueError as error:  # which repeats the flags that are wrong, with their values
-        raise ValueError(masked(str(error))) from None
+    settings, args = parser.parse(given)
     if args.hub_token:  # where the Hub's library looks for it; every checkpoint has a copy of the arguments
         os.environ["HF_TOKEN"], args.hub_token = args.hub_token, None
-    if args.process_index == 0:
-        _keep_settings(settings, args)
+    try:
+        if check is not None:
+            check(settings, args)
+        if args.process_index == 0:
+            _keep_settings(settings, args)
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
     return settings, args
 
 
-def _take_defaults(parser: HfArgumentParser, path: Path) -> None:
+def _take_defaults(parser: FlagParser, path: Path) -> None:
     try:
         content = read_yaml(path)
     except OSError as error:
@@ -88,11 +99,9 @@ def _take_defaults(parser: HfArgumentParser, path: Path) -> None:
         parser.error(masked(f"--config: {path} must hold settings as `name: value`, got {shortened(content)}"))
     actions = {action.dest: action for action in parser._actions}
     for name, value in content.items():
-        action = actions.get(str(name))
+        action = actions.get(str(name).replace("-", "_"))
         if action is None:
-            near = difflib.get_close_matches(str(name), actions, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            parser.error(f"--config: {path}: there is no setting {name!r}{hint}")
+            parser.error(f"--config: {path}: there is no setting {name!r}{parser.hint(str(name).replace('-', '_'))}")
         # argparse converts defaults that are texts as it converts flags: 1e-3, which YAML takes for a text, too.
         if action.nargs == "+" and not isinstance(value, list):
             value = [value]
@@ -105,7 +114,7 @@ def _take_defaults(parser: HfArgumentParser, path: Path) -> None:
         action.required = False
 
 
-def _converted(parser: HfArgumentParser, action: Any, name: str, value: Any) -> Any:
+def _converted(parser: FlagParser, action: Any, name: str, value: Any) -> Any:
     if action.type is None or not isinstance(value, str):
         return str(value) if action.type is str else value
     try:
@@ -128,10 +137,12 @@ def _keep_settings(settings: Any, args: TrainingArguments) -> None:
             kept[field.name] = value
     kept = {name: value for name, value in kept.items() if not is_secret(name)}
     folder = Path(args.output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
     text = masked(yaml.safe_dump(kept, sort_keys=False, allow_unicode=True))
-    with whole_file(folder / "settings.yaml") as written:
-        written.write_text(text, encoding="utf-8")
+    try:
+        with whole_file(folder / "settings.yaml") as written:
+            written.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OSError(f"output_dir: cannot write to {folder}: {error.strerror or error}") from None
 
 
 def train(trainer: Trainer, patience: int) -> dict[str, Any]:

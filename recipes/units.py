@@ -3,6 +3,8 @@
 The bilinear units and the ablations are named after the rows of Table 2 of GILE (Pappas & Henderson, TACL 2019).
 """
 
+import difflib
+from collections.abc import Iterable
 from typing import Any
 
 UNITS: dict[str, dict[str, Any]] = {
@@ -51,9 +53,26 @@ def unit_fields(name: str, **fields: Any) -> dict[str, Any]:
     Raises:
         ValueError: There is no such unit.
     """
-    if name not in UNITS:
-        raise ValueError(f"unit must be one of {', '.join(UNITS)}, got {name!r}")
+    check_choice("unit", name, UNITS)
     merged = {**fields, **UNITS[name]}
     if isinstance(merged.get("joint_size"), str):  # bounded by another size
         merged["joint_size"] = merged[merged["joint_size"]]
     return merged
+
+
+def check_choice(setting: str, value: str, choices: Iterable[str]) -> None:
+    """Makes sure that a value is one of some.
+
+    Args:
+        setting: The name of the setting.
+        value: What it is.
+        choices: What it can be.
+
+    Raises:
+        ValueError: It is something else; the message names what it can be, and what looks like it.
+    """
+    known = list(choices)
+    if value not in known:
+        near = difflib.get_close_matches(value, known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"{setting} must be one of {', '.join(known)}, got {value!r}{hint}")
