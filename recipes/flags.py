@@ -85,7 +85,8 @@ class FlagParser(HfArgumentParser):
             if flag.startswith("--") and flag != "--":
                 name = f"--{flag[2:].replace('-', '_')}"
                 if name not in self._option_string_actions:
-                    self.error(f"{flag}: there is no such flag{self.hint(name[2:])}; --help shows the flags")
+                    # No values are in it that would have to be masked.
+                    self.exit(2, f"error: {flag}: there is no such flag{self.hint(name[2:])}; --help shows the flags\n")
                 word = f"{name}{equals}{value}"
             spelled.append(word)
         return spelled
@@ -115,7 +116,7 @@ class FlagParser(HfArgumentParser):
     def hint(self, name: str) -> str:
         """The flags that a wrong name may stand for, each with the first sentence of its help; "" if there are none."""
         actions = {action.dest: action for action in self._actions}
-        near = nearest(name, [one.name for one in fields(self.recipe)], actions)
+        near = nearest(name, [*(one.name for one in fields(self.recipe)), *USUAL], actions)
         flags = [f"--{one} ({_first(actions[one].help or 'no help')})" for one in near]
         return f"; did you mean {' or '.join(flags)}?" if flags else ""
 
@@ -145,7 +146,7 @@ def nearest(name: str, ours: Sequence[str], every: Iterable[str]) -> list[str]:
 
     Args:
         name: The wrong name.
-        ours: Names of the recipe.
+        ours: Names of the recipe, and the usual others.
         every: All names.
 
     Returns:
@@ -184,7 +185,9 @@ def _line(action: Any, width: int) -> str:
     elif action.nargs == "+":
         value, default = f"{value} ...", " ".join(map(str, default or []))
     shown = "" if default in (None, "", False, True) else f"  [{default}]"
-    head = f"  --{action.dest}{value}"
     room = width - 36 - len(shown)
+    if room < 20:
+        shown, room = "", width - 36
+    head = f"  --{action.dest}{value}"
     text = " ".join((action.help or "").replace("%%", "%").split())
-    return f"{head:34}  {textwrap.shorten(text, max(room, 20), placeholder=' ...')}{shown}"
+    return f"{head:34}  {textwrap.shorten(text, room, placeholder=' ...')}{shown}"

@@ -508,12 +508,12 @@ def check_settings(settings: ModelSettings, args: TrainingArguments) -> None:
             check_files({name: [getattr(settings, name)]})
     if settings.card is not None:
         card_info(settings.card)
-    check_encoder(settings)
     if settings.text_encoder is None and (settings.hierarchical or settings.lora_rank):
         raise ValueError("hierarchical and lora_rank are of pretrained encoders: name one with --text_encoder")
     of_words = [unit for unit in settings.units if {"text_encoder_type", "joint_size"} & set(UNITS[unit])]
     if settings.text_encoder is not None and of_words:
         raise ValueError(f"units {', '.join(of_words)} are of models over words, without --text_encoder")
+    check_encoder(settings)
     if settings.share_labels:
         ranking = [unit for unit in settings.units if ranks_all_labels(unit)]
         takes_all = not settings.num_negatives and settings.negatives != "in_batch" and settings.label_chunk_size > 0
@@ -580,7 +580,8 @@ def check_encoder(settings: ModelSettings) -> None:
             continue
         fields = model_fields(settings, unit, num_labels=2)
         if encoder is None:
-            fields |= {"text_encoder_type": settings.text_encoder_type, "embedding_size": settings.embedding_size}
+            names = ("text_encoder_type", "embedding_size", "embedding_std", "word_dropout")
+            fields |= {name: getattr(settings, name) for name in names}
         else:
             kind = "hierarchical_transformer" if settings.hierarchical else "transformer"
             fields = {"label_encoder_type": "text_encoder", "pooling": "mean", "text_encoder_type": kind} | fields
@@ -588,7 +589,7 @@ def check_encoder(settings: ModelSettings) -> None:
         try:
             GileConfig(**unit_fields(unit, **fields))
         except StrictDataclassError as error:
-            raise ValueError(f"unit {unit}: {error}") from None
+            raise ValueError(f"unit {unit}: {' '.join(str(error).split())}") from None
 
 
 def load_encoder_config(setting: str, place: str, **options: Any) -> Any:

@@ -58,6 +58,7 @@ def test_changes_of_a_model_are_in_its_labels_its_words_and_its_scores(run, save
     assert added.stdout == "+ M1  Rats: rats were fed\n"
     assert "1 new, 0 gone, 0 changed" in added.stderr
     assert run("labels", "rename", saved_model, "Iron", "Iron Diet").stdout == "~ Iron  Iron -> Iron Diet\n"
+    assert run("labels", "remove", saved_model, "Infant", "--dry_run").stdout == "- Infant  Infant\n"
     assert run("labels", "retire", saved_model, "Infant").stdout == "- Infant  Infant\n"
     model, processor = load(saved_model)
     assert model.label_set.ids == ["Heart Failure", "Milk, Human", "Iron", "Blood", "M1"]

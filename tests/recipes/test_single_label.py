@@ -30,14 +30,16 @@ def trained(tmp_path_factory):
     """Trains on one label a document, in this process; returns what was printed, and the folder of the run."""
     folder = tmp_path_factory.mktemp("single")
     draw = random.Random(7)
-    with (folder / "notes.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["text", "topic"])
-        for _ in range(240):
-            gold = draw.choice(list(WORDS))
-            writer.writerow([" ".join(draw.choices(WORDS[gold].split(), k=6)), gold])
+    for name, number in {"notes": 240, "held-back": 40}.items():
+        with (folder / f"{name}.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["text", "topic"])
+            for _ in range(number):
+                gold = draw.choice(list(WORDS))
+                writer.writerow([" ".join(draw.choices(WORDS[gold].split(), k=6)), gold])
     flags = {
         "train_files": str(folder / "notes.csv"),
+        "test_files": str(folder / "held-back.csv"),
         "labels": "topic",
         "units": "gile",
         "embedding_size": 23,
@@ -129,3 +131,10 @@ def test_the_epoch_is_chosen_by_the_figure_that_the_user_names():
     assert metric_name(None, False, True) == "eval_validation_accuracy"
     assert metric_name(None, True, True) == "eval_validation_seen_accuracy"
     assert metric_name("eval_validation_macro_f1", False, True) == "eval_validation_macro_f1"
+
+
+def test_the_card_names_the_test_documents_beside_their_figures(trained):
+    card = (trained[1] / "gile" / "model" / "README.md").read_text()
+    assert "On 40 documents of held-back (test), in percent:" in card
+    assert "name: held-back" in card
+    assert "Data: notes." in card

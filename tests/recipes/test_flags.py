@@ -1,0 +1,177 @@
+"""What a newcomer types: wrong flags, both spellings of right ones, the help."""
+
+import os
+import shutil
+import sys
+from dataclasses import fields
+
+import pytest
+import train_bioasq
+import train_dw
+import train_table
+import train_zero_shot
+from flags import FlagParser, nearest
+from training import parse_settings
+from transformers import TrainingArguments
+
+
+@pytest.fixture
+def parse(monkeypatch, tmp_path):
+    """Parses a command line of the recipe for tables."""
+
+    def parse_line(*words, check=None):
+        given = ["--use_cpu", "--output_dir", str(tmp_path / "out"), *map(str, words)]
+        monkeypatch.setattr(sys, "argv", ["train_table.py", *given])
+        return parse_settings(train_table.Recipe, {}, check)
+
+    return parse_line
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--label", "tags"], "error: --label: there is no such flag; did you mean --labels (Column of label ids"),
+        (["--labels-file", "a.csv"], "did you mean --label_file (What the label ids mean"),
+        (["--train_file=a.csv"], "error: --train_file: there is no such flag; did you mean --train_files ("),
+        (["--epochs", "3"], "did you mean --num_train_epochs ("),
+        (["--batch_size", "3"], "did you mean --per_device_train_batch_size ("),
+        (["--lr", "3"], "did you mean --learning_rate ("),
+        (["--text-column", "body"], "did you mean --text (Columns of text"),
+        (["--hub_tok", "x"], "did you mean --hub_token (The token to use to push"),
+        (["--zzz"], "error: --zzz: there is no such flag; --help shows the flags"),
+        (["notes.csv"], "error: 'notes.csv' belongs to no flag"),
+        (["--seed", "x"], "invalid int value: 'x'"),
+        (["--eval_strategy", "no"], "error: --load_best_model_at_end requires"),
+    ],
+)
+def test_a_wrong_flag_is_answered_with_the_right_one_in_a_sentence(parse, capsys, flags, message):
+    with pytest.raises(SystemExit) as ended:
+        parse(*flags)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_a_flag_may_have_dashes_or_underscores(parse, tmp_path):
+    recipe, args = parse("--label-file", "a.csv", "--train-files=b.csv", "--learning-rate", "0.5")
+    assert (recipe.label_file, recipe.train_files, args.learning_rate) == ("a.csv", ["b.csv"], 0.5)
+    (tmp_path / "mine.yaml").write_text("label-file: a.csv\nlearning-rate: 0.5\n")
+    recipe, args = parse("--config", tmp_path / "mine.yaml")
+    assert (recipe.label_file, args.learning_rate) == ("a.csv", 0.5)
+
+
+@pytest.mark.parametrize("module", [train_table, train_bioasq, train_dw, train_zero_shot])
+@pytest.mark.parametrize("columns", [80, 200])
+def test_the_help_has_a_line_for_each_setting_and_fits_two_screens(module, columns, monkeypatch):
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda *_: os.terminal_size((columns, 24)))
+    lines = FlagParser(module.Recipe).short_help().splitlines()
+    for one in fields(module.Recipe):
+        assert sum(line.startswith(f"  --{one.name}") and line.split()[0] == f"--{one.name}" for line in lines) == 1
+    assert len(lines) < 125
+    assert all(len(line) <= min(columns, 120) for line in lines)
+
+
+def test_help_goes_to_standard_output_and_all_of_it_is_asked_for(parse, capsys):
+    for flag, has_all in (("--help", False), ("-h", False), ("--help-all", True), ("--help_all", True)):
+        with pytest.raises(SystemExit) as ended:
+            parse(flag)
+        assert not ended.value.code
+        shown = capsys.readouterr()
+        assert shown.err == ""
+        assert "--label_file" in shown.out
+        assert ("--adam_beta1" in shown.out) == has_all
+
+
+def test_names_that_look_alike_come_in_order():
+    assert nearest("units_", ["units"], ["units", "seed"]) == ["units"]
+    assert nearest("sed", [], ["seed", "units"]) == ["seed"]
+    assert nearest("quite_other", [], ["seed", "units"]) == []
+
+
+def test_nothing_is_written_when_settings_cannot_serve(parse, tmp_path, capsys):
+    def refuse(recipe, args):
+        raise ValueError("no such thing")
+
+    with pytest.raises(SystemExit):
+        parse(check=refuse)
+    assert capsys.readouterr().err == "error: no such thing\n"
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_output_folder_that_cannot_be_written_is_named(monkeypatch, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(sys, "argv", ["x.py", "--use_cpu", "--output_dir", str(tmp_path / "file" / "out")])
+    with pytest.raises(SystemExit):
+        parse_settings(train_table.Recipe, {})
+    assert f"error: output_dir: cannot write to {tmp_path / 'file' / 'out'}" in capsys.readouterr().err
+
+
+WRONG = [
+    ({"units": ["gile", "nosuch"]}, "units must be one of linear, gile, .*, got 'nosuch'"),
+    ({"units": ["gil"]}, "did you mean gile"),
+    ({"text_encoder_type": "wam"}, "unit linear: .*'text_encoder_type' expected one of"),
+    ({"pooling": "men"}, "'pooling' expected one of"),
+    ({"hidden_act": "no"}, "hidden_act"),
+    ({"word_dropout": 2.0}, "word_dropout"),
+    ({"text_encoder": "ENCODER", "label_encoder_type": "nosuch"}, "label_encoder_type"),
+    ({"text_encoder": "absent/folder/of/mine"}, "text_encoder: cannot load absent/folder/of/mine"),
+    ({"start_from": "absent/folder/of/mine"}, "start_from: cannot load absent/folder/of/mine"),
+    ({"start_from": "ENCODER"}, "start_from: .* is no GILE model but a bert"),
+    ({"text_encoder_options": "{"}, "text_encoder_options must be JSON"),
+    ({"text_encoder_options": "[1]"}, "text_encoder_options must be an object of JSON"),
+    ({"word_vectors": "absent.txt"}, "word_vectors: no file absent.txt"),
+    ({"card": "absent.yaml"}, "card: no file absent.yaml"),
+    ({"negatives": "none"}, "negatives must be one of"),
+    ({"on_error": "ignore"}, "on_error must be one of raise, skip"),
+    ({"on_unknown_label": "ignore"}, "on_unknown_label must be one of raise, drop"),
+    ({"train_files": ["absent.csv"]}, "train_files: no file, folder or glob match at absent.csv"),
+    ({"validation_files": ["absent.csv"]}, "validation_files: no file, folder or glob match at absent.csv"),
+    ({"test_files": ["absent.csv"]}, "test_files: no file, folder or glob match at absent.csv"),
+    ({"label_file": "absent.csv"}, "label_file: no file absent.csv"),
+    ({"held_out": 2.0}, "held_out is a share"),
+    ({"train_files": []}, "there is nothing to train on"),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), WRONG, ids=[str(settings)[:50] for settings, _ in WRONG])
+def test_what_a_setting_names_is_looked_for_before_anything_is_read(settings, message, save_text_encoder, tmp_path):
+    (tmp_path / "a.csv").write_text("text,labels\n")
+    given = {"train_files": [str(tmp_path / "a.csv")], **settings}
+    given = {name: save_text_encoder(texts=["a"]) if value == "ENCODER" else value for name, value in given.items()}
+    with pytest.raises((ValueError, OSError), match=message):
+        train_table.check_recipe(train_table.Recipe(**given), TrainingArguments(str(tmp_path), use_cpu=True))
+
+
+@pytest.mark.parametrize(
+    ("figure", "known"),
+    [
+        ("accuracy", True),
+        ("macro_f1", True),
+        ("validation_unseen_average_precision", True),
+        ("eval_validation_seen_recall_at_5", True),
+        ("loss", True),
+        ("acuracy", False),
+        ("test_accuracy", False),
+    ],
+)
+def test_the_figure_that_chooses_the_epoch_is_one_that_training_computes(figure, known, tmp_path):
+    (tmp_path / "a.csv").write_text("text,labels\n")
+    recipe = train_table.Recipe(train_files=[str(tmp_path / "a.csv")])
+    args = TrainingArguments(str(tmp_path), use_cpu=True, metric_for_best_model=figure)
+    if known:
+        train_table.check_recipe(recipe, args)
+    else:
+        with pytest.raises(ValueError, match=r"metric_for_best_model: .* did you mean \w*accuracy"):
+            train_table.check_recipe(recipe, args)
+
+
+def test_files_of_medline_are_looked_for_first(tmp_path):
+    args = TrainingArguments(str(tmp_path), use_cpu=True)
+    for name, value in {
+        "train_files": ["absent.xml"],
+        "label_file": "absent.xml",
+        "unseen_file": "absent.json",
+    }.items():
+        with pytest.raises(OSError, match=f"{name}: no file"):
+            train_bioasq.check_recipe(train_bioasq.Recipe(**{name: value}), args)
