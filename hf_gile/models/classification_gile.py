@@ -33,7 +33,7 @@ from .losses_gile import (
     places_among,
     widened,
 )
-from .modeling_gile import GileModel, GilePreTrainedModel, check_tensors
+from .modeling_gile import UNFINISHED_SAVE, GileModel, GilePreTrainedModel, check_tensors
 from .score_terms_gile import ZeroEmbedding
 
 _LABELS_AT_ONCE = 2048
@@ -935,6 +935,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
         """Saves the model with its code and its labels; see `PreTrainedModel.save_pretrained`."""
         for_hub = ("repo_id", "commit_message", "commit_description", "private", "create_pr", "revision", "tags")
         hub = {name: kwargs.pop(name) for name in for_hub if name in kwargs}
+        if is_main_process:
+            Path(save_directory, UNFINISHED_SAVE).unlink(missing_ok=True)  # its files are older than this model
         super().save_pretrained(save_directory, is_main_process, state_dict, **kwargs)
         file = Path(save_directory) / LABELS_FILE
         if is_main_process:

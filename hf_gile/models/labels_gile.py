@@ -49,13 +49,12 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         if path.exists():
             shutil.copymode(path, written)
         written.replace(path)
-        sync_to_disk(path.parent)
-    except OSError as error:
-        if error.filename in (None, str(written)):
-            error.filename, error.filename2 = str(path), None
-        raise
-    finally:
+    except BaseException as error:
         written.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, str(written)):
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
+    sync_to_disk(path.parent)
 
 
 def sync_to_disk(path: Path) -> None:

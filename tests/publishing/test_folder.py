@@ -12,6 +12,7 @@ from transformers import AutoModelForSequenceClassification, AutoProcessor
 from hf_gile import (
     GileConfig,
     GileForSequenceClassification,
+    GileModel,
     GileProcessor,
     Label,
     LabelIndex,
@@ -19,6 +20,7 @@ from hf_gile import (
     build_tokenizer,
 )
 from hf_gile.publishing import CardInfo, Report, save
+from hf_gile.publishing.exchange import complete
 from hf_gile.training import add_lora, merge_lora
 
 TEXTS = ["Breast milk and iron. The heart.", "Blood of rats."]
@@ -229,6 +231,22 @@ def test_an_interrupted_exchange_of_files_leaves_the_folder_as_it_was(tmp_path, 
         save(folder, make_model(joint_size=3)[0], processor, card="# Second")
     assert moved
     assert contents(folder) == before
+
+
+def test_a_model_saved_over_an_interrupted_save_is_not_overwritten_by_it(tmp_path, make_model):
+    model, processor = make_model()
+    folder = tmp_path / "saved"
+    save(folder, model, processor, card=False)
+    (folder / ".saving" / "new").mkdir(parents=True)
+    (folder / ".saving" / "new" / "config.json").write_text("{}")
+    (folder / ".saving" / "moves.json").write_text('{"stale": []}')
+    for load in (GileForSequenceClassification, GileModel, AutoModelForSequenceClassification):
+        with pytest.raises(ValueError, match="a save was interrupted"):
+            load.from_pretrained(folder)
+    other, _ = make_model(joint_size=3)
+    other.save_pretrained(folder)
+    complete(folder)
+    assert GileForSequenceClassification.from_pretrained(folder).config.joint_size == 3
 
 
 def test_an_index_of_more_labels_than_are_stored_can_be_given(tmp_path, make_model):
