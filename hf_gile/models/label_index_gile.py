@@ -429,7 +429,7 @@ class LabelIndex:
             "labels": f"{stem}.jsonl",
         } | {name: getattr(self, name) for name in _HEAD}
         files = {name: _checksum(folder / f"{stem}.{name}") for name in ("safetensors", "jsonl")}
-        head["checksums"] = files | {"head": _checksum_of_head(head)}
+        head["checksums"] = files | {"head": checksum_of_head(head)}
         with whole_file(folder / INDEX_FILE) as written:
             written.write_text(json.dumps(head, indent=2) + "\n", encoding="utf-8")
         for file in folder.iterdir():  # of an index saved here before, or not to its end
@@ -462,7 +462,7 @@ class LabelIndex:
             if version == FORMAT_VERSION:
                 codes_file, labels_file = (_file_of(Path(folder), head[name]) for name in ("codes", "labels"))
                 checksums = head.pop("checksums")
-                if checksums["head"] != _checksum_of_head(head):
+                if checksums["head"] != checksum_of_head(head):
                     raise ValueError("its checksum is another")
                 rest = {name: head[name] for name in _HEAD}
                 for name, value in rest.items():
@@ -678,7 +678,12 @@ def _checksum(file: Path) -> str:
     return f"{checksum:08x}"
 
 
-def _checksum_of_head(head: dict[str, Any]) -> str:
+def checksum_of_head(head: dict[str, Any]) -> str:
+    """Computes what tells a damaged `label_index.json` from the one that was saved.
+
+    Args:
+        head: What it holds, without `checksums`.
+    """
     return f"{zlib.crc32(json.dumps(head, sort_keys=True).encode()):08x}"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..models.fingerprint_gile import unwrapped
-from ..models.label_index_gile import INDEX_FILE, LabelIndex
+from ..models.label_index_gile import INDEX_FILE, LabelIndex, checksum_of_head
 from ..models.labels_gile import LabelSet
 from .contents import code_of, is_loaded, missing_parts
 from .exchange import exchange
@@ -181,6 +181,8 @@ def _save_index(folder: Path, index: LabelIndex) -> None:
         old = folder / head[part]
         head[part] = f"label_index-{digest.hexdigest()[:8]}{old.suffix}"
         old.replace(folder / head[part])
+    checksums = head.pop("checksums")
+    head["checksums"] = checksums | {"head": checksum_of_head(head)}
     (folder / INDEX_FILE).write_text(json.dumps(head, indent=2) + "\n", encoding="utf-8")
 
 
