@@ -132,7 +132,7 @@ def explained(error: Exception) -> str:
     message = str(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         message = f"{error.filename}: {error.strerror}"
-    code = _CODE_OF_MODEL.match(message)
+    code = _CODE_OF_MODEL.search(message)
     if code:
         message = f"{code[1]} has code of its own, which hf-gile does not run"
     for words, flag in _FLAGS.items():
