@@ -243,7 +243,7 @@ def calibration(model: Any, labels: LabelSet, report: Report | None) -> dict[str
         "calibration_rows": rows,
         "group_thresholds": thresholds,
         "own_thresholds": len(own),
-        "unseen_like_seen": "unseen" in kinds and set(config.thresholds) == {"seen"},
+        "unseen_like_seen": "unseen" in kinds and set(config.calibration) == set(config.thresholds) == {"seen"},
     }
 
 

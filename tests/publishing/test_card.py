@@ -387,6 +387,7 @@ def test_how_probabilities_were_calibrated_and_how_far_they_are_off(make_reporte
         model, _, report = make_reported(labels, calibration)
         card = make_card(model, None, INFO, report)
         assert said in card.text
+        assert "Too few of these documents have unseen labels" not in card.text
         errors = next(one for one in tables(render(card)) if one[0][0] == "expected calibration error")
         assert errors[0][1:] == (["before, percent", "after, percent"] if calibration else ["percent"])
         # There are five unseen labels, so that the five best of them are all.
@@ -396,6 +397,17 @@ def test_how_probabilities_were_calibrated_and_how_far_they_are_off(make_reporte
         assert errors[3][-1] == f"{100 * report.metrics['unseen_expected_calibration_error']:.2f}"
         if calibration:
             assert errors[1][1] == f"{100 * report.metrics['uncalibrated_seen_expected_calibration_error']:.2f}"
+
+
+def test_unseen_labels_that_are_calibrated_like_the_seen_ones_are_said_to_be(make_reported):
+    labels = [Label(f"D{n}", f"{name} iron", seen=n < 6, count=int(n < 6)) for n, name in enumerate(WORDS)]
+    model, _, report = make_reported(labels, {"seen": {"method": "platt", "scale": 0.7, "offset": 0.3}})
+    model.config.thresholds = {"seen": 0.31}
+    text = make_card(model, None, INFO, report).text
+    assert (
+        "Too few of these documents have unseen labels, which are calibrated like the seen ones and have their" in text
+    )
+    assert "from a probability of 0.31 (seen labels), or 0.31 (unseen labels)" in text
 
 
 def test_the_limits_are_those_of_the_model(make_reported):

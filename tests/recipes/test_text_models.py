@@ -191,6 +191,17 @@ def test_figures_of_some_labels_are_those_of_a_model_that_has_no_others():
     assert metric.compute() == pytest.approx(alone.compute(), nan_ok=True)
 
 
+def test_no_recipe_tunes_a_threshold_over_labels_that_no_validation_document_can_have():
+    root = Path(__file__).parents[2]
+    calls = [
+        (path.name, call)
+        for path in [*root.glob("recipes/*.py"), root / "benchmarks" / "accuracy.py"]
+        for call in re.findall(r"\bThresholdTuner\(.*", path.read_text(encoding="utf-8"))
+    ]
+    assert len(calls) == 3
+    assert not [call for call in calls if "seen=" not in call[1]]
+
+
 def test_unseen_labels_have_the_threshold_of_the_seen_ones_unless_they_have_their_own():
     labels = LabelSet([Label("a", "a", seen=True, count=3), Label("b", "b")])
     logits, gold = torch.tensor([[1.0, -1.0]]), torch.tensor([[0, 1]])
