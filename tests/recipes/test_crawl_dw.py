@@ -1,5 +1,6 @@
 """The crawler against a site on this machine, and what is made of its pages."""
 
+import contextlib
 import gzip
 import json
 import os
@@ -22,6 +23,7 @@ from datasets import load_dataset
 from hf_gile import GileConfig, GileProcessor, LabelSet, build_tokenizer
 from hf_gile.data import ReadReport, load_dw, load_word_vectors
 from hf_gile.data.deutsche_welle.crawl import crawl_dw, read_index, read_lists
+from hf_gile.data.deutsche_welle.polite_web import Visitor
 from hf_gile.training import encode_dataset
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -328,6 +330,73 @@ def test_a_slow_page_is_given_up_and_asked_again(site, crawl):
     site.answers |= {"/p/2": trickle, "/p/3": silence}
     summary = crawl(f"{site.address}/p/2", f"{site.address}/p/3", timeout=0.1)
     assert summary.again == {"timeout": 2}
+
+
+@pytest.mark.parametrize("drips", ["headers", "a body of any length"])
+def test_an_answer_that_drips_is_given_up_when_its_time_is_over(site, crawl, drips):
+    sent = []
+
+    def drip(handler):
+        handler.wfile.write(
+            b"HTTP/1.1 200 OK\r\n" + (b"" if drips == "headers" else b"Content-Type: text/html\r\n\r\n")
+        )
+        handler.close_connection = True
+        with contextlib.suppress(OSError):
+            for number in range(100):
+                handler.wfile.write(b"X-%d: y\r\n" % number)
+                handler.wfile.flush()
+                sent.append(number)
+                time.sleep(0.05)
+
+    site.answers["/p/2"] = drip
+    assert crawl(f"{site.address}/p/2", timeout=0.3).again == {"timeout": 1}
+    assert len(sent) < 3 * 30  # three tries, each cut off well before its end
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "Crawl-delay: 100000",
+        "Crawl-delay: 1e300",
+        "Request-rate: 1/100000s",
+        "Request-rate: 1/9999h",
+    ],
+)
+def test_a_host_that_wants_a_long_delay_ends_the_crawl(site, crawl, rule):
+    site.answers["/robots.txt"] = (200, {"Content-Type": "text/plain"}, f"User-agent: *\n{rule}\n".encode())
+    summary = crawl(site.page(2), site.page(3))
+    assert summary.ended.endswith(": robots.txt asks for more than 600 s between requests")
+    assert summary.left == 1
+    assert [path for _, path, _ in site.asked] == ["/robots.txt"]
+
+
+@pytest.mark.parametrize(
+    "rule", ["Crawl-delay: nan", "Crawl-delay: inf", "Crawl-delay: -5", "Crawl-delay: x", "Request-rate: 0/0"]
+)
+def test_a_delay_that_is_none_is_none(site, crawl, rule):
+    site.answers["/robots.txt"] = (200, {"Content-Type": "text/plain"}, f"User-agent: *\n{rule}\n".encode())
+    assert crawl(site.page(2)).pages == 1
+
+
+def test_a_retry_after_of_any_length_ends_the_crawl(site, crawl):
+    site.answers["/p/2"] = (429, {"Retry-After": "9" * 5000}, b"")
+    assert "asks to come back in" in crawl(f"{site.address}/p/2").ended
+
+
+def test_other_ports_and_schemes_of_a_host_are_not_asked(site, crawl):
+    port = int(site.address.rpartition(":")[2])
+    site.answers["/p/2"] = (302, {"Location": f"http://127.0.0.1:{port - 1}/p/5"}, b"")
+    site.answers["/p/3"] = (302, {"Location": f"https://127.0.0.1:{port}/p/5"}, b"")
+    assert crawl(f"{site.address}/p/2", f"{site.address}/p/3").failed == {"leads to another port": 2}
+
+
+def test_an_address_may_lead_to_the_usual_ports_but_not_from_https_to_http():
+    visitor = Visitor(CONTACT, ["dw.com", "www.dw.com"], 1.0, 1.0, 1000)
+    assert visitor._leads_away("https://www.dw.com/en/a-2", "http://dw.com/p/2") is None
+    assert visitor._leads_away("http://www.dw.com:80/en/a-2", "http://dw.com/p/2") is None
+    assert visitor._leads_away("http://dw.com/p/2", "https://dw.com/p/2") == "leads from https to http"
+    assert visitor._leads_away("https://dw.com:8443/p/2", "https://dw.com/p/2") == "leads to another port"
+    assert visitor._leads_away("https://dw.com:99999/p/2", "https://dw.com/p/2").startswith("no address")
 
 
 def test_a_lost_connection_is_asked_again(site, crawl):

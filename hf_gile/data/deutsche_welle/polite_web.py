@@ -8,8 +8,12 @@ the site crawled here uses.
 
 from __future__ import annotations
 
+import math
+import socket
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from email.message import Message
 from http import HTTPStatus
@@ -23,6 +27,7 @@ _LONGEST_PAUSE = 600.0
 _ROBOTS_AGE = 86_400.0
 _ROBOTS_BYTES = 500 * 1024  # RFC 9309, section 2.5
 _BUSY = {408, 425, 429}
+_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True)
@@ -53,12 +58,13 @@ class Visitor:
 
     Args:
         contact: A mail address or a web page where the site's people find you; it is sent with each request.
-        hosts: No other is asked, wherever a redirect leads.
+        hosts: No other is asked, wherever a redirect leads; nor another port than that of the address or the usual one.
         delay: Seconds for which a host is left alone after each answer; longer if its robots.txt says so, if the
             answer took longer, or by Retry-After.
-        timeout: Seconds until an answer must be complete.
+        timeout: Seconds from the start of a request until its answer must be complete.
         max_bytes: Of a page, unpacked.
-        closed: Why no more should be asked: a host wants to be left alone for more than ten minutes.
+        closed: Why no more should be asked: a host wants to be left alone for more than ten minutes, once or after
+            each answer.
 
     Raises:
         ImportError: If requests or protego is not installed.
@@ -82,9 +88,17 @@ class Visitor:
         self._robots: dict[str, tuple[Any, float]] = {}
         self._delays: dict[str, float] = {}
         self._free_at: dict[str, float] = {}
+        self._opened: list[socket.socket] = []
         self._session = requests.Session()
+        adapter = _adapter(self._opened)
+        self._session.mount("http://", adapter)
+        self._session.mount("https://", adapter)
         self._session.headers.update(
-            {"User-Agent": f"{_AGENT} (research crawler; {contact})", "Accept": "text/html,application/xhtml+xml"}
+            {
+                "User-Agent": f"{_AGENT} (research crawler; {contact})",
+                "Accept": "text/html,application/xhtml+xml",
+                "Connection": "close",
+            }
         )
 
     def visit(self, url: str) -> Visit:
@@ -99,8 +113,9 @@ class Visitor:
         Returns:
             The page, or why there is none.
         """
+        start = url
         for _ in range(_MOST_REDIRECTS + 1):
-            if refusal := self._refusal(url):
+            if refusal := self._refusal(url, start):
                 return refusal
             visit = self._ask(url, self._max_bytes)
             if visit.target is None:
@@ -108,14 +123,10 @@ class Visitor:
             url = urldefrag(urljoin(url, visit.target)).url
         return Visit(url, visit.status, reason=f"more than {_MOST_REDIRECTS} redirects")
 
-    def _refusal(self, url: str) -> Visit | None:
-        try:
-            parts = urlsplit(url)
-            host = parts.hostname
-        except ValueError as error:
-            return Visit(url, reason=f"no address: {error}")
-        if parts.scheme not in ("http", "https") or host not in self._hosts:
-            return Visit(url, reason="leads to another host")
+    def _refusal(self, url: str, start: str) -> Visit | None:
+        if reason := self._leads_away(url, start):
+            return Visit(url, reason=reason)
+        parts = urlsplit(url)
         site = f"{parts.scheme}://{parts.netloc}"
         rules, read_at = self._robots.get(site, (None, -_ROBOTS_AGE))
         if time.monotonic() - read_at >= _ROBOTS_AGE:
@@ -123,19 +134,34 @@ class Visitor:
             if isinstance(text, Visit):
                 return text
             rules = self._parse_robots(text)
+            delay = max(self._delay, _delay(rules))
+            if delay > _LONGEST_PAUSE:
+                self.closed = f"{parts.netloc}: robots.txt asks for more than {_LONGEST_PAUSE:,.0f} s between requests"
+                return Visit(url, reason=self.closed, again=True)
             self._robots[site] = rules, time.monotonic()
-            rate = rules.request_rate(_AGENT)
-            delay = max(self._delay, rules.crawl_delay(_AGENT) or 0, rate.seconds / rate.requests if rate else 0)
             self._delays[parts.netloc] = delay
             self._free_at[parts.netloc] = max(self._free_at.get(parts.netloc, 0.0), time.monotonic() + delay)
         return None if rules.can_fetch(url, _AGENT) else Visit(url, reason="forbidden by robots.txt")
+
+    def _leads_away(self, url: str, start: str) -> str | None:
+        """Why an address that a redirect of another leads to is not asked, if it is not."""
+        try:
+            scheme, host, port = _site(url)
+            first, _, first_port = _site(start)
+        except ValueError as error:
+            return f"no address: {error}"
+        if scheme not in _PORTS or host not in self._hosts:
+            return "leads to another host"
+        if scheme == "http" and first == "https":
+            return "leads from https to http"
+        return None if port in (_PORTS[scheme], first_port if scheme == first else None) else "leads to another port"
 
     def _robots_text(self, site: str) -> str | Visit:
         """The rules; none if the site has none; a failure that may pass if it does not say (RFC 9309, section 2.3)."""
         url = f"{site}/robots.txt"
         for _ in range(6):
             visit = self._ask(url, _ROBOTS_BYTES)
-            if visit.target is None or urlsplit(urljoin(url, visit.target)).hostname not in self._hosts:
+            if visit.target is None or self._leads_away(urljoin(url, visit.target), site):
                 break
             url = urljoin(url, visit.target)
         if visit.status == HTTPStatus.OK and not visit.again:
@@ -168,10 +194,15 @@ class Visitor:
         robots = urlsplit(url).path == "/robots.txt"
         visit = Visit(url)
         try:
-            with self._session.get(url, stream=True, timeout=self._timeout, allow_redirects=False) as response:
+            with (
+                self._shut_at(deadline),
+                self._session.get(url, stream=True, timeout=self._timeout, allow_redirects=False) as response,
+            ):
                 headers, status = Message(), response.status_code
                 for name, value in response.headers.items():
                     headers[name] = value
+                if time.monotonic() >= deadline:
+                    return replace(visit, reason="timeout", again=True)
                 visit = Visit(url, status, headers, target=self._session.get_redirect_target(response))
                 if visit.target is not None:
                     return visit
@@ -186,8 +217,10 @@ class Visitor:
                     body += piece
                     if len(body) > max_bytes:
                         return replace(visit, body=bytes(body), reason=f"longer than {max_bytes:,} bytes")
-                    if time.monotonic() > deadline:
-                        return replace(visit, reason="timeout", again=True)
+                    if time.monotonic() >= deadline:
+                        break
+                if time.monotonic() >= deadline:
+                    return replace(visit, reason="timeout", again=True)
                 if response.raw.length_remaining:
                     return replace(visit, reason="no complete answer", again=True)
                 return replace(visit, body=bytes(body))
@@ -196,7 +229,27 @@ class Visitor:
         except (Timeout, TimeoutError):
             return replace(visit, reason="timeout", again=True)
         except (RequestException, HTTPError, OSError) as error:
-            return replace(visit, reason=f"no answer: {type(error).__name__}", again=True)
+            late = time.monotonic() >= deadline
+            return replace(visit, reason="timeout" if late else f"no answer: {type(error).__name__}", again=True)
+
+    @contextmanager
+    def _shut_at(self, deadline: float) -> Iterator[None]:
+        """Shuts the connections of a request when its time is over: requests gives each byte a timeout of its own."""
+
+        def shut() -> None:
+            for twin in self._opened:
+                with suppress(OSError):
+                    twin.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(deadline - time.monotonic(), shut)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            while self._opened:
+                self._opened.pop().close()
 
     def _retry_after(self, visit: Visit) -> float:
         from urllib3 import Retry
@@ -206,6 +259,51 @@ class Visitor:
             return float(Retry().parse_retry_after(visit.headers["Retry-After"])) if visit.again else 0.0
         except (InvalidHeader, TypeError):
             return 0.0
+        except (ValueError, OverflowError):  # a number of too many digits
+            return math.inf
+
+
+def _adapter(opened: list[socket.socket]) -> Any:
+    """Makes an adapter of requests that tells what it opens, as twins that shut a connection whoever waits for it."""
+    from requests.adapters import HTTPAdapter
+    from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+    from urllib3.connection import HTTPConnection, HTTPSConnection
+
+    class Told:
+        def _new_conn(self) -> socket.socket:
+            connection: socket.socket = super()._new_conn()  # type: ignore[misc]
+            opened.append(connection.dup())
+            return connection
+
+    class Plain(Told, HTTPConnection):
+        pass
+
+    class Secure(Told, HTTPSConnection):
+        pass
+
+    class PlainPool(HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class SecurePool(HTTPSConnectionPool):
+        ConnectionCls = Secure
+
+    adapter = HTTPAdapter()
+    adapter.poolmanager.pool_classes_by_scheme = {"http": PlainPool, "https": SecurePool}
+    return adapter
+
+
+def _site(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
+
+
+def _delay(rules: Any) -> float:
+    """Seconds between requests that robots.txt asks for; what is no number asks for nothing."""
+    rate = rules.request_rate(_AGENT)
+    delays = [float(rules.crawl_delay(_AGENT) or 0)]
+    if rate:
+        delays.append(rate.seconds / rate.requests if rate.requests else math.inf)
+    return max((delay for delay in delays if not math.isnan(delay)), default=0.0)
 
 
 def _phrase(status: int) -> str:
