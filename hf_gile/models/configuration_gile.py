@@ -96,8 +96,8 @@ class GileConfig(PreTrainedConfig):
         lexical_scale: What the cosine is multiplied with.
         unseen_scale: What the rest of the score of a label without a row is multiplied with, in evaluation: a model is
             surer of labels that it was not trained on than it should be.
-        unseen_offset: What is added to it, with `label_rows`. The three start what `fit_unseen_calibration` of
-            `hf_gile.training` fits on labels held out of training.
+        unseen_offset: What is added to it, with `label_rows`. `fit_unseen_calibration` of `hf_gile.training` fits the
+            three on labels held out of training.
         label_rows: Whether each stored label has a row r and a number b of its own, at zero before training, that
             add `r . h + b` to its score: labels with enough documents lose nothing beside a linear unit, and the
             others, unseen ones among them, are scored by what they say. Parameters then depend on the label set.

@@ -52,11 +52,13 @@ def fingerprint(model: Any) -> str:
     """
     gile = towers_of(model)
     weights = {name: value for name, value in gile.state_dict().items() if not name.startswith("word_prediction.")}
-    state = state_of(*weights.values())
+    lexical = getattr(gile.output_layer, "lexical", None)
+    unseen = lexical and [float(number) for number in lexical.calibration]
+    state = (unseen, *state_of(*weights.values()))
     kept = _FINGERPRINTS.get(gile)
     if kept is None or kept[0] != state:
         digest = hashlib.blake2b(digest_size=32)
-        fields = {name: getattr(gile.config, name) for name in _FIELDS}
+        fields = {name: getattr(gile.config, name) for name in _FIELDS} | {"unseen": unseen}
         if gile.config.text_encoder_config is not None:
             encoder = gile.config.text_encoder_config.to_dict()
             fields["text_encoder_config"] = {

@@ -65,6 +65,14 @@ class GileModelOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None
 
 
+_STARTS = {
+    "cosine_scale": "direct.cosine.scale",
+    "embedding_std": "word_embeddings.weight",
+    "label_prior": "classifier.bias",
+}
+"""Fields of where weights start, and the names of these weights."""
+
+
 class GilePreTrainedModel(PreTrainedModel):
     """What all GILE models share: configuration and initialisation."""
 
@@ -93,8 +101,6 @@ class GilePreTrainedModel(PreTrainedModel):
             init.constant_(module.scale, self.config.cosine_scale)
         elif isinstance(module, LexicalOverlap):
             init.ones_(module.idf)
-            numbers = [self.config.unseen_scale, self.config.lexical_scale, self.config.unseen_offset]
-            init.copy_(module.calibration, torch.tensor(numbers, dtype=module.calibration.dtype))
         elif isinstance(module, RecurrentWeight):
             init.orthogonal_(module.weight)
         elif isinstance(module, nn.GRU):
@@ -145,8 +151,11 @@ class GilePreTrainedModel(PreTrainedModel):
 
         Raises:
             ValueError: A save of this folder was interrupted, and its files are of two models; or the weights are
-                damaged, hold numbers that are not finite, or are far fewer than the configuration asks for.
+                damaged, hold numbers that are not finite, or are far fewer than the configuration asks for; or a field
+                says where weights are to start, and the checkpoint holds these.
         """
+        wants_info = kwargs.pop("output_loading_info", False)
+        starts = {name: kwargs[name] for name in _STARTS.keys() & kwargs.keys()}
         folder = pretrained_model_name_or_path
         if folder is not None and Path(folder, kwargs.get("subfolder") or "", UNFINISHED_SAVE).exists():
             raise ValueError(
@@ -154,7 +163,7 @@ class GilePreTrainedModel(PreTrainedModel):
                 "waits for it"
             )
         try:
-            loaded = super().from_pretrained(folder, *args, **kwargs)
+            model, info = super().from_pretrained(folder, *args, output_loading_info=True, **kwargs)
         except (SafetensorError, UnicodeError, JSONDecodeError) as error:
             raise ValueError(
                 f"{folder}: the model is damaged ({type(error).__name__}: {error!s:.200}): save or download it again"
@@ -168,10 +177,16 @@ class GilePreTrainedModel(PreTrainedModel):
                 f"{folder}: weights have other sizes than config.json says (the report above lists them), so it is not "
                 "the configuration of these weights; ignore_mismatched_sizes=True starts such weights fresh"
             ) from None
-        model: Any = loaded[0] if isinstance(loaded, tuple) else loaded
+        for name, value in starts.items():
+            weights = {weight for weight, _ in model.named_parameters() if weight.endswith(_STARTS[name])}
+            if weights - set(info["missing_keys"]):
+                raise ValueError(
+                    f"{name}={value} is where training starts, and {folder} holds what became of it ({min(weights)}): "
+                    "leave it out, or change the weights of the loaded model"
+                )
         check_finite(model.state_dict(), f"the weights of {folder}")
         getattr(model, cls.base_model_prefix, model).freeze()
-        return loaded
+        return (model, info) if wants_info else model
 
     def _move_missing_keys_from_meta_to_device(self, missing_keys: Any, *args: Any, **kwargs: Any) -> None:
         # Up to here nothing that the files do not hold takes memory, and it is the configuration that says how much
@@ -793,9 +808,13 @@ class GileModel(GilePreTrainedModel):
             parameters = [*self.label_parameters(), *(table.weight for table in self.label_tables.values())]
         if words is not None:
             return state_of(*(weight[words] for weight in parameters if id(weight) in rows))
-        kind = self.device.type
+        kind, lexical = self.device.type, getattr(self.output_layer, "lexical", None)
         autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-        return (autocast, *state_of(*(weight for weight in parameters if id(weight) not in rows)))
+        return (
+            autocast,
+            lexical and lexical.calibration,
+            *state_of(*(weight for weight in parameters if id(weight) not in rows)),
+        )
 
     @property
     def label_tables(self) -> dict[str, nn.Embedding]:

@@ -148,7 +148,7 @@ class JointInputLabelEmbedding(nn.Module):
         if self.lexical is None or not lexical.shape[1]:
             return torch.cat(parts, -1)
         # What was trained has a row, and its words would only disturb.
-        own, words, offset = self.lexical.calibration.to(codes.dtype)
+        own, words, offset = self.lexical.calibration
         unseen = torch.ones_like(codes[:, :1]) if label_rows is None else (~label_rows.any(-1, keepdim=True)).to(codes)
         parts = [part * (1 + unseen * (own - 1)) for part in parts]
         if self.direct is not None and self.direct.has_rows:  # behind a row stands what meets the one of the texts

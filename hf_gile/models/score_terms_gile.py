@@ -104,10 +104,14 @@ class LexicalOverlap(nn.Module):
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
         self.size = config.lexical_size
-        # Parameters, for buffers of a module without any are not initialised; they never require a gradient.
+        # A parameter, for buffers of a module without any are not initialised; it never requires a gradient.
         self.idf = nn.Parameter(torch.ones(self.buckets), requires_grad=False)
-        # For labels without a row: the factors of the other terms and of the cosine, and what is added.
-        self.calibration = nn.Parameter(torch.ones(3), requires_grad=False)
+        self.config = config
+
+    @property
+    def calibration(self) -> tuple[float, float, float]:
+        """For labels without a row: the factors of the other terms and of the cosine, and what is added."""
+        return self.config.unseen_scale, self.config.lexical_scale, self.config.unseen_offset
 
     def features(self, input_ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The distinct features of each text, in the order of the texts.

@@ -43,25 +43,32 @@ def fit_unseen_calibration(
     chosen = torch.as_tensor(columns, device=model.device)
     if bool(gile.label_rows.weight[chosen].any()):
         raise ValueError("columns holds a label that has a row: it was trained on, and nothing can be learned of it")
-    calibration, was_training = gile.output_layer.lexical.calibration, model.training
-    before = calibration.clone()
+    names, was_training = ("unseen_scale", "lexical_scale", "unseen_offset"), model.training
+    before = [getattr(gile.config, name) for name in names]
+
+    def use(numbers: Iterable[float]) -> None:
+        for name, number in zip(names, numbers, strict=True):
+            setattr(gile.config, name, number)
+
     model.eval()
     without, cosines, gold = [], [], []
-    for batch in batches:
-        inputs = {name: value.to(model.device) for name, value in batch.items() if name != "labels"}
-        scores = []
-        for trial in ((1.0, 0.0, 0.0), (1.0, 100.0, 0.0)):  # 100: of few bits, cosines would be lost in a score
-            calibration.copy_(torch.tensor(trial))
-            with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
-                scores.append(model(**inputs).logits[:, chosen].double().cpu())
-        without.append(scores[0])
-        cosines.append((scores[1] - scores[0]) / 100)
-        gold.append(multi_hot(batch["labels"].reshape(len(scores[0]), -1), gile.config.num_labels)[:, chosen.cpu()])
-    model.train(was_training)
+    try:
+        for batch in batches:
+            inputs = {name: value.to(model.device) for name, value in batch.items() if name != "labels"}
+            scores = []
+            for trial in ((1.0, 0.0, 0.0), (1.0, 100.0, 0.0)):  # 100: of few bits, cosines would be lost in a score
+                use(trial)
+                with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
+                    scores.append(model(**inputs).logits[:, chosen].double().cpu())
+            without.append(scores[0])
+            cosines.append((scores[1] - scores[0]) / 100)
+            gold.append(multi_hot(batch["labels"].reshape(len(scores[0]), -1), gile.config.num_labels)[:, chosen.cpu()])
+    finally:
+        model.train(was_training)
+        use(before)
     own, words, targets = torch.cat(without), torch.cat(cosines), torch.cat(gold).double()
     documents, number = int(targets.any(1).sum()), int(targets.sum())
     if not tells_enough(documents, number):
-        calibration.copy_(before)
         raise ValueError(
             f"{number} gold labels of {documents} documents are held-out ones: too few to fit, at least {LEAST_GOLD} "
             f"of {LEAST_DOCUMENTS} documents are needed; hold out more labels, or ones with more documents"
@@ -78,8 +85,5 @@ def fit_unseen_calibration(
 
     with torch.enable_grad():
         optimizer.step(loss)
-    calibration.copy_(numbers)
-    found = dict(zip(("unseen_scale", "lexical_scale", "unseen_offset"), numbers.tolist(), strict=True))
-    for name, value in found.items():
-        setattr(gile.config, name, value)
-    return found
+    use(numbers.tolist())
+    return dict(zip(names, numbers.tolist(), strict=True))

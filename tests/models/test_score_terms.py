@@ -13,11 +13,13 @@ from transformers import BertConfig
 from hf_gile import (
     GileConfig,
     GileForSequenceClassification,
+    GileModel,
     Label,
     LabelIndex,
     LabelScoringPipeline,
     LabelSet,
 )
+from hf_gile.models.fingerprint_gile import fingerprint
 from hf_gile.models.output_layers_gile import JointInputLabelEmbedding
 from hf_gile.models.score_terms_gile import LexicalOverlap, TokenBag
 from hf_gile.training import fit_unseen_calibration
@@ -34,6 +36,11 @@ TERMS = {
     "only label": {"cosine_score": True, "label_rows": True, "output_layer": "only_label"},
     "bilinear": {"cosine_score": True, "bag_size": 5, "label_rows": True, "output_layer": "bilinear_yh15"},
 }
+
+
+def calibrate(model, unseen_scale, lexical_scale, unseen_offset):
+    config = model.config
+    config.unseen_scale, config.lexical_scale, config.unseen_offset = unseen_scale, lexical_scale, unseen_offset
 
 
 def texts_of(processor, texts=TEXTS):
@@ -364,9 +371,9 @@ def test_words_count_for_labels_without_a_row_and_only_in_evaluation(make_pretra
         lexical = model.gile.output_layer.lexical
         words = model.label_input_ids
         cosines = lexical(texts["input_ids"], texts["attention_mask"].bool()) @ lexical(words, words > 0).T
-        lexical.calibration.copy_(torch.tensor([1.0, 0.0, 0.0]))
+        calibrate(model, 1.0, 0.0, 0.0)
         without = model(**texts).logits
-        lexical.calibration.copy_(torch.tensor([0.7, 3.0, -0.4]))
+        calibrate(model, 0.7, 3.0, -0.4)
         literal = model.gile.output_layer.literal_scores(
             model.gile.encode_texts(**texts)[0], model.gile.encode_labels(words), label_rows=table
         )
@@ -404,6 +411,38 @@ def test_label_vectors_without_words_share_none_with_any_text(make_model, traini
     codes = gile.get_label_features(label_embeds=vectors)
     torch.testing.assert_close(logits, gile.score(gile.get_text_features(**texts), codes))
     assert training or not torch.allclose(logits, gile(**texts, label_embeds=label_embeds).logits)
+
+
+def test_the_weights_of_the_terms_of_unseen_labels_are_those_of_the_configuration(make_model, tmp_path):
+    model, processor = make_model(lexical_size=32, lexical_scale=2.0, problem_type="multi_label_classification")
+    texts = texts_of(processor)
+    model.save_pretrained(tmp_path)
+    again = GileForSequenceClassification.from_pretrained(tmp_path, lexical_scale=5, unseen_scale=0.5)
+    with torch.no_grad():
+        hash_before, logits_before = fingerprint(model), model(**texts).logits
+        calibrate(model, 0.5, 5.0, 0.0)
+        assert torch.equal(again(**texts).logits, model(**texts).logits)
+        assert fingerprint(again) == fingerprint(model) != hash_before
+        assert not torch.allclose(again(**texts).logits, logits_before)
+
+
+@pytest.mark.parametrize(("name", "value"), [("cosine_scale", 5.0), ("label_prior", 0.2), ("embedding_std", 0.7)])
+def test_a_field_of_where_training_starts_is_refused_where_weights_are_loaded(make_model, tmp_path, name, value):
+    model, _ = make_model(cosine_score=True, hidden_size=7)
+    model.save_pretrained(tmp_path)
+    for kind in (GileForSequenceClassification, GileModel):
+        with pytest.raises(ValueError, match=f"{name}={value} is where training starts, and .* what became of it"):
+            kind.from_pretrained(tmp_path, **{name: value})
+    loaded, info = GileForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
+    assert type(loaded) is GileForSequenceClassification
+    assert not info["missing_keys"]
+
+
+def test_a_field_of_where_training_starts_counts_for_new_weights(make_model, tmp_path):
+    model, _ = make_model(hidden_size=7)
+    model.save_pretrained(tmp_path)
+    again = GileForSequenceClassification.from_pretrained(tmp_path, cosine_score=True, cosine_scale=5.0)
+    assert again.gile.output_layer.direct.cosine.scale.tolist() == [5.0, 5.0]
 
 
 def test_a_trained_model_can_be_given_a_lexical_code(make_pretrained, tmp_path):
@@ -456,24 +495,23 @@ def test_the_calibration_of_unseen_labels_is_the_logistic_regression_that_explai
     names = ["infants", "blood", "the heart pumps", "milk of the breast", "iron", "infants of blood"]
     texts = [f"{one} {other}." for one in names for other in names] * 8
     inputs = processor(texts, return_tensors="pt")
-    true = torch.tensor([0.5, 9.0, -1.0])
-    calibration = model.gile.output_layer.lexical.calibration
+    true = (0.5, 9.0, -1.0)
     with torch.no_grad():
-        calibration.copy_(true)
+        calibrate(model, *true)
         drawn = torch.rand(len(texts), 2) < model(**inputs).logits[:, 3:].sigmoid()
     labels = torch.where(drawn, torch.tensor([3, 4]), -100)
     found = fit_unseen_calibration(model, [{**inputs, "labels": labels}], [3, 4])
+    assert model.config.lexical_scale == found["lexical_scale"] == pytest.approx(9.0, rel=0.5)
     with torch.no_grad():
         fitted = model(**inputs).logits[:, 3:].sigmoid()
-        calibration.copy_(true)
+        calibrate(model, *true)
         expected = model(**inputs).logits[:, 3:].sigmoid()
     assert fitted.mean(0).tolist() == pytest.approx(drawn.float().mean(0).tolist(), abs=0.1)
     assert (fitted - expected).abs().mean() < 0.06
-    assert model.config.lexical_scale == found["lexical_scale"] == pytest.approx(9.0, rel=0.5)
     with pytest.raises(ValueError, match="was trained on"):
         fit_unseen_calibration(model, [], [0])
     few = torch.where(torch.arange(len(texts)) < 7, 3, 0)
-    before = calibration.clone()
+    before = model.gile.output_layer.lexical.calibration
     with pytest.raises(ValueError, match="7 gold labels of 7 documents are held-out ones: too few to fit, at least 50"):
         fit_unseen_calibration(model, [{**inputs, "labels": few}], [3, 4])
-    assert torch.equal(calibration, before)
+    assert model.gile.output_layer.lexical.calibration == before
