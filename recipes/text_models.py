@@ -640,7 +640,7 @@ def check_metric(wanted: str | None, test_curve: bool) -> None:
         raise ValueError(f"metric_for_best_model: training computes no {wanted!r}; did you mean {hint}?")
 
 
-def check_problem_type(settings: ModelSettings, problem_type: str | None) -> None:
+def check_problem_type(settings: Any, problem_type: str | None) -> None:
     """Names settings that do not go with a softmax over the labels.
 
     Raises:
@@ -649,7 +649,7 @@ def check_problem_type(settings: ModelSettings, problem_type: str | None) -> Non
     if problem_type != "single_label_classification":
         return
     how = "or score each label on its own with --problem_type multi_label_classification"
-    if settings.propensity_weighted:
+    if getattr(settings, "propensity_weighted", False):
         raise ValueError(f"propensity_weighted is not for documents with one label each: leave it out, {how}")
     if settings.calibration not in (None, "none", *OF_SOFTMAX):
         raise ValueError(
@@ -658,7 +658,7 @@ def check_problem_type(settings: ModelSettings, problem_type: str | None) -> Non
         )
 
 
-def problem_type_of(settings: ModelSettings, parts: Mapping[str, Dataset], gold: str) -> str:
+def problem_type_of(settings: Any, parts: Mapping[str, Dataset], gold: str) -> str:
     """What kind of problem the documents pose, if the settings do not say it.
 
     Args:

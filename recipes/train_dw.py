@@ -15,6 +15,7 @@ The settings are those of GILE, section 4.2.1, where the paper gives them; every
 
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,10 @@ from typing import Any
 import torch
 from cards import CALIBRATIONS, add_card, calibrate_model, card_info, say_calibration
 from datasets import concatenate_datasets
+from text_models import PROBLEM_TYPES, check_files, check_problem_type, problem_type_of
 from training import count_parameters, parse_settings, train, write_results
-from transformers import BatchFeature, Trainer, set_seed
-from units import UNITS, unit_fields
+from transformers import BatchFeature, Trainer, TrainingArguments, set_seed
+from units import UNITS, check_choice, unit_fields
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
 from hf_gile.data import load_dw, low_resource
@@ -74,10 +76,16 @@ class Recipe:
     save_models: bool = field(
         default=True, metadata={"help": "Keep each model in OUTPUT_DIR/UNIT/model, calibrated and with its card."}
     )
-    calibration: str = field(
-        default="spline",
-        metadata={"help": f"How probabilities are calibrated on the dev part: {', '.join(CALIBRATIONS)}."},
-    )
+    calibration: str | None = field(
+        default=None,
+        metadata={"help": f"How probabilities are calibrated on the dev part: {', '.join(CALIBRATIONS)}; by default "
+                  "spline, for documents with one label platt."},
+    )  # fmt: skip
+    problem_type: str | None = field(
+        default=None,
+        metadata={"help": "single_label_classification (softmax) or multi_label_classification (the paper's, a sigmoid "
+                  "for each label); by default the former if every document has exactly one label."},
+    )  # fmt: skip
     card: str | None = field(
         default=None,
         metadata={"help": "YAML file of what the card is to say, by the fields of hf_gile.publishing.CardInfo."},
@@ -91,7 +99,7 @@ def main() -> None:
         "learning_rate": 1e-3,  # "optimization with ADAM until convergence"; the paper does not give the rate
         "num_train_epochs": 20,
     }
-    recipe, args = parse_settings(Recipe, defaults)
+    recipe, args = parse_settings(Recipe, defaults, check_recipe)
     say = print if args.process_index == 0 else (lambda *_: None)
     folder = Path(args.output_dir)
     info = card_info(recipe.card, dataset_name="Deutsche Welle", tags=["news"])
@@ -109,6 +117,9 @@ def main() -> None:
         max_sentence_words=recipe.max_sentence_words,
     ).joint()
     languages = corpus.languages
+    every = {f"{part}/{language}": rows for language in languages for part, rows in corpus.documents[language].items()}
+    problem_type = problem_type_of(recipe, every, "labels")
+    one_label = problem_type == "single_label_classification"
     labels, unseen = hold_out(corpus.label_set, recipe.held_out)
     parts = {language: split_of(corpus.documents[language], language, unseen) for language in languages}
     scarce = parts[languages[-1]]
@@ -144,7 +155,7 @@ def main() -> None:
             max_label_words=100,
             label_prior=sum(gold) / len(gold) / (len(seen) / len(languages)),
             num_labels=len(labels),
-            problem_type="multi_label_classification",
+            problem_type=problem_type,
         )
         config = GileConfig(**fields)
         if "joint_size" not in UNITS[unit]:
@@ -168,7 +179,7 @@ def main() -> None:
         prefix = "seen_" if unseen else ""
         mask = labels.seen if unseen else None
         args.output_dir = str(folder / unit)
-        args.metric_for_best_model = f"eval_{prefix}average_precision"
+        args.metric_for_best_model = f"eval_{prefix}{'accuracy' if one_label else 'average_precision'}"
         args.greater_is_better = True
         metrics[unit] = args.metric_for_best_model
         trainer = Trainer(
@@ -178,14 +189,19 @@ def main() -> None:
             train_dataset=documents,
             eval_dataset=dev,
             processing_class=processor,
-            compute_metrics=LabelMetrics(len(labels), seen=mask),
+            compute_metrics=LabelMetrics(len(labels), seen=mask, one_label=one_label),
             callbacks=[EpochCallback(sampler, documents)],
         )
         say(f"\n{unit}: {count_parameters(model):,} parameters, joint size {config.joint_size}")
         results[unit] = train(trainer, recipe.patience)
 
-        # 4. Each language on its own, at the paper's threshold and at the one that is best on development documents.
+        # 4. Each language on its own, at the paper's threshold and at the one that is best on development documents; of
+        # documents with one label each, the best label.
         for language in languages:
+            if one_label:
+                trainer.compute_metrics = LabelMetrics(len(labels), mask, one_label=True)
+                results[unit][language] = {"test": trainer.evaluate(read[language]["test"], metric_key_prefix="test")}
+                continue
             fixed = paper_threshold(labels.language_labels[language], low_resource=recipe.percent < 100)
             trainer.compute_metrics = ThresholdTuner(len(labels), seen=labels.seen)
             tuned = trainer.evaluate(read[language]["dev"])["eval_threshold"]
@@ -215,6 +231,29 @@ def main() -> None:
                 )
 
     say(table(results, languages))
+
+
+def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:
+    """Names settings that do not exist, and files that are not there, before any is read."""
+    choices: dict[str, Sequence[str]] = {
+        "text_encoder_type": ("nn", "hnn", "wan", "han"),
+        "encoder_cell": ("dense", "gru", "bigru"),
+        "sharing": ("none", "encoders", "attention", "both"),
+    }
+    for name, known in choices.items():
+        check_choice(name, getattr(recipe, name), known)
+    for name, known in {"calibration": CALIBRATIONS, "problem_type": PROBLEM_TYPES}.items():
+        if getattr(recipe, name) is not None:
+            check_choice(name, getattr(recipe, name), known)
+    check_problem_type(recipe, recipe.problem_type)
+    for unit in recipe.units:
+        check_choice("units", unit, UNITS)
+    train = Path(recipe.data) / "train"
+    check_files({"data": [str(Path(recipe.data) / part) for part in ("train", "dev", "test")]})
+    for language in recipe.languages:
+        check_choice("languages", language, sorted(file.stem for file in train.glob("*.json")))
+    if recipe.card is not None:
+        check_files({"card": [recipe.card]})
 
 
 class OfWordIds:
@@ -277,15 +316,25 @@ def flatten(parts: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def table(results: dict[str, Any], languages: list[str]) -> str:
-    """Micro-F1 of each language, in percent, at the paper's threshold and at the tuned one."""
-    lines = ["", f"{'test, micro-F1':16}" + "".join(f"{language:>20}" for language in languages) + f"{'minutes':>10}"]
+    """The figures of each language, in percent: micro-F1 at the paper's threshold and at the tuned one, or accuracy."""
+    one_label = all("fixed_f1" not in result[language] for result in results.values() for language in languages)
+    heading, note = "test, micro-F1", "at the paper's threshold / at the best one on development documents"
+    if one_label:
+        heading, note = "test", "accuracy / macro-F1 of the label with the highest score"
+
+    def cell(result: dict[str, Any]) -> str:
+        return f"{100 * result['fixed_f1']:.1f} / {100 * result['tuned_f1']:.1f}"
+
+    def cell_of_one(result: dict[str, Any]) -> str:
+        test = result["test"]
+        prefix = "test_seen_" if "test_seen_accuracy" in test else "test_"
+        return f"{100 * test[f'{prefix}accuracy']:.1f} / {100 * test[f'{prefix}macro_f1']:.1f}"
+
+    lines = ["", f"{heading:16}" + "".join(f"{language:>20}" for language in languages) + f"{'minutes':>10}"]
     for unit, result in results.items():
-        cells = [
-            f"{100 * result[language]['fixed_f1']:.1f} / {100 * result[language]['tuned_f1']:.1f}"
-            for language in languages
-        ]
-        lines.append(f"{unit:16}" + "".join(f"{cell:>20}" for cell in cells) + f"{result['seconds'] / 60:>10.1f}")
-    return "\n".join([*lines, "at the paper's threshold / at the best one on development documents"])
+        cells = [(cell_of_one if one_label else cell)(result[language]) for language in languages]
+        lines.append(f"{unit:16}" + "".join(f"{own:>20}" for own in cells) + f"{result['seconds'] / 60:>10.1f}")
+    return "\n".join([*lines, note])
 
 
 if __name__ == "__main__":

@@ -98,6 +98,41 @@ def test_one_language_flat_documents_few_of_them_and_unseen_labels(run):
     assert "of them never seen in training" in done.stdout
 
 
+def test_documents_with_one_label_each_are_trained_with_softmax(run, data):
+    for path in data.glob("*/*.json"):
+        content = json.loads(path.read_text())
+        content["X_ids"] = [sentences[:1] for sentences in content["X_ids"]]
+        content["Y_ids"] = [labels[:1] for labels in content["Y_ids"]]
+        path.write_text(json.dumps(content))
+    done, output = run("--units", "gile")
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads((output / "results.json").read_text())["gile"]
+    assert all(result[language]["test"]["test_accuracy"] > 0.8 for language in WORDS)
+    assert "fixed_f1" not in result["english"]
+    assert "eval_accuracy" in result["history"][0]
+    assert "accuracy / macro-F1" in done.stdout
+    config = json.loads((output / "gile" / "model" / "config.json").read_text())
+    assert config["problem_type"] == "single_label_classification"
+    assert config["calibration"]["seen"]["method"] == "platt"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--units", "nosuch"], "units must be one of"),
+        (["--sharing", "all"], "sharing must be one of none, encoders, attention, both, got 'all'"),
+        (["--languages", "germn"], "languages must be one of english, german, got 'germn'; did you mean german?"),
+        (["--data", "absent"], "data: no file absent/train"),
+        (["--problem_type", "single"], "problem_type must be one of"),
+    ],
+)
+def test_what_a_setting_names_is_looked_for_first(run, arguments, message):
+    done, output = run(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert not output.exists()
+
+
 def test_labels_count_the_documents_that_were_trained_on():
     labels = LabelSet([Label("a", "milk", count=9), Label("b", "iron", count=9), Label("c", "heart", count=9)])
     rows = Dataset.from_dict({"labels": [[0], [0, 2], [1], [2]] * 25})
