@@ -1,0 +1,282 @@
+"""Breaks lines of the package on purpose, one at a time, and fails if the tests named beside a line do not notice.
+
+    python tests/broken_lines.py
+
+The lines are broken in a copy. One process imports what is slow to import and forks for each of them; the tests of
+lines that are whole are run first, and must pass.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+
+
+class Mutation(NamedTuple):
+    """A line that is broken: the text of a file, once in it, what stands in its place, and tests that notice."""
+
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+MUTATIONS = [
+    Mutation(
+        "hf_gile/models/output_layers_gile.py",
+        "codes = codes * unit.weight[0]",
+        "codes = codes + unit.weight[0]",
+        "models/test_modeling.py",
+    ),
+    Mutation(
+        "hf_gile/models/output_layers_gile.py",
+        'mode="mean", sparse=sparse, padding_idx=self.pad_token_id',
+        'mode="mean", sparse=sparse',
+        "models/test_modeling.py",
+    ),
+    Mutation(
+        "hf_gile/models/word_encoders_gile.py",
+        "scores.masked_fill(~mask, torch.finfo(scores.dtype).min)",
+        "scores.masked_fill(mask & ~mask, torch.finfo(scores.dtype).min)",
+        "models/test_modeling.py",
+    ),
+    Mutation(
+        "hf_gile/models/word_encoders_gile.py",
+        "weights / weights.sum(-1, keepdim=True).clamp(min=1)",
+        "weights / weights.shape[-1]",
+        "models/test_family.py",
+    ),
+    Mutation(
+        "hf_gile/models/losses_gile.py",
+        "return loss / len(logits)\n",
+        "return loss / logits.numel()\n",
+        "models/test_losses.py",
+    ),
+    Mutation(
+        "hf_gile/models/losses_gile.py",
+        "(logits * targets).sum(-1)).mean()",
+        "(logits * targets).sum(-1)).sum()",
+        "models/test_losses.py",
+    ),
+    Mutation(
+        "hf_gile/models/losses_gile.py",
+        "(targets > 0) | others.isneginf(), torch.finfo",
+        "others.isneginf(), torch.finfo",
+        "models/test_losses.py",
+    ),
+    Mutation(
+        "hf_gile/models/losses_gile.py",
+        "margins = (1 - logits[rows, columns]",
+        "margins = (2 - logits[rows, columns]",
+        "models/test_losses.py",
+    ),
+    Mutation(
+        "hf_gile/models/exact_search_gile.py",
+        "scores.masked_fill(others[labels], -torch.inf)",
+        "scores.masked_fill(~others[labels], -torch.inf)",
+        "models/test_label_index.py models/test_pipeline_choice.py",
+    ),
+    Mutation(
+        "hf_gile/models/exact_search_gile.py",
+        "torch.logaddexp(total[rows], scores.logsumexp(1))",
+        "torch.maximum(total[rows], scores.logsumexp(1))",
+        "models/test_label_index.py",
+    ),
+    Mutation(
+        "hf_gile/models/calibration_gile.py",
+        'own["scale"] + own.get("offset", 0.0)',
+        'own["scale"] - own.get("offset", 0.0)',
+        "models/test_calibrated.py",
+    ),
+    Mutation(
+        "hf_gile/models/calibration_gile.py",
+        'torch.where(seen, _apply(logits, calibration["seen"])',
+        'torch.where(~seen, _apply(logits, calibration["seen"])',
+        "models/test_calibrated.py",
+    ),
+    Mutation(
+        "hf_gile/models/best_labels_gile.py",
+        "kept[0] |= choice.force_label",
+        "kept[0] |= True",
+        "models/test_pipeline_choice.py",
+    ),
+    Mutation(
+        "hf_gile/models/best_labels_gile.py",
+        "return logits.sigmoid() if total is None else (logits - total).exp()",
+        "return logits.sigmoid()",
+        "models/test_pipeline.py",
+    ),
+    Mutation(
+        "hf_gile/models/labels_gile.py",
+        "count=count, seen=count > 0)",
+        "count=count, seen=count >= 0)",
+        "models/test_labels.py",
+    ),
+    Mutation(
+        "hf_gile/models/labels_gile.py",
+        "gone = set(self.columns(label_ids))",
+        "gone = set(self.columns(label_ids)[:1])",
+        "models/test_labels.py",
+    ),
+    Mutation(
+        "hf_gile/models/labels_gile.py",
+        'return f"{self.name}: {self.description}" if self.description else self.name',
+        "return self.name",
+        "models/test_labels.py",
+    ),
+    Mutation(
+        "hf_gile/models/classification_gile.py",
+        "file.unlink(missing_ok=True)  # of another model",
+        "pass  # of another model",
+        "models/test_travel.py",
+    ),
+    Mutation(
+        "hf_gile/training/label_sampling.py",
+        "np.full(size, left_out / max(size, 1))",
+        "np.full(size, 1.0)",
+        "training/test_label_sampling.py",
+    ),
+    Mutation(
+        "hf_gile/training/label_sampling.py",
+        "left[gold] = False",
+        "left[gold] = True",
+        "training/test_label_sampling.py",
+    ),
+    Mutation(
+        "hf_gile/training/label_sampling.py",
+        "1 / -np.expm1(-self._rates[places[others]])",
+        "1 / self._rates[places[others]]",
+        "training/test_label_sampling.py",
+    ),
+    Mutation(
+        "hf_gile/training/collator.py",
+        'batch["shift_labels"] = torch.zeros(',
+        'batch["shift_labels"] = torch.full_like(labels[:, 0], -100) if len(labels) > 1 else torch.zeros(',
+        "training/test_collator.py training/test_trainer.py",
+    ),
+    Mutation(
+        "hf_gile/metrics/ranking.py",
+        "gain = 1 / torch.log2(1 + position.double())",
+        "gain = 1 / torch.log2(2 + position.double())",
+        "metrics/test_ranking.py",
+    ),
+    Mutation(
+        "hf_gile/metrics/ranking.py",
+        "(fewest_wrong > 0).double()",
+        "(fewest_wrong > 1).double()",
+        "metrics/test_ranking.py",
+    ),
+    Mutation(
+        "hf_gile/metrics/classification.py",
+        "predicted = probabilities >= self.threshold",
+        "predicted = probabilities > self.threshold",
+        "metrics/test_classification.py",
+    ),
+    Mutation(
+        "hf_gile/data/tables.py",
+        "clean_text(value, what).split(separator)",
+        "clean_text(value, what).split()",
+        "data/test_tables.py",
+    ),
+    Mutation(
+        "hf_gile/data/zero_shot.py",
+        'return "validation" if fraction < test + validation else "train"',
+        'return "validation" if fraction < validation else "train"',
+        "data/test_zero_shot.py",
+    ),
+    Mutation(
+        "hf_gile_cli/labels.py",
+        "elif new != old and not dry_run:",
+        "elif new != old:",
+        "hf_gile_cli/test_labels_command.py",
+    ),
+]
+"""Score formula, masks, losses, search, calibration, pipeline, label set, save, sampling, metrics, readers, command."""
+
+
+def notices(copy: Path, tests: list[str]) -> bool:
+    """Runs tests of a copy in a fork of this process, and says whether one failed.
+
+    Args:
+        copy: The folder.
+        tests: Files below `tests`.
+
+    Raises:
+        SystemExit: The tests could not be run.
+    """
+    log = copy / "log"
+    child = os.fork()
+    if child == 0:
+        try:
+            code = _run(copy, log, tests)
+        except BaseException:
+            traceback.print_exc()
+            code = 9
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code not in (0, 1):
+        raise SystemExit(f"pytest ended with {code}:\n{log.read_text()[-3000:]}")
+    return code == 1
+
+
+def _run(copy: Path, log: Path, tests: list[str]) -> int:
+    with log.open("w") as out:
+        os.dup2(out.fileno(), 1)
+        os.dup2(out.fileno(), 2)
+    os.chdir(copy)
+    sys.path.insert(0, str(copy))
+    import pytest
+
+    import hf_gile
+
+    assert Path(hf_gile.__file__).is_relative_to(copy), hf_gile.__file__
+    return int(
+        pytest.main(["-q", "-x", "--assert=plain", "-p", "no:cacheprovider", *(f"tests/{one}" for one in tests)])
+    )
+
+
+def main() -> None:
+    os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    sys.dont_write_bytecode = True  # of lines that change within a second
+    import datasets  # noqa: F401
+    import sklearn.metrics  # noqa: F401
+    from transformers import BertModel, BertTokenizer, Trainer, pipeline  # noqa: F401
+
+    start, survived = time.perf_counter(), []
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder).resolve() / "copy"
+        ignored = shutil.ignore_patterns(".*", "__pycache__", "runs")
+        shutil.copytree(ROOT, copy, ignore=ignored)
+        named = sorted({test for mutation in MUTATIONS for test in mutation.tests.split()})
+        for _, together in groupby(named, lambda test: test.partition("/")[0]):  # each folder has a conftest.py
+            if notices(copy, [*together]):
+                raise SystemExit(f"tests fail without a mutation:\n{(copy / 'log').read_text()[-3000:]}")
+        for mutation in MUTATIONS:
+            path = copy / mutation.file
+            whole = path.read_text(encoding="utf-8")
+            if whole.count(mutation.old) != 1:
+                raise SystemExit(
+                    f"{mutation.file} should hold once, and holds {whole.count(mutation.old)} times: {mutation.old}"
+                )
+            path.write_text(whole.replace(mutation.old, mutation.new), encoding="utf-8")
+            noticed = notices(copy, mutation.tests.split())
+            path.write_text(whole, encoding="utf-8")
+            sys.stdout.write(f"{'noticed ' if noticed else 'SURVIVED'}  {mutation.file}: {mutation.new.strip()}\n")
+            sys.stdout.flush()
+            survived += [] if noticed else [mutation]
+    spent = time.perf_counter() - start
+    sys.stdout.write(f"{len(MUTATIONS) - len(survived)} of {len(MUTATIONS)} mutations noticed in {spent:.0f} s\n")
+    sys.exit(1 if survived else 0)
+
+
+if __name__ == "__main__":
+    main()

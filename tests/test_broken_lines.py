@@ -1,0 +1,22 @@
+"""The tests notice broken lines."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from broken_lines import MUTATIONS, ROOT
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.new.strip())
+def test_a_line_to_break_is_there_once(mutation):
+    assert (ROOT / mutation.file).read_text(encoding="utf-8").count(mutation.old) == 1
+    assert all((ROOT / "tests" / test).is_file() for test in mutation.tests.split())
+
+
+@pytest.mark.slow
+def test_every_broken_line_is_noticed():
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("broken_lines.py"))], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
