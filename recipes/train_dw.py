@@ -54,7 +54,7 @@ class Recipe:
     units: list[str] = field(
         default_factory=lambda: ["linear", "gile"], metadata={"help": f"Output layers: {', '.join(UNITS)}."}
     )
-    hidden_size: int = field(default=100, metadata={"help": "'100-dimensional encoder and attention'"})
+    hidden_size: int = field(default=100, metadata={"help": "'100-dimensional encoder and attention'; of a bigru 200."})
     hidden_act: str = field(default="relu", metadata={"help": "'ReLU activation'"})
     joint_size: int | None = field(default=None, metadata={"help": "By default that of Eq. 19, for equal capacity."})
     epoch_size: int = field(default=25_000, metadata={"help": "'epoch size 25k'; 0: as many as the largest language."})
@@ -141,7 +141,7 @@ def main() -> None:
             encoder_cell=recipe.encoder_cell,
             embedding_size=corpus.vectors.shape[1],
             hidden_size=recipe.hidden_size,
-            attention_size=recipe.hidden_size,
+            attention_size=attention_size(recipe),
             hidden_act=recipe.hidden_act,
             joint_act=recipe.hidden_act,
             languages=languages,
@@ -269,6 +269,11 @@ class OfWordIds:
     def __call__(self, text: list[Any], **_: Any) -> BatchFeature:
         """Pads documents; the language is in their words."""
         return BatchFeature(self.processor.pad_documents(text))
+
+
+def attention_size(recipe: Recipe) -> int:
+    """As large as what the encoder gives, which makes the parameters of the paper's Table 4: 50K, 138K and 377K."""
+    return recipe.hidden_size * (2 if recipe.encoder_cell == "bigru" else 1)
 
 
 def hold_out(labels: LabelSet, share: float) -> tuple[LabelSet, set[int]]:

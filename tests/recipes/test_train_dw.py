@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from datasets import Dataset
-from train_dw import of_training
+from train_dw import Recipe, attention_size, of_training
+from training import count_parameters
 
-from hf_gile import Label, LabelSet
+from hf_gile import GileConfig, GileForSequenceClassification, Label, LabelSet
 from hf_gile.data import low_resource
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -131,6 +132,23 @@ def test_what_a_setting_names_is_looked_for_first(run, arguments, message):
     assert done.returncode == 2
     assert message in done.stderr
     assert not output.exists()
+
+
+@pytest.mark.parametrize(("cell", "parameters"), [("dense", 50_000), ("gru", 138_000), ("bigru", 377_000)])
+def test_models_have_the_parameters_of_table_4_of_the_paper(cell, parameters):
+    recipe = Recipe(data="", encoder_cell=cell)
+    config = GileConfig(
+        vocab_size=50,
+        text_encoder_type=recipe.text_encoder_type,
+        encoder_cell=cell,
+        embedding_size=40,
+        hidden_size=recipe.hidden_size,
+        attention_size=attention_size(recipe),
+        freeze_word_vectors=True,
+        output_layer="linear",
+        num_labels=152,  # what the 50K of dense encoders leave for the labels of a language, on average
+    )
+    assert count_parameters(GileForSequenceClassification(config)) == pytest.approx(parameters, rel=0.01)
 
 
 def test_labels_count_the_documents_that_were_trained_on():
