@@ -7,7 +7,8 @@
 The folder holds pubmed_mesh, mesh and tibkat. Documents, splits and label sets are those of recipes/train_bioasq.py
 with `--unseen_file` and of recipes/train_table.py, whose functions read them: seen labels first. A system fits the
 training documents, each in a process of its own on `--threads` threads; its threshold is the one with the best micro-F1
-on the validation documents, and it scores the test documents once. What the systems are and what is chosen in each:
+of the seen labels on the validation documents, and it scores the test documents once. Unseen labels have no F1, as
+validation documents of MEDLINE have none. What the systems are and what is chosen in each:
 benchmarks/accuracy_systems.py.
 
 A system that knows only the labels of the training documents has no figures for unseen labels; among all labels it has
@@ -225,7 +226,7 @@ def tables(results: dict[str, Any]) -> dict[str, str]:
     for name, systems in results.items():
         rows = {system.name: list(systems[key].values()) for key, system in SYSTEMS.items() if systems.get(key)}
         for group, prefix in GROUPS.items():
-            # No validation document tells from which score on an unseen label should be given.
+            # The threshold is that of the seen labels.
             columns = {heading: figure for heading, figure in COLUMNS.items() if group == "seen" or heading != "F1"}
             cells = {
                 system: [cell(runs, f"{prefix}{figure}") for figure in columns.values()]
