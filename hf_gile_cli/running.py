@@ -16,6 +16,8 @@ _EXPECTED = (ValueError, OSError, ImportError)  # what our own code raises, in s
 _FLAGS = {
     'pass on_error="skip" to go on without it': "leave it out with --on-error skip",
     "(language=...)": "(--language)",
+    'pass encoding="': 'pass --encoding "',
+    'try encoding="': 'try --encoding "',
 }
 
 _COMMAND = re.compile(r"^hf-gile |[|(] ?hf-gile ")

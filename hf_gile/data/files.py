@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import math
@@ -147,7 +148,7 @@ def read_npz(path: str | os.PathLike[str], names: Sequence[str], what: str) -> l
                 raise _too_much(path, _RATIO, "save it with numpy.savez, which packs nothing")
             return [_array(archive, entry) for entry in entries.values()]
     except Exception as error:  # a damaged archive can raise anything
-        if isinstance(error, OSError) and error.errno is not None:  # a failing disk, and no damaged file
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # a failing disk, no damaged file
             raise
         if isinstance(error, ValueError) and str(error).startswith(f"{path}: "):
             raise

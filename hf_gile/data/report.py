@@ -12,6 +12,8 @@ T = TypeVar("T")
 
 # lxml's XMLSyntaxError is a SyntaxError and UnicodeDecodeError a ValueError. A plain OSError is
 # absent on purpose: a failing disk is not a malformed file, and is never skipped.
+_LONGEST = 1000  # of a message, in characters
+_REMEDIES = ('encoding="', ": no column ")  # what a message says to do; to leave the row out would be the wrong answer
 _DAMAGE = (ValueError, SyntaxError, EOFError, BadGzipFile, zlib.error, RecursionError)
 
 
@@ -90,7 +92,11 @@ class ReadReport:
         Raises:
             ValueError: If `on_error` is `"raise"`.
         """
+        if len(message) > _LONGEST:
+            message = f"{message[: _LONGEST // 2]}...{message[-_LONGEST // 2 :]}"
         if self.on_error == "raise":
+            if any(remedy in message for remedy in _REMEDIES):
+                raise ValueError(message)
             raise ValueError(f'{message}; mend it, or pass on_error="skip" to go on without it')
         self.leave_out(reason, message)
 

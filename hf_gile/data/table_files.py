@@ -31,6 +31,7 @@ _LONGEST_LINE = 1 << 24
 _LONGEST_CELL = 1 << 24
 _FIRST_ROWS = 1000
 _BOM = "\ufeff"
+_QUOTES = " (is a double quote not closed, or not doubled in a cell?)"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -233,8 +234,11 @@ def no_column(missing: str, columns: Iterable[str], source: object) -> ValueErro
     """
     columns = list(columns)
     near = difflib.get_close_matches(missing, columns, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return ValueError(f"{source}: no column {missing!r}, only {', '.join(columns)}{hint}")
+    hint = f"; did you mean {shortened(near[0])}?" if near else ""
+    listed = [column if len(column) <= 60 else shortened(column) for column in columns[:20]]
+    if len(columns) > len(listed):
+        listed.append(f"and {len(columns) - len(listed):,} more")
+    return ValueError(f"{source}: no column {shortened(missing)}, only {', '.join(listed)}{hint}")
 
 
 def csv_rows(
@@ -273,11 +277,13 @@ def csv_rows(
         except StopIteration:
             return
         except (csv.Error, ValueError) as error:
+            if header is None and isinstance(error, csv.Error):
+                raise ValueError(f"the first line, which names the columns, is not CSV: {error}{_QUOTES}") from error
             if header is None or not taken or not (isinstance(error, csv.Error) or error is taken[-1][1]):
                 raise
             # A quote that is not closed takes in the rows after it: they are read again.
             ahead.extendleft(reversed(taken[1:]))
-            hint = " (is a double quote not closed, or not doubled in a cell?)" if isinstance(error, csv.Error) else ""
+            hint = _QUOTES if isinstance(error, csv.Error) else ""
             yield taken[0][0], ValueError(f"{error}{hint}")
             reader = csv.reader(feed(), delimiter=delimiter, quoting=quoting, strict=True)
             continue
@@ -286,7 +292,7 @@ def csv_rows(
         if header is None:
             header = cells
             if twice := [column for place, column in enumerate(header) if column and column in header[:place]]:
-                raise ValueError(f"two columns are named {twice[0]!r}")
+                raise ValueError(f"two columns are named {shortened(twice[0])}")
         elif len(cells) != len(header):
             counts = f"{len(cells)} cells where the first line has {len(header)}"
             yield taken[0][0], ValueError(f"{counts}; quote a cell that holds {delimiter!r} or a line end")
@@ -425,6 +431,11 @@ def _decoded(raw: bytes | str, encoding: str, first: bool) -> str | ValueError:
     try:
         line = raw if isinstance(raw, str) else raw.decode(encoding)
     except UnicodeDecodeError as error:
-        other = "utf-16" if first and error.object.startswith(_UTF_16) else "windows-1252 or latin-1"
-        return ValueError(f"byte {error.start + 1:,} of the line is not {encoding}; the file may be in {other}")
+        other = "utf-16" if first and error.object.startswith(_UTF_16) else "windows-1252"
+        return ValueError(
+            f"byte {error.start + 1:,} of the line is not {encoding}; if the file is in {other}, "
+            f'pass encoding="{other}"'
+        )
+    if first and line[1:2] == "\0" and isinstance(raw, bytes):
+        return ValueError('every other byte is NUL, as in utf-16; if the file is, pass encoding="utf-16-le"')
     return line.removeprefix(_BOM) if first else line

@@ -393,7 +393,7 @@ def _documents(
 def _document(row: Mapping[str, Any], columns: _Columns, place: str) -> dict[str, Any]:
     parts = (clean_text(row.get(column), column).strip() for column in columns.text)
     if columns.id is not None and columns.id not in row:
-        raise ValueError(f"no {columns.id!r}, only {', '.join(row)}")
+        raise no_column(columns.id, row, place)
     return {
         "id": place if columns.id is None else document_id(row.get(columns.id), columns.id),
         "text": "\n".join(filter(None, parts)),

@@ -243,7 +243,7 @@ def test_a_text_to_cut_as_json_must_be_a_list(write, stream):
         ('{"text": 1' + "0" * 5000 + "}", "not JSON"),
         (
             '{"text": "Stra\udcdfe"}',
-            "byte 15 of the line is not utf-8; the file may be in windows-1252 or latin-1",
+            "byte 15 of the line is not utf-8; if the file is in windows-1252, pass encoding=",
         ),
     ],
 )
@@ -309,13 +309,19 @@ def test_an_unknown_encoding_is_refused(write, stream):
 
 def test_a_wrong_encoding_names_the_line_and_a_likely_one(write, stream):
     path = write("a.csv", "text,labels\nx,m\nÜber,m\ny,m\n".encode("latin-1"))
-    with pytest.raises(ValueError, match=r"a\.csv: line 3: byte 1 of the line is not utf-8; the file may be in win"):
+    with pytest.raises(
+        ValueError,
+        match=r"a\.csv: line 3: byte 1 of the line is not utf-8; if .* windows-1252, pass encoding=.windows-1252.$",
+    ):
         stream(path)
     documents, report = stream(path, on_error="skip")
     assert [row["text"] for row in documents] == ["x", "y"]
     assert report.left_out == {"malformed row": 1}
     path = write("a.csv", "text,labels\nx,m\n".encode("utf-16"))
-    with pytest.raises(ValueError, match=r"a\.csv: damaged after 0 records: byte 1 of the line .* may be in utf-16"):
+    with pytest.raises(
+        ValueError,
+        match=r"a\.csv: damaged after 0 records: byte 1 of the line .* in utf-16, pass encoding=.utf-16.$",
+    ):
         stream(path)
 
 
@@ -340,6 +346,34 @@ def test_malformed_lines_of_csv_are_named_or_skipped_and_those_after_them_read(w
         ("a.csv:8", "z\nz"),
     ]
     assert report.left_out == {"malformed row": 1}
+
+
+def test_a_first_line_that_is_no_csv_is_damage(write, stream):
+    path = write("a.csv", 'te"xt,"labels"x\ny,m\n')
+    with pytest.raises(
+        ValueError, match=r"a\.csv: damaged after 0 records: the first line, which names the columns, is"
+    ) as e:
+        stream(path)
+    assert type(e.value) is ValueError
+    report = stream(path, on_error="skip")[1]
+    assert report.left_out == {"damaged file": 1}
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_utf_16_without_a_byte_order_mark_is_told(write, stream, name):
+    with pytest.raises(ValueError, match=rf"{name}: .*pass encoding=.utf-16-le.$"):
+        stream(write(name, "text,labels\nx,m\n".encode("utf-16-le")))
+
+
+def test_messages_stay_short(write, stream):
+    for name, data in {
+        "a.csv": f"{'x' * 300_000},labels\nx,m\n",
+        "b.jsonl": json.dumps({"text": "x" * 300_000, "labels": [[["m" * 300_000]]]}) + "\n",
+        "c.jsonl": json.dumps({f"{number}{'x' * 3000}": 1 for number in range(100)}) + "\n",
+    }.items():
+        with pytest.raises(ValueError, match=name) as error:
+            stream(write(name, data))
+        assert len(str(error.value)) < 2000
 
 
 def test_a_quote_that_is_never_closed_costs_one_row_of_a_large_file(write, stream, monkeypatch):

@@ -1,0 +1,62 @@
+"""Tries damaged files and odd values at every door of the package, and writes what came of them.
+
+    python benchmarks/reliability.py --cases 1000
+    python benchmarks/reliability.py --table        # the tables of docs/reliability.md
+
+The targets are those of tests/fuzz, which the slow tests run as well; those of one section share a process, which the
+system limits in memory, and each case in processor time. A crash is anything but a result or a short refusal.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from machine import RESULTS, write_results
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "fuzz"))
+
+import fuzzing
+
+
+def tables(figures: dict[str, Any]) -> dict[str, str]:
+    """From each section to its table."""
+    found = {}
+    for section, results in figures["sections"].items():
+        rows = ["| target | cases | taken | refused | crashes | MiB | seconds |", "| --- |" + " ---: |" * 6]
+        sums = [0] * 4
+        for name, result in results.items():
+            counts = [result["cases"], result["taken"], result["refused"], sum(result["crashes"].values())]
+            sums = [total + count for total, count in zip(sums, counts, strict=True)]
+            numbers = [*(f"{count:,}" for count in counts), f"{result['peak_mib']:.0f}", f"{result['seconds']:.0f}"]
+            rows.append(f"| {name} | {' | '.join(numbers)} |")
+        peak = max(result["peak_mib"] for result in results.values())
+        seconds = sum(result["seconds"] for result in results.values())
+        totals = [*(f"{total:,}" for total in sums), f"{peak:.0f}", f"{seconds:.0f}"]
+        rows.append(f"| all | {' | '.join(totals)} |")
+        found[section] = "\n".join(rows)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=1_000, help="of each target")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--table", action="store_true", help="print the tables of the results there are")
+    options = parser.parse_args()
+    if options.table:
+        for title, table in tables(json.loads((RESULTS / "reliability.json").read_text(encoding="utf-8"))).items():
+            print(f"## {title}\n\n{table}\n")
+        return
+    sections: dict[str, list[str]] = {}
+    for name, target in fuzzing.targets().items():
+        sections.setdefault(target.section, []).append(name)
+    results = {section: fuzzing.run(names, options.cases, options.seed) for section, names in sections.items()}
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    write_results("reliability", {"commit": commit, "seed": options.seed, "sections": results})
+
+
+if __name__ == "__main__":
+    main()
