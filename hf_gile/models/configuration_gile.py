@@ -247,7 +247,7 @@ class GileConfig(PreTrainedConfig):
         try:
             return super().from_dict(config_dict, **kwargs)
         except (AttributeError, KeyError, TypeError, StrictDataclassError) as error:
-            text = " ".join(str(error).split())
+            text = " ".join(str(error.__cause__ or error).split())
             raise ValueError(f"config.json is not the configuration of a GILE model: {text:.500}") from None
 
     def __post_init__(self, **kwargs: object) -> None:
