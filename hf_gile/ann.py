@@ -8,6 +8,7 @@ Shapes: B documents, L labels, J joint size, N documents of a sample, K labels r
 
 import hashlib
 import json
+import zlib
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,7 @@ class ApproximateSearch:
             "probes": self.probes,
             "oversampling": self.oversampling,
         }
+        head["checksum"] = _checksum(head, tensors)
         with whole_file(Path(folder) / SEARCH_FILE) as written:
             save_file(tensors, written, metadata={"search": json.dumps(head)})
 
@@ -239,8 +241,8 @@ class ApproximateSearch:
             )
         try:
             return cls._load(file, index, faiss)
-        except (SafetensorError, RuntimeError, KeyError) as error:
-            raise ValueError(f"{file} is damaged ({error}): build the search again and save it") from None
+        except (SafetensorError, RuntimeError, KeyError, AttributeError, TypeError, json.JSONDecodeError) as error:
+            raise ValueError(f"{file} is damaged ({error!s:.300}): build the search again and save it") from None
 
     @classmethod
     def _load(cls, file: Path, index: LabelIndex, faiss: Any) -> "ApproximateSearch":
@@ -257,6 +259,8 @@ class ApproximateSearch:
                     "again, and save it after every change of the index"
                 )
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118, not a mapping
+        if head.pop("checksum") != _checksum(head, tensors):
+            raise ValueError(f"{file} is damaged, not as it was saved: build the search again and save it")
         lists = faiss.deserialize_index(tensors["lists"].numpy())
         return cls(
             lists, tensors["into_text"], tensors["into_label"], tensors["numbers"], head["probes"], head["oversampling"]
@@ -302,6 +306,14 @@ def share_found(found: TopLabels, exact: TopLabels) -> float:
 @torch.autocast("cpu", enabled=False)
 def _product(codes: Tensor, matrix: Tensor) -> Tensor:
     return codes.detach().cpu().float() @ matrix
+
+
+def _checksum(head: dict[str, Any], tensors: dict[str, Tensor]) -> str:
+    """What tells a damaged search, which faiss would read all the same, from the one that was saved."""
+    checksum = zlib.crc32(json.dumps(head, sort_keys=True).encode())
+    for _, tensor in sorted(tensors.items()):
+        checksum = zlib.crc32(tensor.contiguous().flatten().view(torch.uint8).numpy(), checksum)
+    return f"{checksum:08x}"
 
 
 def _labels_state(index: LabelIndex) -> str:

@@ -164,8 +164,12 @@ def test_a_damaged_search_is_refused(tmp_path, made, built):
     file.write_bytes(good)
     tensors = load_file(file)
     save_file(tensors | {"lists": tensors["lists"][:100].clone()}, file, metadata=metadata)
-    with pytest.raises(ValueError, match=r"damaged .* build the search again and save it"):
+    with pytest.raises(ValueError, match=r"damaged.* build the search again and save it"):
         ApproximateSearch.load(folder, built)
+    for place in (len(good) // 2, len(good) - 5):  # faiss would read it, and find other labels
+        file.write_bytes(good[:place] + bytes([good[place] ^ 4]) + good[place + 1 :])
+        with pytest.raises(ValueError, match="is damaged, not as it was saved: build the search again and save it"):
+            ApproximateSearch.load(folder, built)
 
 
 def test_a_search_saved_by_newer_code_is_refused(tmp_path, built):
