@@ -284,9 +284,7 @@ class GileProcessor(ProcessorMixin):
         """
         pad = self.tokenizer.pad_token_id
         try:
-            if len(documents) == 0:
-                raise ValueError("documents is an empty list; a batch has at least one document")
-            if not self._reads_sentences:
+            if len(documents) == 0 or not self._reads_sentences:
                 input_ids = pad_rows(documents, pad)
             else:
                 sentences = max(1, *(len(document) for document in documents))
@@ -295,7 +293,9 @@ class GileProcessor(ProcessorMixin):
                 input_ids = input_ids.reshape(len(documents), sentences, input_ids.shape[-1])
         except (TypeError, ValueError, OverflowError) as error:
             self._check_documents(documents)
-            raise error from None
+            raise ValueError(f"documents hold what is no word id ({error!s:.100})") from None
+        if len(documents) == 0:
+            raise ValueError("documents is an empty list; a batch has at least one document")
         return {"input_ids": input_ids, "attention_mask": (input_ids != pad).long()}
 
     def _check_documents(self, documents: Any) -> None:
@@ -360,7 +360,7 @@ class GileProcessor(ProcessorMixin):
 
     def _rows(self, text: Any, language: str | Sequence[str] | None, written: bool = False) -> list[Any]:
         """All ids of each text, or of each of its sentences that has a word; or what is written in their places."""
-        if isinstance(text, Mapping) or not isinstance(text, Iterable):
+        if isinstance(text, Mapping) or not isinstance(text, Iterable) or getattr(text, "ndim", 1) == 0:
             self.check_text(text, "text")  # refuses
         texts = [text] if isinstance(text, str) else list(text)
         if len(texts) == 0:
