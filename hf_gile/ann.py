@@ -312,7 +312,7 @@ def _checksum(head: dict[str, Any], tensors: dict[str, Tensor]) -> str:
     """What tells a damaged search, which faiss would read all the same, from the one that was saved."""
     checksum = zlib.crc32(json.dumps(head, sort_keys=True).encode())
     for _, tensor in sorted(tensors.items()):
-        checksum = zlib.crc32(tensor.contiguous().flatten().view(torch.uint8).numpy(), checksum)
+        checksum = zlib.crc32(tensor.contiguous().flatten().view(torch.uint8).numpy().data, checksum)
     return f"{checksum:08x}"
 
 
