@@ -171,7 +171,7 @@ def fit(
             continue
         evidence = int(counts.gold_documents[place]), int(num_gold.sum())
         if group == "unseen" and not tells_enough(*evidence):
-            figures["note"] = _note(*evidence)
+            figures["note"] = _note(*evidence, "the calibration and the threshold")
             continue
         if method is not None:
             gains = _gains(method, cells, gold)
@@ -208,11 +208,11 @@ def fit(
     return Calibration(calibration, thresholds, own, figures)
 
 
-def _note(documents: int, gold: int) -> str:
+def _note(documents: int, gold: int, what: str) -> str:
     return (
         f"{documents:,} document{'s have' if documents > 1 else ' has'} unseen labels, {gold:,} in all: too few to fit "
-        f"(at least {LEAST_DOCUMENTS} documents and {LEAST_GOLD} labels), so unseen labels have the calibration and "
-        "the threshold of the seen ones"
+        f"(at least {LEAST_DOCUMENTS} documents and {LEAST_GOLD} labels), so unseen labels have {what} of the "
+        "seen ones"
     )
 
 
@@ -308,7 +308,8 @@ def _of_softmax(documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor, method
         found = fit(counts, None, label_thresholds=False).figures
         figures |= {f"{name.removesuffix('_before')}_{when}": found[name] for name in found if "error_before" in name}
         figures[f"accuracy_{when}"] = float((logits.argmax(-1) == gold).double().mean())
-        figures |= {"note": found["note"]} if "note" in found else {}
+    if unseen and not tells_enough(unseen, unseen):
+        figures["note"] = _note(unseen, unseen, "the calibration")
     return Calibration(calibration, {}, torch.full((len(seen),), math.nan, dtype=torch.double), figures)
 
 
