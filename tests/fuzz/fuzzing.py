@@ -67,7 +67,7 @@ class Target:
     cases: SearchStrategy[Any]
     attempt: Callable[[Any], object]
     quick: int = 5
-    long: int = 500
+    long: int = 200
 
 
 class Crash(AssertionError):
