@@ -45,7 +45,7 @@ MUTATIONS = [
         "hf_gile/models/word_encoders_gile.py",
         "scores.masked_fill(~mask, torch.finfo(scores.dtype).min)",
         "scores.masked_fill(mask & ~mask, torch.finfo(scores.dtype).min)",
-        "models/test_modeling.py",
+        "models/test_word_encoders.py",
     ),
     Mutation(
         "hf_gile/models/word_encoders_gile.py",

@@ -7,6 +7,7 @@ from hf_gile.models.losses_gile import (
     binary_cross_entropy,
     check_positive_weights,
     cross_entropy,
+    decoupled_softmax,
     multi_hot,
 )
 
@@ -192,3 +193,15 @@ def test_every_loss_and_its_gradient_are_finite_whatever_has_no_weight(loss, mas
     assert value.isfinite()
     assert value >= 0
     assert scores.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_decoupled_softmax_sets_each_gold_label_against_those_that_are_not_gold(logits, weighted):
+    weights = torch.linspace(1, 3, L, dtype=torch.double) if weighted else torch.ones(L, dtype=torch.double)
+    target = multi_hot(LABELS, L)
+    expected = 0.0
+    for row, gold in enumerate(([2, 5], [16], [])):
+        others = sum(weights[column] * logits[row, column].exp() for column in range(L) if column not in gold)
+        expected += sum(-(logits[row, column].exp() / (logits[row, column].exp() + others)).log() for column in gold)
+    loss = decoupled_softmax(logits, target, weights if weighted else None)
+    assert loss.item() == pytest.approx(expected.item() / B)
