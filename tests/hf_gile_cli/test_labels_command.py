@@ -118,6 +118,16 @@ def test_a_dry_run_changes_nothing_and_refuses_what_the_change_would(run, saved_
         assert "a linear unit keeps the labels it was trained on" in said.stderr
 
 
+@pytest.mark.parametrize("arguments", [["add", "r", "Rats"], ["rename", "Iron", "Ferrum"], ["retire", "Milk"]])
+def test_a_dry_run_leaves_a_label_file_as_it_was(run, tmp_path, arguments):
+    path = tmp_path / "labels.csv"
+    LabelSet.from_names(["Iron", "Milk"]).save(path)
+    before = path.read_bytes()
+    command, *rest = arguments
+    assert run("labels", command, path, *rest, "--dry-run").stdout
+    assert path.read_bytes() == before
+
+
 def test_a_change_that_fails_leaves_all_as_it_was(run, saved_model, monkeypatch):
     before = contents(saved_model)
     monkeypatch.setattr(GileProcessor, "save_pretrained", lambda *_, **__: 1 / 0)
