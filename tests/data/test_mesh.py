@@ -389,6 +389,7 @@ def mesh_file(shared_data):
     return shared_data / "mesh" / "mesh_labels.jsonl.gz"
 
 
+@pytest.mark.slow
 def test_all_of_mesh_is_a_label_set_whatever_describes_it(mesh_file, monkeypatch):
     report = ReadReport()
     descriptors = list(read_mesh(mesh_file, report))

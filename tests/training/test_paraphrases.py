@@ -194,6 +194,7 @@ def test_a_text_without_words_is_left_out(processor):
         assert rows[0] == rows[1]
 
 
+@pytest.mark.slow
 def test_all_of_mesh_is_read_by_all_its_names(shared_data):
     labels = load_mesh(shared_data / "mesh" / "mesh_labels.jsonl.gz")[:3001]
     processor = GileProcessor(build_tokenizer(labels.names, min_count=1), max_label_words=20)

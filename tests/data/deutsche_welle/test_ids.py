@@ -244,6 +244,7 @@ def published_words(shared_data):
     return {language: load_word_vectors(folder / f"{language}.pkl.gz") for language in NAMES}
 
 
+@pytest.mark.slow
 def test_general_labels_of_all_eight_languages(shared_data, published_words):
     corpus = load_dw(shared_data / "dw_format" / "general", splits=["dev", "test"], word_vectors=published_words)
     assert corpus.languages == list(NAMES)
