@@ -256,6 +256,7 @@ def test_general_labels_of_all_eight_languages(shared_data, published_words):
     assert len(joint.label_set) == len(joint.label_input_ids) == 56
 
 
+@pytest.mark.slow
 def test_specific_labels_of_two_languages(shared_data, published_words):
     corpus = load_dw(shared_data / "dw_format" / "specific", splits=["test"], word_vectors=published_words)
     assert {language: len(labels) for language, labels in corpus.label_sets.items()} == {"english": 850, "german": 650}
