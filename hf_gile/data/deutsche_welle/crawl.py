@@ -28,7 +28,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from reprlib import repr as shortened
@@ -316,7 +316,7 @@ def _summary(last: list[Answer | None], ended: str) -> CrawlSummary:
 
 
 def _fetched(visitor: Visitor, url: str, folder: Path, language: str) -> Answer:
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    now = datetime.now(UTC).isoformat(timespec="seconds")
     visit = visitor.visit(url)
     if visit.reason is not None:
         return Answer(url, visit.url, visit.status, now, reason=visit.reason, again=visit.again)
