@@ -16,7 +16,7 @@ _PATTERNS = [
     re.compile(pattern)
     for pattern in (
         rf"(?i)(--(?:[\w-]+[_-])?(?:{_KINDS})(?:=|\s+)(?!--)){_VALUE}",  # a flag
-        rf"(?i)((?<![?&])\b\w+[_-](?:{_KINDS})['\"]?\s*[=:]\s*){_VALUE}",  # a variable, a setting
+        rf"(?i)((?<![?&\w-])[\w-]+[_-](?:{_KINDS})['\"]?\s*[=:]\s*){_VALUE}",  # a variable, a setting
         rf"(?i)([?&](?:[\w-]+[_-])?(?:{_KINDS}|signature|sig|credential)=)[^&\s#'\"]+",  # of an address
         r"(\b\w[\w+.-]*://)[^/\s@'\"]+(?=@)",  # a user of an address
         r"(\bBearer\s+)[\w.~+/-]{16,}",
