@@ -63,6 +63,7 @@ ROWS = {
     "peers": ("systems *", {"name", "figures"}, set()),
     "pubmed_mesh": ("test * *", GROUPS - UNSEEN, UNSEEN),
     "read_medline": ("runs *", {*TIMES, "median_cpu_s", "files_per_s", "citations_per_s", "yields"}, set()),
+    "reliability": ("sections * *", {"cases", "taken", "refused", "crashes", "peak_mib", "seconds"}, set()),
     "sampling_curves": ("runs *", {"flags", "curve", "time_beside_all_labels"}, set()),
     "scoring": ("runs * *", {*TIMES, "documents_per_s", "gflops", "times_bare_product"}, set()),
     "search": ("results *", SEARCHED, {"size", "probes", "oversampling"}),
