@@ -17,6 +17,9 @@ Array = Tensor | NDArray[Any]
 
 SCORE_TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
+MOST_LABELS = 1 << 24
+"""A metric keeps numbers of each label: more of these would be a mistake, and take all memory."""
+
 
 def read_batch(scores: Array, labels: Array, num_labels: int | None = None) -> tuple[Tensor, Tensor]:
     """Checks a batch and brings its gold labels to one form.
@@ -119,9 +122,13 @@ def read_groups(num_labels: int, seen: Array | Sequence[bool] | None) -> dict[st
         >>> read_groups(2, seen=[True, False])["unseen_"]
         tensor([False,  True])
     """
-    if not hasattr(num_labels, "__index__") or getattr(num_labels, "ndim", False) or num_labels < 1:
+    is_number = hasattr(num_labels, "__index__") and not (
+        isinstance(num_labels, bool) or getattr(num_labels, "ndim", False)
+    )
+    if not is_number or not 1 <= num_labels <= MOST_LABELS:
         raise ValueError(
-            f"num_labels must be a whole number, at least 1, got {num_labels!r:.100}; give the number of labels scored"
+            f"num_labels must be a whole number from 1 to {MOST_LABELS:,}, got {num_labels!r:.100}; give the number of "
+            "labels scored"
         )
     groups = {"": torch.ones(num_labels, dtype=torch.bool)}
     if seen is None:
@@ -184,7 +191,10 @@ def _to_tensor(array: Array, name: str) -> Tensor:
             f"{name} must be a torch tensor or a numeric numpy array, got {found}; convert with torch.as_tensor"
         )
     # torch takes neither read-only memory nor negative strides
-    return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+    try:
+        return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+    except TypeError:  # a type that torch lacks, such as long double
+        raise ValueError(f"{name} must be of a type that torch has, got {array.dtype}; convert with astype") from None
 
 
 def _gold_of_columns(labels: Tensor, num_labels: int) -> Tensor:

@@ -110,7 +110,7 @@ class GileDataCollator:
             )
         if "teacher_columns" in features[0]:
             columns = [
-                _columns(feature["teacher_columns"], f"teacher_columns of example {place}").reshape(-1)
+                _columns(feature["teacher_columns"], f"teacher_columns of example {place}", "iu").reshape(-1)
                 for place, feature in enumerate(features)
             ]
             batch["teacher_columns"] = _padded(columns)
@@ -152,12 +152,12 @@ class GileDataCollator:
 _IN_ALL = ("labels", "excluded_columns", "pooled_embeds", "teacher_columns", "teacher_scores")
 
 
-def _columns(given: Any, name: str) -> Any:
+def _columns(given: Any, name: str, kinds: str = "iufb") -> Any:
     try:
         columns = np.asarray(given)
     except ValueError:  # of lists of different lengths
         columns = np.asarray(None)
-    if columns.ndim > 1 or (columns.size and columns.dtype.kind not in "iufb"):
+    if columns.ndim > 1 or (columns.size and columns.dtype.kind not in kinds):
         raise ValueError(f"{name} must be gold columns, whole numbers, got {given!r:.100}")
     return columns
 

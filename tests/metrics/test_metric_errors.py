@@ -74,7 +74,7 @@ def test_seen_without_an_unseen_label_is_refused(make):
 
 @pytest.mark.parametrize("make", [RankingMetrics, F1Metrics, LabelMetrics])
 def test_no_labels_are_refused(make):
-    with pytest.raises(ValueError, match="num_labels must be a whole number, at least 1, got -1"):
+    with pytest.raises(ValueError, match="num_labels must be a whole number from 1 to 16,777,216, got -1"):
         make(-1)
 
 
