@@ -87,11 +87,9 @@ class ApproximateSearch:
 
         Raises:
             ImportError: faiss is not installed.
-            ValueError: Text codes of another shape, fewer than `size` or not finite, or a shard.
+            ValueError: Text codes of another shape, fewer than `size`, or not finite.
         """
         faiss = _import_faiss()
-        if index._shard is not None:
-            raise ValueError("a shard holds the codes of some labels: build the search of the whole index")
         joint_size = index.codes.shape[1]
         size = min(size, joint_size)
         if size < 1 or text_codes.dim() != 2 or text_codes.shape[1] != joint_size or len(text_codes) < size:

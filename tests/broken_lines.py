@@ -84,12 +84,6 @@ MUTATIONS = [
         "models/test_label_index.py models/test_pipeline_choice.py",
     ),
     Mutation(
-        "hf_gile/models/exact_search_gile.py",
-        "torch.logaddexp(total[rows], scores.logsumexp(1))",
-        "torch.maximum(total[rows], scores.logsumexp(1))",
-        "models/test_label_index.py",
-    ),
-    Mutation(
         "hf_gile/models/calibration_gile.py",
         'own["scale"] + own.get("offset", 0.0)',
         'own["scale"] - own.get("offset", 0.0)',
@@ -109,8 +103,8 @@ MUTATIONS = [
     ),
     Mutation(
         "hf_gile/models/best_labels_gile.py",
-        "return logits.sigmoid() if total is None else (logits - total).exp()",
-        "return logits.sigmoid()",
+        "logits.sigmoid() if choice.is_multi_label else logits.softmax(-1)",
+        "logits.sigmoid()",
         "models/test_pipeline.py",
     ),
     Mutation(

@@ -259,11 +259,6 @@ def test_text_codes_that_say_nothing_are_refused(made, built, spoil, message):
         ApproximateSearch.build(built, spoil(made[2]), size=32)
 
 
-def test_a_shard_has_no_search(made, built):
-    with pytest.raises(ValueError, match="build the search of the whole index"):
-        ApproximateSearch.build(built.shard(0, 2), made[2])
-
-
 @pytest.mark.parametrize("name", ["probes", "oversampling"])
 def test_a_search_that_reads_nothing_is_refused(made, built, name):
     setattr(built.search, name, 0)

@@ -56,8 +56,9 @@ class Choice:
 def best_labels(index: Any, text_codes: Tensor | Sequence[Tensor], choice: Choice) -> list[BestLabels]:
     """Chooses labels for documents, exactly.
 
-    Where one threshold serves all labels, the search of the index finds the best, as calibration leaves the order among
-    the seen labels, and among the others; else all scores are made, of some documents at a time.
+    Where each label is scored on its own and one threshold serves all, an exact search finds the best, as calibration
+    keeps the order among the seen labels, and among the others. Otherwise all scores are made, of some documents at a
+    time.
 
     Args:
         index: A `LabelIndex`.
@@ -70,9 +71,10 @@ def best_labels(index: Any, text_codes: Tensor | Sequence[Tensor], choice: Choic
         these.
 
     Raises:
-        ValueError: Codes of another shape, or a shard of an index where all scores are needed.
+        ValueError: Codes of another shape.
     """
-    if torch.is_tensor(text_codes) and choice.top_k is not None and _is_searched(choice):
+    is_searched = choice.is_multi_label and not torch.is_tensor(choice.threshold)
+    if torch.is_tensor(text_codes) and choice.top_k is not None and is_searched:
         return _search(index, text_codes, choice, choice.top_k)
     found = []
     size = max(1, SCORES_AT_ONCE // len(index))
@@ -81,23 +83,14 @@ def best_labels(index: Any, text_codes: Tensor | Sequence[Tensor], choice: Choic
     return found
 
 
-def _is_searched(choice: Choice) -> bool:
-    """Whether the best labels are among those of the highest logits, of the seen or of the unseen ones."""
-    return not torch.is_tensor(choice.threshold) and (choice.is_multi_label or not choice.calibration)
-
-
 def _search(index: Any, text_codes: Tensor, choice: Choice, k: int) -> list[BestLabels]:
-    seen, total = choice.seen, None
+    seen = choice.seen
     if not choice.calibration or seen is None:
         logits, columns = index.top_k(text_codes, k)
-        if not choice.is_multi_label:
-            total = index.log_sum_exp(text_codes)[:, None]
     elif bool(seen.all() | ~seen.any()):
         logits, columns = index.top_k(text_codes, k)
         logits = calibrated(logits, seen[:1].expand(logits.shape[1]), choice.calibration)
     else:
-        if len(index.codes) < len(index):
-            index.scores(text_codes)  # refuses a shard, and says why
         found = top_k_of_each(text_codes, index.codes, index.bias, k, [seen, ~seen])
         # Calibration keeps the order within each group, so the best are among the best of both.
         raw = torch.cat([own.scores for own in found], dim=-1)
@@ -112,7 +105,7 @@ def _search(index: Any, text_codes: Tensor, choice: Choice, k: int) -> list[Best
         order = columns.argsort(dim=-1)
         order = order.gather(1, raw.gather(1, order).argsort(dim=-1, descending=True, stable=True))
         logits, columns = best_of(logits.gather(1, order), columns.gather(1, order), min(k, len(index)))
-    scores = _probabilities(logits, total)
+    scores = logits.sigmoid()
     answers = []
     for row, own in zip(scores, columns, strict=True):
         if choice.threshold is not None:
@@ -143,8 +136,8 @@ def _choose(raw: Tensor, choice: Choice) -> list[BestLabels]:
     logits = raw
     if choice.calibration and choice.seen is not None:
         logits = calibrated(logits, choice.seen.to(logits.device), choice.calibration)
-    total = None if choice.is_multi_label else logits.logsumexp(-1, keepdim=True)
-    scores, threshold = _probabilities(logits, total), choice.threshold
+    scores = logits.sigmoid() if choice.is_multi_label else logits.softmax(-1)
+    threshold = choice.threshold
     if threshold is not None:
         passing = ~(scores < (threshold.to(logits.device) if torch.is_tensor(threshold) else threshold))
     elif choice.top_k is None or 2 * choice.top_k > logits.shape[1]:
@@ -172,10 +165,6 @@ def _ranking(logits: Tensor, raw: Tensor) -> Tensor:
     if logits is raw:
         return order
     return order.gather(-1, logits.gather(-1, order).argsort(dim=-1, descending=True, stable=True))
-
-
-def _probabilities(logits: Tensor, total: Tensor | None) -> Tensor:
-    return logits.sigmoid() if total is None else (logits - total).exp()
 
 
 __all__ = ["SCORES_AT_ONCE", "BestLabels", "Choice", "best_labels"]

@@ -1,4 +1,4 @@
-"""Exact search among label codes: scores, the best labels, and the sum of a softmax, in bounded memory.
+"""Exact search among label codes: scores and the best labels, in bounded memory.
 
 Shapes: B documents, L labels, J joint size, K labels returned.
 """
@@ -104,25 +104,6 @@ def _search(
             own = scores if others is None else scores.masked_fill(others[labels], -torch.inf)
             _improve(best.scores[rows], best.columns[rows], own, labels.start)
     return found
-
-
-@torch.no_grad()
-def log_sum_exp_of(text_codes: Tensor, codes: Tensor, bias: float) -> Tensor:
-    """The logarithm of the sum of exp(score) over all labels, as `LabelIndex.log_sum_exp`.
-
-    Args:
-        text_codes: `(B, J)`.
-        codes: `(L, J)` label codes.
-        bias: The constant of the score.
-
-    Returns:
-        `(B,)` numbers.
-    """
-    check_text_codes(text_codes, codes)
-    total = torch.full((len(text_codes),), -torch.inf, device=codes.device, dtype=wide_type(text_codes, codes))
-    for rows, _, scores in _blocks(text_codes, codes, bias):
-        total[rows] = torch.logaddexp(total[rows], scores.logsumexp(1))
-    return total
 
 
 def check_text_codes(text_codes: Tensor, codes: Tensor, k: Any = 1) -> int:
@@ -246,7 +227,6 @@ __all__ = [
     "TopLabels",
     "best_of",
     "check_text_codes",
-    "log_sum_exp_of",
     "scores_of",
     "top_k_of",
     "top_k_of_each",

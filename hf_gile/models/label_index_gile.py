@@ -1,4 +1,4 @@
-"""The codes of a label set, computed once: scores, exact and approximate top-k search, changes, files, shards.
+"""The codes of a label set, computed once: scores, exact and approximate top-k search, changes, files.
 
 Shapes: B documents, L labels, C labels scored, J joint size, K labels returned.
 """
@@ -9,10 +9,9 @@ import re
 import secrets
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from copy import copy
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -20,11 +19,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers.utils import logging
 
-from .exact_search_gile import TopLabels, best_of, check_text_codes, log_sum_exp_of, scores_of, top_k_of, wide_type
+from .exact_search_gile import TopLabels, best_of, check_text_codes, scores_of, top_k_of, wide_type
 from .fingerprint_gile import fingerprint, is_finite, towers_of, unwrapped
 from .labels_gile import LabelSet, whole_file
 from .languages_gile import check_language, of_language, own_columns
-from .processes_gile import all_gathered, share_of
 
 _logger = logging.get_logger(__name__)
 
@@ -109,7 +107,6 @@ class LabelIndex:
         self.model_fingerprint = model_fingerprint
         self.label_language = label_language
         self.search: Any | None = None
-        self._shard: _Shard | None = None
 
     @classmethod
     def build(
@@ -176,7 +173,7 @@ class LabelIndex:
 
     def __repr__(self) -> str:
         kind = f"{self.codes.shape[1]} numbers of {self.codes.dtype} on {self.codes.device}"
-        return f"LabelIndex({len(self)} labels, each {kind}{', sharded' if self._shard else ''})"
+        return f"LabelIndex({len(self)} labels, each {kind})"
 
     def scores(self, text_codes: Tensor, columns: Tensor | None = None) -> Tensor:
         """The scores of documents with all labels, or with some.
@@ -189,9 +186,8 @@ class LabelIndex:
             `(B, L)` or `(B, C)` logits on the device of the codes, in 32 bits (64, where either codes have as many).
 
         Raises:
-            ValueError: Text codes of another shape, or a shard, which has not all labels.
+            ValueError: Text codes of another shape.
         """
-        self._check_whole()
         if columns is not None and not torch.is_tensor(columns):
             raise ValueError(f"columns must be a tensor of columns, got {type(columns).__name__}")
         codes = self.codes if columns is None else self.codes[columns.to(self.codes.device)]
@@ -199,9 +195,6 @@ class LabelIndex:
 
     def top_k(self, text_codes: Tensor, k: int, approximate: bool = False) -> TopLabels:
         """The k best labels of each document, without holding the scores of all (but for k above L / 2).
-
-        Of a shard, every process passes documents of its own (their number may differ, and may be 0) and gets the
-        answers for these; all processes must call, with the same k.
 
         Args:
             text_codes: `(B, J)` from `get_text_features`, of documents in `self.language`.
@@ -213,13 +206,11 @@ class LabelIndex:
             Scores and columns, each `(B, min(k, L))`.
 
         Raises:
-            ValueError: k below 1, text codes of another shape, an approximate search where there is none or one of
-                another number of labels, or a shard without its processes.
+            ValueError: k below 1, text codes of another shape, or an approximate search where there is none or
+                one of another number of labels.
         """
         if approximate:
             return self._approximate(text_codes, k)
-        if self._shard is not None:
-            return self._shard.top_k(text_codes, self.codes, self.bias, k, len(self))
         return top_k_of(text_codes, self.codes, self.bias, k)
 
     @torch.no_grad()
@@ -254,28 +245,6 @@ class LabelIndex:
             best.scores[rows], best.columns[rows] = exact
         return best
 
-    def log_sum_exp(self, text_codes: Tensor) -> Tensor:
-        """The logarithm of the sum of exp(score) over all labels, which makes a softmax of any scores.
-
-        Args:
-            text_codes: `(B, J)` from `get_text_features`.
-
-        Returns:
-            `(B,)` numbers.
-
-        Raises:
-            ValueError: Text codes of another shape, or a shard.
-        """
-        self._check_whole()
-        return log_sum_exp_of(text_codes, self.codes, self.bias)
-
-    def _check_whole(self) -> None:
-        if self._shard is not None:
-            raise ValueError(
-                "a shard holds the codes of some labels: it answers top_k, together with the other shards; all else "
-                "needs the whole index"
-            )
-
     @torch.inference_mode(False)
     def add(self, labels: Any, model: Any, processor: Any) -> None:
         """Adds labels behind the present ones, whose codes and columns stay. All codes are copied: add many at once.
@@ -287,9 +256,8 @@ class LabelIndex:
 
         Raises:
             ValueError: Labels that do not go with the present ones (see `LabelSet`), a `GileModel` that has
-                learned more of labels than their words say, another model, or a shard.
+                learned more of labels than their words say, or another model.
         """
-        self._check_whole()
         self.check_fits(model)
         labels = [labels] if hasattr(labels, "text") else labels
         if not isinstance(labels, Iterable):
@@ -307,9 +275,8 @@ class LabelIndex:
         """Removes labels; those behind them move up. All codes are copied: remove many at once.
 
         Raises:
-            ValueError: An id that no label has, no label left, or a shard.
+            ValueError: An id that no label has, or no label left.
         """
-        self._check_whole()
         if not all(isinstance(label_id, str) for label_id in label_ids):
             raise ValueError("remove takes ids, not a list of them: index.remove(*ids)")
         columns = torch.tensor(self.label_set.columns(label_ids), dtype=torch.long)
@@ -325,9 +292,8 @@ class LabelIndex:
 
         Raises:
             ValueError: An id that no label has, a name that does not go with the other labels, a `GileModel`
-                that has learned more of labels than their words say, another model, or a shard.
+                that has learned more of labels than their words say, or another model.
         """
-        self._check_whole()
         self.check_fits(model)
         column = self.label_set.column(label_id)
         label_set = self.label_set.rename(label_id, name)
@@ -382,41 +348,12 @@ class LabelIndex:
         self.codes = codes if codes.dtype == self.codes.dtype else _finite(codes)
         return self
 
-    def shard(self, rank: int, world_size: int, group: Any = None) -> "LabelIndex":
-        """The part of this index that one process holds; `top_k` of all parts together is that of the whole.
-
-        Columns are those of the whole index, and so is `label_set`. Of an index whose codes are mapped from its file, a
-        process reads its part only; `to` moves only that to a device.
-
-        Args:
-            rank: Which part, the rank of the process in the group.
-            world_size: Number of parts, the processes of the group.
-            group: The `torch.distributed` process group; by default that of all processes.
-
-        Raises:
-            ValueError: A rank that is not below `world_size`, more parts than labels, or this is a shard already.
-        """
-        self._check_whole()
-        if not 0 <= rank < world_size <= len(self):
-            raise ValueError(
-                f"rank must be below world_size, and that at most {len(self)}, the labels; got {rank} of {world_size}"
-            )
-        own = share_of(len(self), rank, world_size)
-        part = copy(self)
-        part.codes, part.search = self.codes[own], None
-        part._shard = _Shard(rank, world_size, group, own.start)
-        return part
-
     def save_pretrained(self, folder: str | PathLike[str]) -> None:
         """Saves the index: `label_index.json`, and beside it the labels and their codes, whose names it holds.
 
         `label_index.json` is replaced when the others are written, so that what was saved in this folder before can
         be read until the new index can. An approximate search is saved apart, by `ApproximateSearch.save`.
-
-        Raises:
-            ValueError: This is a shard.
         """
-        self._check_whole()
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         stem = f"label_index-{secrets.token_hex(4)}"
@@ -449,7 +386,7 @@ class LabelIndex:
             mmap: Whether the codes stay in their file and are read when needed; else they are read into memory.
             verify: Whether to read all files and compare them with the checksums they were saved with: about a second
                 for each GB. An exact search reads all codes anyway; without the check, what a process never asks for,
-                such as the rows of other shards, is never read, and damage shows in wrong scores only.
+                is never read, and damage shows in wrong scores only.
 
         Raises:
             FileNotFoundError: There is no index.
@@ -511,43 +448,6 @@ def _file_of(folder: Path, name: Any) -> Path:
     if not _FILES.fullmatch(str(name)) or leads_out(folder / name, folder):
         raise ValueError(f"{folder / INDEX_FILE} names {str(name)!r:.200}, which is no file of an index in {folder}")
     return folder / name
-
-
-class _Shard(NamedTuple):
-    rank: int
-    world_size: int
-    group: Any
-    first: int
-
-    @torch.no_grad()
-    def top_k(self, text_codes: Tensor, codes: Tensor, bias: float, k: int, num_labels: int) -> TopLabels:
-        distributed = torch.distributed
-        found = None
-        if distributed.is_available() and distributed.is_initialized():
-            found = (distributed.get_rank(self.group), distributed.get_world_size(self.group))
-        if found != (self.rank, self.world_size):
-            raise ValueError(
-                f"this is shard {self.rank} of {self.world_size}: it answers in the process of this rank of a "
-                f"torch.distributed group (init_process_group, or the group given to shard), "
-                f"here is {'none' if found is None else '{} of {}'.format(*found)}"
-            )
-        k = min(check_text_codes(text_codes, codes, k), num_labels)
-        text_codes = text_codes.to(codes.device, wide_type(text_codes, codes)).contiguous()
-        sizes = all_gathered(torch.tensor([len(text_codes)], device=codes.device), self.group)
-        most = int(max(sizes))
-        padded = text_codes.new_zeros(most, text_codes.shape[1])
-        padded[: len(text_codes)] = text_codes
-        documents = torch.cat(all_gathered(padded, self.group))
-        scores = documents.new_full((len(documents), k), -torch.inf)
-        columns = torch.full((len(documents), k), num_labels, device=codes.device)
-        best = top_k_of(documents, codes, bias, k)
-        scores[:, : best.scores.shape[1]] = best.scores
-        columns[:, : best.scores.shape[1]] = best.columns + self.first
-        # Every process gets the answers for all documents: k numbers of each process for a document are little.
-        own = slice(self.rank * most, self.rank * most + len(text_codes))
-        scores = torch.cat([part[own] for part in all_gathered(scores, self.group)], dim=1)
-        columns = torch.cat([part[own] for part in all_gathered(columns, self.group)], dim=1)
-        return best_of(scores, columns, k)
 
 
 def bias_of(gile: Any, language: str | None) -> float:

@@ -18,7 +18,7 @@ from hf_gile import (
     build_tokenizer,
 )
 from hf_gile.models import exact_search_gile, fingerprint_gile, label_index_gile
-from hf_gile.models.exact_search_gile import log_sum_exp_of, scores_of, top_k_of
+from hf_gile.models.exact_search_gile import scores_of, top_k_of
 from hf_gile.models.fingerprint_gile import fingerprint
 
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
@@ -286,9 +286,8 @@ def test_no_more_than_a_block_of_scores_is_held(small_blocks, monkeypatch):
     monkeypatch.setattr(torch, "mm", lambda one, other, out: sizes.append(out.numel()) or mm(one, other, out=out))
     texts, codes = whole_numbers(50, 3000)
     plain_index(codes).top_k(texts, 5)
-    log_sum_exp_of(texts, codes, 0.0)
     assert max(sizes) <= 4 * 256
-    assert sum(sizes) == 2 * 50 * 3000
+    assert sum(sizes) == 50 * 3000
 
 
 def test_no_documents_have_no_answers():
@@ -296,13 +295,6 @@ def test_no_documents_have_no_answers():
     index = plain_index(codes)
     assert index.top_k(torch.zeros(0, 6), 3).columns.shape == (0, 3)
     assert index.scores(torch.zeros(0, 6)).shape == (0, 1000)
-
-
-def test_log_sum_exp_makes_a_softmax(small_blocks):
-    generator = torch.Generator().manual_seed(4)
-    texts, codes = torch.randn(9, 5, generator=generator) * 10, torch.randn(2000, 5, generator=generator)
-    index = plain_index(codes)
-    torch.testing.assert_close(index.log_sum_exp(texts), index.scores(texts).logsumexp(-1))
 
 
 def test_codes_of_16_bits_score_as_their_numbers_say(parts):
@@ -423,14 +415,6 @@ def test_an_approximate_search_follows_the_changes_of_the_labels(make_model):
             lambda index, texts: LabelIndex(index.label_set, index.codes[:3], 0.0, None, ""),
             r"for each of the 9 labels, got shape \(3, 6\)",
         ),
-        (lambda index, texts: index.shard(2, 2), "rank must be below world_size"),
-        (lambda index, texts: index.shard(0, 10), "at most 9, the labels"),
-        (lambda index, texts: index.shard(0, 2).scores(texts), "answers top_k, together with the other shards"),
-        (lambda index, texts: index.shard(0, 2).log_sum_exp(texts), "all else needs the whole index"),
-        (lambda index, texts: index.shard(0, 2).shard(0, 1), "all else needs the whole index"),
-        (lambda index, texts: index.shard(0, 2).top_k(texts, 1), "this is shard 0 of 2: it answers .*, here is none"),
-        (lambda index, texts: index.shard(0, 2).remove("label 1"), "all else needs the whole index"),
-        (lambda index, texts: index.shard(0, 2).save_pretrained("nowhere"), "all else needs the whole index"),
     ],
 )
 def test_bad_calls_are_refused(call, message):
@@ -784,37 +768,6 @@ def test_labels_that_name_their_language_are_read_in_it():
 def test_a_model_of_several_languages_must_be_told_which(two_languages):
     with pytest.raises(ValueError, match="name the language of the documents"):
         LabelIndex.build(*two_languages, LabelSet.from_names(NAMES))
-
-
-def _top_k_of_a_shard(folder):
-    """Run by each process."""
-    rank = torch.distributed.get_rank()
-    index = LabelIndex.from_pretrained(folder)
-    part = index.shard(rank, torch.distributed.get_world_size())
-    whole = []
-    for seed, (ours, theirs) in enumerate([(3, 5), (0, 2), (1, 1)]):
-        texts, _ = whole_numbers(ours + theirs, 1, seed=seed)
-        texts = texts[:ours] if rank == 0 else texts[ours:]
-        for k in (1, 7, 900, 5000):
-            found, expected = part.top_k(texts, k), index.top_k(texts, k)
-            whole.append(torch.equal(found.scores, expected.scores) and torch.equal(found.columns, expected.columns))
-    (Path(folder) / f"answer-{rank}").write_text(str(whole))
-
-
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # Python 3.12
-def test_shards_of_two_processes_answer_as_the_whole_index(tmp_path):
-    _, codes = whole_numbers(1, 1001)
-    plain_index(codes).save_pretrained(tmp_path)
-    torch.multiprocessing.start_processes(_in_a_group, args=(str(tmp_path),), nprocs=2, start_method="fork")
-    for rank in (0, 1):
-        assert (tmp_path / f"answer-{rank}").read_text() == str([True] * 12)
-
-
-def _in_a_group(rank, folder):
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2)
-    _top_k_of_a_shard(folder)
-    torch.distributed.destroy_process_group()
 
 
 @pytest.mark.gpu

@@ -170,13 +170,6 @@ def test_where_calibration_makes_scores_equal_those_before_it_decide(num_seen, s
     assert [answer.columns.tolist() for answer in forced] == [ranking[:1] for ranking in rankings]
 
 
-def test_a_shard_has_no_calibrated_answer_of_its_own():
-    index, text_codes = many_labels()
-    choice = Choice(top_k=2, seen=torch.arange(101) < 50, calibration=CALIBRATIONS["platt"])
-    with pytest.raises(ValueError, match="a shard holds the codes of some labels"):
-        best_labels(index.shard(0, 2), text_codes, choice)
-
-
 def test_labels_of_one_group_are_searched_without_making_all_scores(pipe, parts, monkeypatch):
     parts[0].config.calibration = CALIBRATIONS["isotonic"]
     unseen = ["Blood", "Infant", "Risk", "Heart", "Weeks"]
