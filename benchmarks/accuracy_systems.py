@@ -583,9 +583,9 @@ def recipe(
     @torch.no_grad()
     def score(texts: list[str]) -> Tensor:
         with torch.autocast("cpu", torch.bfloat16, enabled=model.config.reads_pretrained):
-            codes = model.gile.get_text_features(**processor(texts, return_tensors="pt"))
+            codes = model.gile.project_texts(**processor(texts, return_tensors="pt"))
         # Label codes in float32, made once; with 16 bits scores of -9 are steps of 0.06.
-        return model.gile.score(codes.float(), model.get_stored_label_features())
+        return model.gile.score(codes.float(), model.project_stored_labels())
 
     details = {
         "parameters": result["parameters"],

@@ -32,11 +32,11 @@ def literal(layer: JointInputLabelEmbedding, texts: Tensor, labels: Tensor) -> T
 
 
 def fast(layer: JointInputLabelEmbedding, texts: Tensor, labels: Tensor) -> Tensor:
-    return layer.score(layer.encode_texts(texts), layer.encode_labels(labels))
+    return layer.score(layer.project_texts(texts), layer.project_labels(labels))
 
 
 def fast_kept(layer: JointInputLabelEmbedding, texts: Tensor, codes: Tensor) -> Tensor:
-    return layer.score(layer.encode_texts(texts), codes)
+    return layer.score(layer.project_texts(texts), codes)
 
 
 FORMS = {"literal": literal, "fast": fast}
@@ -72,7 +72,7 @@ def main() -> None:
         return
     layer, texts, labels = make(options.documents)
     with torch.no_grad():
-        codes = layer.encode_labels(labels)
+        codes = layer.project_labels(labels)
         truth = literal(*(part.double() for part in (layer, texts, labels)))
         layer.float()
         errors = {name: (form(layer, texts, labels) - truth).abs().max().item() for name, form in FORMS.items()}

@@ -45,11 +45,11 @@ def measure(form: str, labels: int, options: argparse.Namespace) -> None:
     def step(words: torch.Tensor, gold: torch.Tensor) -> torch.Tensor:
         with torch.autocast(device, dtype, enabled=dtype != torch.float32):
             if form == "chunked":
-                chunks = LabelChunks(gile.get_label_features, [words], gile.label_parameters())
+                chunks = LabelChunks(gile.project_labels, [words], gile.label_parameters())
                 loss = chunked_loss("binary_cross_entropy", texts, gold, chunks, bias, options.chunk_size)
                 loss = loss / options.documents
             else:
-                logits = gile.output_layer.score(texts, gile.get_label_features(words))
+                logits = gile.output_layer.score(texts, gile.project_labels(words))
                 loss = binary_cross_entropy(logits, multi_hot(gold, len(words)))
         loss.backward()
         return loss.detach()

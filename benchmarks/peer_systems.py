@@ -152,7 +152,7 @@ def gile(work: dict[str, Any], encoder: str) -> System:
         return LabelIndex.build(model, processor, LabelSet.from_names(names)).codes
 
     def encode_texts(texts: list[str]) -> Tensor:
-        return model.get_text_features(**processor(texts, return_tensors="pt"))
+        return model.project_texts(**processor(texts, return_tensors="pt"))
 
     def index(names: list[str], codes: Tensor) -> Score:
         bias = model.output_layer.classifier.bias.item()
@@ -183,13 +183,13 @@ def gile_minilm(work: dict[str, Any]) -> System:
         return (encoder(**words).last_hidden_state * mask).sum(1) / mask.sum(1)
 
     def encode_labels(names: list[str]) -> Tensor:
-        return joint.encode_labels(by_length(names, 32, pooled))
+        return joint.project_labels(by_length(names, 32, pooled))
 
     def index(names: list[str], codes: Tensor) -> Score:
         labels = LabelIndex(LabelSet.from_names(names), codes, joint.classifier.bias.item(), None, "")
 
         def score(texts: list[str]) -> Best:
-            text_codes = joint.encode_texts(by_length(texts, 8, pooled))
+            text_codes = joint.project_texts(by_length(texts, 8, pooled))
             return named(*labels.top_k(text_codes, min(TOP, len(names))), names)
 
         return score

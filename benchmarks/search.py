@@ -80,18 +80,18 @@ def codes_of_model(folder: str, records: str, num_labels: int, num_documents: in
     found = itertools.islice(read_records(records), num_documents)
     texts = [f"{record['title']} {record['abstractText']}" for record in found]
     text_codes = [
-        model.gile.get_text_features(**processor(texts[start : start + 64], return_tensors="pt"))
+        model.gile.project_texts(**processor(texts[start : start + 64], return_tensors="pt"))
         for start in range(0, len(texts), 64)
     ]
     words = model.label_input_ids
     unknown = processor.tokenizer.unk_token_id
     words = words[((words != unknown) & (words != model.config.pad_token_id)).any(1)]
-    codes = model.gile.get_label_features(words)[:num_labels]
+    codes = model.gile.project_labels(words)[:num_labels]
     pairs = torch.randint(len(words), (num_labels - len(codes), 2), generator=torch.Generator().manual_seed(0))
     label_codes = codes.new_empty(num_labels, codes.shape[1])
     label_codes[: len(codes)] = codes
     for rows, chunk in zip(label_codes[len(codes) :].split(20_000), pairs.split(20_000), strict=True):
-        rows.copy_(model.gile.get_label_features(words[chunk].flatten(1)))
+        rows.copy_(model.gile.project_labels(words[chunk].flatten(1)))
     return label_codes, torch.cat(text_codes)
 
 

@@ -60,8 +60,8 @@ def make(system: str, documents: int, device: str, dtype: torch.dtype, labels: i
 
     def literal(places: slice) -> torch.Tensor:
         gile = model.gile
-        embeds = gile.encode_texts(text[places])[0]
-        logits = gile.output_layer.literal_scores(embeds, gile.encode_labels(model.label_input_ids))
+        embeds = gile.embed_texts(text[places])[0]
+        logits = gile.output_layer.literal_scores(embeds, gile.embed_labels(model.label_input_ids))
         return binary_cross_entropy(logits, multi_hot(gold[places], labels)) * len(embeds) / documents
 
     def step() -> float:

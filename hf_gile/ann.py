@@ -81,7 +81,7 @@ class ApproximateSearch:
 
         Args:
             index: The label index; it stays as it is, set its `search`.
-            text_codes: `(N, J)` from `get_text_features`, of some documents like those that will be asked for; a
+            text_codes: `(N, J)` from `project_texts`, of some documents like those that will be asked for; a
                 thousand are enough.
             size: Size of x' and q'. A smaller one is faster, and misses more.
 
@@ -95,7 +95,7 @@ class ApproximateSearch:
         if size < 1 or text_codes.dim() != 2 or text_codes.shape[1] != joint_size or len(text_codes) < size:
             raise ValueError(
                 f"text_codes must have shape (N, {joint_size}) with N at least size, got {tuple(text_codes.shape)} for "
-                f"size {size}; encode about a thousand documents with get_text_features"
+                f"size {size}; encode about a thousand documents with project_texts"
             )
         sample = text_codes.detach().cpu().double()
         if not bool(sample.isfinite().all()):
@@ -133,7 +133,7 @@ class ApproximateSearch:
         """Columns of labels that are likely among the best.
 
         Args:
-            text_codes: `(B, J)` from `get_text_features`.
+            text_codes: `(B, J)` from `project_texts`.
             k: Number of labels wanted.
 
         Returns:
@@ -273,7 +273,7 @@ def recall(index: LabelIndex, text_codes: Tensor, k: int) -> float:
 
     Args:
         index: An index with a `search`.
-        text_codes: `(B, J)` from `get_text_features`; not those the search was built of.
+        text_codes: `(B, J)` from `project_texts`; not those the search was built of.
         k: Number of labels wanted.
 
     Returns:

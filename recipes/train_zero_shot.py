@@ -60,7 +60,7 @@ from hf_gile.data import (
 from hf_gile.data.files import read_yaml
 from hf_gile.data.zero_shot import fraction_of
 from hf_gile.metrics import LabelMetrics
-from hf_gile.models.label_index_gile import encode_labels
+from hf_gile.models.label_index_gile import project_label_set
 from hf_gile.models.losses_gile import multi_hot
 from hf_gile.publishing import write_card
 from hf_gile.training import (
@@ -584,9 +584,9 @@ class ZeroShotTrainer(Trainer):
         for task in tasks:
             with self.autocast():
                 codes = (
-                    model.get_stored_label_features()
+                    model.project_stored_labels()
                     if task.label_set is None
-                    else encode_labels(model, processor, task.label_set)
+                    else project_label_set(model, processor, task.label_set)
                 ).float()
             columns, boundary = torch.as_tensor(task.columns), torch.zeros(())
             metrics = OnColumns(LabelMetrics(len(columns), top_k=(1,)), task.columns)
@@ -597,7 +597,7 @@ class ZeroShotTrainer(Trainer):
                 batch.pop("shift_labels")
                 with self.autocast():
                     batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
-                    texts = model.gile.get_text_features(**batch).float()
+                    texts = model.gile.project_texts(**batch).float()
                 # Not in 16 bits, in which labels that differ a little tie.
                 scores = (texts @ codes.T).cpu()
                 metrics.update(scores, gold)

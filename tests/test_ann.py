@@ -39,7 +39,7 @@ def made():
     processor = GileProcessor.for_config(tokenizer, config)
     with torch.no_grad():
         texts = [" ".join(label.name.split()[:2] * 3) for label in names(300, seed=1)]
-        text_codes = model.get_text_features(**processor(texts, return_tensors="pt"))
+        text_codes = model.project_texts(**processor(texts, return_tensors="pt"))
     return model, processor, text_codes
 
 

@@ -115,7 +115,7 @@ def _text_codes(index: LabelIndex, gile: Any, batch: Mapping[str, Tensor]) -> Te
             f"the index scores documents in {index.language}, and a batch has others: evaluate the documents of each "
             "language with an index of its own"
         )
-    return gile.get_text_features(**inputs, language=index.language if language is None else language)
+    return gile.project_texts(**inputs, language=index.language if language is None else language)
 
 
 class _Translation:

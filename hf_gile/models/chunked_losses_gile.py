@@ -75,7 +75,7 @@ def chunked_loss(
     Args:
         loss: `"binary_cross_entropy"`, `"cross_entropy"` or `"decoupled_softmax"`. The last two read the labels twice:
             what a chunk takes away depends on the sum over all. Random numbers of an encoder are the same both times.
-        text_codes: `(B, J)` from `GileModel.get_text_features`.
+        text_codes: `(B, J)` from `GileModel.project_texts`.
         labels: `(B, P)` gold columns, padded with -100; each once.
         label_chunks: The L labels.
         bias: `(1,)`, the b of the score.

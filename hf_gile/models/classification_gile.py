@@ -362,7 +362,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
             language: The language of labels that name none.
 
         Returns:
-            Arguments of `encode`: `label_rows` `(C, H + 1)` and `learned_vectors` `(C, D)`, where the model has such.
+            Arguments of `project_labels`: `label_rows` `(C, H + 1)` and `learned_vectors` `(C, D)`, where the model has
+            such.
         """
         tables = self.gile.label_tables
         if not tables:
@@ -414,7 +415,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 infinity, as labels of other languages do.
             output_attentions: Whether to return the attention weights, as in `GileModelOutput`.
             pooled_embeds: `(B, P)` or `(B, S, P)`: what the pretrained encoder made of these documents before, as in
-                `GileModel.encode_texts`.
+                `GileModel.embed_texts`.
             positive_weights: `(C,)` or `(1, C)` weights of these columns in the loss of the documents that have them.
             teacher_columns: `(B, K)` columns that a teacher has scored, padded with -100, for the model's
                 `distillation` in a training step; not read without it.
@@ -451,10 +452,10 @@ class GileForSequenceClassification(GilePreTrainedModel):
             sampled_columns = sampled_columns.flatten()
         if self.training and torch.is_grad_enabled():
             self._steps += 1
-        text_embeds, attentions = self.gile.encode_texts(
+        text_embeds, attentions = self.gile.embed_texts(
             input_ids, attention_mask, inputs_embeds, language, pooled_embeds
         )
-        text_codes = self.gile.project_texts(text_embeds, language)
+        text_codes = self.gile.project_texts(text_embeds=text_embeds, language=language)
         if labels is not None and self.training and self.column_miner is not None:
             before = sampled_columns
             sampled_columns, column_weights = self.column_miner(
@@ -590,10 +591,10 @@ class GileForSequenceClassification(GilePreTrainedModel):
             )
         words = self.label_input_ids[columns]
         with torch.no_grad():
-            means = self.gile.encode_labels(words)[:, : self.config.embedding_size]
+            means = self.gile.embed_labels(words)[:, : self.config.embedding_size]
             self.gile.label_residual.weight[columns] = self.gile.word_prediction.infer(means, words) - means
 
-    def get_stored_label_features(self, columns: Tensor | None = None, language: str | None = None) -> Tensor:
+    def project_stored_labels(self, columns: Tensor | None = None, language: str | None = None) -> Tensor:
         """Label codes of the stored label set, in a tensor of their own.
 
         Args:
@@ -610,7 +611,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         return codes.clone() if any(codes is kept for _, kept, _ in self._kept_label_codes.values()) else codes
 
     def stored_codes(self, columns: Tensor | None = None, language: str | None = None) -> Tensor:
-        """Label codes as of `get_stored_label_features`, not to be changed: in inference they are made once and kept.
+        """Label codes as of `project_stored_labels`, not to be changed: in inference they are made once and kept.
 
         Args:
             columns: `(C,)` columns wanted; all of them by default.
@@ -652,7 +653,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             )
 
     def _stored_label_codes(self, columns: Tensor | None, language: str | None) -> Tensor:
-        return self.encode(language=language, **self._label_rows(columns))
+        return self.project_labels(language=language, **self._label_rows(columns))
 
     def _stored_label_embeds(self, columns: Tensor | None) -> Tensor:
         rows = self._label_rows(columns)
@@ -660,7 +661,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         return self._label_embeds(**rows)
 
     def _label_rows(self, columns: Tensor | None) -> dict[str, Any]:
-        """What belongs to single stored labels, `(C, ...)` each: arguments of `encode`."""
+        """What belongs to single stored labels, `(C, ...)` each: arguments of `project_labels`."""
         config, training = self.config, self.training and torch.is_grad_enabled()
         tables = {name: table.weight for name, table in self.gile.label_tables.items()}
         rows = {name: weight if columns is None else weight[columns] for name, weight in tables.items()}
@@ -721,7 +722,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             encoder.train(mode)
         return kept[1]
 
-    def encode(
+    def project_labels(
         self,
         words: Tensor,
         label_vectors: Tensor | None = None,
@@ -735,7 +736,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
 
         Args:
             words: `(C, T)` words of the labels.
-            label_vectors: `(C, P)`, as in `GileModel.encode_labels`.
+            label_vectors: `(C, P)`, as in `GileModel.embed_labels`.
             learned_vectors: `(C, D)` learned vectors, added to those that the words give.
             label_rows: `(C, H + 1)` rows of the labels.
             label_language: The language of the labels, or of each.
@@ -746,7 +747,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             `(C, J)` label codes.
         """
         label_embeds = self._label_embeds(words, label_vectors, learned_vectors, label_language, sparse)
-        return self.gile.get_label_features(label_embeds=label_embeds, language=language, label_rows=label_rows)
+        return self.gile.project_labels(label_embeds=label_embeds, language=language, label_rows=label_rows)
 
     def _label_embeds(
         self,
@@ -756,7 +757,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         label_language: Languages = None,
         sparse: bool = False,
     ) -> Tensor:
-        label_embeds = self.gile.encode_labels(words, None, label_language, label_vectors, sparse)
+        label_embeds = self.gile.embed_labels(words, None, label_language, label_vectors, sparse)
         if learned_vectors is None:
             return label_embeds
         size = learned_vectors.shape[1]
@@ -776,7 +777,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
 
         def encode(*chunk: Tensor) -> Tensor:
             # Sparse: the gradient of the words of a chunk is not to be as large as the table of all words.
-            return self.encode(**dict(zip(rows, chunk, strict=True)), language=space, sparse=True)
+            return self.project_labels(**dict(zip(rows, chunk, strict=True)), language=space, sparse=True)
 
         parameters = self.gile.label_parameters(space, with_vectors="label_vectors" in rows)
         return LabelChunks(encode, list(rows.values()), parameters, checksum)

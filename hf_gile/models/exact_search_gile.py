@@ -122,12 +122,12 @@ def check_text_codes(text_codes: Tensor, codes: Tensor, k: Any = 1) -> int:
     """
     if not torch.is_tensor(text_codes):
         raise ValueError(
-            f"text_codes must be a tensor, got {type(text_codes).__name__}; get_text_features of the model of these "
+            f"text_codes must be a tensor, got {type(text_codes).__name__}; project_texts of the model of these "
             "label codes makes it of texts"
         )
     if text_codes.dim() != 2 or text_codes.shape[1] != codes.shape[1]:
         raise ValueError(
-            f"text_codes must have shape (B, {codes.shape[1]}), as get_text_features of the model of these label codes "
+            f"text_codes must have shape (B, {codes.shape[1]}), as project_texts of the model of these label codes "
             f"makes them, got {tuple(text_codes.shape)}"
         )
     if not hasattr(k, "__index__") or getattr(k, "ndim", False) or k < 1:

@@ -79,7 +79,7 @@ class LabelIndex:
         >>> model = GileModel(GileConfig(vocab_size=len(tokenizer))).eval()
         >>> processor = GileProcessor.for_config(tokenizer, model.config)
         >>> index = LabelIndex.build(model, processor, LabelSet.from_names(["Iron", "Heart", "Milk"]))
-        >>> text_codes = model.get_text_features(**processor(["iron in milk"], return_tensors="pt"))
+        >>> text_codes = model.project_texts(**processor(["iron in milk"], return_tensors="pt"))
         >>> index.scores(text_codes).shape, index.top_k(text_codes, 2).columns.shape
         (torch.Size([1, 3]), torch.Size([1, 2]))
     """
@@ -160,7 +160,7 @@ class LabelIndex:
                 if label_set is None:
                     label_set, codes = _stored(model, language, label_language, batch_size, dtype)
                 else:
-                    codes = encode_labels(model, processor, label_set, language, label_language, batch_size, dtype)
+                    codes = project_label_set(model, processor, label_set, language, label_language, batch_size, dtype)
             index = cls(label_set, codes, bias_of(gile, language), language, fingerprint(gile), label_language)
         finally:
             if was_training:
@@ -179,7 +179,7 @@ class LabelIndex:
         """The scores of documents with all labels, or with some.
 
         Args:
-            text_codes: `(B, J)` from `get_text_features`, of documents in `self.language`.
+            text_codes: `(B, J)` from `project_texts`, of documents in `self.language`.
             columns: `(C,)` columns wanted; all of them by default.
 
         Returns:
@@ -197,7 +197,7 @@ class LabelIndex:
         """The k best labels of each document, without holding the scores of all (but for k above L / 2).
 
         Args:
-            text_codes: `(B, J)` from `get_text_features`, of documents in `self.language`.
+            text_codes: `(B, J)` from `project_texts`, of documents in `self.language`.
             k: Number of labels wanted; of an index with fewer, all.
             approximate: Whether `self.search` may choose the candidates; their scores are exact, and so is the answer
                 for a document of which it finds fewer than k.
@@ -473,12 +473,12 @@ def _stored(
         )
     own = own_columns(model.config, check_language(model.config, label_language))
     columns = torch.arange(own.start, own.stop, device=model.device)
-    batches = (model.get_stored_label_features(batch, language) for batch in columns.split(batch_size))
+    batches = (model.project_stored_labels(batch, language) for batch in columns.split(batch_size))
     codes = _collected(batches, len(columns), dtype)
     return label_set if len(columns) == len(label_set) else label_set[own], codes
 
 
-def encode_labels(
+def project_label_set(
     model: Any,
     processor: Any,
     label_set: LabelSet,
@@ -508,7 +508,7 @@ def encode_labels(
     """
     gile = towers_of(model)
     if gile.config.output_layer == "linear":
-        gile.get_label_features()  # refuses, and says why
+        gile.project_labels()  # refuses, and says why
     if not hasattr(processor, "unknown_labels"):
         raise ValueError("pass processor=, the GileProcessor saved with the model: it makes words of label texts")
     processor.check_fits(gile.config)
@@ -528,9 +528,10 @@ def encode_labels(
                 seen_words.append(words["label_input_ids"].unique())
             if hasattr(model, "learned_of"):
                 own = model.learned_of(labels, default)
-                yield model.encode(words["label_input_ids"], label_language=languages, language=language, **own)
+                ids = words["label_input_ids"]
+                yield model.project_labels(ids, label_language=languages, language=language, **own)
             else:
-                yield gile.get_label_features(**words, language=language, label_language=languages)
+                yield gile.project_labels(**words, language=language, label_language=languages)
 
     codes = _collected(batches(), len(label_set), dtype)
     if unknown and not gile.config.reads_pretrained and not gile.label_tables:
@@ -599,4 +600,4 @@ def _finite(codes: Tensor) -> Tensor:
     return codes
 
 
-__all__ = ["LabelIndex", "bias_of", "encode_labels"]
+__all__ = ["LabelIndex", "bias_of", "project_label_set"]

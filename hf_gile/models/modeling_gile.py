@@ -277,8 +277,8 @@ class GilePreTrainedModel(PreTrainedModel):
 class GileModel(GilePreTrainedModel):
     """Scores documents against labels given by their words, seen in training or not (GILE, Eq. 14).
 
-    The score is the inner product of a text code and a label code, plus a constant; `get_text_features`,
-    `get_label_features` and `score` are its three parts, and `forward` is all of them.
+    The score is the inner product of a text code and a label code, plus a constant; `project_texts`,
+    `project_labels` and `score` are its three parts, and `forward` is all of them.
 
     Args:
         config: A `GileConfig`.
@@ -301,7 +301,7 @@ class GileModel(GilePreTrainedModel):
         self.text_encoder = TEXT_ENCODERS[config.text_encoder_type](config)
         self.bag = TokenBag(config) if config.bag_size else None
         self.label_encoder: Any = None
-        self.output_layer: Any  # either has encode_texts and score
+        self.output_layer: Any  # either has project_texts and score
         if config.output_layer == "linear":
             self.output_layer = LinearOutput(config)
         else:
@@ -384,7 +384,7 @@ class GileModel(GilePreTrainedModel):
             weight.copy_(given)
             weight[self.config.pad_token_id] = 0
 
-    def encode_texts(
+    def embed_texts(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
@@ -435,7 +435,7 @@ class GileModel(GilePreTrainedModel):
         attention_mask: Tensor | None = None,
         language: Languages = None,
     ) -> Tensor:
-        """What the pretrained encoder makes of documents: the part of `encode_texts` that a frozen one need do once.
+        """What the pretrained encoder makes of documents: the part of `embed_texts` that a frozen one need do once.
 
         Args:
             input_ids: `(B, W)` or `(B, S, W)` token ids.
@@ -443,7 +443,7 @@ class GileModel(GilePreTrainedModel):
             language: The language of the documents, or of each.
 
         Returns:
-            `(B, P)` vectors, or `(B, S, P)` of windows: the `pooled_embeds` of `encode_texts`.
+            `(B, P)` vectors, or `(B, S, P)` of windows: the `pooled_embeds` of `embed_texts`.
 
         Raises:
             ValueError: The model has no pretrained encoder, or inputs of a wrong shape.
@@ -587,7 +587,7 @@ class GileModel(GilePreTrainedModel):
             return document, *attentions
         return self._with_tokens(document, input_ids, mask), *attentions
 
-    def encode_labels(
+    def embed_labels(
         self,
         label_input_ids: Tensor,
         label_attention_mask: Tensor | None = None,
@@ -635,7 +635,7 @@ class GileModel(GilePreTrainedModel):
         return self._with_tokens(vectors, label_input_ids, label_input_ids != self.config.pad_token_id, sparse)
 
     def pool_labels(self, label_input_ids: Tensor, label_language: Languages = None) -> Tensor:
-        """What the pretrained encoder makes of labels, without gradients: the `label_vectors` of `encode_labels`.
+        """What the pretrained encoder makes of labels, without gradients: the `label_vectors` of `embed_labels`.
 
         Args:
             label_input_ids: `(L, T)` token ids.
@@ -702,39 +702,37 @@ class GileModel(GilePreTrainedModel):
 
         return in_each_language(self.config, label_language, {**inputs, "pooled": label_vectors}, read)[0]
 
-    def get_text_features(
+    def project_texts(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         language: Languages = None,
         pooled_embeds: Tensor | None = None,
+        text_embeds: Tensor | None = None,
     ) -> Tensor:
-        """Text codes, the documents' side of the score; arguments as in `encode_texts`.
-
-        Returns:
-            `(B, J)` text codes (`(B, H + 1)` with a linear unit).
-        """
-        text_embeds = self.encode_texts(input_ids, attention_mask, inputs_embeds, language, pooled_embeds)[0]
-        return self.project_texts(text_embeds, language)
-
-    def project_texts(self, text_embeds: Tensor, language: Languages = None) -> Tensor:
-        """The last step of `get_text_features`.
+        """Text codes, the documents' side of the score.
 
         Args:
-            text_embeds: `(B, H)` document vectors, from `encode_texts`.
+            input_ids: `(B, W)` or `(B, S, W)` word ids, as in `embed_texts`.
+            attention_mask: `(B, W)` or `(B, S, W)`, as in `embed_texts`.
+            inputs_embeds: `(B, W, D)` or `(B, S, W, D)` word vectors, instead of `input_ids`.
             language: The language of the documents, or of each.
+            pooled_embeds: `(B, P)` or `(B, S, P)`, as in `embed_texts`.
+            text_embeds: `(B, H)` document vectors h from `embed_texts`, instead of all the above but `language`.
 
         Returns:
             `(B, J)` text codes (`(B, H + 1)` with a linear unit).
         """
+        if text_embeds is None:
+            text_embeds = self.embed_texts(input_ids, attention_mask, inputs_embeds, language, pooled_embeds)[0]
 
         def project(language: str | None, text_embeds: Tensor) -> tuple[Tensor]:
-            return (self.output_layer.encode_texts(text_embeds, language),)
+            return (self.output_layer.project_texts(text_embeds, language),)
 
         return in_each_language(self.config, language, {"text_embeds": text_embeds}, project)[0]
 
-    def get_label_features(
+    def project_labels(
         self,
         label_input_ids: Tensor | None = None,
         label_attention_mask: Tensor | None = None,
@@ -747,13 +745,13 @@ class GileModel(GilePreTrainedModel):
         """Label codes, the labels' side of the score: compute them once and keep them.
 
         Args:
-            label_input_ids: `(L, T)` word ids, as in `encode_labels`.
-            label_attention_mask: `(L, T)`, as in `encode_labels`.
+            label_input_ids: `(L, T)` word ids, as in `embed_labels`.
+            label_attention_mask: `(L, T)`, as in `embed_labels`.
             label_embeds: `(L, D)` label vectors e, instead of words.
             language: The language of the documents to score; only read without `config.share_joint_space`.
             label_language: The language of the labels, or of each; only read where the text encoder reads labels, and
                 by default that of the documents.
-            label_vectors: `(L, P)` as in `encode_labels`, beside `label_input_ids`.
+            label_vectors: `(L, P)` as in `embed_labels`, beside `label_input_ids`.
             label_rows: `(L, H + 1)` rows of stored labels, with `config.label_rows`; labels have none by default.
 
         Returns:
@@ -769,14 +767,14 @@ class GileModel(GilePreTrainedModel):
         )
         if not self.config.share_joint_space:
             language = check_language(self.config, language)
-        return self.output_layer.encode_labels(label_embeds, language, label_rows)
+        return self.output_layer.project_labels(label_embeds, language, label_rows)
 
     def score(self, text_codes: Tensor, label_codes: Tensor, language: Languages = None) -> Tensor:
         """The inner product that is the score.
 
         Args:
-            text_codes: `(B, J)` from `get_text_features`.
-            label_codes: `(L, J)` from `get_label_features`.
+            text_codes: `(B, J)` from `project_texts`.
+            label_codes: `(L, J)` from `project_labels`.
             language: The language of the documents, or of each.
 
         Returns:
@@ -865,18 +863,18 @@ class GileModel(GilePreTrainedModel):
         """Scores every document with every label.
 
         Args:
-            input_ids: `(B, W)` or `(B, S, W)` word ids, as in `encode_texts`.
-            attention_mask: `(B, W)` or `(B, S, W)`, as in `encode_texts`.
+            input_ids: `(B, W)` or `(B, S, W)` word ids, as in `embed_texts`.
+            attention_mask: `(B, W)` or `(B, S, W)`, as in `embed_texts`.
             inputs_embeds: `(B, W, D)` or `(B, S, W, D)` word vectors, instead of `input_ids`.
-            label_input_ids: `(L, T)` word ids, as in `encode_labels`.
-            label_attention_mask: `(L, T)`, as in `encode_labels`.
+            label_input_ids: `(L, T)` word ids, as in `embed_labels`.
+            label_attention_mask: `(L, T)`, as in `embed_labels`.
             label_embeds: `(L, D)` label vectors e, instead of `label_input_ids`; without words, so that with
                 `config.lexical_size` they share none with any text.
             language: The language of the documents, or of each; it can be left out if there is one.
-            label_language: The language of the labels, or of each, as in `get_label_features`.
+            label_language: The language of the labels, or of each, as in `project_labels`.
             output_attentions: Whether to return the attention weights.
-            pooled_embeds: `(B, P)` or `(B, S, P)`, as in `encode_texts`.
-            label_vectors: `(L, P)`, as in `encode_labels`.
+            pooled_embeds: `(B, P)` or `(B, S, P)`, as in `embed_texts`.
+            label_vectors: `(L, P)`, as in `embed_labels`.
 
         Returns:
             A `GileModelOutput`.
@@ -884,7 +882,7 @@ class GileModel(GilePreTrainedModel):
         Raises:
             ValueError: Arguments are missing, or of a wrong shape.
         """
-        text_embeds, attentions = self.encode_texts(input_ids, attention_mask, inputs_embeds, language, pooled_embeds)
+        text_embeds, attentions = self.embed_texts(input_ids, attention_mask, inputs_embeds, language, pooled_embeds)
         is_linear = self.config.output_layer == "linear" and label_input_ids is None and label_embeds is None
         if not is_linear:
             if label_language is None:
@@ -898,11 +896,11 @@ class GileModel(GilePreTrainedModel):
 
         @cache
         def label_codes(language: str | None) -> Tensor:
-            return layer.label_codes(None, language) if is_linear else layer.encode_labels(label_embeds, language)
+            return layer.label_codes(None, language) if is_linear else layer.project_labels(label_embeds, language)
 
         def score(language: str | None, text_embeds: Tensor) -> tuple[Tensor]:
             codes = label_codes(None if one_space else language)
-            return (layer.score(layer.encode_texts(text_embeds, language), codes, language),)
+            return (layer.score(layer.project_texts(text_embeds, language), codes, language),)
 
         return GileModelOutput(
             logits=in_each_language(self.config, language, {"text_embeds": text_embeds}, score)[0],
@@ -923,7 +921,7 @@ class GileModel(GilePreTrainedModel):
         if label_input_ids is not None:
             if label_embeds is not None:
                 raise ValueError("pass either label_input_ids or label_embeds, got both")
-            return self.encode_labels(label_input_ids, label_attention_mask, label_language, label_vectors)
+            return self.embed_labels(label_input_ids, label_attention_mask, label_language, label_vectors)
         if label_embeds is None:
             raise ValueError(
                 "pass either label_input_ids or label_embeds, got neither; "

@@ -123,7 +123,7 @@ class JointInputLabelEmbedding(nn.Module):
         self.lexical = LexicalOverlap(config) if config.lexical_size else None
         self.text_size, self.label_size = config.document_size, config.label_size
 
-    def encode_labels(
+    def project_labels(
         self, label_embeds: Tensor, language: str | None = None, label_rows: Tensor | None = None
     ) -> Tensor:
         """The labels' side of the score, Eq. 7.
@@ -144,7 +144,7 @@ class JointInputLabelEmbedding(nn.Module):
             codes = self._deeper(codes, self.label_layers, language)
         parts = [codes]
         if self.direct is not None:
-            parts.append(self.direct.encode_labels(label_embeds, label_rows))
+            parts.append(self.direct.project_labels(label_embeds, label_rows))
         if self.lexical is None or not lexical.shape[1]:
             return torch.cat(parts, -1)
         # What was trained has a row, and its words would only disturb.
@@ -162,7 +162,7 @@ class JointInputLabelEmbedding(nn.Module):
             codes = codes + self.activation(of_language(layer, language)(self.dropout(codes)))
         return codes
 
-    def encode_texts(self, text_embeds: Tensor, language: str | None = None) -> Tensor:
+    def project_texts(self, text_embeds: Tensor, language: str | None = None) -> Tensor:
         """The documents' side of the score, Eq. 8, with the weights w of Eq. 11 already applied.
 
         Args:
@@ -183,7 +183,7 @@ class JointInputLabelEmbedding(nn.Module):
             codes = codes * unit.weight[0]
         parts = [codes]
         if self.direct is not None:
-            parts.append(self.direct.encode_texts(text_embeds))
+            parts.append(self.direct.project_texts(text_embeds))
         if self.lexical is not None and lexical.shape[1]:
             parts.append(lexical.to(codes.dtype))
         return torch.cat(parts, -1)
@@ -192,8 +192,8 @@ class JointInputLabelEmbedding(nn.Module):
         """The score of every document with every label, Eq. 12.
 
         Args:
-            text_codes: `(B, J)` from `encode_texts`.
-            label_codes: `(L, J)` from `encode_labels`.
+            text_codes: `(B, J)` from `project_texts`.
+            label_codes: `(L, J)` from `project_labels`.
             language: The language of the documents.
 
         Returns:
@@ -280,7 +280,7 @@ class LinearOutput(nn.Module):
             weight, bias = weight[columns], bias[columns]
         return torch.cat([weight, bias], dim=-1)
 
-    def encode_texts(self, text_embeds: Tensor, language: str | None = None) -> Tensor:
+    def project_texts(self, text_embeds: Tensor, language: str | None = None) -> Tensor:
         """The document vector with a one behind it, which picks up b.
 
         Args:
@@ -296,7 +296,7 @@ class LinearOutput(nn.Module):
         """The score of every document with every label.
 
         Args:
-            text_codes: `(B, H + 1)` from `encode_texts`.
+            text_codes: `(B, H + 1)` from `project_texts`.
             label_codes: `(L, H + 1)` from `label_codes`.
             language: Not used: the languages differ in their labels.
 

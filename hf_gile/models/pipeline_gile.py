@@ -15,7 +15,7 @@ from transformers.utils import logging
 
 from .best_labels_gile import BestLabels, Choice, best_labels
 from .label_cache_gile import LABEL_CACHE_BYTES, LabelCache
-from .label_index_gile import LabelIndex, bias_of, encode_labels
+from .label_index_gile import LabelIndex, bias_of, project_label_set
 from .languages_gile import check_language, own_columns
 from .losses_gile import widened
 from .pipeline_inputs_gile import checked_texts
@@ -357,11 +357,11 @@ class LabelScoringPipeline(Pipeline):
             return LabelIndex(places, codes, bias, language, ""), own.start
         check_language(config, label_language or language)
         if config.output_layer == "linear":
-            gile.get_label_features()  # refuses, and says why
+            gile.project_labels()  # refuses, and says why
 
         def make() -> tuple[torch.Tensor, torch.Tensor]:
             words: list[torch.Tensor] = []
-            codes = encode_labels(self.model, self.processor, labels, language, label_language, seen_words=words)
+            codes = project_label_set(self.model, self.processor, labels, language, label_language, seen_words=words)
             return codes, torch.cat(words).unique()
 
         codes = self._cache.codes(

@@ -98,8 +98,8 @@ def _encoded(
 ) -> tuple[Tensor, list[Sequence[Tensor]]]:
     """`(B, J)` text codes of documents of ids, and for each its attention, if it is wanted."""
     inputs = {name: tensor.to(gile.device) for name, tensor in processor.pad_documents(documents).items()}
-    text_embeds, attentions = gile.encode_texts(**inputs, language=language)
-    codes = gile.project_texts(text_embeds, language)
+    text_embeds, attentions = gile.embed_texts(**inputs, language=language)
+    codes = gile.project_texts(text_embeds=text_embeds, language=language)
     weights = [one.cpu() for one in attentions] if with_attention else []
     return codes, [[one[row] for one in weights] for row in range(len(documents))]
 

@@ -213,7 +213,7 @@ class DirectScore(nn.Module):
         self.has_rows = config.label_rows
         self.cosine = CosineScale(len(self.text_sizes)) if config.cosine_score else None
 
-    def encode_texts(self, text_embeds: Tensor) -> Tensor:
+    def project_texts(self, text_embeds: Tensor) -> Tensor:
         """The documents' side.
 
         Args:
@@ -226,7 +226,7 @@ class DirectScore(nn.Module):
         code = torch.cat([rms_normalized(part) for part in parts], dim=-1)
         return functional.pad(code, (0, 1), value=1.0) if self.has_rows else code
 
-    def encode_labels(self, label_embeds: Tensor, label_rows: Tensor | None = None) -> Tensor:
+    def project_labels(self, label_embeds: Tensor, label_rows: Tensor | None = None) -> Tensor:
         """The labels' side.
 
         Args:

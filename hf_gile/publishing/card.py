@@ -323,7 +323,7 @@ def _draw_map(path: Path, model: Any, labels: LabelSet, report: Report | None) -
     model.eval()
     try:
         where = columns[columns >= 0][chosen].to(model.device)
-        codes = model.get_stored_label_features(where, languages[0] if languages else None)
+        codes = model.project_stored_labels(where, languages[0] if languages else None)
     finally:
         model.train(was_training)
     places, made_by = project(codes.float())

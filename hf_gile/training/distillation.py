@@ -76,7 +76,7 @@ class Distillation:
         if len(columns) == 0:
             return text_codes.sum() * 0
         language = model.config.languages[0] if model.config.languages else None
-        codes = model.get_stored_label_features(columns, language)
+        codes = model.project_stored_labels(columns, language)
         scores = widened(model.gile.output_layer.score(text_codes, codes, language))
         places = torch.searchsorted(columns, teacher_columns).clamp(max=len(columns) - 1)
         lowest = torch.finfo(scores.dtype).min  # not minus infinity, of which a document without any would make NaN

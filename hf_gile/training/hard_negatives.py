@@ -193,7 +193,7 @@ class HardNegatives:
             for start, chunk in zip(
                 range(0, len(columns), self.chunk_size), columns.split(self.chunk_size), strict=True
             ):
-                part = model.get_stored_label_features(chunk, language)
+                part = model.project_stored_labels(chunk, language)
                 codes = part.new_empty(len(columns), part.shape[1]) if codes is None else codes
                 codes[start : start + len(chunk)] = part
             search = None if self.make_search is None else self.make_search(codes, torch.cat(self._last))

@@ -69,7 +69,7 @@ def test_changes_of_a_model_are_in_its_labels_its_words_and_its_scores(run, save
     assert {one: after[one] for one in unchanged} == pytest.approx({one: before[one] for one in unchanged})
     assert after["Iron"] != pytest.approx(before["Iron"])
     words = processor(["Rats were fed a diet low in iron."], return_tensors="pt")
-    fresh = LabelIndex.build(model, processor, model.label_set).scores(model.gile.get_text_features(**words))[0]
+    fresh = LabelIndex.build(model, processor, model.label_set).scores(model.gile.project_texts(**words))[0]
     assert list(after.values()) == pytest.approx(fresh.tolist(), abs=1e-6)
 
 

@@ -63,9 +63,9 @@ def test_batch_mates_and_padding_never_change_a_document(encoder, cell, pooling)
     if words.dim() == 3:
         words[0, 1] = 0  # an empty sentence between others
     padded = torch.nn.functional.pad(words, (0, 2) if words.dim() == 2 else (0, 2, 0, 3))
-    together, attentions = model.gile.encode_texts(padded)
+    together, attentions = model.gile.embed_texts(padded)
     for row in range(len(words)):
-        alone, weights = model.gile.encode_texts(words[row : row + 1])
+        alone, weights = model.gile.embed_texts(words[row : row + 1])
         torch.testing.assert_close(together[row : row + 1], alone)
         torch.testing.assert_close(attentions[0][row][..., : words.shape[-1]][: words.shape[1]], weights[0][0])
     for weights in attentions:
@@ -80,7 +80,7 @@ def test_packed_states_are_those_of_a_gru_alone(cell):
     model = make(text_encoder_type="wan", encoder_cell=cell, pooling="sum").double().eval()
     words = torch.tensor([[3, 4, 5, 0, 0], [6, 0, 7, 8, 0], [0, 0, 0, 0, 0], [9, 9, 9, 9, 9]])
     gru = model.gile.text_encoder.word_encoder.gru
-    for row, encoded in zip(words, model.gile.encode_texts(words)[0], strict=True):
+    for row, encoded in zip(words, model.gile.embed_texts(words)[0], strict=True):
         there = model.gile.word_embeddings(row[row > 0])
         expected = gru(there)[0].sum(0) if len(there) else torch.zeros_like(encoded)
         torch.testing.assert_close(encoded, expected)
@@ -97,9 +97,9 @@ def test_a_batch_of_empty_documents_leaves_gradients_on_a_gru():
 def test_labels_can_be_read_by_the_text_encoder(encoder):
     model = make(text_encoder_type=encoder, label_encoder_type="text_encoder", word_dropout=0.9)
     words = torch.tensor([[3, 4, 0], [5, 0, 0]])
-    expected = model.eval().gile.encode_texts(words if encoder == "wan" else words[:, None])[0]
-    torch.testing.assert_close(model.gile.encode_labels(words), expected)
-    torch.testing.assert_close(model.train().gile.encode_labels(words), expected)  # word dropout is for documents
+    expected = model.eval().gile.embed_texts(words if encoder == "wan" else words[:, None])[0]
+    torch.testing.assert_close(model.gile.embed_labels(words), expected)
+    torch.testing.assert_close(model.train().gile.embed_labels(words), expected)  # word dropout is for documents
     assert model.gile.output_layer.label_projection.in_features == H
 
 
@@ -117,7 +117,7 @@ def test_kept_label_codes_follow_the_text_encoder_that_reads_labels():
 
 def test_learned_label_vectors_start_at_the_mean_and_only_trained_ones_leave_it():
     model = make(output_layer="bilinear", label_encoder_type="learned")
-    mean = model.gile.encode_labels(model.label_input_ids)
+    mean = model.gile.embed_labels(model.label_input_ids)
     torch.testing.assert_close(model._stored_label_embeds(None), mean)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
     model(
@@ -144,7 +144,7 @@ def test_bilinear_units_and_ablations_are_their_formulas(layer):
         labels, texts = torch.tanh(e @ unit.label_projection.weight.T), h @ unit.input_projection.weight.T
     weight = 1 if layer.startswith("bilinear") else unit.classifier.weight[0]
     expected = (texts * weight) @ labels.T + unit.classifier.bias
-    torch.testing.assert_close(unit.score(unit.encode_texts(h), unit.encode_labels(e)), expected)
+    torch.testing.assert_close(unit.score(unit.project_texts(h), unit.project_labels(e)), expected)
     torch.testing.assert_close(unit.literal_scores(h, e), expected)
 
 
@@ -162,7 +162,7 @@ def test_equation_19_gives_about_as_many_parameters_as_a_linear_unit():
 def test_sizes_of_document_and_label_vectors():
     for encoder, cell in itertools.product(ENCODERS, CELLS):
         model = make(text_encoder_type=encoder, encoder_cell=cell)
-        assert model.gile.encode_texts(documents(encoder))[0].shape[1] == model.config.document_size
+        assert model.gile.embed_texts(documents(encoder))[0].shape[1] == model.config.document_size
     assert make(text_encoder_type="nn").config.document_size == D
     assert make(encoder_cell="bigru").config.document_size == 2 * H
 
@@ -256,9 +256,9 @@ def test_masked_vectors_are_not_read_even_if_they_are_no_numbers():
         vectors = model.gile.word_embeddings(documents(encoder)).detach()
         mask = torch.ones(vectors.shape[:-1], dtype=torch.bool)
         mask[..., -2:] = False
-        expected = model.gile.encode_texts(inputs_embeds=vectors, attention_mask=mask)[0]
+        expected = model.gile.embed_texts(inputs_embeds=vectors, attention_mask=mask)[0]
         vectors[~mask] = torch.nan
-        assert torch.equal(model.gile.encode_texts(inputs_embeds=vectors, attention_mask=mask)[0], expected)
+        assert torch.equal(model.gile.embed_texts(inputs_embeds=vectors, attention_mask=mask)[0], expected)
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_codes_that_are_handed_out_may_be_changed(make_model):
     inputs = processor(TEXT, return_tensors="pt")
     with torch.no_grad():
         before = model(**inputs).logits
-        model.get_stored_label_features().zero_()
+        model.project_stored_labels().zero_()
         assert torch.equal(model(**inputs).logits, before)
 
 

@@ -39,7 +39,7 @@ def parts(request, make_model):
 
 def text_codes_of(gile, processor, **options):
     with torch.no_grad():
-        return gile.get_text_features(**processor(TEXTS, return_tensors="pt", **options), **options)
+        return gile.project_texts(**processor(TEXTS, return_tensors="pt", **options), **options)
 
 
 def whole_numbers(documents, labels, size=6, seed=0):
@@ -762,7 +762,7 @@ def test_labels_that_name_their_language_are_read_in_it():
     assert not torch.allclose(index.codes[0], index.codes[1])
     index.add([Label("4", "gefahr"), Label("5", "milk", language="english")], model, processor)
     words = processor(label_text=["gefahr", "milk"], label_language=["german", "english"], return_tensors="pt")
-    torch.testing.assert_close(index.codes[3:], model.get_label_features(**words, language="english").detach())
+    torch.testing.assert_close(index.codes[3:], model.project_labels(**words, language="english").detach())
 
 
 def test_a_model_of_several_languages_must_be_told_which(two_languages):

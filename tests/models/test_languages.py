@@ -199,10 +199,10 @@ def test_labels_must_stand_one_language_after_the_other(make):
 @pytest.mark.parametrize("sharing", ["none", "both"])
 def test_labels_read_by_the_text_encoder_are_read_in_their_language(make, sharing):
     model, _ = make(label_encoder_type="text_encoder", sharing=sharing)
-    stored = model.get_stored_label_features()
+    stored = model.project_stored_labels()
     words = model.label_input_ids
     for language, columns in {"english": slice(0, 3), "german": slice(3, 5)}.items():
-        expected = model.gile.get_label_features(words[columns], label_language=language)
+        expected = model.gile.project_labels(words[columns], label_language=language)
         torch.testing.assert_close(stored[columns], expected)
 
 

@@ -25,8 +25,8 @@ def test_both_towers_score_as_the_stored_labels_do(make_model, label_set):
 
 def test_forward_is_the_product_of_its_parts(make_model, label_set):
     model, processor = make_model()
-    texts = model.gile.get_text_features(**processor(TEXTS, return_tensors="pt"))
-    labels = model.gile.get_label_features(**processor(label_text=label_set.texts, return_tensors="pt"))
+    texts = model.gile.project_texts(**processor(TEXTS, return_tensors="pt"))
+    labels = model.gile.project_labels(**processor(label_text=label_set.texts, return_tensors="pt"))
     assert texts.shape == (2, 13)
     assert labels.shape == (5, 13)
     torch.testing.assert_close(model.gile.score(texts, labels), both_towers(model, processor, label_set).logits)
@@ -37,7 +37,7 @@ def test_label_vectors_can_be_given_instead_of_words(make_model, label_set):
     words = processor(label_text=label_set.texts, return_tensors="pt")["label_input_ids"]
     documents = processor(TEXTS, return_tensors="pt")
     torch.testing.assert_close(
-        model.gile(**documents, label_embeds=model.gile.encode_labels(words)).logits,
+        model.gile(**documents, label_embeds=model.gile.embed_labels(words)).logits,
         model.gile(**documents, label_input_ids=words).logits,
     )
 
@@ -45,8 +45,8 @@ def test_label_vectors_can_be_given_instead_of_words(make_model, label_set):
 def test_label_padding_and_masked_label_words_do_not_count(make_model):
     model, _ = make_model()
     labels = torch.tensor([[3, 4, 9]])
-    masked = model.gile.get_label_features(labels, label_attention_mask=torch.tensor([[1, 1, 0]]))
-    torch.testing.assert_close(masked, model.gile.get_label_features(torch.tensor([[3, 4]])))
+    masked = model.gile.project_labels(labels, label_attention_mask=torch.tensor([[1, 1, 0]]))
+    torch.testing.assert_close(masked, model.gile.project_labels(torch.tensor([[3, 4]])))
 
 
 def test_a_score_does_not_depend_on_the_other_labels(make_model, label_set):
@@ -62,7 +62,7 @@ def test_a_document_without_a_known_word_has_a_score(make_model, label_set):
         assert logits.isfinite().all()
     # No words at all: h = 0, so the score is w . (act(b_v) * act(U e + b_u)) + b.
     layer = model.gile.output_layer
-    labels = model.get_stored_label_features()
+    labels = model.project_stored_labels()
     expected = (layer.classifier.weight[0] * torch.relu(layer.input_projection.bias) * labels).sum(-1)
     torch.testing.assert_close(logits[0], expected + layer.classifier.bias)
 
@@ -84,7 +84,7 @@ def test_linear_unit_scores_w_h_plus_b(make_model):
     model, processor = make_model(output_layer="linear")
     inputs = processor(TEXTS, return_tensors="pt")
     classifier = model.gile.output_layer.classifier
-    torch.testing.assert_close(model(**inputs).logits, classifier(model.gile.encode_texts(**inputs)[0]))
+    torch.testing.assert_close(model(**inputs).logits, classifier(model.gile.embed_texts(**inputs)[0]))
     torch.testing.assert_close(model.gile(**inputs).logits, model(**inputs).logits)
 
 
@@ -109,7 +109,7 @@ def test_linear_unit_refuses_labels_it_was_not_trained_on(make_model, label_set)
 def test_wrong_labels_are_refused(make_model, arguments, message):
     model, _ = make_model()
     with pytest.raises(ValueError, match=message):
-        model.gile.get_label_features(**arguments)
+        model.gile.project_labels(**arguments)
 
 
 def test_a_classifier_without_labels_says_what_to_do():
@@ -207,7 +207,7 @@ class TestKeptLabelCodes:
     def test_codes_are_computed_once(self, make_model, monkeypatch):
         model, processor = make_model()
         first = self.scores(model, processor)
-        monkeypatch.setattr(model.gile, "get_label_features", None)
+        monkeypatch.setattr(model.gile, "project_labels", None)
         assert torch.equal(self.scores(model, processor), first)
 
     @pytest.mark.parametrize("name", ["word_embeddings.weight", "output_layer.label_projection.bias"])
@@ -263,8 +263,8 @@ class TestKeptLabelCodes:
 def test_padding_does_not_count_with_word_vectors_put_in_by_hand(make_model):
     model, _ = make_model()
     model.set_input_embeddings(torch.nn.Embedding.from_pretrained(torch.randn(model.config.vocab_size, 7)))
-    codes = model.gile.get_label_features(torch.tensor([[4, 2]]))
-    torch.testing.assert_close(model.gile.get_label_features(torch.tensor([[4, 2, 0, 0]])), codes)
+    codes = model.gile.project_labels(torch.tensor([[4, 2]]))
+    torch.testing.assert_close(model.gile.project_labels(torch.tensor([[4, 2, 0, 0]])), codes)
 
 
 @pytest.mark.parametrize(

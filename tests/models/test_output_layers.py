@@ -21,7 +21,7 @@ def vectors():
 
 
 def fast_scores(layer, texts, labels):
-    return layer.score(layer.encode_texts(texts), layer.encode_labels(labels))
+    return layer.score(layer.project_texts(texts), layer.project_labels(labels))
 
 
 def test_fast_path_equals_the_papers_formula_in_values(joint, vectors):

@@ -178,7 +178,7 @@ def test_generators_are_answered_as_streams(pipe):
 def test_labels_are_encoded_once_until_the_model_changes(pipe, parts, monkeypatch):
     first = pipe(TEXTS[0], CANDIDATES)
     with monkeypatch.context() as patch:
-        patch.setattr(parts[0].gile, "get_label_features", None)
+        patch.setattr(parts[0].gile, "project_labels", None)
         assert pipe(TEXTS[0], CANDIDATES) == first
     model = parts[0].train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)  # leaves versions as they are
@@ -248,11 +248,11 @@ def test_labels_that_others_push_out_are_scored_as_well(pipe):
 
 
 def test_threads_may_share_a_pipeline(pipe, monkeypatch):
-    def encode_labels(*_, seen_words):
+    def project_label_set(*_, seen_words):
         seen_words.append(torch.tensor([1]))
         return torch.zeros(1, 13)
 
-    monkeypatch.setattr(pipeline_gile, "encode_labels", encode_labels)
+    monkeypatch.setattr(pipeline_gile, "project_label_set", project_label_set)
     sets = [LabelSet.from_names([f"Iron {number}"]) for number in range(20)]
 
     def ask(first):
@@ -313,7 +313,7 @@ def test_a_set_larger_than_the_bound_is_scored_and_pushes_nothing_out(parts, mon
     large = pipe(TEXTS[0], [*CANDIDATES, "Blood"])
     assert scores(large) == pytest.approx(scores(large) | scores(pipe(TEXTS[0], CANDIDATES)), rel=1e-5)
     assert len(large["labels"]) == 4
-    monkeypatch.setattr(parts[0].gile, "get_label_features", None)
+    monkeypatch.setattr(parts[0].gile, "project_labels", None)
     pipe(TEXTS[0], CANDIDATES)
 
 
@@ -334,7 +334,7 @@ def test_the_label_sets_used_last_are_kept(pipe, parts, monkeypatch):
         pipe(TEXTS[0], kept)
         pipe(TEXTS[0], ["Heart"])
         with monkeypatch.context() as patch:
-            patch.setattr(parts[0].gile, "get_label_features", None)
+            patch.setattr(parts[0].gile, "project_labels", None)
             pipe(TEXTS[0], kept)
         pipe._cache.clear()
 

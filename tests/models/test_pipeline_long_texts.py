@@ -117,10 +117,10 @@ def test_a_long_text_has_the_same_answer_whatever_is_in_the_batch(pipe):
 def test_pieces_of_a_batch_are_encoded_some_at_a_time(pipe, monkeypatch):
     expected = pipe([LONG, SHORT, LONG * 7], CANDIDATES, long_texts="max", batch_size=3)
     monkeypatch.setattr(reading_gile, "_PIECES_AT_ONCE", 2)
-    sizes, encode = [], pipe.model.gile.encode_texts
+    sizes, encode = [], pipe.model.gile.embed_texts
     monkeypatch.setattr(
         pipe.model.gile,
-        "encode_texts",
+        "embed_texts",
         lambda input_ids, **rest: sizes.append(len(input_ids)) or encode(input_ids, **rest),
     )
     answers = pipe([LONG, SHORT, LONG * 7], CANDIDATES, long_texts="max", batch_size=3)
@@ -133,9 +133,9 @@ def test_pieces_of_a_batch_are_encoded_some_at_a_time(pipe, monkeypatch):
 def test_reading_in_pieces_costs_a_pass_for_each(make_model, monkeypatch):
     model, processor = make_model("wan", max_words=7)
     pipe = pipeline("label-scoring", model=model, processor=processor)
-    sizes, encode = [], model.gile.encode_texts
+    sizes, encode = [], model.gile.embed_texts
     monkeypatch.setattr(
-        model.gile, "encode_texts", lambda input_ids, **rest: sizes.append(len(input_ids)) or encode(input_ids, **rest)
+        model.gile, "embed_texts", lambda input_ids, **rest: sizes.append(len(input_ids)) or encode(input_ids, **rest)
     )
     pipe(LONG, long_texts="max")
     assert sum(sizes) == len(processor.pieces(LONG)[0])

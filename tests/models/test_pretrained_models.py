@@ -77,7 +77,7 @@ def test_any_encoder_is_loaded_as_it_is_and_saved_with_the_model(tmp_path, make_
     inputs = batch_of(processor)
     with torch.no_grad():
         expected = pooled_by_hand(encoder, inputs["input_ids"], inputs["attention_mask"])
-        torch.testing.assert_close(model.gile.encode_texts(**inputs)[0], expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(model.gile.embed_texts(**inputs)[0], expected, rtol=1e-4, atol=1e-5)
         logits = model(**inputs).logits
     model.save_pretrained(tmp_path / "model")
     shutil.rmtree(tmp_path / "encoder")
@@ -99,7 +99,7 @@ def test_other_poolings_are_those_of_the_hidden_states(tmp_path, make_pretrained
     inputs = batch_of(processor)
     with torch.no_grad():
         expected = pooled_by_hand(encoder, inputs["input_ids"], inputs["attention_mask"], pooling)
-        found, (weights,) = model.gile.encode_texts(**inputs)
+        found, (weights,) = model.gile.embed_texts(**inputs)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     expected_weights = inputs["attention_mask"].float()
     if pooling == "cls":
@@ -114,7 +114,7 @@ def test_a_hierarchy_attends_to_windows_that_the_encoder_reads_one_by_one(tmp_pa
     there = inputs["attention_mask"].any(-1)
     assert there.sum(-1).tolist() == [3, 1]
     with torch.no_grad():
-        document, (_, attention) = model.gile.encode_texts(**inputs)
+        document, (_, attention) = model.gile.embed_texts(**inputs)
         windows = pooled_by_hand(encoder, inputs["input_ids"][there], inputs["attention_mask"][there])
     torch.testing.assert_close(attention.sum(-1), torch.ones(2))
     mixed = functional.normalize(attention[0] @ windows[:3], dim=0) * 12**0.5
@@ -163,11 +163,11 @@ def test_labels_pooled_before_give_the_codes_of_their_words(make_pretrained):
     words = model.label_input_ids
     pooled = model.gile.pool_labels(words)
     assert not pooled.requires_grad
-    expected = model.gile.get_label_features(words)
-    torch.testing.assert_close(model.gile.get_label_features(words, label_vectors=pooled), expected)
-    masked = model.gile.get_label_features(words, label_attention_mask=torch.arange(words.shape[1])[None] != 1)
+    expected = model.gile.project_labels(words)
+    torch.testing.assert_close(model.gile.project_labels(words, label_vectors=pooled), expected)
+    masked = model.gile.project_labels(words, label_attention_mask=torch.arange(words.shape[1])[None] != 1)
     holes = words.index_fill(1, torch.tensor([1]), 0)
-    again = model.gile.get_label_features(holes, label_vectors=model.gile.pool_labels(holes))
+    again = model.gile.project_labels(holes, label_vectors=model.gile.pool_labels(holes))
     torch.testing.assert_close(again, masked)
 
 
@@ -180,10 +180,10 @@ def test_labels_have_an_encoder_of_their_own_that_starts_as_the_pretrained_one(t
     assert not {id(one) for one in own.parameters()} & {id(one) for one in shared.parameters()}
     before = [one.clone() for one in shared.parameters()]
     with torch.no_grad():
-        codes = model.get_stored_label_features()
+        codes = model.project_stored_labels()
         for one in own.parameters():
             one.mul_(1.5)
-        assert not torch.allclose(model.get_stored_label_features(), codes)
+        assert not torch.allclose(model.project_stored_labels(), codes)
     assert all(map(torch.equal, shared.parameters(), before))
     _, gradients = step(model, processor)
     assert gradients.keys() == dict(model.named_parameters()).keys()
@@ -204,7 +204,7 @@ def test_the_mean_of_input_embeddings_is_of_the_size_of_hidden_states(make_pretr
     words = torch.tensor([[5, 7, 11, 0], [9, 0, 0, 0]])
     expected = torch.stack([table[[5, 7, 11]].mean(0), table[9]])
     expected = expected / expected.square().mean(-1, keepdim=True).sqrt()
-    torch.testing.assert_close(model.gile.encode_labels(words), expected)
+    torch.testing.assert_close(model.gile.embed_labels(words), expected)
 
 
 def test_a_model_is_made_without_the_encoder_and_on_no_device(make_pretrained):
@@ -258,8 +258,8 @@ class TestTypes:
         with torch.no_grad():
             with torch.autocast("cpu", torch.bfloat16):
                 rounded = model(**batch_of(processor)).logits
-            texts = model.gile.get_text_features(**batch_of(processor))
-            exact = model.gile.score(texts, model.gile.get_label_features(model.label_input_ids))
+            texts = model.gile.project_texts(**batch_of(processor))
+            exact = model.gile.score(texts, model.gile.project_labels(model.label_input_ids))
             assert not torch.equal(rounded.float(), exact)
             assert torch.equal(model(**batch_of(processor)).logits, exact)
 
@@ -472,7 +472,7 @@ def test_several_languages_have_one_encoder_and_attention_of_their_own(make_pret
         alone = processor(TEXTS[:1], language="german", return_tensors="pt")
         torch.testing.assert_close(model(**alone, language="german").logits[0], logits[0])
         index = LabelIndex.build(model, processor, language="german")
-        texts = model.gile.get_text_features(**alone, language="german")
+        texts = model.gile.project_texts(**alone, language="german")
         torch.testing.assert_close(index.scores(texts)[0], logits[0, 2:])
         # A label that stands in two languages is found in its own.
         named = LabelSet(
@@ -527,7 +527,7 @@ def test_given_vectors_of_labels_are_all_that_is_read_of_them(tmp_path, make_pre
         model.save_pretrained(tmp_path / "model")
         again = GileForSequenceClassification.from_pretrained(tmp_path / "model").eval()
         assert torch.equal(again(**batch_of(processor)).logits, scores)
-        texts = model.gile.get_text_features(**batch_of(processor))
+        texts = model.gile.project_texts(**batch_of(processor))
         torch.testing.assert_close(LabelIndex.build(model).scores(texts), scores)
         model.set_labels(model.label_set, processor, label_vectors=-vectors)
         assert not torch.allclose(model(**batch_of(processor)).logits, scores)
@@ -541,12 +541,12 @@ def test_given_vectors_of_labels_are_all_that_is_read_of_them(tmp_path, make_pre
 def test_vectors_are_refused_where_labels_are_read(make_pretrained, make_model):
     for model, processor in (make_pretrained(label_encoder_type="mean"), make_model()):
         with pytest.raises(ValueError, match="'mean' makes label vectors of words and takes no label_vectors"):
-            model.gile.encode_labels(torch.tensor([[4]]), label_vectors=torch.ones(1, 12))
+            model.gile.embed_labels(torch.tensor([[4]]), label_vectors=torch.ones(1, 12))
         with pytest.raises(ValueError, match=r"are of no other, got \(5, 12\)"):
             model.set_labels(model.label_set, processor, label_vectors=torch.ones(5, 12))
     model, _ = make_pretrained()
     with pytest.raises(ValueError, match=r"label_vectors must have shape \(1, 12\), got \(2, 12\)"):
-        model.gile.encode_labels(torch.tensor([[4]]), label_vectors=torch.ones(2, 12))
+        model.gile.embed_labels(torch.tensor([[4]]), label_vectors=torch.ones(2, 12))
 
 
 def test_stock_pipelines_read_a_model_over_a_pretrained_encoder(tmp_path, make_pretrained):
@@ -595,13 +595,13 @@ def test_limits_stay_within_the_positions_of_the_encoder(make_pretrained, encode
         folder = encoder_folder(encoder_config(name))
         model = GileModel.from_text_encoder(folder).eval()
         assert model.config.max_words == limit
-        assert model.get_text_features(torch.full((1, limit), 5)).isfinite().all()
+        assert model.project_texts(torch.full((1, limit), 5)).isfinite().all()
         for field in ("max_words", "max_label_words"):
             with pytest.raises(ValueError, match=f"{field} must be at most {limit}, .* got {limit + 1}"):
                 GileModel.from_text_encoder(folder, **{field: limit + 1})
         GileModel.from_text_encoder(folder, label_encoder_type="mean", max_label_words=limit + 1)
         with pytest.raises(ValueError, match=f"has positions for {limit} tokens, got {limit + 1}; .*truncation=True"):
-            model.get_text_features(torch.full((1, limit + 1), 5))
+            model.project_texts(torch.full((1, limit + 1), 5))
     assert GileModel.from_text_encoder(encoder_folder(encoder_config("DebertaV2"))).config.max_words == 256
 
 

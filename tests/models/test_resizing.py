@@ -17,7 +17,7 @@ def test_labels_whose_words_are_gone_are_stored_again(tmp_path, make_model, labe
     ):
         model(input_ids=torch.tensor([[2, 3]]))
     with pytest.raises(ValueError, match="the words of this model, got"):
-        model.gile.get_text_features(input_ids=words["input_ids"] + 40)
+        model.gile.project_texts(input_ids=words["input_ids"] + 40)
     model.save_pretrained(tmp_path)
     model = GileForSequenceClassification.from_pretrained(tmp_path)
     processor = GileProcessor.for_config(smaller, model.config)

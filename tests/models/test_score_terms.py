@@ -62,7 +62,7 @@ def test_fast_path_equals_the_formula_in_values_and_gradients(options):
     labels = torch.randn(L, config.label_size, dtype=torch.double, requires_grad=True)
     rows = torch.randn(L, config.document_size + 1, dtype=torch.double, requires_grad=True)
     rows = rows if config.label_rows else None
-    fast = layer.score(layer.encode_texts(texts), layer.encode_labels(labels, label_rows=rows))
+    fast = layer.score(layer.project_texts(texts), layer.project_labels(labels, label_rows=rows))
     literal = layer.literal_scores(texts, labels, label_rows=rows)
     torch.testing.assert_close(fast, literal, rtol=1e-10, atol=1e-10)
     inputs = [one for one in (texts, labels, rows, *layer.parameters()) if one is not None]
@@ -81,7 +81,7 @@ def test_the_terms_are_those_of_the_docstring_by_hand():
     config = GileConfig(embedding_size=2, hidden_size=2, bag_size=3, joint_size=5, cosine_score=True, label_rows=True)
     layer = randomized(JointInputLabelEmbedding(config))
     h, e, r = torch.randn(5), torch.randn(5), torch.randn(6)
-    given = layer.score(layer.encode_texts(h[None]), layer.encode_labels(e[None], label_rows=r[None]))
+    given = layer.score(layer.project_texts(h[None]), layer.project_labels(e[None], label_rows=r[None]))
     joint = torch.relu(layer.input_projection(h)) * torch.relu(layer.label_projection(e))
     scaled = torch.cat([part / part.square().mean().sqrt() for part in (h[:2], h[2:])])
     expected = layer.classifier(joint) + r[:5] @ scaled + r[5]
@@ -98,7 +98,7 @@ def test_deeper_projections_are_residual_layers_of_both_sides():
     for one in layer.label_layers:
         code = code + torch.relu(one(code))
     assert len(layer.label_layers) == len(layer.input_layers) == 2
-    torch.testing.assert_close(layer.encode_labels(vector), code)
+    torch.testing.assert_close(layer.project_labels(vector), code)
 
 
 class TestBag:
@@ -228,17 +228,17 @@ class TestLabelRows:
         others = LabelSet([by_text, Label("unseen", "pumps"), stored[3], Label("Iron", "iron of blood")])
         index = LabelIndex.build(model, processor, others)
         with torch.no_grad():
-            texts = model.gile.get_text_features(**texts_of(processor))
+            texts = model.gile.project_texts(**texts_of(processor))
             scores = model(**texts_of(processor)).logits
             words = processor(label_text=others.texts, return_tensors="pt")["label_input_ids"]
-            unseen = model.gile.score(texts, model.gile.get_label_features(words))
+            unseen = model.gile.score(texts, model.gile.project_labels(words))
             found = index.scores(texts)
         torch.testing.assert_close(found[:, [0, 2]], scores[:, [1, 3]])
         torch.testing.assert_close(found[:, 1], unseen[:, 1])
         own = model.learned_of(
             [stored[2]]
         )  # the id decides: another text of a known label keeps what was learned of it
-        expected = model.gile.score(texts, model.encode(words[3:], **own))
+        expected = model.gile.score(texts, model.project_labels(words[3:], **own))
         torch.testing.assert_close(found[:, 3:], expected)
         assert not torch.allclose(found[:, 3], unseen[:, 3])
 
@@ -302,7 +302,7 @@ class TestLabelRows:
             scores = model(**texts_of(processor)).logits
             towers = model.gile(**processor(TEXTS, label_text=model.label_set.texts, return_tensors="pt")).logits
         rows = model.gile.label_rows.weight
-        h = model.gile.encode_texts(**texts_of(processor))[0]
+        h = model.gile.embed_texts(**texts_of(processor))[0]
         h = functional.normalize(h, dim=-1) * h.shape[1] ** 0.5
         torch.testing.assert_close(scores - towers, h @ rows[:, :-1].T + rows[:, -1], rtol=1e-4, atol=1e-4)
 
@@ -375,7 +375,7 @@ def test_words_count_for_labels_without_a_row_and_only_in_evaluation(make_pretra
         without = model(**texts).logits
         calibrate(model, 0.7, 3.0, -0.4)
         literal = model.gile.output_layer.literal_scores(
-            model.gile.encode_texts(**texts)[0], model.gile.encode_labels(words), label_rows=table
+            model.gile.embed_texts(**texts)[0], model.gile.embed_labels(words), label_rows=table
         )
         model.train()
         trained = model(**texts).logits
@@ -392,7 +392,7 @@ def test_words_count_for_labels_without_a_row_and_only_in_evaluation(make_pretra
     index = LabelIndex.build(again, processor, LabelSet([Label("new", "Iron pump"), Label("i", "Iron")]))
     with torch.no_grad():
         assert torch.equal(again(**texts).logits, logits)
-        codes = again.gile.get_text_features(**texts)
+        codes = again.gile.project_texts(**texts)
         torch.testing.assert_close(index.scores(codes)[:, 1], logits[:, 2])  # found by its text
     model.train()
     model(**texts, labels=GOLD).loss.backward()
@@ -403,13 +403,13 @@ def test_words_count_for_labels_without_a_row_and_only_in_evaluation(make_pretra
 def test_label_vectors_without_words_share_none_with_any_text(make_model, training):
     model, processor = make_model(lexical_size=32, label_rows=True, lexical_scale=2.0, unseen_scale=0.5)
     gile, texts = model.gile.train(training), texts_of(processor)
-    label_embeds = gile.encode_labels(model.label_input_ids)
+    label_embeds = gile.embed_labels(model.label_input_ids)
     vectors = label_embeds[:, : gile.config.label_size]
     without_words = functional.pad(vectors, (0, 32))
     logits = gile(**texts, label_embeds=vectors).logits
     torch.testing.assert_close(logits, gile(**texts, label_embeds=without_words).logits)
-    codes = gile.get_label_features(label_embeds=vectors)
-    torch.testing.assert_close(logits, gile.score(gile.get_text_features(**texts), codes))
+    codes = gile.project_labels(label_embeds=vectors)
+    torch.testing.assert_close(logits, gile.score(gile.project_texts(**texts), codes))
     assert training or not torch.allclose(logits, gile(**texts, label_embeds=label_embeds).logits)
 
 
@@ -459,7 +459,7 @@ def test_a_trained_model_can_be_given_a_lexical_code(make_pretrained, tmp_path):
     with pytest.raises(StrictDataclassError, match="multiple of 32, got 33"):
         GileConfig(lexical_size=33)
     with pytest.raises(ValueError, match="need input_ids"):
-        again.gile.encode_texts(pooled_embeds=torch.randn(2, 12))
+        again.gile.embed_texts(pooled_embeds=torch.randn(2, 12))
 
 
 def test_label_priors_are_the_shares_of_the_training_documents(make_pretrained):

@@ -28,7 +28,7 @@ def document(model, words):
 
 
 def encode(model, input_ids, **kwargs):
-    return model.encode_texts(input_ids, **kwargs)[0]
+    return model.embed_texts(input_ids, **kwargs)[0]
 
 
 def test_padding_words_changes_nothing(model):
@@ -42,7 +42,7 @@ def test_padding_sentences_changes_nothing():
     model = GileModel(GileConfig(vocab_size=19, text_encoder_type="han")).double().eval()
     short = torch.tensor([[[3, 4, 0], [5, 6, 7]]])
     long = torch.nn.functional.pad(short, (0, 2, 0, 4))
-    (words, sentences), (long_words, long_sentences) = model.encode_texts(short)[1], model.encode_texts(long)[1]
+    (words, sentences), (long_words, long_sentences) = model.embed_texts(short)[1], model.embed_texts(long)[1]
     torch.testing.assert_close(encode(model, short), encode(model, long))
     torch.testing.assert_close(long_words[:, :2, :3], words)
     torch.testing.assert_close(long_sentences[:, :2], sentences)
@@ -65,7 +65,7 @@ def test_batch_mates_do_not_change_a_document(model):
 
 def test_document_without_words_is_the_zero_vector_and_trains_without_nan(model):
     batch = torch.cat([document(model, [0, 0, 0]), document(model, [3, 0, 0])])
-    embeds, attentions = model.encode_texts(batch)
+    embeds, attentions = model.embed_texts(batch)
     assert embeds[0].eq(0).all()
     assert embeds[1].ne(0).any()
     assert all(weights[0].eq(0).all() for weights in attentions)
@@ -75,16 +75,16 @@ def test_document_without_words_is_the_zero_vector_and_trains_without_nan(model)
 
 def test_attention_is_positive_zero_on_padding_and_sums_to_one(model):
     batch = torch.cat([document(model, [3, 4, 0, 0]), document(model, [5, 6, 7, 8])])
-    for weights in model.encode_texts(batch)[1]:
+    for weights in model.embed_texts(batch)[1]:
         assert (weights >= 0).all()
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1], dtype=torch.double))
-    words = model.encode_texts(batch)[1][0]
+    words = model.embed_texts(batch)[1][0]
     assert words.reshape(2, 4)[0, 2:].eq(0).all()
 
 
 def test_a_single_sentence_gets_all_the_attention():
     model = GileModel(GileConfig(vocab_size=19, text_encoder_type="han")).eval()
-    sentences = model.encode_texts(torch.tensor([[[3, 4]]]))[1][1]
+    sentences = model.embed_texts(torch.tensor([[[3, 4]]]))[1][1]
     assert sentences.item() == 1.0
 
 
@@ -130,12 +130,12 @@ def test_word_vectors_can_be_given_instead_of_words(model):
 )
 def test_wrong_inputs_are_refused(model, arguments, message):
     with pytest.raises(ValueError, match=message):
-        model.encode_texts(**arguments)
+        model.embed_texts(**arguments)
 
 
 def test_mask_of_another_shape_is_refused(model):
     with pytest.raises(ValueError, match="attention_mask must have shape"):
-        model.encode_texts(document(model, [3, 4]), attention_mask=torch.ones(1, 9))
+        model.embed_texts(document(model, [3, 4]), attention_mask=torch.ones(1, 9))
 
 
 def test_word_dropout_leaves_out_distinct_words_in_training_only(model):
@@ -146,7 +146,7 @@ def test_word_dropout_leaves_out_distinct_words_in_training_only(model):
     torch.manual_seed(0)
     left_out = 0
     for _ in range(400):
-        read = model.encode_texts(input_ids)[1][0].flatten() > 0
+        read = model.embed_texts(input_ids)[1][0].flatten() > 0
         assert read[0] == read[2] == read[5]
         assert read[1] == read[4]
         left_out += (~read[[0, 1, 3]]).sum().item()

@@ -101,7 +101,7 @@ MISTAKES = {
     "text for a count": (lambda a: a.labels.with_counts({"Iron": "3"}), "count of label 'Iron' must be a whole number"),
     "list of thresholds": (lambda a: a.labels.with_thresholds([0.5]), "thresholds must be a mapping"),
     # index
-    "text for text codes": (lambda a: a.index.top_k("iron", 2), "text_codes must be a tensor, got str; get_text_feat"),
+    "text for text codes": (lambda a: a.index.top_k("iron", 2), "text_codes must be a tensor, got str; project_text"),
     "list of columns": (lambda a: a.index.scores(torch.zeros(1, 13), [1]), "columns must be a tensor of columns"),
     "folder in build": (lambda a: LabelIndex.build("folder", a.processor, a.labels), "model must be a GileModel or a"),
     "tokenizer in build": (

@@ -45,7 +45,7 @@ for name, (repo, options) in request["models"].items():
         found[f"{name} logits"] = classifier(**inputs).logits
         words = processor(texts, label_text=classifier.label_set.texts, return_tensors="pt")
         found[f"{name} towers"] = both(**words).logits
-        top = index.top_k(classifier.gile.get_text_features(**inputs), 3)
+        top = index.top_k(classifier.gile.project_texts(**inputs), 3)
     found[f"{name} top scores"], found[f"{name} top columns"] = top
     found[f"{name} pipeline"] = torch.tensor([[answer[one] for one in names] for answer in answers])
 for repo in request["hidden"]:
@@ -65,7 +65,7 @@ def scores_of(model, processor):
     inputs = processor(TEXTS, return_tensors="pt")
     index = LabelIndex.build(model, dtype=torch.float16)
     with torch.no_grad():
-        top = index.top_k(model.gile.get_text_features(**inputs), 3)
+        top = index.top_k(model.gile.project_texts(**inputs), 3)
         words = processor(TEXTS, label_text=model.label_set.texts, return_tensors="pt")
         return {
             "logits": model(**inputs).logits,

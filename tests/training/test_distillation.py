@@ -32,7 +32,7 @@ def test_the_term_is_the_divergence_from_the_teacher_among_what_it_scored(made):
     model.eval()
     with torch.no_grad():
         logits = model(**batch).logits
-        codes = model.gile.get_text_features(**batch)
+        codes = model.gile.project_texts(**batch)
         found = Distillation(weight=3.0, temperature=2.0)(model, codes, columns, scores)
     expected = 0.0
     for row, size in ((0, 3), (1, 2)):
@@ -93,7 +93,7 @@ def test_the_stock_trainer_with_a_teacher_comes_closer_to_it(made, tmp_path):
         Trainer(model, arguments, data_collator=GileDataCollator(processor), train_dataset=scored).train()
         with torch.no_grad():
             model.eval()
-            codes = model.gile.get_text_features(batch["input_ids"])
+            codes = model.gile.project_texts(batch["input_ids"])
             return float(Distillation()(model, codes, batch["teacher_columns"], batch["teacher_scores"]))
 
     assert distance(weight=10.0) < distance(weight=0) / 2

@@ -71,7 +71,7 @@ def negatives(model, processor, number, columns=ALL):
 
 def mine(model, processor, sampled, weights=None, labels=GOLD):
     """The columns and weights that a miner makes of those given, called as the model calls it."""
-    codes = model.gile.get_text_features(**processor(TEXTS, return_tensors="pt")).detach()
+    codes = model.gile.project_texts(**processor(TEXTS, return_tensors="pt")).detach()
     return model.column_miner(model, codes, labels, sampled, weights)
 
 
@@ -207,7 +207,7 @@ def test_other_stored_labels_are_encoded_at_once():
 def test_where_all_columns_are_trained_on_nothing_is_searched(monkeypatch):
     model, processor = make_model()
     model.column_miner = HardNegatives(1)
-    monkeypatch.setattr(model, "get_stored_label_features", None)
+    monkeypatch.setattr(model, "project_stored_labels", None)
     weights = torch.ones(L)
     assert mine(model, processor, None, weights) == (None, weights)
     assert mine(model, processor, ALL) == (ALL, None)
