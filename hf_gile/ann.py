@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from .extras import needs_extra
 from .models.exact_search_gile import TopLabels
 from .models.label_index_gile import LabelIndex
 from .models.labels_gile import whole_file
@@ -324,8 +325,6 @@ def _labels_state(index: LabelIndex) -> str:
 
 
 def _import_faiss() -> Any:
-    try:
+    with needs_extra("serve", "approximate search"):
         import faiss
-    except ImportError as error:
-        raise ImportError("approximate search needs faiss: pip install 'hf-gile[ann]'") from error
     return faiss

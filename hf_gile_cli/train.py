@@ -39,7 +39,7 @@ def demo(
 ) -> None:
     """Train a small model on real MEDLINE abstracts, and score labels it has never seen. Takes a minute or two.
 
-    Nothing is downloaded: the abstracts come with a package of the `demo` extra. It is the recipe `bioasq` with fewer
+    Nothing is downloaded: the abstracts come with a package of the `data` extra. It is the recipe `bioasq` with fewer
     epochs and larger steps.
 
         hf-gile demo
@@ -117,12 +117,12 @@ def run_recipe(name: str, arguments: list[str]) -> None:
         Exit: The recipe ended itself.
         ImportError: An extra is missing.
     """
-    try:
+    from hf_gile.extras import needs_extra
+
+    with needs_extra("train", "training"):
         import accelerate  # noqa: F401
         import datasets  # noqa: F401
         import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise ImportError(f"training needs the `recipes` extra: pip install 'hf-gile[recipes]' ({error})") from error
     from hf_gile.resources import resource
 
     path = resource(f"recipes/train_{name}.py")

@@ -16,7 +16,7 @@ WORDS = [f"{first}{second}" for first in "bdfgklmnprstvz" for second in ("an", "
 
 @pytest.fixture(autouse=True)
 def _faiss():
-    pytest.importorskip("faiss", reason="approximate search needs faiss: pip install 'hf-gile[ann]'")
+    pytest.importorskip("faiss", reason="approximate search needs faiss: pip install 'hf-gile[serve]'")
 
 
 def names(count, seed=0):
@@ -275,5 +275,5 @@ def test_without_faiss_the_error_names_the_extra(made, built, monkeypatch):
         return original(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without_faiss)
-    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[ann\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[serve\]'"):
         ApproximateSearch.build(built, made[2])

@@ -37,6 +37,7 @@ import numpy as np
 import torch
 from huggingface_hub.errors import StrictDataclassError
 
+from ..extras import needs_extra
 from ..models import GileConfig, GileModel
 from ..models.published_gile import PublishedGru
 
@@ -173,10 +174,8 @@ def _read_args(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _read_layers(path: str | os.PathLike[str]) -> dict[str, list[KerasLayer]]:
     """The layers with weights: those of each kind in the order in which they were made."""
-    try:
+    with needs_extra("data", "reading Keras checkpoints"):
         import h5py
-    except ImportError as error:
-        raise ImportError("reading Keras checkpoints needs h5py: pip install 'hf-gile[convert]'") from error
     found: dict[str, dict[str, np.ndarray]] = {}
     try:
         with h5py.File(path) as file:

@@ -10,6 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..extras import needs_extra
 from .report import ReadReport
 
 if TYPE_CHECKING:
@@ -72,10 +73,8 @@ def load_pieces(
         FileNotFoundError: If the cached report was deleted.
         ValueError: If the reader raises one, or yields no row at all.
     """
-    try:
+    with needs_extra("data", "loading a dataset"):
         import datasets
-    except ImportError as error:
-        raise ImportError("loading a dataset needs the `train` extra: pip install 'hf-gile[train]'") from error
     from .row_batches import RowBatches
 
     pieces = list(pieces)

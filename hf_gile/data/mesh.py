@@ -54,6 +54,7 @@ from pathlib import Path
 from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any
 
+from ..extras import needs_extra
 from ..models.labels_gile import Label, LabelSet
 from .files import open_binary
 from .homonyms import check_choices, described, distinct
@@ -246,10 +247,8 @@ def _records(path: str | os.PathLike[str], codec: str) -> Iterator[tuple[int, _P
 
 
 def _xml_records(path: str | os.PathLike[str]) -> Iterator[tuple[int, _Parse]]:
-    try:
+    with needs_extra("data", "read_mesh"):
         from lxml import etree
-    except ImportError as error:
-        raise ImportError("read_mesh needs the `medline` extra for XML: pip install 'hf-gile[medline]'") from error
     with open_binary(path) as stream:  # of another document, iterparse would keep all of it in memory
         _, root = next(etree.iterparse(stream, events=("start",)))
         if root.tag != "DescriptorRecordSet":

@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..extras import needs_extra
 from .loading import Piece, load_pieces
 from .report import ReadReport
 from .safe_pickle import load_pickle
@@ -155,10 +156,8 @@ def _file(folder: Path, split: str) -> Path:
 
 @contextmanager
 def _open(path: Path | str) -> Iterator[Any]:
-    try:
+    with needs_extra("data", "load_published_bioasq"):
         import h5py
-    except ImportError as error:
-        raise ImportError("load_published_bioasq needs the `convert` extra: pip install 'hf-gile[convert]'") from error
     try:
         with h5py.File(path, "r") as file:
             yield file

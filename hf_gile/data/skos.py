@@ -35,6 +35,7 @@ from reprlib import repr as shortened
 from typing import IO, TYPE_CHECKING, Any
 from xml.parsers import expat
 
+from ..extras import needs_extra
 from ..models.labels_gile import Label, LabelSet
 from .files import open_binary, suffix_of
 from .homonyms import check_choices, described, distinct
@@ -240,11 +241,9 @@ class _Vocabulary:
 
 
 def _read(path: Path, vocabulary: _Vocabulary, report: ReadReport) -> None:
-    try:
+    with needs_extra("data", "load_skos"):
         from rdflib import Graph
         from rdflib.parser import PythonInputSource
-    except ImportError as error:
-        raise ImportError("load_skos needs the `skos` extra: pip install 'hf-gile[skos]'") from error
     before = vocabulary.statements
     kind = FORMATS[suffix_of(path)]
     # Relative URIs depend neither on where the folder is nor on packing.

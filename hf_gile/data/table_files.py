@@ -18,6 +18,7 @@ from pathlib import Path
 from reprlib import repr as shortened
 from typing import IO, Any, NamedTuple
 
+from ..extras import needs_extra
 from .files import open_binary, suffix_of
 from .json_text import JsonText, json_array
 from .loading import Piece
@@ -388,10 +389,8 @@ def _parquet_pieces(path: Path) -> list[Piece]:
 
 
 def _parquet_file(path: str) -> Any:
-    try:
+    with needs_extra("data", "reading Parquet files"):
         import pyarrow.parquet
-    except ImportError as error:
-        raise ImportError("Parquet files need the `train` extra: pip install 'hf-gile[train]'") from error
     return pyarrow.parquet.ParquetFile(path)
 
 

@@ -12,13 +12,13 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
+from ..extras import needs_extra
 from ..masking import masked
 from ..models.fingerprint_gile import unwrapped
 from ..models.labels_gile import LabelSet
 from ..resources import resource
 from . import card_sections as sections
 from .contents import TEXTS_HEADING, UNKNOWN_PLACE
-from .extras import needs_publish
 from .label_map import MOST, mapped_labels, project
 from .label_table import LABEL_TABLE, write_label_table
 from .markdown import escaped, python_text
@@ -197,7 +197,7 @@ def make_card(
         >>> card.data.pipeline_tag, card.text.lstrip().splitlines()[0]
         ('zero-shot-classification', '# hearts')
     """
-    with needs_publish("a model card"):
+    with needs_extra("publish", "a model card"):
         import jinja2  # noqa: F401  (ModelCard asks for it without saying which extra has it)
     model = unwrapped(model)
     labels = stored_labels(model) if label_set is None else label_set

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..extras import needs_extra
 from ..models.labels_gile import Label
-from .extras import needs_publish
 
 MOST = 1_500
 """Labels on a map, at most."""
@@ -74,7 +74,7 @@ def project(codes: Tensor) -> tuple[NDArray[np.float64], str]:
     spread = reduced[:, 0].std()
     if len(wide) < _FEW or spread < 1e-9:
         return reduced[:, :2], "PCA"
-    with needs_publish("the map of the labels"):
+    with needs_extra("publish", "the map of the labels"):
         from sklearn.manifold import TSNE
 
     perplexity = min(30.0, (len(wide) - 1) / 3)

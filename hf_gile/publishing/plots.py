@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..extras import needs_extra
 from ..models.labels_gile import whole_file
-from .extras import needs_publish
 from .markdown import is_right_to_left, shortened
 
 # On a transparent ground each is at least 3.7 times as light or as dark as white and as the dark page of the Hub.
@@ -193,7 +193,7 @@ def _evaluated(series: Mapping[str, Any], name: str) -> str | None:
 
 
 def _figure(height: float, width: float) -> Any:
-    with needs_publish("the figures of a card"):
+    with needs_extra("publish", "the figures of a card"):
         from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")

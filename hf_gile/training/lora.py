@@ -1,10 +1,11 @@
-"""Low-rank adapters (LoRA: Hu et al., ICLR 2022) in the pretrained encoder of a model, by peft (extra `lora`)."""
+"""Low-rank adapters (LoRA: Hu et al., ICLR 2022) in the pretrained encoder of a model, by peft (extra `train`)."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from torch import nn
 
+from ..extras import needs_extra
 from .pretrained import text_encoders
 
 
@@ -33,10 +34,8 @@ def add_lora(
         ImportError: peft is not installed.
         ValueError: A model without a pretrained encoder, with a frozen one, or with adapters; or a rank below one.
     """
-    try:
+    with needs_extra("train", "LoRA"):
         from peft import LoraConfig, inject_adapter_in_model
-    except ImportError as error:
-        raise ImportError("LoRA needs peft: pip install 'hf-gile[lora]'") from error
     encoders = text_encoders(model)
     if not encoders:
         raise ValueError("LoRA is for pretrained encoders, and this model reads words: see from_text_encoder")

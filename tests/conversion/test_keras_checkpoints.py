@@ -462,5 +462,5 @@ def test_missing_weights_are_a_missing_file(tmp_path):
 def test_without_h5py_the_error_says_how_to_get_it(tmp_path, monkeypatch):
     files = Checkpoint().save(tmp_path)
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[convert\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[data\]'"):
         from_keras(*files)

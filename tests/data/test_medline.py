@@ -231,7 +231,7 @@ def test_a_large_abstract_is_read(records_of):
 
 def test_a_missing_parser_names_the_extra(monkeypatch, records_of):
     monkeypatch.setitem(sys.modules, "lxml", None)
-    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[medline\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[data\]'"):
         records_of(document(citation()))
 
 
@@ -243,7 +243,7 @@ def test_a_missing_demo_file_names_the_extra_or_the_remedy(monkeypatch):
     with pytest.raises(FileNotFoundError, match="reinstall"):
         demo_file()
     monkeypatch.setattr(metadata, "files", absent)
-    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[demo\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[data\]'"):
         demo_file()
 
 

@@ -379,7 +379,7 @@ def test_a_missing_file_a_wrong_choice_and_a_missing_parser_say_so(written, monk
     with pytest.raises(ValueError, match=r"describe takes any of entry_terms, .* got 'synonyms'"):
         load_mesh(tmp_path / "nowhere.xml", "synonyms")
     monkeypatch.setitem(sys.modules, "lxml", None)
-    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[medline\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[data\]'"):
         load_mesh(written(xml()))
     assert len(load_mesh(written(ascii_mesh()))) == 6
 

@@ -311,6 +311,6 @@ def test_h5py_is_asked_for_by_the_name_of_its_extra(write, load, monkeypatch):
     folder = write()
     monkeypatch.setitem(sys.modules, "h5py", None)
     with pytest.raises(
-        ImportError, match=r"load_published_bioasq needs the `convert` extra: pip install 'hf-gile\[convert\]'"
+        ImportError, match=r"load_published_bioasq needs the `data` extra: pip install 'hf-gile\[data\]'"
     ):
         load(folder)

@@ -231,7 +231,7 @@ def test_a_deleted_report_is_named(write, load, tmp_path):
 
 def test_a_missing_datasets_names_the_extra(write, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[train\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[data\]'"):
         load_records(write("a.json", raw(3)))
 
 

@@ -8,7 +8,7 @@ import pytest
 from hf_gile.data import ReadReport
 from hf_gile.data.skos import DESCRIPTIONS, FORMATS, load_skos
 
-rdflib = pytest.importorskip("rdflib", reason="SKOS is read by rdflib: pip install 'hf-gile[skos]'")
+rdflib = pytest.importorskip("rdflib", reason="SKOS is read by rdflib: pip install 'hf-gile[data]'")
 
 HEAD = """
 @prefix skos: <http://www.w3.org/2004/02/skos/core#> .
@@ -419,7 +419,7 @@ def test_a_wrong_choice_and_a_missing_parser_say_so(labels_of, monkeypatch):
     with pytest.raises(ValueError, match=r"describe takes any of alt_labels, .*; got 'entry_terms'"):
         labels_of(HEART, "en", "entry_terms")
     monkeypatch.setitem(sys.modules, "rdflib", None)
-    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[skos\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[data\]'"):
         labels_of(HEART)
 
 

@@ -739,7 +739,7 @@ def test_the_recipe_says_what_it_needs(arguments, message, recipe, capsys):
 
 def test_a_crawl_without_its_libraries_names_the_extra(crawl, monkeypatch):
     monkeypatch.setitem(sys.modules, "protego", None)
-    with pytest.raises(ImportError, match=r"crawl_dw needs the `crawl` extra: pip install 'hf-gile\[crawl\]'"):
+    with pytest.raises(ImportError, match=r"crawl_dw needs the `data` extra: pip install 'hf-gile\[data\]'"):
         crawl("http://127.0.0.1/p/2")
 
 

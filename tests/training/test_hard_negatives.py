@@ -255,7 +255,7 @@ def test_an_approximate_search_may_choose():
 
 
 def test_the_search_of_a_label_index_may_choose_and_knows_the_last_documents():
-    pytest.importorskip("faiss", reason="needs the extra ann")
+    pytest.importorskip("faiss", reason="needs the `serve` extra")
     from hf_gile.ann import ApproximateSearch
 
     seen = []

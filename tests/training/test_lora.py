@@ -138,5 +138,5 @@ def test_chosen_layers_alone_have_adapters(make):
 
 def test_without_peft_the_extra_is_named(make_model, monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(ImportError, match=r"LoRA needs peft: pip install 'hf-gile\[lora\]'"):
+    with pytest.raises(ImportError, match=r"LoRA needs the `train` extra: pip install 'hf-gile\[train\]'"):
         add_lora(make_model()[0])

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...extras import needs_extra
 from ...models.labels_gile import Label, LabelSet
 from ..report import ReadReport
 from ..word_vectors import READERS, WordVectors, load_word_vectors
@@ -373,9 +374,7 @@ def _shifted(dataset: Dataset, word_offset: int, label_offset: int, more: dict[s
 
 
 def _dataset(columns: dict[str, list[Any]]) -> Dataset:
-    try:
+    with needs_extra("data", "load_dw"):
         from datasets import Dataset, Features, List, Value
-    except ImportError as error:
-        raise ImportError("load_dw needs the `train` extra: pip install 'hf-gile[train]'") from error
     kinds = {"input_ids": List(List(Value("int32"))), "labels": List(Value("int64")), "language": Value("string")}
     return Dataset.from_dict(columns, features=Features({name: kinds[name] for name in columns}))

@@ -20,6 +20,8 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import urldefrag, urljoin, urlsplit
 
+from ...extras import needs_extra
+
 _AGENT = "hf-gile"  # the name that robots.txt may give rules for
 _TRIES = 3
 _MOST_REDIRECTS = 10
@@ -72,11 +74,9 @@ class Visitor:
     """
 
     def __init__(self, contact: str, hosts: Sequence[str], delay: float, timeout: float, max_bytes: int) -> None:
-        try:
+        with needs_extra("data", "crawl_dw"):
             import protego
             import requests
-        except ImportError as error:
-            raise ImportError("crawl_dw needs the `crawl` extra: pip install 'hf-gile[crawl]'") from error
         is_address = "@" in contact or contact.startswith(("http://", "https://"))
         if not is_address or not (contact.isascii() and contact.isprintable()):
             raise ValueError(f"contact must be a mail address or the address of a web page, got {contact!r}")

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer, models
 
+from ...extras import needs_extra
 from ...models.labels_gile import Label, LabelSet, whole_file
 from ...models.tokenizing_gile import UNK, normalizer_and_splitter, split_sentences
 from ..files import read_held
@@ -267,10 +268,8 @@ def _labelled(rows: list[dict[str, Any]], kept: set[str], report: ReadReport) ->
 
 
 def _dataset(rows: list[dict[str, Any]]) -> Dataset:
-    try:
+    with needs_extra("data", "load_dw_pages"):
         from datasets import Dataset, Features, List, Value
-    except ImportError as error:
-        raise ImportError("load_dw_pages needs the `train` extra: pip install 'hf-gile[train]'") from error
     text = Value("string")
     kinds = {"id": text, "url": text, "title": text, "text": text, "labels": List(text), "language": text}
     return Dataset.from_dict({name: [row[name] for row in rows] for name in kinds}, features=Features(kinds))

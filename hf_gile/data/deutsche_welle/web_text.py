@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ...extras import needs_extra
+
 if TYPE_CHECKING:
     from lxml.html import HtmlElement
 
@@ -62,11 +64,9 @@ def html_tree(text: str) -> HtmlElement:
         ImportError: If lxml is not installed.
         ValueError: If there is nothing in it.
     """
-    try:
+    with needs_extra("data", "reading web pages"):
         from lxml import etree
         from lxml.html import HTMLParser, document_fromstring
-    except ImportError as error:
-        raise ImportError("web pages need the `crawl` extra: pip install 'hf-gile[crawl]'") from error
     # As bytes: lxml refuses a text that declares an encoding. NUL would end it.
     parser = HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True)
     try:
