@@ -1,0 +1,27 @@
+"""What models computed before is what they compute today: `write.py` wrote it down, `today.py` knows the names."""
+
+import pytest
+import torch
+from golden_files import FOLDER, load_cases
+from today import build, run
+
+CASES = {f"{file.stem}: {case.name}": case for file in sorted(FOLDER.glob("*.npz")) for case in load_cases(file)}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_models_compute_what_they_did(name):
+    case = CASES[name]
+    outputs = run(build(case.fields, case.weights), case.inputs, case.gradients)
+    assert outputs.keys() == case.outputs.keys()
+    for part, expected in case.outputs.items():
+        torch.testing.assert_close(
+            outputs[part].double(),
+            expected,
+            rtol=case.tolerance,
+            atol=case.tolerance,
+            msg=lambda text, part=part: f"{part}: {text}",
+        )
+
+
+def test_all_families_are_there():
+    assert {name.split(":")[0] for name in CASES} == {"words", "pretrained", "terms", "losses"}

@@ -1,0 +1,91 @@
+"""What the golden cases call things, and what the code calls them today: all that a renaming has to change here.
+
+The files hold names as they were when a case was written, and are never written again. Whoever renames a field or a
+weight adds a line to `FIELDS` or `WEIGHTS`; whoever changes a call changes it in `build` or `run`.
+"""
+
+import re
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hf_gile import GileConfig, GileForSequenceClassification
+
+FIELDS: dict[str, str | None] = {}
+"""Stored name of a field: its name today, with dots for what is in a part (`text_config.hidden_size`); None if gone."""
+
+WEIGHTS: list[tuple[str, str]] = []
+"""Regular expressions for stored names of weights, and what to put in the place of a match; in this order."""
+
+
+def weight_name(stored: str) -> str:
+    """What a weight is called today."""
+    for pattern, name in WEIGHTS:
+        stored = re.sub(pattern, name, stored)
+    return stored
+
+
+def build(fields: dict[str, Any], weights: dict[str, Tensor] | None = None) -> GileForSequenceClassification:
+    """Makes a model in float64 of stored fields and weights; with no weights, of random ones."""
+    options: dict[str, Any] = {}
+    for stored, value in fields.items():
+        name = FIELDS.get(stored, stored)
+        if name is not None:
+            *parts, last = name.split(".")
+            place = options
+            for part in parts:
+                place = place.setdefault(part, {})
+            place[last] = value
+    model = GileForSequenceClassification(GileConfig(**options)).double()
+    if weights is not None:
+        model.load_state_dict({weight_name(stored): tensor for stored, tensor in weights.items()})
+    return model
+
+
+def run(model: Any, inputs: dict[str, Any], gradients: list[str] | None = None) -> dict[str, Tensor]:
+    """Computes all that golden cases compare.
+
+    Args:
+        model: What `build` made.
+        inputs: `documents` are ids of words, `document_languages` the language of each; `new_labels` are labels that
+            are not stored, as ids of words, `new_label_languages` their languages; `training` has the arguments of a
+            training step.
+        gradients: Stored names of the weights whose gradients are wanted.
+
+    Returns:
+        `logits` and `attentions.N` of the stored labels, `text_codes`, `label_codes` of the new labels for documents
+        of each language, `new_logits`, and of a training step `loss`, `train_logits` and `gradient.NAME`.
+    """
+    outputs: dict[str, Tensor] = {}
+    documents = {"input_ids": torch.tensor(inputs["documents"])}
+    languages = inputs.get("document_languages")
+    language = {} if languages is None else {"language": languages}
+
+    model.eval()
+    with torch.no_grad():
+        output = model(**documents, **language, output_attentions=True)
+        outputs["logits"] = output.logits
+        outputs |= {f"attentions.{number}": weights for number, weights in enumerate(output.attentions)}
+        outputs["text_codes"] = model.gile.get_text_features(**documents, **language)
+        if "new_labels" in inputs:
+            labels = {"label_input_ids": torch.tensor(inputs["new_labels"])}
+            if "new_label_languages" in inputs:
+                labels["label_language"] = inputs["new_label_languages"]
+            outputs["new_logits"] = model.gile(**documents, **language, **labels).logits
+            for one in sorted(set(languages or [None])):
+                name = "label_codes" if one is None else f"label_codes.{one}"
+                outputs[name] = model.gile.get_label_features(**labels, language=one)
+
+    if "training" in inputs:
+        training = {name: torch.tensor(value) for name, value in inputs["training"].items()}
+        model.train().zero_grad()
+        output = model(**documents, **language, **training)
+        output.loss.backward()
+        outputs["loss"] = output.loss.detach()
+        if output.logits is not None:
+            outputs["train_logits"] = output.logits.detach()
+        for stored in gradients or []:
+            gradient = model.get_parameter(weight_name(stored)).grad
+            outputs[f"gradient.{stored}"] = gradient.to_dense() if gradient.is_sparse else gradient
+    return outputs
