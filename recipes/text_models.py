@@ -185,7 +185,7 @@ class ModelSettings:
     lora_rank: int = field(default=0, metadata={"help": "Train adapters of this rank in the encoder, not its weights."})
     label_encoder_type: str | None = field(
         default=None,
-        metadata={"help": "mean, text_encoder, own_text_encoder or learned; by default mean, or with a pretrained "
+        metadata={"help": "mean, text_encoder or learned; by default mean, or with a pretrained "
                   "encoder text_encoder."},
     )  # fmt: skip
     label_refresh_steps: int = field(

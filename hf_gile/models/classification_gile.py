@@ -18,7 +18,7 @@ from transformers.utils.hub import cached_file
 
 from .chunked_losses_gile import LabelChunks, chunked_loss
 from .configuration_gile import GileConfig
-from .fingerprint_gile import check_finite, state_of
+from .fingerprint_gile import state_of
 from .labels_gile import LABELS_FILE, Label, LabelSet
 from .languages_gile import Languages, check_language, in_each_language, of_language, own_columns
 from .losses_gile import (
@@ -66,9 +66,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self.label_set: LabelSet | None = None
         self.label_input_ids: Tensor  # (L, T)
         self.register_buffer("label_input_ids", torch.zeros(config.num_labels, config.label_length, dtype=torch.long))
-        self.label_vectors: Tensor | None  # (L, label_vector_size), of label_encoder_type "vectors"
-        given = torch.zeros(config.num_labels, config.label_vector_size) if config.label_vector_size else None
-        self.register_buffer("label_vectors", given)
         # State, codes or vectors, and the words that they were made of.
         self._kept_label_codes: dict[str | None, tuple[Any, Tensor, Tensor]] = {}
         self._kept_label_vectors: dict[str, tuple[Any, Tensor, Tensor]] = {}
@@ -89,8 +86,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
         super()._init_weights(module)
         if module is self:
             init.constant_(self.label_input_ids, self.config.pad_token_id)
-            if self.label_vectors is not None:
-                init.zeros_(self.label_vectors)
 
     def train(self, mode: bool = True) -> Any:
         """Switches between training and evaluation."""
@@ -124,13 +119,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             )
         self._label_group = distributed.group.WORLD if group is None else group
 
-    def set_labels(
-        self,
-        label_set: LabelSet,
-        processor: Any,
-        label_input_ids: Tensor | None = None,
-        label_vectors: Tensor | None = None,
-    ) -> None:
+    def set_labels(self, label_set: LabelSet, processor: Any, label_input_ids: Tensor | None = None) -> None:
         """Stores a label set; columns of the logits and `config.id2label` follow its order.
 
         Labels that are the same words to the processor get the same score, among them all those of unknown words only.
@@ -144,11 +133,10 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 `config.languages`.
             processor: The `GileProcessor` that makes words of label texts.
             label_input_ids: `(L, T)` words of the labels, padded, where they are known already.
-            label_vectors: `(L, label_vector_size)` vectors of the labels, for `label_encoder_type="vectors"`.
 
         Raises:
-            ValueError: The label set does not fit a linear unit or the languages of the model, the processor does
-                not fit the model, or vectors are missing or given to a model that has no use for them.
+            ValueError: The label set does not fit a linear unit or the languages of the model, or the processor does
+                not fit the model.
         """
         if not hasattr(processor, "unknown_labels"):
             raise ValueError(f"processor must be the GileProcessor of this model, got {type(processor).__name__}")
@@ -189,19 +177,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 check_tensors(label_input_ids=label_input_ids)
                 if len(label_input_ids) != len(label_set):
                     raise ValueError(f"label_input_ids has {len(label_input_ids)} rows for {len(label_set)} labels")
-            if label_vectors is not None:
-                check_finite({"label_vectors": label_vectors}, "set_labels")
-            size = self.config.label_vector_size
-            if (label_vectors is not None) != (size > 0) or (
-                label_vectors is not None and label_vectors.shape != (len(label_set), size)
-            ):
-                raise ValueError(
-                    f"label_vectors must be ({len(label_set)}, {size}) numbers for label_encoder_type 'vectors', and "
-                    f"are of no other, got {None if label_vectors is None else tuple(label_vectors.shape)}"
-                )
             self.label_input_ids = label_input_ids.long().to(self.label_input_ids.device)
-            if label_vectors is not None:
-                self.label_vectors = label_vectors.detach().float().to(self.label_input_ids.device)
             for table in self.gile.label_tables.values():
                 self._keep_rows(table, label_set)
             self.config.label_length = self.label_input_ids.shape[1]
@@ -625,10 +601,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self._require_stored_labels()
         if self.training or torch.is_grad_enabled() or columns is not None:
             return self._stored_label_codes(columns, language)
-        given = [] if self.label_vectors is None else [self.label_vectors]
 
         def state(words: Tensor) -> tuple[Any, ...]:
-            return self.gile.label_state(), self.gile.label_state(words), state_of(self.label_input_ids, *given)
+            return self.gile.label_state(), self.gile.label_state(words), state_of(self.label_input_ids)
 
         kept = self._kept_label_codes.get(language)
         if kept is None or kept[0] != state(kept[2]):
@@ -678,13 +653,11 @@ class GileForSequenceClassification(GilePreTrainedModel):
             every = torch.arange(config.num_labels, device=words.device) if columns is None else columns
             places = self.label_paraphrases.choose(every, self._steps)
             words, name = self.label_paraphrases.words.to(words.device), "paraphrases"
-        vectors = self.label_vectors
         if config.pools_labels and (config.has_fixed_pooling or (training and config.label_refresh_steps > 0)):
             vectors = self._pooled_labels(words, name)
-        if vectors is not None:
             rows["label_vectors"] = vectors if places is None else vectors[places]
         rows["words"] = words if places is None else words[places]
-        if config.language_labels and config.label_encoder_type in ("text_encoder", "own_text_encoder"):
+        if config.language_labels and config.label_encoder_type == "text_encoder":
             languages = self._languages_of_labels()
             rows["label_language"] = languages if columns is None else languages[columns]
         return rows
@@ -696,7 +669,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
 
     def _pooled_labels(self, words: Tensor, name: str) -> Tensor:
         """`(M, P)`: what the pretrained encoder makes of words of labels, kept until it is to read them again."""
-        encoder = self.gile.label_encoder or self.gile.text_encoder
+        encoder = self.gile.text_encoder
 
         def state(distinct: Tensor) -> tuple[Any, ...]:
             if not self.config.has_fixed_pooling:

@@ -76,12 +76,9 @@ class GileConfig(PreTrainedConfig):
             scores only the labels it was trained on.
         label_encoder_type: What reads a label: `"mean"`, the mean of its word vectors (section 2.2), of the input
             embeddings of a pretrained encoder scaled to a root mean square of 1;
-            `"text_encoder"`, the text encoder itself (the paper's future work), of a han on one sentence;
-            `"own_text_encoder"`, a copy of the pretrained encoder, which training changes on its own; `"learned"`, a
-            vector for each label seen in training, starting at the mean, and the mean for the others (WSABIE+ and
-            AiTextML; parameters then depend on the label set); or `"vectors"`, vectors of size `label_vector_size`
-            that are given with the labels, made by whatever model.
-        label_vector_size: Size of the given label vectors.
+            `"text_encoder"`, the text encoder itself (the paper's future work), of a han on one sentence; or
+            `"learned"`, a vector for each label seen in training, starting at the mean, and the mean for the others
+            (WSABIE+ and AiTextML; parameters then depend on the label set).
         bag_size: Size of a trained vector of each token, for any encoder; 0 for none. The sum over the distinct tokens,
             weighted by a trained weight of the token and by how often it stands there, and scaled to length 1, is
             appended to h and to e. Words that text and label share show in it from the start, as in the cosine of
@@ -170,7 +167,6 @@ class GileConfig(PreTrainedConfig):
         "attention_size": 1 << 16,
         "joint_size": 1 << 17,
         "joint_layers": 1000,
-        "label_vector_size": 1 << 16,
         "bag_size": 1 << 16,
         "lexical_size": 1 << 18,
         "label_length": 1 << 16,
@@ -201,8 +197,7 @@ class GileConfig(PreTrainedConfig):
     hidden_act: str = "relu"
     recurrent_act: str = "tanh"
     output_layer: Literal["gile", "only_label", "only_input", "bilinear", "bilinear_yh15", "linear"] = "gile"
-    label_encoder_type: Literal["mean", "text_encoder", "own_text_encoder", "learned", "vectors"] = "mean"
-    label_vector_size: int = 0
+    label_encoder_type: Literal["mean", "text_encoder", "learned"] = "mean"
     bag_size: int = 0
     lexical_size: int = 0
     lexical_scale: float | int = 20.0
@@ -318,12 +313,8 @@ class GileConfig(PreTrainedConfig):
     @property
     def label_size(self) -> int:
         """Size D of the label vector e."""
-        sizes = {
-            "text_encoder": self.encoder_size,
-            "own_text_encoder": self.pooled_size,
-            "vectors": self.label_vector_size,
-        }
-        return sizes.get(self.label_encoder_type, self.embedding_size) + self.bag_size
+        own = self.encoder_size if self.label_encoder_type == "text_encoder" else self.embedding_size
+        return own + self.bag_size
 
     @property
     def reads_pretrained(self) -> bool:
@@ -338,8 +329,7 @@ class GileConfig(PreTrainedConfig):
     @property
     def pools_labels(self) -> bool:
         """Whether a pretrained encoder reads labels."""
-        own = self.label_encoder_type == "own_text_encoder"
-        return own or (self.reads_pretrained and self.label_encoder_type == "text_encoder")
+        return self.reads_pretrained and self.label_encoder_type == "text_encoder"
 
     @staticmethod
     def joint_size_for(hidden_size: int, embedding_size: int, num_labels: int | Sequence[int]) -> int:
@@ -425,7 +415,6 @@ class GileConfig(PreTrainedConfig):
         for name in (
             "label_length",
             "label_chunk_size",
-            "label_vector_size",
             "bag_size",
             "lexical_size",
             "label_refresh_steps",
@@ -501,17 +490,10 @@ class GileConfig(PreTrainedConfig):
                     "label_refresh_steps is for labels read by a pretrained encoder, label_encoder_type "
                     f"'text_encoder', not for {self.label_encoder_type!r}"
                 )
-            is_own = self.label_encoder_type == "own_text_encoder"
-            if self.label_refresh_steps > 0 and is_own and not self.freeze_text_encoder:
-                raise ValueError(
-                    "label_refresh_steps with label_encoder_type 'own_text_encoder' would never train that encoder: "
-                    "set label_refresh_steps=0, freeze_text_encoder=True or label_encoder_type='text_encoder'"
-                )
             return
         only = {
             "pooling='cls'": self.pooling == "cls",
             "encoder_cell='none'": self.encoder_cell == "none",
-            "label_encoder_type='own_text_encoder'": self.label_encoder_type == "own_text_encoder",
             "freeze_text_encoder": self.freeze_text_encoder,
             "label_refresh_steps": self.label_refresh_steps > 0,
         }
@@ -521,11 +503,6 @@ class GileConfig(PreTrainedConfig):
 
     def validate_score_terms(self) -> None:
         """The terms of the score beside the joint embedding fit the vectors there are."""
-        if (self.label_encoder_type == "vectors") != (self.label_vector_size > 0):
-            raise ValueError(
-                "label_vector_size is the size of the vectors of label_encoder_type 'vectors', got "
-                f"{self.label_vector_size} with {self.label_encoder_type!r}"
-            )
         terms = self.cosine_score or self.label_rows
         if self.output_layer == "linear" and (terms or self.label_row_dropout > 0):
             raise ValueError(
@@ -537,7 +514,7 @@ class GileConfig(PreTrainedConfig):
         if self.cosine_score and not self.bag_size and not self._has_cosine:
             raise ValueError(
                 f"cosine_score compares h and e, of sizes {self.encoder_size} and {self.label_size}: give them one "
-                "size (label_encoder_type 'text_encoder' or 'own_text_encoder'), or a bag_size"
+                "size (label_encoder_type 'text_encoder'), or a bag_size"
             )
         if self.joint_layers > 1 and self.output_layer != "gile":
             raise ValueError(f"joint_layers needs output_layer 'gile', got {self.output_layer!r}")

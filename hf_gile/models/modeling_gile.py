@@ -39,7 +39,7 @@ from .output_layers_gile import (
 from .published_gile import RecurrentWeight
 from .score_terms_gile import BagEmbedding, CosineScale, LexicalOverlap, TokenBag, ZeroEmbedding, rms_normalized
 from .text_encoders_gile import TEXT_ENCODERS
-from .transformer_encoders_gile import TransformerEncoder, position_limit, without_pooler
+from .transformer_encoders_gile import position_limit, without_pooler
 from .word_prediction_gile import WordPrediction
 
 UNFINISHED_SAVE = ".saving/moves.json"
@@ -269,8 +269,6 @@ class GilePreTrainedModel(PreTrainedModel):
         gile: Any = getattr(model, cls.base_model_prefix, model)
         without_pooler(transformer)
         gile.text_encoder.transformer.load_state_dict(transformer.state_dict())
-        if gile.config.label_encoder_type == "own_text_encoder":
-            gile.label_encoder.transformer.load_state_dict(transformer.state_dict())
         return model.eval()
 
 
@@ -291,7 +289,7 @@ class GileModel(GilePreTrainedModel):
     """
 
     # The stored labels of a classifier's checkpoint: not needed here, and nothing to warn of.
-    _keys_to_ignore_on_load_unexpected: ClassVar[list[str]] = ["label_input_ids", "label_vectors"]
+    _keys_to_ignore_on_load_unexpected: ClassVar[list[str]] = ["label_input_ids"]
 
     def __init__(self, config: GileConfig) -> None:
         super().__init__(config)
@@ -307,8 +305,6 @@ class GileModel(GilePreTrainedModel):
         else:
             if config.label_encoder_type in ("mean", "learned"):
                 self.label_encoder = MeanLabelEncoder(config)
-            elif config.label_encoder_type == "own_text_encoder":
-                self.label_encoder = TransformerEncoder(config)
             if config.label_encoder_type == "learned":
                 self.label_residual = ZeroEmbedding(config.num_labels, config.embedding_size)
             if config.label_rows:
@@ -325,9 +321,7 @@ class GileModel(GilePreTrainedModel):
         if self.config.lexical_size:
             self.output_layer.lexical.requires_grad_(False)
         if self.config.freeze_text_encoder:
-            for encoder in (self.text_encoder, self.label_encoder):
-                if hasattr(encoder, "transformer"):
-                    encoder.transformer.requires_grad_(False)
+            self.text_encoder.transformer.requires_grad_(False)
 
     def get_input_embeddings(self) -> nn.Module:
         """The table of word vectors, or that of the tokens of the pretrained encoder."""
@@ -601,16 +595,15 @@ class GileModel(GilePreTrainedModel):
             label_input_ids: `(L, T)` word ids, padded with the padding word.
             label_attention_mask: `(L, T)`, true or 1 where there is a word; by default the words that are not padding.
             label_language: The language of the labels, or of each; only read where the text encoder reads labels.
-            label_vectors: `(L, P)` from `pool_labels`, what the pretrained encoder made of these labels before; or the
-                `(L, label_vector_size)` given vectors of `label_encoder_type="vectors"`.
+            label_vectors: `(L, P)` from `pool_labels`, what the pretrained encoder made of these labels before.
             sparse: Whether gradients of tables of words are sparse tensors, for who adds up those of many calls.
 
         Returns:
             `(L, D)` label vectors e.
 
         Raises:
-            ValueError: A wrong number of dimensions, no vectors where they are to be given, or a model with a linear
-                unit.
+            ValueError: A wrong number of dimensions, vectors for labels that no pretrained encoder reads, or a model
+                with a linear unit.
         """
         self._require_joint_embedding()
         check_tensors(label_input_ids=label_input_ids, label_attention_mask=label_attention_mask)
@@ -620,8 +613,8 @@ class GileModel(GilePreTrainedModel):
         if label_attention_mask is not None:
             label_input_ids = label_input_ids.masked_fill(~label_attention_mask.bool(), self.config.pad_token_id)
         if label_vectors is not None:
-            size = self.config.label_vector_size or (self.config.pooled_size if self.config.pools_labels else 0)
-            if size == 0:
+            size = self.config.pooled_size
+            if not self.config.pools_labels:
                 raise ValueError(
                     f"label_encoder_type {self.config.label_encoder_type!r} makes label vectors of words and takes no "
                     "label_vectors"
@@ -652,10 +645,9 @@ class GileModel(GilePreTrainedModel):
                 f"label_encoder_type {self.config.label_encoder_type!r} with text_encoder_type "
                 f"{self.config.text_encoder_type!r} has no pretrained encoder that reads labels"
             )
-        encoder = self.label_encoder or self.text_encoder
 
         def pool(language: str | None, label_input_ids: Tensor) -> tuple[Tensor]:
-            return (encoder(label_input_ids, None, label_input_ids != self.config.pad_token_id, language)[0],)
+            return (self.text_encoder(label_input_ids, None, label_input_ids != self.config.pad_token_id, language)[0],)
 
         kind = label_input_ids.device.type
         autocast = torch.autocast(
@@ -669,24 +661,15 @@ class GileModel(GilePreTrainedModel):
     def _read_labels(
         self, label_input_ids: Tensor, label_language: Languages, label_vectors: Tensor | None, sparse: bool
     ) -> Tensor:
-        kind = self.config.label_encoder_type
-        if kind == "vectors":
-            if label_vectors is None:
-                raise ValueError(
-                    "label_encoder_type 'vectors' reads no words: pass label_vectors, made as those it was trained on"
-                )
-            return label_vectors
-        if kind in ("mean", "learned"):
+        if self.config.label_encoder_type in ("mean", "learned"):
             means = self.label_encoder(label_input_ids, self.get_input_embeddings(), sparse)
             # Tables of pretrained encoders hold much smaller numbers than their hidden states.
             return rms_normalized(means) if self.config.reads_pretrained else means
-        if kind == "own_text_encoder" and label_vectors is not None:
-            return label_vectors
         if label_language is None and len(self.config.languages) > 1:
             raise ValueError(
                 "the text encoder reads the labels: name their language, or that of each (label_language=...)"
             )
-        if self.label_encoder is None and TEXT_ENCODERS[self.config.text_encoder_type].input_dims == "(B, S, W)":
+        if TEXT_ENCODERS[self.config.text_encoder_type].input_dims == "(B, S, W)":
             label_input_ids = label_input_ids[:, None]  # one sentence
         inputs: dict[str, Tensor | None] = {"input_ids": label_input_ids}
         if not self.config.reads_pretrained:
@@ -695,7 +678,7 @@ class GileModel(GilePreTrainedModel):
 
         def read(language: str | None, input_ids: Tensor, pooled: Tensor | None) -> tuple[Tensor]:
             mask = input_ids != self.config.pad_token_id
-            encoder = self.text_encoder if self.label_encoder is None else self.label_encoder
+            encoder = self.text_encoder
             if pooled is None:
                 pooled = encoder(input_ids.flatten(0, -2), None, mask.flatten(0, -2), language)[0]
             return (encoder.encode(mask, pooled.view(*mask.shape[:-1], -1), None, language)[0],)
@@ -831,8 +814,8 @@ class GileModel(GilePreTrainedModel):
         projections = [layer.label_projection, *layer.label_layers]
         parts = [part if part is None or language is None else of_language(part, language) for part in projections]
         parts += [self.bag, layer.direct, layer.lexical]
-        if self.config.label_encoder_type in ("text_encoder", "own_text_encoder"):
-            parts.append(self.text_encoder if self.label_encoder is None else self.label_encoder)
+        if self.config.label_encoder_type == "text_encoder":
+            parts.append(self.text_encoder)
         if self.config.label_encoder_type in ("mean", "learned") or not self.config.reads_pretrained:
             parts.append(self.get_input_embeddings())
         encoders = [getattr(part, "transformer", None) for part in parts] if with_vectors else []

@@ -45,15 +45,6 @@ _DESCRIPTION, _NAME, _ID = 80, 60, 28
 _CONFUSED = 10
 
 
-def reads_labels(config: Any) -> bool:
-    """Whether a model scores labels by their words, and so can be given others.
-
-    Args:
-        config: Its configuration. A linear unit has weights for each label; others may take vectors made elsewhere.
-    """
-    return config.output_layer != "linear" and config.label_encoder_type != "vectors"
-
-
 def overview(model: Any, labels: LabelSet, info: "CardInfo") -> dict[str, Any]:
     """Numbers of labels, some of their names, and what the code on the card works with.
 
@@ -268,7 +259,7 @@ def limits(model: Any, labels: LabelSet, info: "CardInfo", report: Report | None
             f"It knows {config.vocab_size:,} words; all others are one to it, so of a text without any that it "
             "knows it can say nothing, whatever the scores. Labels none of whose words it knows all get the same "
             "score: describe them in other words."
-            if reads_labels(config)
+            if config.output_layer != "linear"
             else f"It knows {config.vocab_size:,} words; all others are one to it."
         )
     if config.output_layer == "linear":
@@ -323,4 +314,4 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}".rstrip("0").rstrip(".")
 
 
-__all__ = ["METHODS", "RESULTS", "calibration", "label_tables", "limits", "overview", "reads_labels", "results"]
+__all__ = ["METHODS", "RESULTS", "calibration", "label_tables", "limits", "overview", "results"]

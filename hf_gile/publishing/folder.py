@@ -143,11 +143,10 @@ def _write(
 def _with_labels(model: Any, folder: Path, processor: Any, label_set: LabelSet) -> Any:
     """A copy of a model that was just saved, with other labels."""
     copy = type(model).from_pretrained(folder, dtype="auto").to(model.device).eval()
-    words = vectors = None
+    words = None
     if copy.label_set is not None and _texts(copy.label_set) == _texts(label_set):
-        # Nothing that is read has changed: vectors that were given with the labels are still theirs.
-        words, vectors = copy.label_input_ids, copy.label_vectors
-    copy.set_labels(label_set, processor, words, vectors)
+        words = copy.label_input_ids  # nothing that is read has changed: words that came with the labels stay theirs
+    copy.set_labels(label_set, processor, words)
     return copy
 
 

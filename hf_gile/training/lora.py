@@ -6,7 +6,7 @@ from typing import Any
 from torch import nn
 
 from ..extras import needs_extra
-from .pretrained import text_encoders
+from .pretrained import pretrained_encoder
 
 
 def add_lora(
@@ -16,7 +16,7 @@ def add_lora(
     target_modules: Sequence[str] | str | None = None,
     dropout: float = 0.0,
 ) -> None:
-    """Puts adapters into the pretrained encoder, also into that of labels if they have their own, and trains only them.
+    """Puts adapters into the pretrained encoder, and trains only them.
 
     What is above the encoder trains as before. A Trainer saves and resumes checkpoints of the model with its adapters,
     which have other names of weights: add the same adapters before one is loaded again, and take a model for use from
@@ -36,10 +36,10 @@ def add_lora(
     """
     with needs_extra("train", "LoRA"):
         from peft import LoraConfig, inject_adapter_in_model
-    encoders = text_encoders(model)
-    if not encoders:
+    encoder = pretrained_encoder(model)
+    if encoder is None:
         raise ValueError("LoRA is for pretrained encoders, and this model reads words: see from_text_encoder")
-    if any(_adapters(encoder) for encoder in encoders):
+    if _adapters(encoder):
         raise ValueError("the model has adapters already: merge_lora(model) makes them part of its weights")
     config: Any = model.config
     if config.freeze_text_encoder:
@@ -48,10 +48,9 @@ def add_lora(
         )
     if rank < 1:
         raise ValueError(f"rank must be at least 1, got {rank}")
-    for encoder in encoders:
-        targets = target_modules if isinstance(target_modules, str) else list(target_modules or ())
-        own = LoraConfig(r=rank, lora_alpha=alpha, target_modules=targets or "all-linear", lora_dropout=dropout)
-        inject_adapter_in_model(own, encoder)  # freezes the other weights of the encoder
+    targets = target_modules if isinstance(target_modules, str) else list(target_modules or ())
+    lora = LoraConfig(r=rank, lora_alpha=alpha, target_modules=targets or "all-linear", lora_dropout=dropout)
+    inject_adapter_in_model(lora, encoder)  # freezes the other weights of the encoder
 
 
 def merge_lora(model: nn.Module) -> None:
@@ -63,18 +62,17 @@ def merge_lora(model: nn.Module) -> None:
     Raises:
         ValueError: The model has no adapters.
     """
-    encoders = text_encoders(model)
-    found = [(encoder, name, layer) for encoder in encoders for name, layer in _adapters(encoder).items()]
-    if not found:
+    encoder = pretrained_encoder(model)
+    adapters = {} if encoder is None else _adapters(encoder)
+    if encoder is None or not adapters:
         raise ValueError("the model has no adapters to merge: add_lora(model) puts them in")
-    for encoder, name, layer in found:
+    for name, layer in adapters.items():
         layer.merge()
         parent, _, attribute = name.rpartition(".")
         setattr(encoder.get_submodule(parent), attribute, layer.get_base_layer())
-    for encoder in encoders:
-        if hasattr(encoder, "peft_config"):
-            del encoder.peft_config
-        encoder.requires_grad_(True)
+    if hasattr(encoder, "peft_config"):
+        del encoder.peft_config
+    encoder.requires_grad_(True)
 
 
 def _adapters(encoder: nn.Module) -> dict[str, Any]:

@@ -173,8 +173,8 @@ def parameter_groups(
 
     Args:
         model: A `GileModel` or `GileForSequenceClassification`; parameters that are not trained are left out.
-        learning_rate: Of all but the pretrained encoders.
-        text_encoder_learning_rate: Of the last layer of a pretrained encoder; by default `learning_rate`.
+        learning_rate: Of all but the pretrained encoder.
+        text_encoder_learning_rate: Of the last layer of the pretrained encoder; by default `learning_rate`.
         layer_decay: From above 0 to 1.
         weight_decay: Of matrices.
 
@@ -201,7 +201,8 @@ def parameter_groups(
         if not rate > 0:
             raise ValueError(f"{name} must be positive, got {rate}; to train no encoder, freeze_text_encoder=True")
     rates: dict[int, float] = {}
-    for encoder in text_encoders(model):
+    encoder = pretrained_encoder(model)
+    if encoder is not None:
         for parameter, depth in _depths(encoder).items():
             rates[id(parameter)] = text_encoder_learning_rate * layer_decay**depth
     tables = {id(one.weight) for one in model.modules() if isinstance(one, nn.Embedding | nn.EmbeddingBag)}
@@ -213,15 +214,13 @@ def parameter_groups(
     return [{"params": own, "lr": rate, "weight_decay": decay} for (rate, decay), own in groups.items()]
 
 
-def text_encoders(model: nn.Module) -> list[Any]:
-    """The pretrained encoders of a model: that of documents, and that of labels if it has its own.
+def pretrained_encoder(model: nn.Module) -> Any:
+    """The pretrained encoder of a model, or None.
 
     Args:
         model: A `GileModel` or `GileForSequenceClassification`.
     """
-    gile = towers_of(model)
-    parts = (gile.text_encoder, gile.label_encoder)
-    return [part.transformer for part in parts if hasattr(part, "transformer")]
+    return getattr(towers_of(model).text_encoder, "transformer", None)
 
 
 def _depths(encoder: nn.Module) -> dict[Tensor, int]:

@@ -69,11 +69,7 @@ def make_pretrained(encoder_folder, pieces):
                     parameter.normal_()
         pieces.save_pretrained(folder)
         processor = GileProcessor.from_text_encoder(folder, model.config)
-        if model.config.output_layer == "linear" or not model.config.label_vector_size:
-            model.set_labels(labels, processor)
-        else:
-            torch.manual_seed(2)
-            model.set_labels(labels, processor, label_vectors=torch.randn(len(labels), model.config.label_vector_size))
+        model.set_labels(labels, processor)
         return model.eval(), processor
 
     return make

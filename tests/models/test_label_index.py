@@ -552,7 +552,7 @@ def test_every_field_of_the_configuration_is_hashed_or_makes_no_codes():
         "joint_dropout",
     }
     training |= {"label_refresh_steps", "lexical_scale", "unseen_scale", "unseen_offset"}
-    sizes |= {"bag_size", "label_vector_size"}
+    sizes |= {"bag_size"}
     hashed_otherwise = {"text_encoder_config"}
     of_scores = {"calibration", "thresholds"}  # codes come before them
     hashed = set(fingerprint_gile._FIELDS)

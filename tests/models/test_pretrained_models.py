@@ -122,7 +122,7 @@ def test_a_hierarchy_attends_to_windows_that_the_encoder_reads_one_by_one(tmp_pa
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("label_encoder_type", ["mean", "text_encoder", "own_text_encoder"])
+@pytest.mark.parametrize("label_encoder_type", ["mean", "text_encoder"])
 def test_scores_do_not_depend_on_padding_batch_or_other_labels(make_pretrained, kind, label_encoder_type):
     model, processor = make_pretrained(kind, label_encoder_type=label_encoder_type, **EVERYTHING)
     with torch.no_grad():
@@ -169,24 +169,6 @@ def test_labels_pooled_before_give_the_codes_of_their_words(make_pretrained):
     holes = words.index_fill(1, torch.tensor([1]), 0)
     again = model.gile.project_labels(holes, label_vectors=model.gile.pool_labels(holes))
     torch.testing.assert_close(again, masked)
-
-
-def test_labels_have_an_encoder_of_their_own_that_starts_as_the_pretrained_one(tmp_path, make_pretrained):
-    model, processor = make_pretrained(label_encoder_type="own_text_encoder")
-    pretrained = AutoModel.from_pretrained(tmp_path / "encoder").state_dict()
-    own, shared = model.gile.label_encoder.transformer, model.gile.text_encoder.transformer
-    for name, weight in own.state_dict().items():
-        assert torch.equal(weight, pretrained[name])
-    assert not {id(one) for one in own.parameters()} & {id(one) for one in shared.parameters()}
-    before = [one.clone() for one in shared.parameters()]
-    with torch.no_grad():
-        codes = model.project_stored_labels()
-        for one in own.parameters():
-            one.mul_(1.5)
-        assert not torch.allclose(model.project_stored_labels(), codes)
-    assert all(map(torch.equal, shared.parameters(), before))
-    _, gradients = step(model, processor)
-    assert gradients.keys() == dict(model.named_parameters()).keys()
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
@@ -267,7 +249,7 @@ class TestTypes:
 class TestFrozen:
     """An encoder that training leaves as it is."""
 
-    @pytest.mark.parametrize("label_encoder_type", ["mean", "text_encoder", "own_text_encoder"])
+    @pytest.mark.parametrize("label_encoder_type", ["mean", "text_encoder"])
     def test_it_gets_no_gradient_and_has_no_dropout(self, tmp_path, make_pretrained, label_encoder_type):
         model, processor = make_pretrained(freeze_text_encoder=True, label_encoder_type=label_encoder_type)
         model.save_pretrained(tmp_path / "model")
@@ -403,8 +385,6 @@ def test_labels_are_read_anew_after_so_many_steps_and_not_trained_through(make_p
 STEPS = {
     "mean": {"label_encoder_type": "mean"},
     "learned": {"label_encoder_type": "learned"},
-    "own": {"label_encoder_type": "own_text_encoder"},
-    "vectors": {"label_encoder_type": "vectors", "label_vector_size": 12},
     "all terms": EVERYTHING,
     "all terms, frozen": {**EVERYTHING, "freeze_text_encoder": True},
     "attention, refreshed": {"pooling": "attention", "label_refresh_steps": 2, "bag_size": 3},
@@ -436,7 +416,7 @@ def test_every_weight_that_is_trained_gets_a_gradient_in_chunks_as_with_logits(m
             )
 
 
-@pytest.mark.parametrize("options", [{}, {"label_chunk_size": 2}, {"label_encoder_type": "own_text_encoder"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"label_chunk_size": 2}], ids=str)
 def test_gradient_checkpointing_changes_no_gradient(make_pretrained, options):
     exact = BertConfig(**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     model, processor = make_pretrained(encoder=exact, **options)
@@ -452,12 +432,10 @@ def test_gradient_checkpointing_changes_no_gradient(make_pretrained, options):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("label_encoder_type", ["text_encoder", "own_text_encoder"])
-def test_several_languages_have_one_encoder_and_attention_of_their_own(make_pretrained, kind, label_encoder_type):
+def test_several_languages_have_one_encoder_and_attention_of_their_own(make_pretrained, kind):
     labels = [("e1", "iron", "english"), ("e2", "milk", "english"), ("g1", "iron", "german"), ("g2", "a", "german")]
     model, processor = make_pretrained(
         kind,
-        label_encoder_type=label_encoder_type,
         pooling="attention",
         sharing="none",
         languages=["english", "german"],
@@ -489,7 +467,7 @@ def test_several_languages_have_one_encoder_and_attention_of_their_own(make_pret
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["mean", "own", "vectors", "all terms", "all terms, frozen", "linear"])
+@pytest.mark.parametrize("name", ["mean", "all terms", "all terms, frozen", "linear"])
 def test_the_trainer_trains_saves_and_loads(tmp_path, make_pretrained, kind, name):
     options = {**STEPS[name], "text_encoder_type": kind, "label_row_dropout": 0.3 if "all" in name else 0.0}
     model, processor = make_pretrained(**options)
@@ -517,33 +495,10 @@ def test_the_trainer_trains_saves_and_loads(tmp_path, make_pretrained, kind, nam
         assert torch.equal(again(**batch_of(processor)).logits, model(**batch_of(processor)).logits)
 
 
-def test_given_vectors_of_labels_are_all_that_is_read_of_them(tmp_path, make_pretrained):
-    model, processor = make_pretrained(label_encoder_type="vectors", label_vector_size=12, cosine_score=True)
-    vectors = model.label_vectors.clone()
-    with torch.no_grad():
-        scores = model(**batch_of(processor)).logits
-        expected = model.gile(**batch_of(processor), label_embeds=vectors).logits
-        torch.testing.assert_close(scores, expected)
-        model.save_pretrained(tmp_path / "model")
-        again = GileForSequenceClassification.from_pretrained(tmp_path / "model").eval()
-        assert torch.equal(again(**batch_of(processor)).logits, scores)
-        texts = model.gile.project_texts(**batch_of(processor))
-        torch.testing.assert_close(LabelIndex.build(model).scores(texts), scores)
-        model.set_labels(model.label_set, processor, label_vectors=-vectors)
-        assert not torch.allclose(model(**batch_of(processor)).logits, scores)
-        with pytest.raises(ValueError, match="'vectors' reads no words: pass label_vectors"):
-            LabelIndex.build(model, processor, LabelSet.from_names(["Iron"]))
-    for wrong in (None, vectors[1:], vectors[:, 1:]):
-        with pytest.raises(ValueError, match=r"label_vectors must be \(5, 12\) numbers"):
-            model.set_labels(model.label_set, processor, label_vectors=wrong)
-
-
-def test_vectors_are_refused_where_labels_are_read(make_pretrained, make_model):
-    for model, processor in (make_pretrained(label_encoder_type="mean"), make_model()):
+def test_vectors_are_refused_where_no_encoder_reads_labels(make_pretrained, make_model):
+    for model, _ in (make_pretrained(label_encoder_type="mean"), make_model()):
         with pytest.raises(ValueError, match="'mean' makes label vectors of words and takes no label_vectors"):
             model.gile.embed_labels(torch.tensor([[4]]), label_vectors=torch.ones(1, 12))
-        with pytest.raises(ValueError, match=r"are of no other, got \(5, 12\)"):
-            model.set_labels(model.label_set, processor, label_vectors=torch.ones(5, 12))
     model, _ = make_pretrained()
     with pytest.raises(ValueError, match=r"label_vectors must have shape \(1, 12\), got \(2, 12\)"):
         model.gile.embed_labels(torch.tensor([[4]]), label_vectors=torch.ones(2, 12))
@@ -638,10 +593,16 @@ REFUSED = {
     "word dropout": ({"word_dropout": 0.5}, "are of models with word vectors of their own"),
     "frozen words": ({"freeze_word_vectors": True}, "are of models with word vectors of their own"),
     "nothing to refresh": ({"label_refresh_steps": 2, "label_encoder_type": "mean"}, "labels read by a pretrained enc"),
-    "never trained": ({"label_refresh_steps": 2, "label_encoder_type": "own_text_encoder"}, "would never train that"),
-    "no vectors": ({"label_encoder_type": "vectors"}, "label_vector_size is the size of the vectors of"),
-    "vectors of no use": ({"label_vector_size": 3}, "label_vector_size is the size of the vectors of"),
-    "sizes": ({"cosine_score": True, "label_encoder_type": "vectors", "label_vector_size": 3}, "of sizes 12 and 3"),
+    "sizes": (
+        {
+            "cosine_score": True,
+            "label_encoder_type": "mean",
+            "text_encoder_type": "hierarchical_transformer",
+            "encoder_cell": "gru",
+            "hidden_size": 7,
+        },
+        "of sizes 7 and 12",
+    ),
     "linear": ({"output_layer": "linear", "label_rows": True}, "a linear unit has none"),
     "dropout of nothing": ({"label_row_dropout": 0.5}, "label_row_dropout drops the rows of label_rows, which is off"),
     "layers": ({"joint_layers": 2, "output_layer": "bilinear"}, "joint_layers needs output_layer 'gile'"),
@@ -661,7 +622,6 @@ def test_what_does_not_go_together_is_refused_by_name(options, message):
     [
         {"pooling": "cls"},
         {"encoder_cell": "none"},
-        {"label_encoder_type": "own_text_encoder"},
         {"freeze_text_encoder": True},
         {"label_refresh_steps": 2},
     ],

@@ -296,22 +296,6 @@ def test_the_code_on_the_card_runs(make_reported, tmp_path, monkeypatch, fields)
     torch.testing.assert_close(grown[:, :5], old)
 
 
-def test_the_code_on_the_card_of_a_model_that_reads_vectors_runs(tmp_path, monkeypatch, tokenizer, label_set):
-    sizes = {"label_encoder_type": "vectors", "label_vector_size": 7, "joint_size": 13}
-    model = GileForSequenceClassification(GileConfig(vocab_size=len(tokenizer), num_labels=5, **sizes)).eval()
-    processor = GileProcessor.for_config(tokenizer, model.config)
-    words = processor(label_text=label_set.texts, return_tensors="pt")["label_input_ids"]
-    model.set_labels(label_set, processor, words, torch.randn(5, 7))
-    save(tmp_path / "saved", model, processor, card=INFO)
-    card = ModelCard.load(tmp_path / "saved" / "README.md")
-    (program,) = programs(card, tmp_path / "saved")
-    exec(program, {})
-    said = " ".join(card.text.split())
-    assert "It reads labels as vectors that were made of them elsewhere." in said
-    assert "weights of its own" not in said
-    assert "describe them in other words" not in said
-
-
 def test_a_label_is_added_under_an_id_that_is_free(make_reported):
     # As in a model that somebody made by the code on a card.
     model, _, _ = make_reported([Label("my-id", "Weather"), Label("my-id-2", "iron")])

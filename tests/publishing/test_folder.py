@@ -81,21 +81,6 @@ def test_labels_given_are_those_of_the_saved_copy(tmp_path, make_model):
     assert LabelIndex.from_pretrained(tmp_path / "saved" / "index", again).label_set == labels
 
 
-def test_labels_that_read_the_same_need_no_vectors_again(tmp_path, tokenizer, label_set):
-    sizes = {"label_encoder_type": "vectors", "label_vector_size": 7, "joint_size": 13}
-    model = GileForSequenceClassification(GileConfig(vocab_size=len(tokenizer), num_labels=5, **sizes)).eval()
-    processor = GileProcessor.for_config(tokenizer, model.config)
-    words = processor(label_text=label_set.texts, return_tensors="pt")["label_input_ids"]
-    model.set_labels(label_set, processor, words, torch.randn(5, 7))
-    tuned = LabelSet(replace(label, threshold=0.25) for label in label_set)
-    save(tmp_path / "saved", model, processor, tuned, card="")
-    again = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
-    assert again.label_set[4].threshold == 0.25
-    assert torch.equal(logits_of(again, processor), logits_of(model, processor))
-    with pytest.raises(ValueError, match="label_vectors must be"):
-        save(tmp_path / "other", model, processor, label_set.rename("Iron", "Zinc"), card="")
-
-
 def test_a_linear_unit_is_saved_with_the_codes_it_has(tmp_path, make_model):
     model, processor = make_model(output_layer="linear")
     tuned = LabelSet(replace(label, threshold=0.5) for label in model.label_set)

@@ -136,13 +136,13 @@ def rate_of(groups, parameter):
 
 
 def test_lower_layers_learn_more_slowly_and_what_is_above_at_its_own_rate(make):
-    model, *_ = make(label_encoder_type="own_text_encoder", bag_size=3, label_rows=True)
+    model, *_ = make(bag_size=3, label_rows=True)
     groups = parameter_groups(model, 1e-2, text_encoder_learning_rate=1e-3, layer_decay=0.5, weight_decay=0.1)
-    for encoder in (model.gile.text_encoder.transformer, model.gile.label_encoder.transformer):
-        layers = encoder.encoder.layer
-        assert rate_of(groups, layers[1].output.dense.weight) == pytest.approx(1e-3)
-        assert rate_of(groups, layers[0].output.dense.bias) == pytest.approx(5e-4)
-        assert rate_of(groups, encoder.embeddings.word_embeddings.weight) == pytest.approx(2.5e-4)
+    encoder = model.gile.text_encoder.transformer
+    layers = encoder.encoder.layer
+    assert rate_of(groups, layers[1].output.dense.weight) == pytest.approx(1e-3)
+    assert rate_of(groups, layers[0].output.dense.bias) == pytest.approx(5e-4)
+    assert rate_of(groups, encoder.embeddings.word_embeddings.weight) == pytest.approx(2.5e-4)
     assert rate_of(groups, model.gile.bag.vectors.weight) == 1e-2
     given = [parameter for group in groups for parameter in group["params"]]
     assert len(given) == len({id(own) for own in given}) == len(list(model.parameters()))
