@@ -67,7 +67,7 @@ def run(model: Any, inputs: dict[str, Any], gradients: list[str] | None = None) 
         output = model(**documents, **language, output_attentions=True)
         outputs["logits"] = output.logits
         outputs |= {f"attentions.{number}": weights for number, weights in enumerate(output.attentions)}
-        outputs["text_codes"] = model.gile.get_text_features(**documents, **language)
+        outputs["text_codes"] = model.gile.project_texts(**documents, **language)
         if "new_labels" in inputs:
             labels = {"label_input_ids": torch.tensor(inputs["new_labels"])}
             if "new_label_languages" in inputs:
@@ -75,7 +75,7 @@ def run(model: Any, inputs: dict[str, Any], gradients: list[str] | None = None) 
             outputs["new_logits"] = model.gile(**documents, **language, **labels).logits
             for one in sorted(set(languages or [None])):
                 name = "label_codes" if one is None else f"label_codes.{one}"
-                outputs[name] = model.gile.get_label_features(**labels, language=one)
+                outputs[name] = model.gile.project_labels(**labels, language=one)
 
     if "training" in inputs:
         training = {name: torch.tensor(value) for name, value in inputs["training"].items()}
