@@ -77,8 +77,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self.column_miner: Callable[..., tuple[Tensor | None, Tensor | None]] | None = None
         # Chooses the text by which a training step reads each label, hf_gile.training.LabelParaphrases; not saved.
         self.label_paraphrases: Any = None
-        # Adds to the loss of a training step with teacher scores, hf_gile.training.Distillation; not saved.
-        self.distillation: Callable[..., Tensor] | None = None
         self.post_init()
 
     @torch.no_grad()
@@ -363,8 +361,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
         output_attentions: bool | None = None,
         pooled_embeds: Tensor | None = None,
         positive_weights: Tensor | None = None,
-        teacher_columns: Tensor | None = None,
-        teacher_scores: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
@@ -393,9 +389,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
             pooled_embeds: `(B, P)` or `(B, S, P)`: what the pretrained encoder made of these documents before, as in
                 `GileModel.embed_texts`.
             positive_weights: `(C,)` or `(1, C)` weights of these columns in the loss of the documents that have them.
-            teacher_columns: `(B, K)` columns that a teacher has scored, padded with -100, for the model's
-                `distillation` in a training step; not read without it.
-            teacher_scores: `(B, K)` the teacher's scores.
             num_items_in_batch: Number of documents to divide the sum of the losses by, instead of B: those of all
                 batches of a step. `Trainer` passes it.
             kwargs: `shift_labels` of a `GileDataCollator`, by which `Trainer` counts these documents.
@@ -474,8 +467,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
             self._check_loss_of_trainer(sampled_columns)
         if loss is not None and self.training and self.gile.word_prediction is not None:
             loss = loss + self.config.word_prediction * self._word_prediction(text_embeds, input_ids, sampled_columns)
-        if loss is not None and self.training and self.distillation is not None and teacher_columns is not None:
-            loss = loss + self.distillation(self, text_codes, teacher_columns, teacher_scores)
         if loss is not None and labels is not None and num_items_in_batch is not None:
             loss = loss * _counted(labels, num_items_in_batch, by_document) / num_items_in_batch
         return SequenceClassifierOutput(loss=loss, logits=logits, attentions=attentions if output_attentions else None)
@@ -493,7 +484,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
             f"training_loss={self.config.training_loss!r}": self.config.training_loss != "cross_entropy",
             "label_chunk_size": self.config.num_labels > self.config.label_chunk_size > 0,
             "column_miner": self.column_miner is not None,
-            "distillation": self.distillation is not None,
         }
         asked = [name for name, is_set in only_here.items() if is_set]
         if asked and self.config.problem_type != "multi_label_classification":

@@ -2,7 +2,6 @@
 
 from .calibration import calibrate
 from .collator import GileDataCollator
-from .distillation import CrossEncoder, Distillation, add_teacher_scores
 from .encoding import encode_dataset
 from .hard_negatives import HardNegatives
 from .label_sampling import EpochCallback, LabelSampler
@@ -15,8 +14,6 @@ from .thresholds import ThresholdTuner, paper_threshold, tune_threshold
 from .unseen_calibration import fit_unseen_calibration
 
 __all__ = [
-    "CrossEncoder",
-    "Distillation",
     "EpochCallback",
     "GileDataCollator",
     "HardNegatives",
@@ -26,7 +23,6 @@ __all__ = [
     "ThresholdTuner",
     "add_lora",
     "add_pooled_embeds",
-    "add_teacher_scores",
     "calibrate",
     "class_balanced_weights",
     "encode_dataset",

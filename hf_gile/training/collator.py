@@ -45,9 +45,8 @@ class GileDataCollator:
         Args:
             features: B examples with `input_ids`, as the processor makes them without padding, and optionally
                 `labels`: a list of gold columns, or one gold column; `language`, a language of the processor;
-                `excluded_columns`, a list of columns that are no candidates; `pooled_embeds`, from `add_pooled_embeds`;
-                `teacher_columns` and `teacher_scores`, from `add_teacher_scores`. Or rows of such examples, as a
-                `MultilingualDataset` has them.
+                `excluded_columns`, a list of columns that are no candidates; `pooled_embeds`, from `add_pooled_embeds`.
+                Or rows of such examples, as a `MultilingualDataset` has them.
 
         Returns:
             `input_ids` and `attention_mask` as `GileProcessor.pad_documents` makes them, and with labels `labels`,
@@ -55,8 +54,7 @@ class GileDataCollator:
             with a label sampler `sampled_columns` `(1, C)`, and
             `column_weights` `(1, C)` or `(B, C)`, and if it has them `positive_weights` `(1, C)`; with languages
             `language` `(B,)`, places in the processor's list; with columns that are no candidates `excluded_columns`,
-            `(B, E)` padded with -100; `pooled_embeds`, `(B, P)` or `(B, S, P)` padded with zeros; `teacher_columns`
-            `(B, K)` padded with -100, and `teacher_scores` `(B, K)`.
+            `(B, E)` padded with -100; `pooled_embeds`, `(B, P)` or `(B, S, P)` padded with zeros.
 
         Raises:
             ValueError: An example without `input_ids`, or with labels that are no gold columns.
@@ -100,27 +98,12 @@ class GileDataCollator:
                 ]
             )
         if "pooled_embeds" in features[0]:
-            pooled = [
-                _numbers(feature["pooled_embeds"], place, "pooled_embeds") for place, feature in enumerate(features)
-            ]
+            pooled = [_numbers(feature["pooled_embeds"], place) for place, feature in enumerate(features)]
             if not pooled[0].dim() or len({tuple(one.shape[one.dim() - 1 :]) for one in pooled}) > 1:
                 raise ValueError("pooled_embeds of the batch have several sizes: make them by one model")
             batch["pooled_embeds"] = (
                 pad_sequence(pooled, batch_first=True) if pooled[0].dim() > 1 else torch.stack(pooled)
             )
-        if "teacher_columns" in features[0]:
-            columns = [
-                _columns(feature["teacher_columns"], f"teacher_columns of example {place}", "iu").reshape(-1)
-                for place, feature in enumerate(features)
-            ]
-            batch["teacher_columns"] = _padded(columns)
-            scores = [
-                _numbers(feature.get("teacher_scores"), place, "teacher_scores").reshape(-1)
-                for place, feature in enumerate(features)
-            ]
-            if list(map(len, scores)) != list(map(len, columns)):
-                raise ValueError("teacher_scores must be one number for each of the teacher_columns of an example")
-            batch["teacher_scores"] = pad_sequence(scores, batch_first=True)
         if "labels" not in features[0]:
             return batch
         gold = [_columns(feature["labels"], f"labels of example {place}") for place, feature in enumerate(features)]
@@ -149,24 +132,24 @@ class GileDataCollator:
 
 
 # What either all examples of a batch have or none.
-_IN_ALL = ("labels", "excluded_columns", "pooled_embeds", "teacher_columns", "teacher_scores")
+_IN_ALL = ("labels", "excluded_columns", "pooled_embeds")
 
 
-def _columns(given: Any, name: str, kinds: str = "iufb") -> Any:
+def _columns(given: Any, name: str) -> Any:
     try:
         columns = np.asarray(given)
     except ValueError:  # of lists of different lengths
         columns = np.asarray(None)
-    if columns.ndim > 1 or (columns.size and columns.dtype.kind not in kinds):
+    if columns.ndim > 1 or (columns.size and columns.dtype.kind not in "iufb"):
         raise ValueError(f"{name} must be gold columns, whole numbers, got {given!r:.100}")
     return columns
 
 
-def _numbers(given: Any, place: int, name: str) -> Tensor:
+def _numbers(given: Any, place: int) -> Tensor:
     try:
         return torch.as_tensor(np.asarray(given, np.float32))
     except (TypeError, ValueError):
-        raise ValueError(f"{name} of example {place} must be numbers, got {given!r:.100}") from None
+        raise ValueError(f"pooled_embeds of example {place} must be numbers, got {given!r:.100}") from None
 
 
 def _padded(rows: Sequence[Any]) -> Tensor:

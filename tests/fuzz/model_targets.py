@@ -294,8 +294,6 @@ _example = st.fixed_dictionaries(
         "labels": mostly(_gold | st.integers(0, 3)),
         "excluded_columns": mostly(_gold),
         "pooled_embeds": mostly(st.just([0.5, 1.0])),
-        "teacher_columns": mostly(_gold),
-        "teacher_scores": mostly(st.lists(st.floats(width=32), max_size=3)),
         "language": mostly(st.none()),
     },
 )
