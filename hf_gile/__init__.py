@@ -1,5 +1,6 @@
 """GILE label scoring as a Transformers plugin; `import hf_gile` registers the models with the Auto classes."""
 
+from .label_index import LabelIndex
 from .models import (
     GileConfig,
     GileForSequenceClassification,
@@ -7,7 +8,6 @@ from .models import (
     GileModelOutput,
     GileProcessor,
     Label,
-    LabelIndex,
     LabelScoringPipeline,
     LabelSet,
     build_tokenizer,

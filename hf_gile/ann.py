@@ -19,9 +19,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from .extras import needs_extra
-from .models.exact_search_gile import TopLabels
-from .models.label_index_gile import LabelIndex
+from .label_index import LabelIndex
 from .models.labels_gile import whole_file
+from .models.search_gile import TopLabels
 
 SEARCH_FILE = "label_search.safetensors"
 """The name of a saved search, in the folder of its index."""

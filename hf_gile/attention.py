@@ -26,9 +26,8 @@ from torch import Tensor
 
 from .models import GileForSequenceClassification, GileProcessor
 from .models.calibration_gile import calibrated
-from .models.evidence_gile import check_attends, evidence_of
 from .models.labels_gile import whole_file
-from .models.pipeline_inputs_gile import checked_texts
+from .models.pipeline_gile import check_attends, checked_texts, evidence_of
 
 
 class AttentionRecord(TypedDict):

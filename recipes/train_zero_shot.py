@@ -60,8 +60,8 @@ from hf_gile.data import (
 from hf_gile.data.files import read_yaml
 from hf_gile.data.zero_shot import fraction_of
 from hf_gile.metrics import LabelMetrics
-from hf_gile.models.label_index_gile import project_label_set
 from hf_gile.models.losses_gile import multi_hot
+from hf_gile.models.search_gile import project_label_set
 from hf_gile.publishing import write_card
 from hf_gile.training import (
     EpochCallback,

@@ -78,7 +78,7 @@ MUTATIONS = [
         "models/test_losses.py",
     ),
     Mutation(
-        "hf_gile/models/exact_search_gile.py",
+        "hf_gile/models/search_gile.py",
         "scores.masked_fill(others[labels], -torch.inf)",
         "scores.masked_fill(~others[labels], -torch.inf)",
         "models/test_label_index.py models/test_pipeline_choice.py",
@@ -96,13 +96,13 @@ MUTATIONS = [
         "models/test_calibrated.py",
     ),
     Mutation(
-        "hf_gile/models/best_labels_gile.py",
+        "hf_gile/models/search_gile.py",
         "kept[0] |= choice.force_label",
         "kept[0] |= True",
         "models/test_pipeline_choice.py",
     ),
     Mutation(
-        "hf_gile/models/best_labels_gile.py",
+        "hf_gile/models/search_gile.py",
         "logits.sigmoid() if choice.is_multi_label else logits.softmax(-1)",
         "logits.sigmoid()",
         "models/test_pipeline.py",

@@ -8,8 +8,8 @@ from safetensors.torch import load_file, save_file
 
 from hf_gile import GileProcessor, Label, LabelSet, ann, build_tokenizer
 from hf_gile.ann import SEARCH_FILE, ApproximateSearch, recall
+from hf_gile.label_index import LabelIndex
 from hf_gile.models import GileConfig, GileModel
-from hf_gile.models.label_index_gile import LabelIndex
 
 WORDS = [f"{first}{second}" for first in "bdfgklmnprstvz" for second in ("an", "el", "it", "om", "ur")]
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..label_index import LabelIndex
 from ..models.fingerprint_gile import towers_of, unwrapped
-from ..models.label_index_gile import LabelIndex
 from ..models.labels_gile import LabelSet
 from ..models.losses_gile import IGNORE, check_excluded
 from .trainer import TrainerMetric

@@ -9,7 +9,6 @@ from transformers.pipelines import PIPELINE_REGISTRY
 
 from .classification_gile import GileForSequenceClassification
 from .configuration_gile import GileConfig
-from .label_index_gile import LabelIndex
 from .labels_gile import Label, LabelSet
 from .modeling_gile import GileModel, GileModelOutput
 from .pipeline_gile import LabelScoringPipeline
@@ -39,7 +38,6 @@ __all__ = [
     "GileModelOutput",
     "GileProcessor",
     "Label",
-    "LabelIndex",
     "LabelScoringPipeline",
     "LabelSet",
     "build_tokenizer",

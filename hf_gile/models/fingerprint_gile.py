@@ -1,8 +1,5 @@
-"""What tells a model's codes from those of any other, for files and within a process."""
+"""What tells that tensors have changed, or hold numbers that are not finite."""
 
-import hashlib
-import json
-import weakref
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -10,68 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-
-# What decides, beside the weights, which code a text gets. Fields that do not (sizes show in the weights, limits on
-# words are the processor's, the rest is of training) may change without making an index stale.
-_FIELDS = (
-    "encoder_cell",
-    "format_version",
-    "cosine_score",
-    "hidden_act",
-    "joint_act",
-    "joint_layers",
-    "label_encoder_type",
-    "label_rows",
-    "languages",
-    "lexical_size",
-    "output_layer",
-    "pad_token_id",
-    "pooling",
-    "recurrent_act",
-    "share_joint_space",
-    "sharing",
-    "text_encoder_type",
-)
-
-
-# Of the configuration of a pretrained encoder: what saving, loading and training change, and codes do not depend on.
-_NO_DIFFERENCE = ("_name_or_path", "architectures", "dtype", "transformers_version", "use_cache")
-
-
-_FINGERPRINTS: "weakref.WeakKeyDictionary[Any, tuple[Any, str]]" = weakref.WeakKeyDictionary()
-
-
-def fingerprint(model: Any) -> str:
-    """What tells a model's codes from those of any other: a hash of the weights and of what else makes codes.
-
-    It survives saving, loading and moving to another device, but not another type of the weights. Hashed again only
-    when the weights have changed.
-
-    Args:
-        model: A `GileModel` or a `GileForSequenceClassification`.
-    """
-    gile = towers_of(model)
-    weights = {name: value for name, value in gile.state_dict().items() if not name.startswith("word_prediction.")}
-    lexical = getattr(gile.output_layer, "lexical", None)
-    unseen = lexical and [float(number) for number in lexical.calibration]
-    state = (unseen, *state_of(*weights.values()))
-    kept = _FINGERPRINTS.get(gile)
-    if kept is None or kept[0] != state:
-        digest = hashlib.blake2b(digest_size=32)
-        fields = {name: getattr(gile.config, name) for name in _FIELDS} | {"unseen": unseen}
-        if gile.config.text_encoder_config is not None:
-            encoder = gile.config.text_encoder_config.to_dict()
-            fields["text_encoder_config"] = {
-                name: value for name, value in encoder.items() if name not in _NO_DIFFERENCE and "dropout" not in name
-            }
-        digest.update(json.dumps(fields, sort_keys=True, default=str).encode())
-        for name, weight in sorted(weights.items()):
-            digest.update(f"{name} {weight.dtype} {tuple(weight.shape)} ".encode())
-            flat = weight.detach().flatten()
-            for start in range(0, len(flat), 1 << 22):
-                digest.update(flat[start : start + (1 << 22)].cpu().contiguous().view(torch.uint8).numpy())
-        kept = _FINGERPRINTS[gile] = (state, digest.hexdigest())
-    return kept[1]
 
 
 def unwrapped(model: Any) -> Any:
@@ -180,4 +115,4 @@ def check_finite(weights: Mapping[str, Any], name: str) -> None:
             )
 
 
-__all__ = ["check_finite", "fingerprint", "is_finite", "state_of", "towers_of", "unwrapped"]
+__all__ = ["check_finite", "is_finite", "state_of", "towers_of", "unwrapped"]

@@ -1,42 +1,102 @@
-"""The label-scoring pipeline: `pipeline("zero-shot-classification", model=..., trust_remote_code=True)`."""
+"""The label-scoring pipeline: `pipeline("zero-shot-classification", model=..., trust_remote_code=True)`.
 
+Shapes: B texts, P pieces of a text, L labels, J joint size.
+"""
+
+import hashlib
+import json
+import threading
 import weakref
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cache
+from itertools import groupby
 from numbers import Real
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
+from torch.utils.data import Dataset, IterableDataset
 from transformers import Pipeline, ZeroShotClassificationPipeline
 from transformers.pipelines import PIPELINE_REGISTRY
 from transformers.utils import logging
 
-from .best_labels_gile import BestLabels, Choice, best_labels
-from .label_cache_gile import LABEL_CACHE_BYTES, LabelCache
-from .label_index_gile import LabelIndex, bias_of, project_label_set
+from .labels_gile import LabelSet
 from .languages_gile import check_language, own_columns
 from .losses_gile import widened
-from .pipeline_inputs_gile import checked_texts
-from .reading_gile import LONG_TEXTS, read_texts
+from .search_gile import Choice, TopLabels, best_labels, bias_of, project_label_set
 
-_OPTIONS = (
-    "candidate_labels",
-    "multi_label",
-    "top_k",
-    "threshold",
-    "force_label",
-    "long_texts",
-    "return_evidence",
-    "language",
-    "label_language",
-)
+LONG_TEXTS = ("cut", "max", "mean")
+"""What can be done with texts that are longer than a model reads."""
+
+_PIECES_AT_ONCE = 32
+"""Pieces of long texts that are encoded at once; as many as there are texts, if these are more."""
+
+
+LABEL_CACHE_BYTES = 1 << 28
+"""Bytes of label codes that a pipeline keeps: 256 MiB, of 500 numbers for 130,000 labels."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of a call of the label-scoring pipeline, each with its default.
+
+    Args:
+        multi_label: Whether each label is scored on its own, by a sigmoid; else one label is right, and a softmax
+            runs over the candidates. By default as the model was trained.
+        top_k: The most labels of an answer, the best; by default any number.
+        threshold: Only labels with at least this probability; `"stored"`: that of each label, or with
+            `multi_label=False` the best label alone. By default all.
+        force_label: Whether a text of which no label reaches the threshold gets the best one; by default not.
+        long_texts: What to do with texts that are longer than the model reads: `"cut"` (by default), `"max"` or
+            `"mean"`.
+        return_evidence: Whether to add where the model looked; by default not.
+        language: The language of the texts, in a model of several.
+        label_language: The language of the labels, if it is another.
+
+    Raises:
+        ValueError: A value that makes no sense.
+    """
+
+    multi_label: bool | None = None
+    top_k: int | None = None
+    threshold: float | str | None = None
+    force_label: bool = False
+    long_texts: str = "cut"
+    return_evidence: bool = False
+    language: str | None = None
+    label_language: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("language", "label_language"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise ValueError(
+                    f"{name} must be the name of one language, got {value!r:.100}; call once for each language"
+                )
+        for name in ("multi_label", "force_label", "return_evidence"):
+            value = getattr(self, name)
+            if not isinstance(value, bool) and (value is not None or name != "multi_label"):
+                raise ValueError(f"{name} must be True or False, got {value!r:.100}")
+        top_k, threshold = self.top_k, self.threshold
+        if top_k is not None and (not hasattr(top_k, "__index__") or isinstance(top_k, bool) or top_k < 1):
+            raise ValueError(f"top_k must be a whole number, at least 1, got {top_k!r:.100}")
+        is_name = isinstance(threshold, str) and threshold == "stored"
+        is_number = isinstance(threshold, int | float | Real) and not isinstance(threshold, bool)
+        if threshold is not None and not is_name and not (is_number and 0 <= float(threshold) <= 1):
+            raise ValueError(
+                f"threshold is a probability between 0 and 1, got {threshold!r:.100}; or 'stored', for those of the "
+                "labels"
+            )
+        if self.long_texts not in LONG_TEXTS:
+            raise ValueError(f"long_texts must be one of {', '.join(LONG_TEXTS)}, got {self.long_texts!r:.100}")
 
 
 @dataclass(frozen=True)
 class _Request:
-    """One document, and the labels it is scored with; none: the stored ones."""
+    """A document, and the labels it is scored with; without labels, the stored ones."""
 
     text: Any
     labels: Any
@@ -50,8 +110,8 @@ class LabelScoringPipeline(Pipeline):
     probabilities, calibrated if the model is (`hf_gile.training.calibrate`).
 
     **Labels.** Names, names with descriptions, or by default those stored with the model; for all texts, or for each
-    its own. A `LabelSet` spares comparing thousands of names with those of the last call, a `LabelIndex` (which can be
-    saved, and of 16 bits) encoding them at all.
+    its own. A `LabelSet` spares comparing thousands of names with those of the last call, a `hf_gile.LabelIndex` (which
+    can be saved, and of 16 bits) encoding them at all.
 
         pipe = pipeline("zero-shot-classification", model="path-or-hub-id", trust_remote_code=True)
         pipe("Breast milk lowers the risk of infection.", candidate_labels=["Milk, Human", "Heart Failure"])
@@ -132,20 +192,7 @@ class LabelScoringPipeline(Pipeline):
             raise ValueError(f"label_cache_bytes must be a whole number of bytes, at least 0, got {value!r}")
         self._cache.max_bytes = int(value)
 
-    def __call__(
-        self,
-        inputs: Any,
-        candidate_labels: Any = None,
-        multi_label: bool | None = None,
-        top_k: int | None = None,
-        threshold: float | str | None = None,
-        force_label: bool | None = None,
-        long_texts: str | None = None,
-        return_evidence: bool | None = None,
-        language: str | None = None,
-        label_language: str | None = None,
-        **kwargs: Any,
-    ) -> Any:
+    def __call__(self, inputs: Any, candidate_labels: Any = None, **options: Any) -> Any:
         """Scores texts; the class shows how. What is not given is as it was given to `pipeline(...)`.
 
         Args:
@@ -154,19 +201,8 @@ class LabelScoringPipeline(Pipeline):
             candidate_labels: A list of label names or `Label`s, names with descriptions `{name: description}`, a
                 `LabelSet`, a `LabelIndex` made by this model for texts in this language, or one text of names separated
                 by commas; or a list of such, one for each text. By default the label set stored with the model.
-            multi_label: Whether each label is scored on its own, by a sigmoid; else one label is right, and a softmax
-                runs over the candidates. By default as the model was trained.
-            top_k: The most labels of an answer, the best; by default any number.
-            threshold: Only labels with at least this probability; `"stored"`: that of each label, or with
-                `multi_label=False` the best label alone. By default all.
-            force_label: Whether a text of which no label reaches the threshold gets the best one; by default not.
-            long_texts: What to do with texts that are longer than the model reads: `"cut"` (by default), `"max"` or
-                `"mean"`.
-            return_evidence: Whether to add where the model looked; by default not.
-            language: The language of the texts, in a model of several.
-            label_language: The language of the labels, if it is another.
-            kwargs: `batch_size`, texts read at once (1 by default), and `num_workers`; `hypothesis_template`, which
-                the built-in pipeline takes, is ignored.
+            options: Those of `Options`; `batch_size`, texts read at once (1 by default), and `num_workers`.
+                `hypothesis_template`, which the built-in pipeline takes, is ignored.
 
         Returns:
             For each text `{"sequence": text, "labels": [names, best first], "scores": [probabilities]}`, and with
@@ -180,11 +216,9 @@ class LabelScoringPipeline(Pipeline):
                 model that cannot score other labels than its own, evidence of a model without attention, a model whose
                 scores are not numbers, or an option that does not exist or makes no sense.
         """
-        own = (multi_label, top_k, threshold, force_label, long_texts, return_evidence, language, label_language)
-        kwargs |= {name: value for name, value in zip(_OPTIONS[1:], own, strict=True) if value is not None}
         texts = checked_texts(inputs, self.processor)
         if not _one_set_for_each_text(candidate_labels):
-            return super().__call__(texts, candidate_labels=candidate_labels, **kwargs)
+            return super().__call__(texts, candidate_labels=candidate_labels, **options)
         is_one = isinstance(texts, str)
         texts = [texts] if is_one else texts
         if not isinstance(texts, list):
@@ -195,7 +229,7 @@ class LabelScoringPipeline(Pipeline):
                 f"{len(texts)} texts"
             )
         pairs = zip(texts, map(self._cache.label_set, candidate_labels), strict=True)
-        answers = super().__call__([_Request(*pair) for pair in pairs], **kwargs)
+        answers = super().__call__([_Request(*pair) for pair in pairs], **options)
         return answers[0] if is_one else answers
 
     def save_pretrained(self, save_directory: str | PathLike[str], **kwargs: Any) -> None:
@@ -211,104 +245,86 @@ class LabelScoringPipeline(Pipeline):
         self.processor.save_pretrained(save_directory, **kwargs)
 
     def _sanitize_parameters(
-        self, candidate_labels: Any = None, **options: Any
+        self, candidate_labels: Any = None, hypothesis_template: Any = None, **options: Any
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        if options.pop("hypothesis_template", None) is not None:
+        if hypothesis_template is not None:
             logging.get_logger(__name__).warning_once(
                 "hypothesis_template is ignored: a GILE model reads what labels say, and no sentence around it"
             )
+        names = [field.name for field in fields(Options)]
         for name in options:
-            if name not in _OPTIONS:
+            if name not in names:
                 raise ValueError(
-                    f"the label-scoring pipeline has no option {name!r}; it has {', '.join(_OPTIONS)} and batch_size"
+                    f"the label-scoring pipeline has no option {name!r}; it has candidate_labels, {', '.join(names)} "
+                    "and batch_size"
                 )
-        given = {name: value for name, value in options.items() if value is not None}
-        for name in ("language", "label_language"):
-            if not isinstance(given.get(name, ""), str):
-                raise ValueError(
-                    f"{name} must be the name of one language, got {given[name]!r:.100}; call once for each language"
-                )
-        for name in ("multi_label", "force_label", "return_evidence"):
-            if not isinstance(given.get(name, True), bool):
-                raise ValueError(f"{name} must be True or False, got {given[name]!r:.100}")
-        top_k, threshold = given.get("top_k", 1), given.get("threshold", 0.0)
-        if not hasattr(top_k, "__index__") or isinstance(top_k, bool) or top_k < 1:
-            raise ValueError(f"top_k must be a whole number, at least 1, got {top_k!r:.100}")
-        is_number = isinstance(threshold, Real) and not isinstance(threshold, bool)
-        if not (is_number and 0 <= threshold <= 1) and not (isinstance(threshold, str) and threshold == "stored"):
-            raise ValueError(
-                f"threshold is a probability between 0 and 1, got {threshold!r:.100}; or 'stored', for those of the "
-                "labels"
-            )
-        if given.get("long_texts", "cut") not in LONG_TEXTS:
-            raise ValueError(f"long_texts must be one of {', '.join(LONG_TEXTS)}, got {given['long_texts']!r:.100}")
+        chosen = {name: value for name, value in options.items() if value is not None}
+        Options(**chosen)  # refuses
         if candidate_labels is not None:
-            given["labels"] = self._cache.label_set(candidate_labels)
-        return {}, given, {}
+            chosen["labels"] = self._cache.label_set(candidate_labels)
+        return {}, chosen, {}
 
     def preprocess(self, inputs: Any) -> dict[str, Any]:
         """Wraps a text: words are made of whole batches, in `_forward`."""
         return {"request": inputs if hasattr(inputs, "labels") else _Request(inputs, None)}
 
-    def _forward(
-        self,
-        model_inputs: dict[str, Any],
-        labels: Any = None,
-        language: str | None = None,
-        label_language: str | None = None,
-        multi_label: bool | None = None,
-        top_k: int | None = None,
-        threshold: float | str | None = None,
-        force_label: bool = False,
-        long_texts: str = "cut",
-        return_evidence: bool = False,
-    ) -> dict[str, Any]:
+    def _forward(self, model_inputs: dict[str, Any], labels: Any = None, **chosen: Any) -> dict[str, Any]:
         if self.model.training:  # asked of each batch, for a stream may be read between steps of training
             self.model.eval()
         batched = isinstance(model_inputs["request"], list)
         requests: list[_Request] = model_inputs["request"] if batched else [model_inputs["request"]]
         if labels is not None:
-            requests = [one if one.labels is not None else replace(one, labels=labels) for one in requests]
-        texts, config = [request.text for request in requests], self.model.config
-        if multi_label is None:
-            multi_label = config.problem_type != "single_label_classification"
-        if threshold == "stored" and not multi_label:
-            threshold, top_k = None, 1
-        options = Choice(
-            is_multi_label=multi_label,
-            top_k=None if top_k is None else int(top_k),
-            force_label=force_label,
-            calibration=config.calibration,
-        )
-        read = read_texts(self.model.gile, self.processor, texts, language, long_texts != "cut", return_evidence)
+            requests = [
+                request if request.labels is not None else replace(request, labels=labels) for request in requests
+            ]
+        options = Options(**chosen)
+        texts, whole = [request.text for request in requests], options.long_texts != "cut"
+        read = read_texts(self.model.gile, self.processor, texts, options.language, whole, options.return_evidence)
         state = cache(self.model.gile.label_state)
         by_labels: dict[int, list[int]] = {}
         for place, request in enumerate(requests):
             by_labels.setdefault(id(request.labels), []).append(place)
-        found: list[Any] = [None] * len(requests)
+        answers: list[Any] = [None] * len(requests)
         for places in by_labels.values():
-            own_labels = requests[places[0]].labels
-            index, first = self._index(own_labels, language, label_language, state)
-            of = (own_labels, slice(first, first + len(index)), label_language or language)
-            seen = self._of_labels("seen_among", *of) if config.calibration else None
-            least: Any = self._of_labels("thresholds_of", *of) if threshold == "stored" else threshold
-            choice = replace(options, seen=seen, threshold=least)
-            long = [place for place in places if place in read.pieces]
-            if len(long) < len(places):  # all of them, so that the others are scored as they are with long_texts="cut"
-                _put(found, places, best_labels(index, read.codes[places], choice), first)
-            if long:
-                pieces = [widened(read.pieces[place]) for place in long]
-                # The mean of logits is the logit of the mean.
-                codes = torch.stack([one.mean(0) for one in pieces]) if long_texts == "mean" else pieces
-                _put(found, long, best_labels(index, codes, choice), first)
-        answer: dict[str, Any] = {"request": requests, "found": found, "known": read.known}
+            best = self._best_labels(requests[places[0]].labels, read, places, options, state)
+            for place, labels_of_text in zip(places, best, strict=True):
+                answers[place] = labels_of_text
+        answer: dict[str, Any] = {"request": requests, "best": answers, "known": read.known}
         answer["evidence"] = [None] * len(requests) if read.evidence is None else read.evidence
         return answer if batched else {name: values[0] for name, values in answer.items()}
 
+    def _best_labels(
+        self, labels: Any, read: "ReadTexts", places: list[int], options: Options, state: Callable[[], Any]
+    ) -> list[TopLabels]:
+        """The answers to the texts in some places, of which all are scored with the same labels."""
+        config = self.model.config
+        codes, bias, first = self._codes_of(labels, options, state)
+        multi_label, top_k, threshold = options.multi_label, options.top_k, options.threshold
+        if multi_label is None:
+            multi_label = config.problem_type != "single_label_classification"
+        if threshold == "stored" and not multi_label:
+            threshold, top_k = None, 1
+        of = (labels, slice(first, first + len(codes)), options.label_language or options.language)
+        least: Any = self._of_labels("thresholds_of", *of) if threshold == "stored" else threshold
+        seen = self._of_labels("seen_among", *of) if config.calibration else None
+        choice = Choice(
+            multi_label, None if top_k is None else int(top_k), least, options.force_label, config.calibration, seen
+        )
+        answers: dict[int, TopLabels] = {}
+        long = [place for place in places if place in read.pieces]
+        if len(long) < len(places):  # all of them, so that the others are scored as they are with long_texts="cut"
+            answers |= zip(places, best_labels(read.codes[places], codes, bias, choice), strict=True)
+        if long:
+            pieces = [widened(read.pieces[place]) for place in long]
+            # The mean of logits is the logit of the mean.
+            means = torch.stack([own.mean(0) for own in pieces]) if options.long_texts == "mean" else pieces
+            answers |= zip(long, best_labels(means, codes, bias, choice), strict=True)
+        return [TopLabels(answers[place].scores, answers[place].columns + first) for place in places]
+
     def postprocess(self, model_outputs: dict[str, Any]) -> dict[str, Any]:
-        """Turns the labels found for one document into names and numbers."""
+        """Turns the best labels of a document into names and numbers."""
         request = model_outputs["request"]
-        scores, columns = model_outputs["found"]
+        scores, columns = model_outputs["best"]
         if bool(scores.isnan().any()):
             raise ValueError(
                 f"the model gives {request.text!r:.100} scores that are not numbers: its weights hold NaN or infinity, "
@@ -329,50 +345,44 @@ class LabelScoringPipeline(Pipeline):
             answer["note"] = "the model knows no word of this text"
         return answer
 
-    def _index(
-        self,
-        labels: Any,
-        language: str | None,
-        label_language: str | None,
-        state: Callable[[], Any] | None = None,
-    ) -> tuple[LabelIndex, int]:
-        """What scores these labels, and the column of its first label."""
+    def _codes_of(self, labels: Any, options: Options, state: Callable[[], Any]) -> tuple[Tensor, float, int]:
+        """The `(L, J)` codes of labels, the constant of their scores, and the column of the first one."""
         gile, config = self.model.gile, self.model.config
-        language = check_language(config, language)
+        language = check_language(config, options.language)
+        label_language = options.label_language or language
         if hasattr(labels, "check_fits"):
             labels.check_fits(self.model)
-            label_language = label_language or language
             if (labels.language, labels.label_language) != (language, label_language):
                 raise ValueError(
                     f"this label index was built with language={labels.language!r}, "
                     f"label_language={labels.label_language!r}, but texts are to be scored with language={language!r}, "
                     f"label_language={label_language!r}: build an index for these"
                 )
-            return labels, 0
+            return labels.codes, labels.bias, 0
         bias = bias_of(gile, language)
         if labels is None:
-            own = own_columns(config, check_language(config, label_language or language))
-            codes = self.model.stored_codes(language=language)[own]
-            places: Any = range(len(codes))  # in the place of labels: their names come from the configuration
-            return LabelIndex(places, codes, bias, language, ""), own.start
-        check_language(config, label_language or language)
+            own = own_columns(config, check_language(config, label_language))
+            return self.model.stored_codes(language=language)[own], bias, own.start
+        check_language(config, label_language)
         if config.output_layer == "linear":
             gile.project_labels()  # refuses, and says why
 
-        def make() -> tuple[torch.Tensor, torch.Tensor]:
-            words: list[torch.Tensor] = []
-            codes = project_label_set(self.model, self.processor, labels, language, label_language, seen_words=words)
+        def make() -> tuple[Tensor, Tensor]:
+            words: list[Tensor] = []
+            codes = project_label_set(
+                self.model, self.processor, labels, language, options.label_language, seen_words=words
+            )
             return codes, torch.cat(words).unique()
 
         codes = self._cache.codes(
             labels,
             # What is learned of single labels goes by their ids.
             bool(gile.label_tables) and self.model.label_set is not None,
-            (language, label_language, (state or gile.label_state)()),
+            (language, options.label_language, state()),
             make,
             gile.label_state,
         )
-        return LabelIndex(labels, codes, bias, language, ""), 0
+        return codes, bias, 0
 
     def _of_labels(self, name: str, labels: Any, own: slice, language: str | None) -> Any:
         """What the model stores of labels, `seen_among` or `thresholds_of`, made once for each label set."""
@@ -412,16 +422,386 @@ class _ZeroShot(ZeroShotClassificationPipeline):
 PIPELINE_REGISTRY.supported_tasks["zero-shot-classification"]["impl"] = _ZeroShot
 
 
-def _put(found: list[Any], places: list[int], answers: list[BestLabels], first: int) -> None:
-    """Puts answers in their places, in columns that count from `first`."""
-    for place, one in zip(places, answers, strict=True):
-        found[place] = (one.scores, one.columns + first)
-
-
 def _one_set_for_each_text(labels: Any) -> bool:
     return isinstance(labels, list | tuple) and any(
-        isinstance(one, list | tuple | Mapping) or hasattr(one, "texts") or hasattr(one, "check_fits") for one in labels
+        isinstance(own, list | tuple | Mapping) or hasattr(own, "texts") or hasattr(own, "check_fits") for own in labels
     )
 
 
-__all__ = ["LabelScoringPipeline"]
+def checked_texts(inputs: Any, processor: Any) -> Any:
+    """Makes of whatever holds texts what a pipeline reads.
+
+    Args:
+        inputs: A text, or texts in anything that can be read through.
+        processor: The `GileProcessor` that says what a text is.
+
+    Returns:
+        A text; a list of texts, of all that is in memory anyway; a dataset, which is read when it is its turn; or a
+        generator, of anything else that can be read through.
+
+    Raises:
+        ValueError: No texts, a whole dataset or table in the place of one column, or something that is not a text. The
+            message names its place; that of a generator or dataset comes when it is its turn.
+
+    Example:
+        >>> from hf_gile import GileProcessor, build_tokenizer
+        >>> processor = GileProcessor(build_tokenizer(["a cat"], min_count=1))
+        >>> checked_texts(("a", "cat"), processor), list(checked_texts(iter(["a", "cat"]), processor))
+        (['a', 'cat'], ['a', 'cat'])
+    """
+    if isinstance(inputs, str):
+        return inputs
+    if hasattr(inputs, "names") and hasattr(inputs, "texts"):
+        raise ValueError("a label set is not texts: pass it as pipe(texts, candidate_labels=label_set)")
+    columns = getattr(inputs, "column_names", getattr(inputs, "columns", None))
+    if columns is not None or hasattr(inputs, "column_names"):
+        names = ", ".join(map(repr, () if columns is None else columns))
+        raise ValueError(
+            f"a whole dataset is not texts: pass the column that holds them, as in pipe(dataset[name]); it has {names}"
+        )
+    if hasattr(inputs, "tolist"):  # numpy and pandas
+        inputs = inputs.tolist()
+    if isinstance(inputs, Mapping) or not isinstance(inputs, Iterable | Dataset):
+        processor.check_text(inputs, "text[0]")  # refuses
+    has_length = hasattr(inputs, "__len__") and not isinstance(inputs, IterableDataset)
+    if has_length and len(inputs) == 0:
+        raise ValueError("no texts to score: pass at least one")
+    if isinstance(inputs, Dataset) and has_length:
+        return _CheckedDataset(inputs, processor)
+    texts = _checked(inputs, processor)
+    return list(texts) if has_length else texts
+
+
+def _checked(texts: Iterable[Any], processor: Any) -> Iterator[Any]:
+    for place, text in enumerate(texts):
+        processor.check_text(text, f"text[{place}]")
+        yield text
+
+
+class _CheckedDataset(Dataset[Any]):
+    def __init__(self, texts: Any, processor: Any) -> None:
+        self.texts = texts
+        self.processor = processor
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, place: int) -> Any:
+        text = self.texts[place]
+        self.processor.check_text(text, f"text[{place}]")
+        return text
+
+
+class ReadTexts(NamedTuple):
+    """What a model made of texts.
+
+    Args:
+        codes: `(B, J)` text codes, of what the model reads first of each text.
+        pieces: `(P, J)` codes of the pieces of those texts that are longer, by their places.
+        evidence: What `evidence_of` says of each text, if it was asked for.
+        known: Whether each text, as far as it was read, holds a word that the model knows.
+    """
+
+    codes: Tensor
+    pieces: dict[int, Tensor]
+    evidence: list[dict[str, Any]] | None
+    known: list[bool]
+
+
+def read_texts(
+    gile: Any,
+    processor: Any,
+    texts: Sequence[Any],
+    language: str | None = None,
+    whole: bool = False,
+    with_evidence: bool = False,
+) -> ReadTexts:
+    """Encodes texts.
+
+    What is read first of all texts is one batch, with or without `whole`: the code of a text that fits is the same to
+    the last bit.
+
+    Args:
+        gile: A `GileModel` in evaluation mode.
+        processor: Its `GileProcessor`.
+        texts: B documents, as the processor takes them.
+        language: Their language, in a model of several.
+        whole: Whether to read all of them, in pieces.
+        with_evidence: Whether to say where the model looked.
+
+    Raises:
+        ValueError: Something that is not a text, an unknown language, or evidence of a model that has no attention.
+    """
+    if with_evidence:
+        check_attends(gile.config)
+    documents = processor(texts, language=language)["input_ids"]
+    codes, attentions = _encoded(gile, processor, documents, language, with_evidence)
+    looked: list[list[Sequence[Tensor]]] = [[one] for one in attentions]
+    pieces: dict[int, Tensor] = {}
+    known = list(map(processor.knows, documents))
+    if whole:
+        of_texts = processor.pieces(texts, language)
+        known = [any(map(processor.knows, own)) for own in of_texts]
+        rest = [
+            (place, piece)
+            for place, (own, document) in enumerate(zip(of_texts, documents, strict=True))
+            for piece in (own[1:] if own[0] == document else own)
+        ]
+        found: dict[int, list[Tensor]] = {}
+        size = max(_PIECES_AT_ONCE, len(texts))
+        for start in range(0, len(rest), size):
+            some = rest[start : start + size]
+            more, attentions = _encoded(gile, processor, [piece for _, piece in some], language, with_evidence)
+            for row, (place, _) in enumerate(some):
+                if place not in found:
+                    is_first = of_texts[place][0] == documents[place]
+                    found[place] = [codes[place]] if is_first else []
+                    looked[place] = looked[place] if is_first else []
+                found[place].append(more[row])
+                looked[place] += attentions[row : row + 1]
+        pieces = {place: torch.stack(own) for place, own in found.items()}
+    evidence = None
+    if with_evidence:
+        written = processor.pieces(texts, language, whole=whole, written=True)
+        evidence = [evidence_of(*one) for one in zip(written, looked, strict=True)]
+    return ReadTexts(codes, pieces, evidence, known)
+
+
+def _encoded(
+    gile: Any, processor: Any, documents: list[Any], language: str | None, with_attention: bool
+) -> tuple[Tensor, list[Sequence[Tensor]]]:
+    """`(B, J)` text codes of documents of ids, and for each its attention, if it is wanted."""
+    inputs = {name: tensor.to(gile.device) for name, tensor in processor.pad_documents(documents).items()}
+    text_embeds, attentions = gile.embed_texts(**inputs, language=language)
+    codes = gile.project_texts(text_embeds=text_embeds, language=language)
+    weights = [one.cpu() for one in attentions] if with_attention else []
+    return codes, [[one[row] for one in weights] for row in range(len(documents))]
+
+
+def check_attends(config: Any) -> None:
+    """Refuses models that read all words alike, of which there is no evidence.
+
+    Args:
+        config: A `GileConfig`.
+
+    Raises:
+        ValueError: The text encoder has no attention over words or windows; the message says what to do.
+    """
+    kind, pooling = config.text_encoder_type, config.pooling
+    # The published graph, and the windows of a long document, always have attention.
+    if kind in ("han_published", "hierarchical_transformer"):
+        return
+    if kind in ("nn", "hnn"):
+        raise ValueError(
+            f"text_encoder_type {kind!r} averages words and has no attention to show as evidence: train a 'wan' or a "
+            "'han' for that"
+        )
+    if pooling != "attention":
+        raise ValueError(
+            f"this model has no attention to show as evidence, its pooling is {pooling!r}: train one with "
+            "pooling='attention' for that"
+        )
+
+
+def evidence_of(pieces: Sequence[list[Any]], attentions: Sequence[Sequence[Tensor]]) -> dict[str, Any]:
+    """Puts the words of a document and their weights together, without padding and special tokens.
+
+    Args:
+        pieces: What is written in the document, from `GileProcessor.pieces(..., written=True)`: one piece, or those in
+            which a long text was read.
+        attentions: For each piece what the model returned for it: the weights of words `(W,)`; or those of the words of
+            each sentence `(S, W)` and of the sentences `(S,)`.
+
+    Returns:
+        `{"sentences": [{"weight": w, "words": [[word, weight], ...]}, ...]}`: the weight of a sentence in the document
+        and of a word in its sentence, each as the model had it; that of a word of several tokens is their sum. A
+        document that is not cut into sentences is one. Pieces count alike, so the weights of their sentences are
+        divided by the number of pieces.
+
+    Example:
+        >>> import torch
+        >>> evidence_of([[(0, "Breast"), (1, "milk")]], [[torch.tensor([0.25, 0.75, 0.0])]])
+        {'sentences': [{'weight': 1.0, 'words': [['Breast', 0.25], ['milk', 0.75]]}]}
+    """
+    sentences = []
+    for piece, (of_words, *of_sentences) in zip(pieces, attentions, strict=True):
+        rows = piece if of_sentences else [piece]
+        row_weights = of_words.float().tolist() if of_sentences else [of_words.float().tolist()]
+        shares = of_sentences[0].float().tolist() if of_sentences else [1.0]
+        for row, weights, share in zip(rows, row_weights, shares, strict=False):
+            weighted = zip(row, weights, strict=False)
+            of_places = groupby(weighted, key=lambda one: one[0])
+            words = [[found[1], sum(weight for _, weight in own)] for found, own in of_places if found is not None]
+            if words:
+                sentences.append({"weight": share / len(pieces), "words": words})
+    return {"sentences": sentences}
+
+
+class LabelCache:
+    """Codes of label sets, the least recently used of which go first, and what is costly to make of a label set.
+
+    Several threads may use it; it is not locked while something is made.
+
+    Args:
+        max_bytes: Bytes of codes to keep. A label set of more is not kept.
+
+    Attributes:
+        max_bytes: May be changed; the next codes to be kept make room.
+
+    Example:
+        >>> import torch
+        >>> cache = LabelCache(max_bytes=100)
+        >>> labels = cache.label_set(["Iron", "Milk"])
+        >>> cache.codes(labels, False, (), lambda: (torch.zeros(2, 5), None)).shape, cache.num_bytes
+        (torch.Size([2, 5]), 40)
+        >>> cache.label_set(["Iron", "Milk"]) is labels
+        True
+    """
+
+    def __init__(self, max_bytes: int = LABEL_CACHE_BYTES) -> None:
+        self.max_bytes = max_bytes
+        self.num_bytes = 0
+        self._lock = threading.Lock()
+        # With the words of the labels and their state; and the label sets, for while their codes are kept, the names
+        # they were made of lead to them.
+        self._codes: OrderedDict[tuple[Any, ...], tuple[Tensor, Any, Any, Any]] = OrderedDict()
+        self._given: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
+        # By identity, for the hash of a label set reads all its ids.
+        self._facts: dict[int, tuple[Any, dict[str, tuple[Any, Any]]]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"max_bytes": self.max_bytes}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def __len__(self) -> int:
+        """The number of label sets whose codes are kept."""
+        return len(self._codes)
+
+    def clear(self) -> None:
+        """Forgets all codes."""
+        with self._lock:
+            self._codes.clear()
+            self.num_bytes = 0
+
+    def label_set(self, labels: Any) -> Any:
+        """The label set of what a user gives as candidate labels, the same for the same names.
+
+        Args:
+            labels: Names, `Label`s, names with descriptions, names with commas between them, a `LabelSet` or a
+                `LabelIndex`.
+
+        Returns:
+            A `LabelSet`; or the `LabelIndex` that was given.
+
+        Raises:
+            ValueError: Something else, or labels that make no label set.
+        """
+        if hasattr(labels, "model_fingerprint") or (hasattr(labels, "texts") and hasattr(labels, "names")):
+            return labels
+        if isinstance(labels, str):  # as the built-in pipeline reads it
+            labels = [name.strip() for name in labels.split(",") if name.strip()]
+        is_scalar = getattr(labels, "ndim", 1) == 0
+        # A table is read as its columns.
+        if is_scalar or not isinstance(labels, Mapping | Iterable) or hasattr(labels, "columns"):
+            raise ValueError(
+                "candidate_labels must be names, names with descriptions, a LabelSet or a LabelIndex, got "
+                f"{type(labels).__name__}"
+            )
+        is_mapping = isinstance(labels, Mapping)
+        given: tuple[Any, ...] = tuple(labels.items() if isinstance(labels, Mapping) else labels)
+        try:
+            label_set = self._given.get((is_mapping, given))
+        except TypeError:  # what has no hash is no label, and the label set says so
+            label_set = None
+        if label_set is not None:
+            return label_set
+        if given and not is_mapping and all(hasattr(label, "text") for label in given):
+            label_set = LabelSet(given)
+        else:
+            label_set = LabelSet.from_names(dict(given) if is_mapping else given)
+        self._given[is_mapping, given] = label_set
+        return label_set
+
+    def fact(self, label_set: Any, name: str, state: Any, make: Callable[[], Any]) -> Any:
+        """Something that is made of a label set once.
+
+        Args:
+            label_set: It, and not another one of the same content.
+            name: What is made of it.
+            state: What else it is made of: another one, and it is made again.
+            make: Makes it.
+        """
+        key = id(label_set)
+        kept = self._facts.get(key)
+        if kept is None or kept[0]() is not label_set:
+            kept = (weakref.ref(label_set, lambda _: self._facts.pop(key, None)), {})
+            self._facts[key] = kept
+        facts = kept[1]
+        found = facts.get(name)
+        if found is None or found[0] != state:
+            found = facts[name] = (state, make())
+        return found[1]
+
+    def codes(
+        self,
+        label_set: Any,
+        by_id: bool,
+        state: tuple[Any, ...],
+        make: Callable[[], tuple[Tensor, Any]],
+        state_of_words: Callable[[Any], Any] = lambda words: words,
+    ) -> Tensor:
+        """The codes of a label set; those of another one with the same texts serve as well.
+
+        Args:
+            label_set: A `LabelSet`.
+            by_id: Whether codes depend on the ids of labels, too.
+            state: What else they depend on; its last part is that of the model, and codes of another one are dropped.
+            make: Makes them, and says of which words.
+            state_of_words: What these depend on in the model beside; codes with another one are made again.
+
+        Returns:
+            `(L, J)` codes.
+        """
+        digest = self.fact(label_set, f"digest {by_id}", None, lambda: _digest(label_set, by_id))
+        key = (digest, *state)
+        with self._lock:
+            kept = self._codes.get(key)
+        if kept is not None and kept[2] == state_of_words(kept[1]):
+            with self._lock:
+                if key in self._codes:  # or another thread has dropped it
+                    self._codes[key] = (*kept[:3], label_set)
+                    self._codes.move_to_end(key)
+            return kept[0]
+        codes, words = make()
+        made_of = state_of_words(words)
+        with self._lock:
+            for other in [other for other in self._codes if other[-1] != key[-1]]:
+                self._drop(other)
+            self._drop(key)  # another thread may have made it, too
+            size = _bytes(codes)
+            while self._codes and self.num_bytes + size > self.max_bytes >= size:
+                self._drop(next(iter(self._codes)))
+            if size <= self.max_bytes:
+                self._codes[key] = (codes, words, made_of, label_set)
+                self.num_bytes += size
+        return codes
+
+    def _drop(self, key: Any) -> None:
+        gone = self._codes.pop(key, None)
+        if gone is not None:
+            self.num_bytes -= _bytes(gone[0])
+
+
+def _bytes(codes: Tensor) -> int:
+    return codes.numel() * codes.element_size()
+
+
+def _digest(label_set: Any, by_id: bool) -> bytes:
+    """What tells the texts of a label set from those of any other."""
+    rows = [(label.id if by_id else "", label.text, label.language) for label in label_set]
+    return hashlib.blake2b(json.dumps(rows).encode(), digest_size=32).digest()
+
+
+__all__ = ["LabelCache", "LabelScoringPipeline", "check_attends", "checked_texts", "evidence_of", "read_texts"]

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from ..data.files import read_yaml
-from ..models.label_index_gile import leads_out
+from ..label_index import leads_out
 from ..models.labels_gile import whole_file
 from .card import CardInfo, make_card
 from .report import Report

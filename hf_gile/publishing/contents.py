@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.lib import format as npy
 
-from ..models.label_index_gile import leads_out
+from ..label_index import leads_out
 from ..models.labels_gile import LABELS_FILE
 
 UNKNOWN_PLACE = "path/to/this/model"

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from ..label_index import INDEX_FILE, LabelIndex, checksum_of_head
 from ..models.fingerprint_gile import unwrapped
-from ..models.label_index_gile import INDEX_FILE, LabelIndex, checksum_of_head
 from ..models.labels_gile import LabelSet
 from .contents import code_of, is_loaded, missing_parts
 from .exchange import exchange

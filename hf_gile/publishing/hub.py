@@ -15,7 +15,7 @@ from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
 from .. import __version__
-from ..models.label_index_gile import LabelIndex
+from ..label_index import LabelIndex
 from ..models.labels_gile import LABELS_FILE, LabelSet
 from .contents import TEXTS_HEADING, UNKNOWN_PLACE, contents_of, is_ours, missing_parts
 from .exchange import complete

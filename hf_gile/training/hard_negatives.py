@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..models.exact_search_gile import top_k_of
+from ..models.search_gile import top_k_of
 
 _DOCUMENTS = 1024
 """Documents whose text codes are kept for `make_search`."""

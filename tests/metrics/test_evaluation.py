@@ -5,8 +5,8 @@ from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
+from hf_gile.label_index import LabelIndex
 from hf_gile.metrics import LabelMetrics, evaluate_index
-from hf_gile.models.label_index_gile import LabelIndex
 from hf_gile.training import GileDataCollator, LabelSampler, MultilingualDataset, ThresholdTuner, encode_dataset
 
 GOLD = ["Heart Failure", "Milk, Human", "Iron", "Infant", "Blood"]

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from hf_gile import LabelIndex, LabelScoringPipeline
-from hf_gile.models.fingerprint_gile import fingerprint, state_of
+from hf_gile.label_index import fingerprint
+from hf_gile.models.fingerprint_gile import state_of
 
 TEXT = "The failing heart pumps less blood."
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from hf_gile import Label, LabelSet
-from hf_gile.models.label_cache_gile import LabelCache
+from hf_gile.models.pipeline_gile import LabelCache
 
 MODEL = ("state of the model",)
 

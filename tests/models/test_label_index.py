@@ -16,10 +16,11 @@ from hf_gile import (
     LabelIndex,
     LabelSet,
     build_tokenizer,
+    label_index,
 )
-from hf_gile.models import exact_search_gile, fingerprint_gile, label_index_gile
-from hf_gile.models.exact_search_gile import scores_of, top_k_of
-from hf_gile.models.fingerprint_gile import fingerprint
+from hf_gile.label_index import fingerprint
+from hf_gile.models import search_gile
+from hf_gile.models.search_gile import scores_of, top_k_of
 
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
 NAMES = ["Iron", "Milk, Human", "Risk of Infection", "Heart Failure", "Rats", "Cardiac Output", "Diet", "Blood"]
@@ -28,7 +29,7 @@ NAMES = ["Iron", "Milk, Human", "Risk of Infection", "Heart Failure", "Rats", "C
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Makes a few thousand labels many chunks."""
-    monkeypatch.setattr(exact_search_gile, "_CPU_BLOCK", (4, 256))
+    monkeypatch.setattr(search_gile, "_CPU_BLOCK", (4, 256))
 
 
 @pytest.fixture(params=["wan", "han"])
@@ -367,7 +368,7 @@ class Candidates:
 
 
 def test_an_approximate_search_chooses_candidates_and_their_scores_are_exact(monkeypatch):
-    monkeypatch.setattr(label_index_gile, "_CANDIDATES", 16)
+    monkeypatch.setattr(label_index, "_CANDIDATES", 16)
     texts, codes = whole_numbers(5, 100)
     index = plain_index(codes)
     with pytest.raises(ValueError, match=r"no approximate search: build .*, or load it with ApproximateSearch\.load"):
@@ -555,7 +556,7 @@ def test_every_field_of_the_configuration_is_hashed_or_makes_no_codes():
     sizes |= {"bag_size"}
     hashed_otherwise = {"text_encoder_config"}
     of_scores = {"calibration", "thresholds"}  # codes come before them
-    hashed = set(fingerprint_gile._FIELDS)
+    hashed = set(label_index._FIELDS)
     assert hashed <= set(GileConfig.__annotations__)
     assert set(GileConfig.__annotations__) - hashed <= sizes | limits | training | hashed_otherwise | of_scores | {
         "sub_configs",
@@ -566,7 +567,7 @@ def test_every_field_of_the_configuration_is_hashed_or_makes_no_codes():
 def test_weights_are_hashed_once(make_model, monkeypatch):
     model, _ = make_model()
     index = LabelIndex.build(model)
-    monkeypatch.setattr(fingerprint_gile.hashlib, "blake2b", None)
+    monkeypatch.setattr(label_index.hashlib, "blake2b", None)
     index.check_fits(model)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         index.check_fits(model)
@@ -621,7 +622,7 @@ def test_an_interrupted_save_loses_nothing(tmp_path, make_model, monkeypatch, st
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    owner = {"save_file": label_index_gile, "save": LabelSet}.get(step, Path)
+    owner = {"save_file": label_index, "save": LabelSet}.get(step, Path)
     with monkeypatch.context() as patch:
         patch.setattr(owner, step, interrupted)
         with pytest.raises(KeyboardInterrupt):
@@ -774,7 +775,7 @@ def test_a_model_of_several_languages_must_be_told_which(two_languages):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_a_gpu_gives_the_scores_and_ties_of_the_cpu(dtype, monkeypatch):
-    monkeypatch.setattr(exact_search_gile, "_GPU_BLOCK", (4, 1024))
+    monkeypatch.setattr(search_gile, "_GPU_BLOCK", (4, 1024))
     texts, codes = whole_numbers(17, 5001)
     expected = top_k_of(texts, codes, 0.5, 9)
     for text_dtype in (torch.float32, dtype):

@@ -7,9 +7,9 @@ import torch
 from transformers import pipeline
 
 from hf_gile import Label, LabelIndex, LabelSet
-from hf_gile.models import best_labels_gile, exact_search_gile
-from hf_gile.models.best_labels_gile import Choice, best_labels
+from hf_gile.models import search_gile
 from hf_gile.models.calibration_gile import calibrated
+from hf_gile.models.search_gile import Choice, best_labels, scores_of
 
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
 # Stored ones seen and unseen, and one that is not stored.
@@ -92,24 +92,23 @@ def test_top_k_is_the_head_of_the_whole_answer(pipe, parts, calibration, multi_l
 
 
 def many_labels(num_labels=101):
-    """An index of random codes, and codes of seven documents."""
+    """Random codes of labels, and of seven documents."""
     torch.manual_seed(0)
-    labels = LabelSet.from_names([f"label {column}" for column in range(num_labels)])
-    return LabelIndex(labels, torch.randn(num_labels, 5), 0.5, None, ""), torch.randn(7, 5)
+    return torch.randn(num_labels, 5), torch.randn(7, 5)
 
 
 def test_scores_of_many_labels_are_made_some_documents_at_a_time(monkeypatch):
-    index, text_codes = many_labels()
+    codes, text_codes = many_labels()
     choice = Choice(
         top_k=11, threshold=torch.rand(101), seen=torch.rand(101) < 0.5, calibration=CALIBRATIONS["isotonic"]
     )
-    at_once = best_labels(index, text_codes, choice)
-    sizes, scored = [], index.scores
-    monkeypatch.setattr(index, "scores", lambda codes: sizes.append(len(codes)) or scored(codes))
-    monkeypatch.setattr(best_labels_gile, "SCORES_AT_ONCE", 3 * 101)
-    in_parts = best_labels(index, text_codes, choice)
+    at_once = best_labels(text_codes, codes, 0.5, choice)
+    sizes = []
+    monkeypatch.setattr(search_gile, "scores_of", lambda some, *of: sizes.append(len(some)) or scores_of(some, *of))
+    monkeypatch.setattr(search_gile, "SCORES_AT_ONCE", 3 * 101)
+    in_parts = best_labels(text_codes, codes, 0.5, choice)
     assert sizes == [3, 3, 1]
-    full = calibrated(scored(text_codes), choice.seen, choice.calibration).sigmoid()
+    full = calibrated(scores_of(text_codes, codes, 0.5), choice.seen, choice.calibration).sigmoid()
     full = full.masked_fill(full < choice.threshold, -1)
     for one, other, row in zip(at_once, in_parts, full, strict=True):
         assert one.columns.tolist() == other.columns.tolist() == row.argsort(descending=True)[:11].tolist()
@@ -120,13 +119,14 @@ def test_scores_of_many_labels_are_made_some_documents_at_a_time(monkeypatch):
 @pytest.mark.parametrize("num_seen", [0, 3, 50, 101])
 @pytest.mark.parametrize("calibration", CALIBRATIONS.values(), ids=CALIBRATIONS)
 def test_the_best_of_seen_and_unseen_labels_are_found_without_calibrating_all(monkeypatch, k, num_seen, calibration):
-    monkeypatch.setattr(exact_search_gile, "_CPU_BLOCK", (3, 7))
-    index, text_codes = many_labels()
+    monkeypatch.setattr(search_gile, "_CPU_BLOCK", (3, 7))
+    codes, text_codes = many_labels()
     seen = torch.zeros(101, dtype=torch.bool)
     seen[torch.randperm(101)[:num_seen]] = True
-    full = calibrated(index.scores(text_codes), seen, calibration).sigmoid()
-    monkeypatch.setattr(index, "scores", None)
-    answers = best_labels(index, text_codes, Choice(top_k=k, seen=seen, calibration=calibration))
+    full = calibrated(scores_of(text_codes, codes, 0.5), seen, calibration).sigmoid()
+    if 2 * k <= 101:
+        monkeypatch.setattr(search_gile, "scores_of", None)
+    answers = best_labels(text_codes, codes, 0.5, Choice(top_k=k, seen=seen, calibration=calibration))
     for answer, row in zip(answers, full, strict=True):
         best = row.sort(descending=True, stable=True)
         assert answer.columns.tolist() == best.indices[:k].tolist()
@@ -134,26 +134,26 @@ def test_the_best_of_seen_and_unseen_labels_are_found_without_calibrating_all(mo
 
 
 def test_equal_scores_stand_in_the_order_of_their_columns():
-    index, text_codes = many_labels(13)
-    index.codes[:] = index.codes[0]
+    codes, text_codes = many_labels(13)
+    codes[:] = codes[0].clone()
     seen = torch.arange(13) % 3 == 0
     calibration = {"seen": {"method": "temperature", "scale": 1}}  # changes nothing
     for top_k in (5, 13, None):
-        for answer in best_labels(index, text_codes, Choice(top_k=top_k, seen=seen, calibration=calibration)):
+        for answer in best_labels(text_codes, codes, 0.5, Choice(top_k=top_k, seen=seen, calibration=calibration)):
             assert answer.columns.tolist() == list(range(top_k or 13))
 
 
 @pytest.mark.parametrize("num_seen", [0, 50, 101])
 @pytest.mark.parametrize("softmax", [False, True])
 def test_where_calibration_makes_scores_equal_those_before_it_decide(num_seen, softmax):
-    index, text_codes = many_labels()
-    index.codes[:] = (index.codes * 16).round() / 16  # all sums are exact, in any shape
+    codes, text_codes = many_labels()
+    codes[:] = (codes * 16).round() / 16  # all sums are exact, in any shape
     text_codes = (text_codes * 16).round() / 16
-    index.codes[70:] = index.codes[:31]  # some are equal before, too
+    codes[70:] = codes[:31]  # some are equal before, too
     seen = torch.arange(101) < num_seen
     flat = {"method": "isotonic", "logits": [-3.0, -2.5, 2.5, 3.0], "values": [-4.0, 1.0, 1.00001, 2.0]}
     choice = Choice(not softmax, seen=seen, calibration={"seen": flat, "unseen": flat})
-    raw = index.scores(text_codes)
+    raw = scores_of(text_codes, codes, 0.5)
     logits = calibrated(raw, seen, choice.calibration)
     rankings = [
         [column for *_, column in sorted(zip((-own).tolist(), (-before).tolist(), range(101), strict=True))]
@@ -163,10 +163,10 @@ def test_where_calibration_makes_scores_equal_those_before_it_decide(num_seen, s
     pieces = [code.expand(2, 5) for code in text_codes]
     for k in (None, 1, 7, 40, 101):
         for least in (None, 0.0):
-            for codes in (text_codes, pieces):
-                answers = best_labels(index, codes, replace(choice, top_k=k, threshold=least))
+            for of_texts in (text_codes, pieces):
+                answers = best_labels(of_texts, codes, 0.5, replace(choice, top_k=k, threshold=least))
                 assert [answer.columns.tolist() for answer in answers] == [ranking[:k] for ranking in rankings]
-    forced = best_labels(index, text_codes, replace(choice, threshold=1.0, force_label=True))
+    forced = best_labels(text_codes, codes, 0.5, replace(choice, threshold=1.0, force_label=True))
     assert [answer.columns.tolist() for answer in forced] == [ranking[:1] for ranking in rankings]
 
 
@@ -174,7 +174,7 @@ def test_labels_of_one_group_are_searched_without_making_all_scores(pipe, parts,
     parts[0].config.calibration = CALIBRATIONS["isotonic"]
     unseen = ["Blood", "Infant", "Risk", "Heart", "Weeks"]
     expected = pipe(TEXTS, unseen)
-    monkeypatch.setattr(LabelIndex, "scores", None)
+    monkeypatch.setattr(search_gile, "scores_of", None)
     for one, other in zip(expected, pipe(TEXTS, unseen, top_k=2), strict=True):
         assert other["labels"] == one["labels"][:2]
         assert other["scores"] == pytest.approx(one["scores"][:2], rel=1e-5)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import pipeline
 
-from hf_gile.models import reading_gile
+from hf_gile.models import pipeline_gile
 
 SHORT = "Breast milk and iron. The heart."
 LONG = (
@@ -116,7 +116,7 @@ def test_a_long_text_has_the_same_answer_whatever_is_in_the_batch(pipe):
 
 def test_pieces_of_a_batch_are_encoded_some_at_a_time(pipe, monkeypatch):
     expected = pipe([LONG, SHORT, LONG * 7], CANDIDATES, long_texts="max", batch_size=3)
-    monkeypatch.setattr(reading_gile, "_PIECES_AT_ONCE", 2)
+    monkeypatch.setattr(pipeline_gile, "_PIECES_AT_ONCE", 2)
     sizes, encode = [], pipe.model.gile.embed_texts
     monkeypatch.setattr(
         pipe.model.gile,

@@ -12,8 +12,8 @@ from torch.nn import functional
 from transformers import AutoModel, AutoTokenizer, BertConfig, Trainer, TrainingArguments, pipeline
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel, Label, LabelIndex, LabelSet
+from hf_gile.label_index import fingerprint
 from hf_gile.models import transformer_encoders_gile
-from hf_gile.models.fingerprint_gile import fingerprint
 from hf_gile.training import GileDataCollator, LabelParaphrases
 
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]

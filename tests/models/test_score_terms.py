@@ -19,7 +19,7 @@ from hf_gile import (
     LabelScoringPipeline,
     LabelSet,
 )
-from hf_gile.models.fingerprint_gile import fingerprint
+from hf_gile.label_index import fingerprint
 from hf_gile.models.output_layers_gile import JointInputLabelEmbedding
 from hf_gile.models.score_terms_gile import LexicalOverlap, TokenBag
 from hf_gile.training import fit_unseen_calibration

@@ -17,7 +17,7 @@ def pipe(request, make_model):
 @pytest.fixture
 def warned(caplog, monkeypatch):
     monkeypatch.setattr(logging.get_logger("transformers"), "propagate", True)
-    monkeypatch.setattr(logging.get_logger("hf_gile.models.label_index_gile"), "propagate", True)
+    monkeypatch.setattr(logging.get_logger("hf_gile.label_index"), "propagate", True)
     return caplog
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hf_gile import LabelIndex
-from hf_gile.models.label_index_gile import _file_of
+from hf_gile.label_index import _file_of
 from hf_gile.publishing import save, write_card
 from hf_gile.publishing.contents import contents_of
 

@@ -22,10 +22,8 @@ STRANGER = """
 import json, sys
 sys.modules["hf_gile"] = None
 import torch
-from huggingface_hub import snapshot_download
 from safetensors.torch import save_file
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoProcessor, pipeline
-from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 request = json.load(sys.stdin)
 texts, found = request["texts"], {}
@@ -35,8 +33,6 @@ for name, (repo, options) in request["models"].items():
     classifier = AutoModelForSequenceClassification.from_pretrained(repo, **trust).eval()
     both = AutoModel.from_pretrained(repo, **trust).eval()
     inputs = processor(texts, return_tensors="pt")
-    LabelIndex = get_class_from_dynamic_module("label_index_gile.LabelIndex", repo, **options)
-    index = LabelIndex.from_pretrained(snapshot_download(repo, **options) + "/index", classifier)
     pipe = pipeline(model=repo, **trust)
     assert type(pipe).__name__ == "LabelScoringPipeline"
     names = classifier.label_set.names
@@ -45,8 +41,6 @@ for name, (repo, options) in request["models"].items():
         found[f"{name} logits"] = classifier(**inputs).logits
         words = processor(texts, label_text=classifier.label_set.texts, return_tensors="pt")
         found[f"{name} towers"] = both(**words).logits
-        top = index.top_k(classifier.gile.project_texts(**inputs), 3)
-    found[f"{name} top scores"], found[f"{name} top columns"] = top
     found[f"{name} pipeline"] = torch.tensor([[answer[one] for one in names] for answer in answers])
 for repo in request["hidden"]:
     try:
@@ -63,15 +57,11 @@ def scores_of(model, processor):
     pipe = pipeline("label-scoring", model=model, processor=processor)
     answers = [dict(zip(one["labels"], one["scores"], strict=True)) for one in pipe(TEXTS)]
     inputs = processor(TEXTS, return_tensors="pt")
-    index = LabelIndex.build(model, dtype=torch.float16)
     with torch.no_grad():
-        top = index.top_k(model.gile.project_texts(**inputs), 3)
         words = processor(TEXTS, label_text=model.label_set.texts, return_tensors="pt")
         return {
             "logits": model(**inputs).logits,
             "towers": model.gile(**words).logits,
-            "top scores": top.scores,
-            "top columns": top.columns,
             "pipeline": torch.tensor([[answer[name] for name in model.label_set.names] for answer in answers]),
         }
 

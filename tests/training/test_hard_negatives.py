@@ -16,8 +16,8 @@ from hf_gile import (
     LabelSet,
     build_tokenizer,
 )
-from hf_gile.models import exact_search_gile
-from hf_gile.models.exact_search_gile import top_k_of
+from hf_gile.models import search_gile
+from hf_gile.models.search_gile import top_k_of
 from hf_gile.training import (
     EpochCallback,
     GileDataCollator,
@@ -82,7 +82,7 @@ GOLD_COLUMNS = torch.tensor([0, 2, 3, 4, 8, 10])
 @pytest.mark.parametrize("number", [1, 2, 9])
 @pytest.mark.parametrize("searched", [5, 100], ids=["chunks", "at once"])
 def test_each_document_gets_its_best_labels_that_are_not_gold(monkeypatch, output_layer, number, searched):
-    monkeypatch.setattr(exact_search_gile, "_CPU_BLOCK", (2, searched))
+    monkeypatch.setattr(search_gile, "_CPU_BLOCK", (2, searched))
     model, processor = make_model(output_layer)
     model.column_miner = HardNegatives(number, chunk_size=4)
     columns, weights = mine(model, processor, GOLD_COLUMNS)

@@ -8,9 +8,8 @@ import torch
 from datasets import Dataset
 from transformers import AutoConfig, Trainer, TrainingArguments
 
-from hf_gile import GileConfig, GileForSequenceClassification, GileModel, GileProcessor
+from hf_gile import GileConfig, GileForSequenceClassification, GileModel, GileProcessor, LabelIndex
 from hf_gile.metrics import LabelMetrics, evaluate_index
-from hf_gile.models import LabelIndex
 from hf_gile.training import GileDataCollator, add_pooled_embeds, encode_dataset, log_idf, parameter_groups
 
 TEXTS = ["Breast milk.", "The failing heart pumps less blood. Cardiac output was measured.", "Iron", "", "milk. iron."]

@@ -3,12 +3,14 @@
 Shapes: B documents, L labels, C labels scored, J joint size, K labels returned.
 """
 
+import hashlib
 import json
 import math
 import re
 import secrets
+import weakref
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -17,14 +19,22 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
-from transformers.utils import logging
 
-from .exact_search_gile import TopLabels, best_of, check_text_codes, scores_of, top_k_of, wide_type
-from .fingerprint_gile import fingerprint, is_finite, towers_of, unwrapped
-from .labels_gile import LabelSet, whole_file
-from .languages_gile import check_language, of_language, own_columns
-
-_logger = logging.get_logger(__name__)
+from .models.fingerprint_gile import state_of, towers_of, unwrapped
+from .models.labels_gile import LabelSet, whole_file
+from .models.languages_gile import check_language, own_columns
+from .models.search_gile import (
+    TopLabels,
+    best_of,
+    bias_of,
+    check_text_codes,
+    finite_codes,
+    join_codes,
+    project_label_set,
+    scores_of,
+    top_k_of,
+    wide_type,
+)
 
 INDEX_FILE = "label_index.json"
 """The file of a saved index that names the others; it is written last."""
@@ -42,6 +52,35 @@ _HEAD: dict[str, tuple[type, ...]] = {
 
 # Its other files, by names that no other files have.
 _FILES = re.compile(r"\.?label_index(-[0-9a-f]{8}){1,2}\.(safetensors|jsonl|json)")
+
+# What decides, beside the weights, which code a text gets. Fields that do not (sizes show in the weights, limits on
+# words are the processor's, the rest is of training) may change without making an index stale.
+_FIELDS = (
+    "encoder_cell",
+    "format_version",
+    "cosine_score",
+    "hidden_act",
+    "joint_act",
+    "joint_layers",
+    "label_encoder_type",
+    "label_rows",
+    "languages",
+    "lexical_size",
+    "output_layer",
+    "pad_token_id",
+    "pooling",
+    "recurrent_act",
+    "share_joint_space",
+    "sharing",
+    "text_encoder_type",
+)
+
+
+# Of the configuration of a pretrained encoder: what saving, loading and training change, and codes do not depend on.
+_NO_DIFFERENCE = ("_name_or_path", "architectures", "dtype", "transformers_version", "use_cache")
+
+
+_FINGERPRINTS: "weakref.WeakKeyDictionary[Any, tuple[Any, str]]" = weakref.WeakKeyDictionary()
 
 # Candidates of an approximate search whose codes are gathered at a time.
 _CANDIDATES = 1 << 13
@@ -345,7 +384,7 @@ class LabelIndex:
         """
         _check_dtype(dtype)
         codes = self.codes.to(device=device, dtype=dtype)
-        self.codes = codes if codes.dtype == self.codes.dtype else _finite(codes)
+        self.codes = codes if codes.dtype == self.codes.dtype else finite_codes(codes)
         return self
 
     def save_pretrained(self, folder: str | PathLike[str]) -> None:
@@ -424,12 +463,45 @@ class LabelIndex:
             label_set = LabelSet.load(labels_file)
             index = cls(label_set, codes if mmap else codes.clone(), **rest)
             if verify:
-                _finite(index.codes)
+                finite_codes(index.codes)
         except (SafetensorError, FileNotFoundError, KeyError, ValueError) as error:
             raise ValueError(f"{folder}: the index is damaged ({error!s:.500}): build and save it again") from None
         if model is not None:
             index.check_fits(model)
         return index
+
+
+def fingerprint(model: Any) -> str:
+    """What tells a model's codes from those of any other: a hash of the weights and of what else makes codes.
+
+    It survives saving, loading and moving to another device, but not another type of the weights. Hashed again only
+    when the weights have changed.
+
+    Args:
+        model: A `GileModel` or a `GileForSequenceClassification`.
+    """
+    gile = towers_of(model)
+    weights = {name: value for name, value in gile.state_dict().items() if not name.startswith("word_prediction.")}
+    lexical = getattr(gile.output_layer, "lexical", None)
+    unseen = lexical and [float(number) for number in lexical.calibration]
+    state = (unseen, *state_of(*weights.values()))
+    kept = _FINGERPRINTS.get(gile)
+    if kept is None or kept[0] != state:
+        digest = hashlib.blake2b(digest_size=32)
+        fields = {name: getattr(gile.config, name) for name in _FIELDS} | {"unseen": unseen}
+        if gile.config.text_encoder_config is not None:
+            encoder = gile.config.text_encoder_config.to_dict()
+            fields["text_encoder_config"] = {
+                name: value for name, value in encoder.items() if name not in _NO_DIFFERENCE and "dropout" not in name
+            }
+        digest.update(json.dumps(fields, sort_keys=True, default=str).encode())
+        for name, weight in sorted(weights.items()):
+            digest.update(f"{name} {weight.dtype} {tuple(weight.shape)} ".encode())
+            flat = weight.detach().flatten()
+            for start in range(0, len(flat), 1 << 22):
+                digest.update(flat[start : start + (1 << 22)].cpu().contiguous().view(torch.uint8).numpy())
+        kept = _FINGERPRINTS[gile] = (state, digest.hexdigest())
+    return kept[1]
 
 
 def leads_out(file: Path, folder: Path) -> bool:
@@ -450,18 +522,6 @@ def _file_of(folder: Path, name: Any) -> Path:
     return folder / name
 
 
-def bias_of(gile: Any, language: str | None) -> float:
-    """The constant b of a model's scores for documents in a language; of a linear unit 0, its codes hold their own.
-
-    Args:
-        gile: A `GileModel`.
-        language: The language of the documents.
-    """
-    if gile.config.output_layer == "linear":
-        return 0.0
-    return of_language(gile.output_layer.classifier, language).bias.item()
-
-
 def _stored(
     model: Any, language: str | None, label_language: str | None, batch_size: int, dtype: torch.dtype | None
 ) -> tuple[LabelSet, Tensor]:
@@ -474,95 +534,8 @@ def _stored(
     own = own_columns(model.config, check_language(model.config, label_language))
     columns = torch.arange(own.start, own.stop, device=model.device)
     batches = (model.project_stored_labels(batch, language) for batch in columns.split(batch_size))
-    codes = _collected(batches, len(columns), dtype)
+    codes = join_codes(batches, len(columns), dtype)
     return label_set if len(columns) == len(label_set) else label_set[own], codes
-
-
-def project_label_set(
-    model: Any,
-    processor: Any,
-    label_set: LabelSet,
-    language: str | None = None,
-    label_language: str | None = None,
-    batch_size: int = 1024,
-    dtype: torch.dtype | None = None,
-    seen_words: list[Tensor] | None = None,
-) -> Tensor:
-    """The codes of labels by their words and what the model has learned of them; see `LabelIndex.build`.
-
-    Args:
-        model: A `GileModel` or a `GileForSequenceClassification`, in evaluation mode.
-        processor: The `GileProcessor` saved with it.
-        label_set: The labels.
-        language: The language of the documents to score.
-        label_language: The language of labels that name none, by default that of the documents.
-        batch_size: Labels encoded at a time.
-        dtype: The type of the codes, by default that of the model.
-        seen_words: Gets the distinct words of each batch.
-
-    Returns:
-        `(L, J)` label codes.
-
-    Raises:
-        ValueError: A model with a linear unit, no processor, an unknown language, or codes that are not finite.
-    """
-    gile = towers_of(model)
-    if gile.config.output_layer == "linear":
-        gile.project_labels()  # refuses, and says why
-    if not hasattr(processor, "unknown_labels"):
-        raise ValueError("pass processor=, the GileProcessor saved with the model: it makes words of label texts")
-    processor.check_fits(gile.config)
-    default = label_language or language
-    unknown: list[int] = []
-
-    def batches() -> Iterator[Tensor]:
-        for start in range(0, len(label_set), batch_size):
-            labels = [label_set[column] for column in range(start, min(start + batch_size, len(label_set)))]
-            # A label that names its own language is read in that.
-            languages = [label.language or default for label in labels] if gile.config.languages else None
-            texts = [label.text for label in labels]
-            words = processor(label_text=texts, label_language=languages, return_tensors="pt")
-            unknown.extend(start + place for place in _places_unknown(words["label_input_ids"], processor))
-            words = words.to(gile.device)
-            if seen_words is not None:
-                seen_words.append(words["label_input_ids"].unique())
-            if hasattr(model, "learned_of"):
-                own = model.learned_of(labels, default)
-                ids = words["label_input_ids"]
-                yield model.project_labels(ids, label_language=languages, language=language, **own)
-            else:
-                yield gile.project_labels(**words, language=language, label_language=languages)
-
-    codes = _collected(batches(), len(label_set), dtype)
-    if unknown and not gile.config.reads_pretrained and not gile.label_tables:
-        names = ", ".join(repr(label_set[column].name) for column in unknown[:3])
-        more = f" and {len(unknown) - 3:,} more" if len(unknown) > 3 else ""
-        _logger.warning(
-            f"the model knows no word of the label{'s' if len(unknown) > 1 else ''} {names}{more}, and scores all such "
-            "labels alike"
-        )
-    return codes
-
-
-def _places_unknown(label_input_ids: Tensor, processor: Any) -> list[int]:
-    """The rows of labels that are nothing but unknown words."""
-    tokenizer = processor.tokenizer
-    is_nothing = (label_input_ids == tokenizer.unk_token_id) | (label_input_ids == tokenizer.pad_token_id)
-    return is_nothing.all(-1).nonzero()[:, 0].tolist()
-
-
-def _collected(batches: Iterable[Tensor], size: int, dtype: torch.dtype | None) -> Tensor:
-    """The codes of all batches, in a tensor of their own: whoever made them may change or keep theirs."""
-    codes: Tensor | None = None
-    start = 0
-    with torch.inference_mode(False), torch.no_grad():
-        for batch in batches:
-            if codes is None:
-                codes = torch.empty(size, batch.shape[1], dtype=dtype or batch.dtype, device=batch.device)
-            codes[start : start + len(batch)] = batch
-            start += len(batch)
-        assert codes is not None
-        return _finite(codes)
 
 
 def _check_dtype(dtype: torch.dtype | None) -> None:
@@ -588,16 +561,4 @@ def checksum_of_head(head: dict[str, Any]) -> str:
     return f"{zlib.crc32(json.dumps(head, sort_keys=True).encode()):08x}"
 
 
-def _finite(codes: Tensor) -> Tensor:
-    for start in range(0, len(codes), 4096):
-        part = codes[start : start + 4096]
-        if not is_finite(part):
-            finite = part.isfinite().all(-1)
-            raise ValueError(
-                f"the code of label {start + int((~finite).nonzero()[0])} has numbers that are not finite in "
-                f"{codes.dtype}; torch.bfloat16 has the range of 32 bits, torch.float16 has not"
-            )
-    return codes
-
-
-__all__ = ["LabelIndex", "bias_of", "project_label_set"]
+__all__ = ["INDEX_FILE", "LabelIndex", "checksum_of_head", "leads_out"]

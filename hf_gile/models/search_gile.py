@@ -1,0 +1,515 @@
+"""Label codes: made of what labels say, searched exactly in bounded memory, and the labels of an answer chosen.
+
+Shapes: B documents, P pieces of a document, L labels, C labels of a batch, J joint size, K labels returned.
+"""
+
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from transformers.utils import logging
+
+from .calibration_gile import calibrated
+from .fingerprint_gile import is_finite, towers_of
+from .labels_gile import LabelSet
+from .languages_gile import of_language
+
+_logger = logging.get_logger(__name__)
+
+# Documents and labels of a block of scores at most: on a CPU so that a block stays in its cache.
+_CPU_BLOCK = (256, 1 << 12)
+_GPU_BLOCK = (1 << 9, 1 << 17)
+
+
+class TopLabels(NamedTuple):
+    """The best labels of each document, or of one, best first; of equal scores, that of the lower column first.
+
+    Args:
+        scores: `(B, K)` or `(K,)` scores: logits of a search, probabilities of an answer.
+        columns: Columns of these labels, of the same shape.
+    """
+
+    scores: Tensor
+    columns: Tensor
+
+
+@torch.no_grad()
+def scores_of(text_codes: Tensor, codes: Tensor, bias: float) -> Tensor:
+    """The scores of documents with labels, in 32 bits (64, where either codes have as many).
+
+    Args:
+        text_codes: `(B, J)`.
+        codes: `(L, J)` label codes.
+        bias: The constant of the score.
+
+    Returns:
+        `(B, L)` logits.
+    """
+    check_text_codes(text_codes, codes)
+    if codes.dtype == wide_type(text_codes, codes):
+        with torch.autocast(codes.device.type, enabled=False):
+            return torch.addmm(codes.new_tensor(bias), text_codes.to(codes), codes.T)
+    scores = torch.empty(len(text_codes), len(codes), device=codes.device, dtype=wide_type(text_codes, codes))
+    for _ in _blocks(text_codes, codes, bias, scores):
+        pass
+    return scores
+
+
+@torch.no_grad()
+def top_k_of(text_codes: Tensor, codes: Tensor, bias: float, k: int) -> TopLabels:
+    """The best labels of each document, without holding the scores of all (but for k above L / 2).
+
+    Args:
+        text_codes: `(B, J)`.
+        codes: `(L, J)` label codes.
+        bias: The constant of the score.
+        k: Number of labels wanted, at least 1.
+
+    Returns:
+        Scores and columns, each `(B, min(k, L))`.
+    """
+    k = min(check_text_codes(text_codes, codes, k), len(codes))
+    if 2 * k > len(codes):  # most of the answer is everything
+        scores, columns = scores_of(text_codes, codes, bias).sort(dim=-1, descending=True, stable=True)
+        return TopLabels(scores[:, :k].contiguous(), columns[:, :k].contiguous())
+    return _search(text_codes, codes, bias, k, [None])[0]
+
+
+@torch.no_grad()
+def top_k_of_each(text_codes: Tensor, codes: Tensor, bias: float, k: int, groups: Sequence[Tensor]) -> list[TopLabels]:
+    """The best labels of each document in each of several groups of labels, which are scored once.
+
+    Args:
+        text_codes: `(B, J)`.
+        codes: `(L, J)` label codes.
+        bias: The constant of the score.
+        k: Number of labels wanted of each group, at least 1.
+        groups: `(L,)` bool each, the labels of a group.
+
+    Returns:
+        For each group scores and columns, each `(B, min(k, L))`; minus infinity behind the labels of a smaller group.
+    """
+    k = min(check_text_codes(text_codes, codes, k), len(codes))
+    return _search(text_codes, codes, bias, k, [~group.to(codes.device) for group in groups])
+
+
+def _search(
+    text_codes: Tensor, codes: Tensor, bias: float, k: int, excluded: Sequence[Tensor | None]
+) -> list[TopLabels]:
+    """The best labels, of all or without some: an answer for each `(L,)` bool that says which are not candidates."""
+    shape, wide = (len(text_codes), k), wide_type(text_codes, codes)
+    found = [
+        TopLabels(
+            torch.full(shape, -torch.inf, device=codes.device, dtype=wide),
+            torch.zeros(shape, device=codes.device, dtype=torch.long),
+        )
+        for _ in excluded
+    ]
+    for rows, labels, scores in _blocks(text_codes, codes, bias, fewest=k):
+        for best, others in zip(found, excluded, strict=True):
+            own = scores if others is None else scores.masked_fill(others[labels], -torch.inf)
+            _improve(best.scores[rows], best.columns[rows], own, labels.start)
+    return found
+
+
+def check_text_codes(text_codes: Tensor, codes: Tensor, k: Any = 1) -> int:
+    """Refuses text codes that cannot be of the model of these label codes, and numbers of labels below one.
+
+    Args:
+        text_codes: `(B, J)`.
+        codes: `(L, J)` label codes.
+        k: Number of labels wanted.
+
+    Returns:
+        k, which may come as a whole number of NumPy, too.
+
+    Raises:
+        ValueError: Text codes of another shape, or k below 1.
+    """
+    if not torch.is_tensor(text_codes):
+        raise ValueError(
+            f"text_codes must be a tensor, got {type(text_codes).__name__}; project_texts of the model of these "
+            "label codes makes it of texts"
+        )
+    if text_codes.dim() != 2 or text_codes.shape[1] != codes.shape[1]:
+        raise ValueError(
+            f"text_codes must have shape (B, {codes.shape[1]}), as project_texts of the model of these label codes "
+            f"makes them, got {tuple(text_codes.shape)}"
+        )
+    if not hasattr(k, "__index__") or getattr(k, "ndim", False) or k < 1:
+        raise ValueError(f"k must be a whole number, at least 1, got {k!r}")
+    return operator.index(k)
+
+
+def wide_type(text_codes: Tensor, codes: Tensor) -> torch.dtype:
+    """The type of scores: 32 bits, or 64 where either codes have as many.
+
+    Args:
+        text_codes: `(B, J)`.
+        codes: `(L, J)` label codes.
+    """
+    # Scores of 16 bits would put most of a million labels in ties.
+    return torch.promote_types(torch.promote_types(text_codes.dtype, codes.dtype), torch.float32)
+
+
+def _blocks(
+    text_codes: Tensor, codes: Tensor, bias: float, into: Tensor | None = None, fewest: int = 1
+) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Yields blocks of scores, the first of `fewest` labels or more: documents, labels, what lasts until the next."""
+    wide = wide_type(text_codes, codes)
+    # A GPU multiplies 16 bits and sums in 32.
+    native = codes.is_cuda and text_codes.dtype == codes.dtype != wide and hasattr(torch.ops.aten.mm, "dtype_out")
+    text_codes = text_codes.to(codes.device, codes.dtype if native else wide)
+    documents, most = _GPU_BLOCK if codes.is_cuda else _CPU_BLOCK
+    size, documents = documents * most, min(documents, len(text_codes))
+    most = max(fewest, min(len(codes), size // max(1, documents), 8 * most))
+    # Memory that is used again and again stays in the cache, too.
+    room = text_codes.new_empty(0 if into is not None else documents * most, dtype=wide)
+    converted = text_codes.new_empty(0 if text_codes.dtype == codes.dtype else most, codes.shape[1])
+    for start in range(0, len(codes), most):
+        labels = slice(start, min(start + most, len(codes)))
+        own = codes[labels]
+        if len(converted):
+            own = converted[: len(own)].copy_(own)
+        for first in range(0, len(text_codes), max(1, documents)):
+            rows = slice(first, min(first + documents, len(text_codes)))
+            shape = (rows.stop - rows.start, len(own))
+            block = room[: shape[0] * shape[1]].view(shape) if into is None else into[rows, labels]
+            if native:
+                torch.mm(text_codes[rows], own.T, out_dtype=wide, out=block)
+            else:
+                torch.mm(text_codes[rows], own.T, out=block)
+            yield rows, labels, block.add_(bias) if bias else block
+
+
+def _improve(best: Tensor, best_columns: Tensor, scores: Tensor, first: int) -> None:
+    """Puts scores of a chunk of labels, the first of which is column `first`, among the best so far, in place.
+
+    The first chunk, of column 0, has at least k labels.
+
+    Of labels in any order, the n-th chunk has about k / n that beat the k-th best so far: these are looked for, and
+    they alone are sorted. An equal score does not beat it, for its column is higher.
+    """
+    k = best.shape[1]
+    if first == 0:
+        found_best = best_of(scores, torch.arange(scores.shape[1], device=scores.device).expand_as(scores), k)
+    else:
+        rows, places = (~(scores <= best[:, -1:])).nonzero(as_tuple=True)  # as written, what is not a number shows
+        if len(rows) == 0:
+            return
+        counts = rows.bincount(minlength=len(scores))
+        slots = torch.arange(len(rows), device=rows.device) - (counts.cumsum(0) - counts)[rows]
+        found = scores.new_full((len(scores), int(counts.max())), -torch.inf)
+        columns = torch.zeros_like(found, dtype=torch.long)
+        found[rows, slots] = scores[rows, places]
+        columns[rows, slots] = places + first
+        found_best = best_of(torch.cat([best, found], dim=1), torch.cat([best_columns, columns], dim=1), k)
+    best.copy_(found_best.scores)
+    best_columns.copy_(found_best.columns)
+
+
+def best_of(scores: Tensor, columns: Tensor, k: int) -> TopLabels:
+    """The k best of each row, in which equal scores stand in the order of their columns.
+
+    Args:
+        scores: `(B, C)`.
+        columns: `(B, C)` columns of these scores.
+        k: Number of scores wanted, at most C.
+
+    Returns:
+        Scores and columns, each `(B, k)`.
+    """
+    found = scores.topk(min(k + 1, scores.shape[1]))
+    # topk takes any of equal scores, in any order.
+    order = found.indices[:, :k].sort().values
+    cut = (found.values[:, k - 1] == found.values[:, -1]).nonzero().squeeze(1)
+    if len(cut) and scores.shape[1] > k:
+        order[cut] = scores[cut].sort(dim=-1, descending=True, stable=True).indices[:, :k].sort().values
+    best, again = scores.gather(1, order).sort(dim=-1, descending=True, stable=True)
+    return TopLabels(best, columns.gather(1, order.gather(1, again)))
+
+
+SCORES_AT_ONCE = 1 << 24
+"""Scores that exist at once, of as many documents (one at least) with all labels."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What labels are wanted.
+
+    Args:
+        is_multi_label: Whether each label is scored on its own, by a sigmoid; else by a softmax over all labels.
+        top_k: The most labels of an answer; by default any number.
+        threshold: The least probability: one for all labels, or `(L,)` one for each; None for none.
+        force_label: Whether a document gets its best label where none reaches the threshold.
+        calibration: As `GileConfig.calibration`.
+        seen: `(L,)` bool, whether each label was trained on; only read with a calibration.
+    """
+
+    is_multi_label: bool = True
+    top_k: int | None = None
+    threshold: float | Tensor | None = None
+    force_label: bool = False
+    calibration: Mapping[str, Any] = field(default_factory=dict)
+    seen: Tensor | None = None
+
+
+@torch.no_grad()
+def best_labels(text_codes: Tensor | Sequence[Tensor], codes: Tensor, bias: float, choice: Choice) -> list[TopLabels]:
+    """Chooses labels for documents, exactly.
+
+    Where each label is scored on its own and one threshold serves all, an exact search finds the best, as calibration
+    keeps the order among the seen labels, and among the others. Otherwise all scores are made, of some documents at a
+    time. Of labels with one probability, that with the better logit goes first, then that of the lower column.
+
+    Args:
+        text_codes: `(B, J)` codes of documents; or for each `(P, J)` codes of its pieces, the best of which gives a
+            label its score.
+        codes: `(L, J)` label codes.
+        bias: The constant of the score.
+        choice: What is wanted.
+
+    Returns:
+        Probabilities and columns of the labels of each document. With a threshold they are those that reach it; with
+        `top_k`, too, the best of these.
+
+    Raises:
+        ValueError: Codes of another shape.
+    """
+    is_searched = choice.is_multi_label and not torch.is_tensor(choice.threshold)
+    if torch.is_tensor(text_codes) and choice.top_k is not None and is_searched:
+        return _best_by_search(text_codes, codes, bias, choice, choice.top_k)
+    answers = []
+    size = max(1, SCORES_AT_ONCE // len(codes))
+    for start in range(0, len(text_codes), size):
+        answers += _choose(_logits(text_codes[start : start + size], codes, bias, size), choice)
+    return answers
+
+
+def _best_by_search(text_codes: Tensor, codes: Tensor, bias: float, choice: Choice, k: int) -> list[TopLabels]:
+    seen = choice.seen
+    if not choice.calibration or seen is None:
+        logits, columns = top_k_of(text_codes, codes, bias, k)
+    elif bool(seen.all() | ~seen.any()):
+        logits, columns = top_k_of(text_codes, codes, bias, k)
+        logits = calibrated(logits, seen[:1].expand(logits.shape[1]), choice.calibration)
+    else:
+        groups = top_k_of_each(text_codes, codes, bias, k, [seen, ~seen])
+        # Calibration keeps the order within each group, so the best are among the best of both.
+        raw = torch.cat([group.scores for group in groups], dim=-1)
+        is_seen = torch.arange(raw.shape[1]) < groups[0].scores.shape[1]
+        logits = calibrated(raw, is_seen, choice.calibration)
+        columns = torch.cat([group.columns for group in groups], dim=-1)
+        order = columns.argsort(dim=-1)
+        order = order.gather(1, raw.gather(1, order).argsort(dim=-1, descending=True, stable=True))
+        logits, columns = best_of(logits.gather(1, order), columns.gather(1, order), min(k, len(codes)))
+    answers = []
+    for scores, labels in zip(logits.sigmoid(), columns, strict=True):
+        if choice.threshold is not None:
+            passing = ~(scores < choice.threshold)  # as written, what is not a number shows
+            passing[0] |= choice.force_label  # the best
+            scores, labels = scores[passing], labels[passing]
+        answers.append(TopLabels(scores, labels))
+    return answers
+
+
+def _logits(text_codes: Tensor | Sequence[Tensor], codes: Tensor, bias: float, size: int) -> Tensor:
+    """`(B, L)` logits of documents, or the best of their pieces; of `size` pieces at a time."""
+    if torch.is_tensor(text_codes):
+        return scores_of(text_codes, codes, bias)
+    best = scores_of(torch.stack([pieces[0] for pieces in text_codes]), codes, bias)
+    owners = [place for place, pieces in enumerate(text_codes) for _ in pieces[1:]]
+    if owners:
+        rest = torch.cat([pieces[1:] for pieces in text_codes])
+        for start in range(0, len(rest), size):
+            scores = scores_of(rest[start : start + size], codes, bias)
+            for row, place in enumerate(owners[start : start + size]):
+                torch.maximum(best[place], scores[row], out=best[place])
+    return best
+
+
+def _choose(raw: Tensor, choice: Choice) -> list[TopLabels]:
+    """The labels of each row of `(B, L)` logits."""
+    logits = raw
+    if choice.calibration and choice.seen is not None:
+        logits = calibrated(logits, choice.seen.to(logits.device), choice.calibration)
+    scores = logits.sigmoid() if choice.is_multi_label else logits.softmax(-1)
+    threshold = choice.threshold
+    if threshold is not None:
+        passing = ~(scores < (threshold.to(logits.device) if torch.is_tensor(threshold) else threshold))
+    elif choice.top_k is None or 2 * choice.top_k > logits.shape[1]:
+        order = _ranking(logits, raw)[:, : choice.top_k]
+        return [TopLabels(*pair) for pair in zip(scores.gather(1, order), order, strict=True)]
+    else:
+        passing = ~(logits < logits.topk(choice.top_k).values[:, -1:])  # as written, what is not a number shows
+    found = []
+    for row, kept in enumerate(passing):
+        most = choice.top_k
+        if choice.force_label and not bool(kept.any()):
+            kept, most = ~(logits[row] < logits[row].max()), 1
+        own = kept.nonzero().squeeze(1)
+        own = own[_ranking(logits[row, own], raw[row, own])][:most]
+        found.append(TopLabels(scores[row, own], own))
+    return found
+
+
+def _ranking(logits: Tensor, raw: Tensor) -> Tensor:
+    """`(..., C)` places from the best logit on.
+
+    Where calibration is flat, its rounding makes many scores one: what they were before it decides, in the search too.
+    """
+    order = raw.argsort(dim=-1, descending=True, stable=True)
+    if logits is raw:
+        return order
+    return order.gather(-1, logits.gather(-1, order).argsort(dim=-1, descending=True, stable=True))
+
+
+def bias_of(gile: Any, language: str | None) -> float:
+    """The constant b of a model's scores for documents in a language; of a linear unit 0, its codes hold their own.
+
+    Args:
+        gile: A `GileModel`.
+        language: The language of the documents.
+    """
+    if gile.config.output_layer == "linear":
+        return 0.0
+    return of_language(gile.output_layer.classifier, language).bias.item()
+
+
+def project_label_set(
+    model: Any,
+    processor: Any,
+    label_set: LabelSet,
+    language: str | None = None,
+    label_language: str | None = None,
+    batch_size: int = 1024,
+    dtype: torch.dtype | None = None,
+    seen_words: list[Tensor] | None = None,
+) -> Tensor:
+    """The codes of labels by their words and what the model has learned of them; see `LabelIndex.build`.
+
+    Args:
+        model: A `GileModel` or a `GileForSequenceClassification`, in evaluation mode.
+        processor: The `GileProcessor` saved with it.
+        label_set: The labels.
+        language: The language of the documents to score.
+        label_language: The language of labels that name none, by default that of the documents.
+        batch_size: Labels encoded at a time.
+        dtype: The type of the codes, by default that of the model.
+        seen_words: Gets the distinct words of each batch.
+
+    Returns:
+        `(L, J)` label codes.
+
+    Raises:
+        ValueError: A model with a linear unit, no processor, an unknown language, or codes that are not finite.
+    """
+    gile = towers_of(model)
+    if gile.config.output_layer == "linear":
+        gile.project_labels()  # refuses, and says why
+    if not hasattr(processor, "unknown_labels"):
+        raise ValueError("pass processor=, the GileProcessor saved with the model: it makes words of label texts")
+    processor.check_fits(gile.config)
+    default = label_language or language
+    unknown: list[int] = []
+
+    def batches() -> Iterator[Tensor]:
+        for start in range(0, len(label_set), batch_size):
+            labels = [label_set[column] for column in range(start, min(start + batch_size, len(label_set)))]
+            # A label that names its own language is read in that.
+            languages = [label.language or default for label in labels] if gile.config.languages else None
+            texts = [label.text for label in labels]
+            words = processor(label_text=texts, label_language=languages, return_tensors="pt")
+            unknown.extend(start + place for place in _places_unknown(words["label_input_ids"], processor))
+            words = words.to(gile.device)
+            if seen_words is not None:
+                seen_words.append(words["label_input_ids"].unique())
+            if hasattr(model, "learned_of"):
+                own = model.learned_of(labels, default)
+                ids = words["label_input_ids"]
+                yield model.project_labels(ids, label_language=languages, language=language, **own)
+            else:
+                yield gile.project_labels(**words, language=language, label_language=languages)
+
+    codes = join_codes(batches(), len(label_set), dtype)
+    if unknown and not gile.config.reads_pretrained and not gile.label_tables:
+        names = ", ".join(repr(label_set[column].name) for column in unknown[:3])
+        more = f" and {len(unknown) - 3:,} more" if len(unknown) > 3 else ""
+        _logger.warning(
+            f"the model knows no word of the label{'s' if len(unknown) > 1 else ''} {names}{more}, and scores all such "
+            "labels alike"
+        )
+    return codes
+
+
+def _places_unknown(label_input_ids: Tensor, processor: Any) -> list[int]:
+    """The rows of labels that are nothing but unknown words."""
+    tokenizer = processor.tokenizer
+    is_nothing = (label_input_ids == tokenizer.unk_token_id) | (label_input_ids == tokenizer.pad_token_id)
+    return is_nothing.all(-1).nonzero()[:, 0].tolist()
+
+
+def join_codes(batches: Iterable[Tensor], size: int, dtype: torch.dtype | None) -> Tensor:
+    """Copies batches of label codes into a tensor of their own.
+
+    Args:
+        batches: `(C, J)` codes each; whoever made them may change or keep theirs.
+        size: The number of labels L of all batches.
+        dtype: The type wanted; by default theirs.
+
+    Returns:
+        `(L, J)` label codes.
+
+    Raises:
+        ValueError: A code has a number that is not finite.
+    """
+    codes: Tensor | None = None
+    start = 0
+    with torch.inference_mode(False), torch.no_grad():
+        for batch in batches:
+            if codes is None:
+                codes = torch.empty(size, batch.shape[1], dtype=dtype or batch.dtype, device=batch.device)
+            codes[start : start + len(batch)] = batch
+            start += len(batch)
+        assert codes is not None
+        return finite_codes(codes)
+
+
+def finite_codes(codes: Tensor) -> Tensor:
+    """Returns label codes whose numbers are all finite.
+
+    Args:
+        codes: `(L, J)` label codes.
+
+    Raises:
+        ValueError: A code has a number that is not; the message names its label and what to do.
+    """
+    for start in range(0, len(codes), 4096):
+        part = codes[start : start + 4096]
+        if not is_finite(part):
+            fine = part.isfinite().all(-1)
+            raise ValueError(
+                f"the code of label {start + int((~fine).nonzero()[0])} has numbers that are not finite in "
+                f"{codes.dtype}; torch.bfloat16 has the range of 32 bits, torch.float16 has not"
+            )
+    return codes
+
+
+__all__ = [
+    "Choice",
+    "TopLabels",
+    "best_labels",
+    "best_of",
+    "bias_of",
+    "check_text_codes",
+    "finite_codes",
+    "join_codes",
+    "project_label_set",
+    "scores_of",
+    "top_k_of",
+    "top_k_of_each",
+    "wide_type",
+]
