@@ -42,13 +42,13 @@ MUTATIONS = [
         "models/test_modeling.py",
     ),
     Mutation(
-        "hf_gile/models/word_encoders_gile.py",
+        "hf_gile/models/text_encoders_gile.py",
         "scores.masked_fill(~mask, torch.finfo(scores.dtype).min)",
         "scores.masked_fill(mask & ~mask, torch.finfo(scores.dtype).min)",
         "models/test_word_encoders.py",
     ),
     Mutation(
-        "hf_gile/models/word_encoders_gile.py",
+        "hf_gile/models/text_encoders_gile.py",
         "weights / weights.sum(-1, keepdim=True).clamp(min=1)",
         "weights / weights.shape[-1]",
         "models/test_family.py",

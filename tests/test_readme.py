@@ -77,7 +77,7 @@ def test_readme_names_files_and_names_that_exist():
     import hf_gile.data
     import hf_gile.models
     import hf_gile.models.output_layers_gile as output_layers
-    import hf_gile.models.word_encoders_gile as text_encoders
+    import hf_gile.models.text_encoders_gile as text_encoders
     import hf_gile.training
 
     names = re.findall(r"`([A-Z]\w+)`", README.split("## Paper and code")[1].split("## Extras")[0])

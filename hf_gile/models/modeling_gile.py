@@ -37,9 +37,8 @@ from .output_layers_gile import (
     MeanLabelEncoder,
 )
 from .published_gile import RecurrentWeight
-from .score_terms_gile import BagEmbedding, CosineScale, LexicalOverlap, TokenBag, ZeroEmbedding, rms_normalized
-from .text_encoders_gile import TEXT_ENCODERS
-from .transformer_encoders_gile import position_limit, without_pooler
+from .score_terms_gile import BagEmbedding, CosineScale, LexicalOverlap, TokenBag, ZeroEmbedding
+from .text_encoders_gile import TEXT_ENCODERS, position_limit, rms_normalized, without_pooler
 from .word_prediction_gile import WordPrediction
 
 UNFINISHED_SAVE = ".saving/moves.json"

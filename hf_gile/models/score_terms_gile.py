@@ -16,19 +16,7 @@ from torch.nn import functional
 from transformers import PreTrainedConfig
 
 from .configuration_gile import LEXICAL_HASHES
-from .losses_gile import widened
-
-
-def rms_normalized(vectors: Tensor) -> Tensor:
-    """Scales vectors to a root mean square of 1; zeros stay zeros.
-
-    Args:
-        vectors: `(..., D)` numbers.
-
-    Returns:
-        `(..., D)` numbers of the same type, scaled in float32 or better.
-    """
-    return (functional.normalize(widened(vectors), dim=-1) * vectors.shape[-1] ** 0.5).to(vectors.dtype)
+from .text_encoders_gile import rms_normalized
 
 
 class ZeroEmbedding(nn.Embedding):
@@ -279,5 +267,4 @@ __all__ = [
     "LexicalOverlap",
     "TokenBag",
     "ZeroEmbedding",
-    "rms_normalized",
 ]

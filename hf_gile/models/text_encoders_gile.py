@@ -1,10 +1,498 @@
-"""The text encoders by the names that `GileConfig.text_encoder_type` gives them."""
+"""From words to a document vector: the encoders of the paper's tables, NN, HNN, WAN and HAN, and pretrained ones.
 
-from typing import Any
+A dense encoder sees one word at a time, so what it makes of a word is the same wherever the word stands. The encoders
+of words therefore take the distinct words of a batch, and where they stand: a batch of 16,000 words has about 5,000
+distinct ones, and encodes only these. A recurrent encoder reads every word in its place, and never the padding.
 
+Pretrained encoders give vectors of very different lengths, so what is pooled of their hidden states is scaled to a root
+mean square of 1: any of them then fits the same head and learning rate.
+
+Shapes: B documents, S sentences or windows, W words or tokens, N distinct words of the batch, R sequences of T items
+(the words of documents or of sentences, the sentences of documents), D word-embedding size, P size of the hidden states
+of a pretrained encoder, H document size.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.rnn import PackedSequence
+from transformers import AutoModel, PreTrainedConfig
+from transformers.activations import ACT2FN
+
+from .languages_gile import of_language, per_language
+from .losses_gile import widened
 from .published_gile import PublishedHierarchicalEncoder
-from .transformer_encoders_gile import HierarchicalTransformerEncoder, TransformerEncoder
-from .word_encoders_gile import HierarchicalEncoder, WordEncoder
+
+
+def rms_normalized(vectors: Tensor) -> Tensor:
+    """Scales vectors to a root mean square of 1; zeros stay zeros.
+
+    Args:
+        vectors: `(..., D)` numbers.
+
+    Returns:
+        `(..., D)` numbers of the same type, scaled in float32 or better.
+    """
+    return (functional.normalize(widened(vectors), dim=-1) * vectors.shape[-1] ** 0.5).to(vectors.dtype)
+
+
+class DenseEncoder(nn.Module):
+    """The feed-forward encoder g of Eq. 1: `act(W x + c)` at every position.
+
+    Args:
+        input_size: Size of an input vector.
+        hidden_size: Size H of an output vector.
+        activation: A key of `transformers.activations.ACT2FN`.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, activation: str) -> None:
+        super().__init__()
+        self.dense = nn.Linear(input_size, hidden_size)
+        self.activation = ACT2FN[activation]
+
+    def forward(self, vectors: Tensor, places: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Encodes every position on its own.
+
+        Args:
+            vectors: `(N, D)` vectors.
+            places: `(R, T)` rows of `vectors` that stand in each place.
+            mask: `(R, T)` booleans, true where there is something.
+
+        Returns:
+            `(N, H)` hidden states, and the places as they came.
+        """
+        return self.activation(self.dense(vectors)), places
+
+
+class RecurrentEncoder(nn.Module):
+    """The recurrent encoder g of Eq. 1: a GRU over each sequence, or one in each direction.
+
+    Sequences are packed: a state depends on its own sequence alone, whatever the padding and whatever else is in the
+    batch.
+
+    Args:
+        input_size: Size of an input vector.
+        hidden_size: Size of a state, in each direction.
+        bidirectional: Whether to read backwards too.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, bidirectional: bool) -> None:
+        super().__init__()
+        self.gru = nn.GRU(input_size, hidden_size, bidirectional=bidirectional)
+
+    def forward(self, vectors: Tensor, places: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Encodes sequences.
+
+        Args:
+            vectors: `(N, D)` vectors.
+            places: `(R, T)` rows of `vectors` that stand in each place.
+            mask: `(R, T)` booleans, true where there is something; what is masked is left out, also between others.
+
+        Returns:
+            `(M, H)` hidden states of the M places that are not masked, and `(R, T)` rows of these (0 where masked).
+        """
+        if not bool(mask.any()):  # the weights take part all the same, as processes that share a step must agree
+            mask = torch.zeros_like(mask)
+            mask[0, 0] = True
+        lengths = mask.sum(1)
+        longest_first = lengths.argsort(descending=True, stable=True)
+        in_front = mask.long().argsort(dim=1, descending=True, stable=True)
+        steps = torch.arange(int(lengths.max()), device=mask.device)
+        there = steps[:, None] < lengths[longest_first]  # (steps, R): the order of a packed sequence
+        flat = (longest_first[:, None] * mask.shape[1] + in_front[longest_first]).T[: len(steps)]
+        taken = flat[there]
+        packed = PackedSequence(vectors[places.flatten()[taken]], there.sum(1).cpu())
+        hidden = self.gru(packed)[0].data
+        rows = torch.zeros_like(places).flatten()
+        rows[taken] = torch.arange(len(taken), device=rows.device)
+        return hidden, rows.reshape(places.shape)
+
+
+class AttentionPooling(nn.Module):
+    """The attention of Eq. 2: `sum_t softmax_t(v_t . u) h_t` with `v_t = act(W h_t + c)`.
+
+    `projection` is W and c, `context` is u.
+
+    Args:
+        hidden_size: Size H of a hidden state.
+        attention_size: Size of v and u.
+        activation: The activation of v, a key of `transformers.activations.ACT2FN`.
+    """
+
+    def __init__(self, hidden_size: int, attention_size: int, activation: str) -> None:
+        super().__init__()
+        self.projection = nn.Linear(hidden_size, attention_size)
+        self.context = nn.Linear(attention_size, 1, bias=False)
+        self.activation = ACT2FN[activation]
+
+    def forward(self, hidden: Tensor, places: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Averages hidden states by attention.
+
+        Args:
+            hidden: `(N, H)` hidden states.
+            places: `(R, T)` rows of `hidden` that stand in each place.
+            mask: `(R, T)` booleans, true where there is a word or a sentence.
+
+        Returns:
+            `(R, H)` weighted averages and `(R, T)` weights: zero on padding, summing to one over the rest. Where
+            nothing is left to attend to, all weights and the average are zero.
+        """
+        scores = self.context(self.activation(self.projection(hidden))).squeeze(-1)[places]  # (R, T)
+        # The lowest finite number, not -inf: the softmax of a row of -inf is NaN.
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+        weights = scores.softmax(-1) * mask
+        # A weighted sum of rows without building (R, T, H). Autocast runs the softmax in float32, and not the rest.
+        document = functional.embedding_bag(places, hidden, per_sample_weights=weights.to(hidden.dtype), mode="sum")
+        return document, weights
+
+
+class MeanPooling(nn.Module):
+    """The mean, or the sum, of the items of each sequence; nothing is learned.
+
+    Args:
+        is_sum: Whether to sum up; the published BioASQ models do, where the paper has attention.
+    """
+
+    def __init__(self, is_sum: bool = False) -> None:
+        super().__init__()
+        self.is_sum = is_sum
+
+    def forward(self, hidden: Tensor, places: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Averages hidden states; arguments and results as those of `AttentionPooling`, weights of a sum are 1."""
+        weights = mask.to(hidden.dtype)
+        if not self.is_sum:
+            weights = weights / weights.sum(-1, keepdim=True).clamp(min=1)
+        return functional.embedding_bag(places, hidden, per_sample_weights=weights, mode="sum"), weights
+
+
+def make_encoder(config: PreTrainedConfig, input_size: int) -> nn.Module:
+    """The encoder g of Eq. 1 that a configuration asks for, of each language.
+
+    Args:
+        config: A `GileConfig`.
+        input_size: Size of an input vector.
+    """
+
+    def make() -> nn.Module:
+        if config.encoder_cell == "dense":
+            return DenseEncoder(input_size, config.hidden_size, config.hidden_act)
+        return RecurrentEncoder(input_size, config.hidden_size, config.encoder_cell == "bigru")
+
+    return per_language(config, config.sharing in ("encoders", "both"), make)
+
+
+def _pooling(config: PreTrainedConfig) -> nn.Module:
+    kind = "mean" if config.text_encoder_type in ("nn", "hnn") else config.pooling
+    if kind != "attention":
+        return MeanPooling(is_sum=kind == "sum")
+    return per_language(
+        config,
+        config.sharing in ("attention", "both"),
+        lambda: AttentionPooling(config.encoder_size, config.attention_size, config.hidden_act),
+    )
+
+
+class WordEncoder(nn.Module):
+    """All words of a document at once: WAN, an encoder and attention (section 4.1.1), and NN, the average alone."""
+
+    input_dims: ClassVar[str] = "(B, W)"
+
+    def __init__(self, config: PreTrainedConfig) -> None:
+        super().__init__()
+        self.word_encoder = None if config.text_encoder_type == "nn" else make_encoder(config, config.embedding_size)
+        self.word_attention = _pooling(config)
+
+    def forward(
+        self, word_vectors: Tensor, places: Tensor, mask: Tensor, language: str | None = None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Encodes documents.
+
+        Args:
+            word_vectors: `(N, D)` vectors of the distinct words.
+            places: `(B, W)` rows of `word_vectors`, the words of each document.
+            mask: `(B, W)` booleans, true where there is a word.
+            language: The language of all documents, in a model that has languages.
+
+        Returns:
+            `(B, H)` document vectors and the `(B, W)` word attention, in a tuple.
+        """
+        hidden = word_vectors
+        if self.word_encoder is not None:
+            hidden, places = of_language(self.word_encoder, language)(hidden, places, mask)
+        document, weights = of_language(self.word_attention, language)(hidden, places, mask)
+        return document, (weights,)
+
+
+class HierarchicalEncoder(nn.Module):
+    """The words of each sentence, then the sentences: HAN with attention, HNN with averages (section 2.1)."""
+
+    input_dims: ClassVar[str] = "(B, S, W)"
+
+    def __init__(self, config: PreTrainedConfig) -> None:
+        super().__init__()
+        self.word_encoder = make_encoder(config, config.embedding_size)
+        self.word_attention = _pooling(config)
+        self.sentence_encoder = make_encoder(config, config.encoder_size)
+        self.sentence_attention = _pooling(config)
+
+    def forward(
+        self, word_vectors: Tensor, places: Tensor, mask: Tensor, language: str | None = None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Encodes documents.
+
+        Args:
+            word_vectors: `(N, D)` vectors of the distinct words.
+            places: `(B, S, W)` rows of `word_vectors`, the words of each sentence.
+            mask: `(B, S, W)` booleans, true where there is a word. A sentence is there when it has a word.
+            language: The language of all documents, in a model that has languages.
+
+        Returns:
+            `(B, H)` document vectors, and in a tuple the `(B, S, W)` word attention, each sentence on its own, and
+            the `(B, S)` sentence attention.
+        """
+        word_mask = mask.flatten(0, 1)
+        hidden, places = of_language(self.word_encoder, language)(word_vectors, places.flatten(0, 1), word_mask)
+        sentences, word_weights = of_language(self.word_attention, language)(hidden, places, word_mask)
+        sentence_mask = mask.any(-1)
+        rows = torch.arange(len(sentences), device=sentences.device).reshape(sentence_mask.shape)
+        hidden, rows = of_language(self.sentence_encoder, language)(sentences, rows, sentence_mask)
+        document, sentence_weights = of_language(self.sentence_attention, language)(hidden, rows, sentence_mask)
+        return document, (word_weights.reshape(mask.shape), sentence_weights)
+
+
+def without_pooler(transformer: Any) -> Any:
+    """Takes off what an encoder has above its hidden states: weights that nothing reads and no gradient reaches.
+
+    Args:
+        transformer: An encoder of transformers; it is changed in place.
+    """
+    if isinstance(getattr(transformer, "pooler", None), nn.Module):
+        transformer.pooler = None
+    return transformer
+
+
+TOKENS_AT_ONCE = 8192
+"""Tokens that an encoder reads at once, padding included; more rows are read in several batches."""
+
+
+def batches_of(sizes: Sequence[int]) -> Iterator[list[int]]:
+    """Divides rows of tokens into batches of rows of about the same length.
+
+    Args:
+        sizes: The number of tokens of each row.
+
+    Yields:
+        Places of rows in ascending order of their lengths, without the empty ones: as many as hold `TOKENS_AT_ONCE`
+        tokens when they are padded to the longest, one at least.
+
+    Example:
+        >>> list(batches_of([2, 5000, 0, 1, 5000]))
+        [[3, 0], [1], [4]]
+    """
+    batch: list[int] = []
+    for row in sorted((row for row, size in enumerate(sizes) if size), key=sizes.__getitem__):
+        if batch and (len(batch) + 1) * sizes[row] > TOKENS_AT_ONCE:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
+
+
+def position_limit(transformer: nn.Module) -> int | None:
+    """The longest row of tokens that an encoder has positions for; None if it has no table of them.
+
+    Args:
+        transformer: An encoder of transformers.
+    """
+    for name, module in transformer.named_modules():
+        if name.endswith(("position_embeddings", "wpe")) and isinstance(module, nn.Embedding):
+            # Encoders of the RoBERTa kind count positions from behind that of the padding.
+            first = 0 if module.padding_idx is None else module.padding_idx + 1
+            return module.num_embeddings - first
+    return None
+
+
+class FirstToken(nn.Module):
+    """The state of the first token, which many pretrained encoders were trained to sum a text up in."""
+
+    def forward(self, hidden: Tensor, places: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Takes the first states; arguments and results as those of `AttentionPooling`."""
+        weights = torch.zeros_like(places, dtype=hidden.dtype)
+        weights[:, 0] = 1
+        return hidden[places[:, 0]], weights * mask
+
+
+class PretrainedEncoder(nn.Module):
+    """Token ids to a vector, by the hidden states of a pretrained encoder and a pooling of them.
+
+    Args:
+        config: A `GileConfig` with `text_encoder_config`; the weights come from a checkpoint or `from_text_encoder`.
+
+    Raises:
+        ValueError: The limits of the configuration leave more tokens than the encoder has positions for.
+    """
+
+    def __init__(self, config: PreTrainedConfig) -> None:
+        super().__init__()
+        # In the type of the model around it, not in the one that the encoder was saved in.
+        dtype = torch.get_default_dtype()
+        transformer = AutoModel.from_config(config.text_encoder_config, dtype=dtype, trust_remote_code=False)
+        self.transformer = without_pooler(transformer)
+        self.positions = position_limit(transformer)
+        names = ["max_sentence_words" if config.text_encoder_type == "hierarchical_transformer" else "max_words"]
+        names += ["max_label_words"] if config.pools_labels else []
+        for name in names:
+            if self.positions is not None and getattr(config, name) > self.positions:
+                raise ValueError(
+                    f"{name} must be at most {self.positions}, the positions that the pretrained encoder has, "
+                    f"got {getattr(config, name)}"
+                )
+        self.is_frozen = config.freeze_text_encoder
+        if self.is_frozen:
+            transformer.eval()
+        self.pooled_size = config.pooled_size
+        poolings: dict[str, Any] = {"cls": FirstToken, "mean": MeanPooling, "sum": lambda: MeanPooling(is_sum=True)}
+        self.pooling = per_language(
+            config,
+            config.pooling != "attention" or config.sharing in ("attention", "both"),
+            poolings.get(
+                config.pooling,
+                lambda: AttentionPooling(config.pooled_size, config.attention_size, config.hidden_act),
+            ),
+        )
+
+    def train(self, mode: bool = True) -> "PretrainedEncoder":
+        """Switches between training and evaluation; a frozen encoder has no dropout in either."""
+        super().train(mode)
+        if self.is_frozen:
+            self.transformer.eval()
+        return self
+
+    def forward(
+        self, input_ids: Tensor | None, inputs_embeds: Tensor | None, mask: Tensor, language: str | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Encodes rows of tokens, those of about the same length together, so that little padding is read.
+
+        Args:
+            input_ids: `(R, W)` token ids, with the special tokens that the encoder wants.
+            inputs_embeds: `(R, W, D)` vectors of tokens, instead of `input_ids`.
+            mask: `(R, W)` booleans, true where there is a token.
+            language: The language of all rows, in a model that has languages.
+
+        Returns:
+            `(R, P)` vectors with a root mean square of 1, zero for a row without tokens, and the `(R, W)` weights of
+            the pooling.
+
+        Raises:
+            ValueError: More tokens than the encoder has positions for.
+        """
+        if self.positions is not None and mask.shape[1] > self.positions:
+            raise ValueError(
+                f"the pretrained encoder has positions for {self.positions} tokens, got {mask.shape[1]}; the processor "
+                "saved with the model cuts texts, as does its tokenizer with truncation=True"
+            )
+        there = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+        sizes = (mask * there).amax(-1).tolist()  # up to the last token
+        order, pooled, weights = [], [], []
+        for rows in batches_of(sizes):
+            width = sizes[rows[-1]]
+            ids, embeds = (None if one is None else one[rows, :width] for one in (input_ids, inputs_embeds))
+            vectors, its = self._pool(ids, embeds, mask[rows, :width], language)
+            order += rows
+            pooled.append(vectors)
+            weights.append(functional.pad(its, (0, mask.shape[1] - width)))
+        empty = torch.zeros(len(mask), self.pooled_size, dtype=self.transformer.dtype, device=mask.device)
+        if not order:
+            return empty, torch.zeros_like(mask, dtype=empty.dtype)
+        places = torch.tensor(order, device=mask.device)
+        weight = torch.cat(weights)
+        return (
+            empty.index_copy(0, places, torch.cat(pooled)),
+            torch.zeros_like(mask, dtype=weight.dtype).index_copy(0, places, weight),
+        )
+
+    def _pool(
+        self, input_ids: Tensor | None, inputs_embeds: Tensor | None, mask: Tensor, language: str | None
+    ) -> tuple[Tensor, Tensor]:
+        """Rows that have tokens, all at once."""
+        tokens = {"input_ids": input_ids} if input_ids is not None else {"inputs_embeds": inputs_embeds}
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.is_frozen):
+            hidden = self.transformer(**tokens, attention_mask=mask.long()).last_hidden_state
+        hidden = hidden.flatten(0, 1).to(self.transformer.dtype)  # out of the 16 bits of autocast
+        places = torch.arange(len(hidden), device=mask.device).view(mask.shape)
+        vectors, weights = of_language(self.pooling, language)(hidden, places, mask)
+        return rms_normalized(vectors), weights
+
+
+class TransformerEncoder(PretrainedEncoder):
+    """Documents of tokens: one row each."""
+
+    input_dims: ClassVar[str] = "(B, W)"
+
+    def encode(
+        self, mask: Tensor, pooled: Tensor, weights: Tensor | None, language: str | None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The document vectors of pooled rows.
+
+        Args:
+            mask: `(B, W)` booleans, true where there is a token.
+            pooled: `(B, P)` vectors.
+            weights: `(B, W)` weights of the pooling, if they are known.
+            language: The language of all documents.
+
+        Returns:
+            `(B, H)` document vectors, and the weights in a tuple.
+        """
+        return pooled, () if weights is None else (weights,)
+
+
+class HierarchicalTransformerEncoder(PretrainedEncoder):
+    """Long documents: their windows one by one, then attention over the windows, as a HAN has it over sentences.
+
+    Args:
+        config: A `GileConfig`; `encoder_cell` is the encoder of the windows (Eq. 1), `"none"` attends to their vectors
+            themselves, which leaves the document in the space of the pretrained encoder.
+    """
+
+    input_dims: ClassVar[str] = "(B, S, W)"
+
+    def __init__(self, config: PreTrainedConfig) -> None:
+        super().__init__(config)
+        self.sentence_encoder = None if config.encoder_cell == "none" else make_encoder(config, config.pooled_size)
+        self.sentence_attention = per_language(
+            config,
+            config.sharing in ("attention", "both"),
+            lambda: AttentionPooling(config.encoder_size, config.attention_size, config.hidden_act),
+        )
+
+    def encode(
+        self, mask: Tensor, pooled: Tensor, weights: Tensor | None, language: str | None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The document vectors of pooled windows.
+
+        Args:
+            mask: `(B, S, W)` booleans, true where there is a token. A window is there when it has a token.
+            pooled: `(B, S, P)` vectors of the windows.
+            weights: `(B, S, W)` weights of the pooling, if they are known.
+            language: The language of all documents.
+
+        Returns:
+            `(B, H)` document vectors; in a tuple the weights of the pooling and the `(B, S)` attention over windows.
+        """
+        there = mask.any(-1)
+        hidden = pooled.flatten(0, 1)
+        places = torch.arange(len(hidden), device=mask.device).view(there.shape)
+        if self.sentence_encoder is not None:
+            hidden, places = of_language(self.sentence_encoder, language)(hidden, places, there)
+        document, attention = of_language(self.sentence_attention, language)(hidden, places, there)
+        if self.sentence_encoder is None:
+            document = rms_normalized(document)
+        return document, (attention,) if weights is None else (weights, attention)
+
 
 TEXT_ENCODERS: dict[str, Any] = {
     "nn": WordEncoder,
@@ -15,5 +503,22 @@ TEXT_ENCODERS: dict[str, Any] = {
     "transformer": TransformerEncoder,
     "hierarchical_transformer": HierarchicalTransformerEncoder,
 }
+"""The text encoders by the names that `GileConfig.text_encoder_type` gives them."""
 
-__all__ = ["TEXT_ENCODERS"]
+__all__ = [
+    "TEXT_ENCODERS",
+    "AttentionPooling",
+    "DenseEncoder",
+    "HierarchicalEncoder",
+    "HierarchicalTransformerEncoder",
+    "MeanPooling",
+    "PretrainedEncoder",
+    "RecurrentEncoder",
+    "TransformerEncoder",
+    "WordEncoder",
+    "batches_of",
+    "make_encoder",
+    "position_limit",
+    "rms_normalized",
+    "without_pooler",
+]

@@ -13,7 +13,7 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, Trainer, Training
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel, Label, LabelIndex, LabelSet
 from hf_gile.label_index import fingerprint
-from hf_gile.models import transformer_encoders_gile
+from hf_gile.models import text_encoders_gile
 from hf_gile.training import GileDataCollator, LabelParaphrases
 
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
@@ -145,7 +145,7 @@ def test_rows_of_about_the_same_length_are_read_together(make_pretrained, monkey
     model.gile.text_encoder.transformer.register_forward_pre_hook(
         lambda _, __, given: read.append(given["attention_mask"]), with_kwargs=True
     )
-    monkeypatch.setattr(transformer_encoders_gile, "TOKENS_AT_ONCE", 20)
+    monkeypatch.setattr(text_encoders_gile, "TOKENS_AT_ONCE", 20)
     loss, got = step(model, processor)
     assert len(read) > 4
     assert all(mask.numel() <= 20 or len(mask) == 1 for mask in read)

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from hf_gile import GileConfig, GileModel
-from hf_gile.models.word_encoders_gile import AttentionPooling
+from hf_gile.models.text_encoders_gile import AttentionPooling
 
 B, S, W, D, H = 2, 3, 5, 7, 11
 
