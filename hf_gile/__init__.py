@@ -10,8 +10,8 @@ from .models import (
     Label,
     LabelScoringPipeline,
     LabelSet,
-    build_tokenizer,
 )
+from .tokenizing import build_tokenizer
 
 __version__ = "0.1.0"
 

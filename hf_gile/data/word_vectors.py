@@ -36,7 +36,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from ..models.tokenizing_gile import PAD, UNK, normalizer_and_splitter
+from ..tokenizing import PAD, UNK, normalizer_and_splitter
 from .files import open_binary, read_npz
 from .report import ReadReport
 from .safe_pickle import load_pickle

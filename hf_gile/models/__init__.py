@@ -13,7 +13,6 @@ from .labels_gile import Label, LabelSet
 from .modeling_gile import GileModel, GileModelOutput
 from .pipeline_gile import LabelScoringPipeline
 from .processing_gile import GileProcessor
-from .tokenizing_gile import build_tokenizer
 
 AutoConfig.register("gile", GileConfig, exist_ok=True)
 AutoModel.register(GileConfig, GileModel, exist_ok=True)
@@ -40,5 +39,4 @@ __all__ = [
     "Label",
     "LabelScoringPipeline",
     "LabelSet",
-    "build_tokenizer",
 ]

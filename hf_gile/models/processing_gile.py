@@ -18,7 +18,6 @@ from transformers import AutoTokenizer, BatchFeature, PreTrainedTokenizerFast
 from transformers.processing_utils import ProcessorMixin
 
 from .text_encoders_gile import TEXT_ENCODERS
-from .tokenizing_gile import split_sentences
 
 _PRETRAINED = ("transformer", "hierarchical_transformer")
 _BATCH = 10_000  # texts that are encoded at once: what a tokenizer returns takes many times the memory of their ids
@@ -648,4 +647,16 @@ def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
     return torch.from_numpy(padded)
 
 
-__all__ = ["GileProcessor", "pad_rows"]
+def split_sentences(text: str) -> list[str]:
+    """Cuts a text after full stops, question and exclamation marks, and at line ends.
+
+    Abbreviations are cut too; pass a document as a list of sentences to use a better splitter.
+
+    Example:
+        >>> split_sentences("Milk was tested. Was it safe? Yes, at 4.5 degrees.")
+        ['Milk was tested.', 'Was it safe?', 'Yes, at 4.5 degrees.']
+    """
+    return [sentence for sentence in re.split(r"(?<=[.!?])\s+|\s*\n\s*", text.strip()) if sentence]
+
+
+__all__ = ["GileProcessor", "pad_rows", "split_sentences"]

@@ -21,7 +21,8 @@ from tokenizers import Tokenizer, models
 
 from ...extras import needs_extra
 from ...models.labels_gile import Label, LabelSet, whole_file
-from ...models.tokenizing_gile import UNK, normalizer_and_splitter, split_sentences
+from ...models.processing_gile import split_sentences
+from ...tokenizing import UNK, normalizer_and_splitter
 from ..files import read_held
 from ..report import ReadReport
 from ..word_vectors import WordVectors

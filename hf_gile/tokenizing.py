@@ -1,6 +1,5 @@
-"""How text is cut: into sentences, and into words by a word-level tokenizer made of the texts at hand."""
+"""Makes word-level tokenizers, of the texts at hand or of the words that have vectors."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -59,36 +58,29 @@ def build_tokenizer(
         >>> tokenizer.tokenize("CAT on 99 tables with interleukin-2")
         ['cat', 'on', 'NUM', '[UNK]', '[UNK]', 'interleukin', '2']
     """
-    normalizer, splitter = normalizer_and_splitter()
     if (texts is None) == (vocabulary is None):
         raise ValueError(f"pass either texts or vocabulary, got {'neither' if texts is None else 'both'}")
     if isinstance(texts, str):
         raise ValueError("texts must be an iterable of texts, got one text")
 
-    def words_of(given: Any, label_texts: Any) -> list[str]:
+    def words_of(texts_or_words: Any, label_texts: Any) -> list[str]:
         if texts is None:
-            return [word for word in given if word not in (PAD, UNK)]
-        counted = _count_words(given, normalizer, splitter, min_count, max_vocabulary)
-        return list(dict.fromkeys([*counted, *_count_words(label_texts, normalizer, splitter, 1, None)]))
+            return [word for word in texts_or_words if word not in (PAD, UNK)]
+        counted = _count_words(texts_or_words, min_count, max_vocabulary)
+        return list(dict.fromkeys([*counted, *_count_words(label_texts, 1, None)]))
 
-    given = vocabulary if texts is None else texts
-    by_language = isinstance(given, Mapping)
-    if label_texts and isinstance(label_texts, Mapping) != by_language:
+    source = vocabulary if texts is None else texts
+    if label_texts and isinstance(label_texts, Mapping) != isinstance(source, Mapping):
         raise ValueError("texts and label_texts must both be given by language, or neither")
-    if isinstance(given, Mapping):
+    if isinstance(source, Mapping):
         labels = label_texts if isinstance(label_texts, Mapping) else {}
-        strange = [language for language in labels if language not in given]
-        if strange:
-            raise ValueError(f"label_texts has {strange[0]!r}, which is not among the languages of the texts")
-        for language, own in [*given.items(), *labels.items()]:
-            if isinstance(own, str):
-                raise ValueError(f"the texts of {language} must be an iterable of texts, got one text")
+        _check_languages(source, labels)
         words = []
-        for language, own in given.items():
-            name = f"{language}:" if len(given) > 1 else ""
+        for language, own in source.items():
+            name = f"{language}:" if len(source) > 1 else ""
             words += [name + word for word in words_of(own, labels.get(language, ()))]
     else:
-        words = words_of(given, label_texts)
+        words = words_of(source, label_texts)
     if not words:
         raise ValueError(
             "the vocabulary is empty: the texts hold no word often enough"
@@ -99,7 +91,7 @@ def build_tokenizer(
         repeated = next(word for row, word in enumerate(words) if ids[word] != row + 2)
         raise ValueError(f"the vocabulary lists {repeated!r} more than once; every word needs one row")
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token=UNK))
-    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer_and_splitter()
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token=PAD,
@@ -109,17 +101,20 @@ def build_tokenizer(
     )
 
 
-def _count_words(
-    texts: Iterable[str],
-    normalizer: normalizers.Normalizer,
-    splitter: pre_tokenizers.PreTokenizer,
-    min_count: int,
-    max_vocabulary: int | None,
-) -> list[str]:
+def _check_languages(texts: Mapping[str, Any], label_texts: Mapping[str, Any]) -> None:
+    for language in label_texts:
+        if language not in texts:
+            raise ValueError(f"label_texts has {language!r}, which is not among the languages of the texts")
+    for language, own in [*texts.items(), *label_texts.items()]:
+        if isinstance(own, str):
+            raise ValueError(f"the texts of {language} must be an iterable of texts, got one text")
+
+
+def _count_words(texts: Iterable[str], min_count: int, max_vocabulary: int | None) -> list[str]:
     from tokenizers.trainers import WordLevelTrainer
 
     counter = Tokenizer(models.WordLevel(unk_token=UNK))
-    counter.normalizer, counter.pre_tokenizer = normalizer, splitter
+    counter.normalizer, counter.pre_tokenizer = normalizer_and_splitter()
     # The trainer's own limit counts the special words too.
     trainer = WordLevelTrainer(
         vocab_size=max_vocabulary or 1 << 31,
@@ -132,16 +127,4 @@ def _count_words(
     return sorted((word for word in ids if word not in (PAD, UNK)), key=ids.__getitem__)
 
 
-def split_sentences(text: str) -> list[str]:
-    """Cuts a text after full stops, question and exclamation marks, and at line ends.
-
-    Abbreviations are cut too; pass a document as a list of sentences to use a better splitter.
-
-    Example:
-        >>> split_sentences("Milk was tested. Was it safe? Yes, at 4.5 degrees.")
-        ['Milk was tested.', 'Was it safe?', 'Yes, at 4.5 degrees.']
-    """
-    return [sentence for sentence in re.split(r"(?<=[.!?])\s+|\s*\n\s*", text.strip()) if sentence]
-
-
-__all__ = ["NUM", "PAD", "UNK", "build_tokenizer", "normalizer_and_splitter", "split_sentences"]
+__all__ = ["NUM", "PAD", "UNK", "build_tokenizer", "normalizer_and_splitter"]
