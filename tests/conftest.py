@@ -6,6 +6,8 @@ from pathlib import Path
 # Read when transformers is imported: no test may ask the Hub for anything.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Models of tests are so small that threads would only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch
@@ -25,6 +27,14 @@ LABELS = {
     "Infant": "",
     "Blood": "",
 }
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_wait_for_disks():
+    """Lets `os.fsync` return at once: it can take longer than all else in a test, and only a power cut would tell."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture

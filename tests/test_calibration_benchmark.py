@@ -45,6 +45,7 @@ def saved(make_model, label_set, tmp_path):
     return model, processor, folder, task
 
 
+@pytest.mark.slow
 def test_it_fits_what_calibrate_fits_and_measures_the_test(saved, monkeypatch, tmp_path, capsys):
     model, processor, folder, task = saved
     monkeypatch.setitem(calibration.SETS, "tiny", lambda data: task)

@@ -45,6 +45,7 @@ def test_a_line_from_a_pipe_is_answered_before_the_next_one_comes_and_an_interru
 def test_a_command_that_is_asked_to_end_removes_what_it_has_begun(saved_model, name):
     code = f"""
 import os, signal
+signal.signal(signal.{name}, signal.SIG_DFL)  # which under nohup, say, would be ignored
 from hf_gile.publishing import folder
 write_index = folder._write_index
 def end(path, *rest):

@@ -6,11 +6,11 @@ import json
 import os
 import signal
 import sys
-import warnings
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from forks import is_killed
 
 from hf_gile import GileForSequenceClassification, LabelIndex
 from hf_gile.publishing import save
@@ -168,10 +168,8 @@ def test_after_a_real_kill_the_next_command_and_the_next_load_see_one_model(run,
 
     def killed_at(number, folder):
         """Runs the command in a child that is killed before an operation; says whether it came to that."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            child = os.fork()
-        if child == 0:
+
+        def act():
             left = [number]
 
             def count(name, arguments):
@@ -179,15 +177,10 @@ def test_after_a_real_kill_the_next_command_and_the_next_load_see_one_model(run,
                 if left[0] == 0:
                     os.kill(os.getpid(), signal.SIGKILL)
 
-            try:
-                before_each(count)
-                run(*words_of(command, folder))
-                os._exit(0)
-            finally:
-                os._exit(1)
-        status = os.waitpid(child, 0)[1]
-        assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
-        return os.WIFSIGNALED(status)
+            before_each(count)
+            run(*words_of(command, folder))
+
+        return is_killed(act)
 
     state = {path.relative_to(model).as_posix(): path.read_bytes() for path in model.rglob("*") if path.is_file()}
     old = seen(model)
@@ -203,6 +196,6 @@ def test_after_a_real_kill_the_next_command_and_the_next_load_see_one_model(run,
         found = seen(folder)
         assert found in (old, new)
         ends["old" if found == old else "new"] += 1
-        number += 9
+        number += 29
     sys.stdout.write(f"\n{command}: {dict(ends)}\n")  # pytest -s
     assert min(ends["old"], ends["new"]) > 0

@@ -4,12 +4,12 @@ import os
 import shutil
 import signal
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
 import torch
 from datasets import Dataset
+from forks import is_killed
 from transformers import Trainer, TrainingArguments
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes"))
@@ -138,10 +138,7 @@ def test_after_a_kill_at_any_operation_on_checkpoints_training_ends_at_the_same_
     whole = weights_of(make_trainer("whole"))
 
     def killed_at(number, folder):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            child = os.fork()
-        if child == 0:
+        def act():
             left = [number]
 
             def count(event, arguments):
@@ -153,15 +150,10 @@ def test_after_a_kill_at_any_operation_on_checkpoints_training_ends_at_the_same_
                     if left[0] == 0:
                         os.kill(os.getpid(), signal.SIGKILL)
 
-            try:
-                sys.addaudithook(count)
-                train(make_trainer(folder), patience=9)
-                os._exit(0)
-            finally:
-                os._exit(1)
-        status = os.waitpid(child, 0)[1]
-        assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
-        return os.WIFSIGNALED(status)
+            sys.addaudithook(count)
+            train(make_trainer(folder), patience=9)
+
+        return is_killed(act)
 
     number, from_the_beginning = 3, 0
     while killed_at(number, f"killed-{number}"):

@@ -103,6 +103,7 @@ def test_a_frozen_encoder_with_every_term_learns_seen_labels_and_scores_unseen_o
     assert model.config.thresholds.keys() == {"seen"}
 
 
+@pytest.mark.slow
 def test_adapters_in_windows_are_merged_and_the_epoch_is_chosen_on_held_out_labels(run, tmp_path):
     chosen = "eval_validation_unseen_average_precision"
     done, results = run(
@@ -235,6 +236,7 @@ def test_the_page_on_pretrained_encoders_names_flags_and_tools_that_exist():
     assert names <= set(hf_gile.training.__all__)
 
 
+@pytest.mark.slow
 def test_a_model_on_a_frozen_encoder_is_trained_on_with_its_encoder(run, tmp_path):
     common = ["--units", "gile_rows", "--label_texts", "name", "--num_train_epochs", "2", "--make_cards", "false"]
     done, _ = run("--freeze_text_encoder", "--bag_size", "32", *common)

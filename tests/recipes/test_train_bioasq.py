@@ -78,7 +78,7 @@ def launch(arguments, tmp_path, launcher):
     )
 
 
-@pytest.mark.parametrize("text_encoder_type", ["wan", "han"])
+@pytest.mark.parametrize("text_encoder_type", ["wan", pytest.param("han", marks=pytest.mark.slow)])
 def test_recipe_trains_evaluates_saves_and_scores_typed_labels(tmp_path, arguments, train, text_encoder_type):
     typed = ["Ferritin", "Cardiac Output"]
     arguments += ["--text_encoder_type", text_encoder_type, "--candidate_labels", *typed, "--test_curve"]
@@ -135,6 +135,7 @@ def test_every_unit_of_the_papers_table_is_trained_by_the_same_recipe(tmp_path, 
     assert all(0 <= loss <= 1 for loss in both)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags",
     [

@@ -141,6 +141,7 @@ def test_several_sets_make_a_model_that_a_pipeline_scores_new_labels_with(folder
     assert sum(best) / len(rows) > 0.5 > sum(last) / len(rows)
 
 
+@pytest.mark.slow
 def test_a_tuned_encoder_is_another_one_and_a_frozen_one_the_same(folder, run):
     def embeddings(path):
         from safetensors.torch import load_file

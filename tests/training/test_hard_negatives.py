@@ -341,6 +341,7 @@ def test_the_stock_trainer_learns_and_saves_nothing_of_it(make_trainer, tmp_path
     assert loaded.column_miner is None
 
 
+@pytest.mark.slow
 def test_resumed_where_labels_are_encoded_training_ends_at_the_same_weights_bit_for_bit(make_trainer, tmp_path):
     whole = make_trainer("whole", max_steps=11)
     whole.train()

@@ -99,6 +99,7 @@ def test_a_merged_model_needs_neither_peft_nor_hf_gile(make, tmp_path):
     assert torch.allclose(found, adapted, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_training_with_adapters_resumes_where_it_stopped(make, tmp_path):
     whole = make(folder="whole", max_steps=6)
     whole.train()
