@@ -149,7 +149,7 @@ def calibrate(
         str | None,
         typer.Option(
             metavar="METHOD",
-            help="How probabilities are mended: temperature, platt, isotonic, ...  [default: the best as a rule]",
+            help="How probabilities are mended: platt or spline.  [default: the best as a rule]",
         ),
     ] = None,
     label_thresholds: Annotated[
@@ -175,7 +175,7 @@ def calibrate(
     of them to standard error.
 
     hf-gile calibrate MODEL validation.jsonl --text title --text abstract --labels subjects
-    hf-gile calibrate MODEL validation.csv --labels tags --separator ";" --method temperature --dry-run
+    hf-gile calibrate MODEL validation.csv --labels tags --separator ";" --method platt --dry-run
     """
     from torch.utils.data import DataLoader
 

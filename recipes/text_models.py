@@ -25,7 +25,6 @@ from hf_gile.data.zero_shot import fraction_of
 from hf_gile.metrics import LabelMetrics, propensities
 from hf_gile.metrics.batch import Array, read_batch
 from hf_gile.metrics.trainer import TrainerMetric
-from hf_gile.models.calibration_gile import OF_SOFTMAX
 from hf_gile.training import (
     EpochCallback,
     GileDataCollator,
@@ -651,9 +650,9 @@ def check_problem_type(settings: Any, problem_type: str | None) -> None:
     how = "or score each label on its own with --problem_type multi_label_classification"
     if getattr(settings, "propensity_weighted", False):
         raise ValueError(f"propensity_weighted is not for documents with one label each: leave it out, {how}")
-    if settings.calibration not in (None, "none", *OF_SOFTMAX):
+    if settings.calibration not in (None, "none", "platt"):
         raise ValueError(
-            f"calibration of documents with one label each must be one of {', '.join(OF_SOFTMAX)}, none, got "
+            "calibration of documents with one label each must be one of platt, none, got "
             f"{settings.calibration!r}: choose one of these, {how}"
         )
 

@@ -90,9 +90,7 @@ def test_it_fits_what_calibrate_fits_and_measures_the_test(saved, monkeypatch, t
     calibration.main()
     printed = capsys.readouterr().out
     assert "tiny, probabilities, percent: fitted on 150 documents, measured on 5; labels: 3 seen, 1 held out" in printed
-    assert (
-        f"| isotonic | {100 * result['probabilities']['isotonic']['seen_expected_calibration_error']:.2f} |" in printed
-    )
+    assert f"| platt | {100 * result['probabilities']['platt']['seen_expected_calibration_error']:.2f} |" in printed
     assert printed.count("| shrunk, micro_f1 |") == 1
 
 

@@ -18,18 +18,8 @@ from .losses_gile import widened
 GROUPS = ("seen", "unseen")
 """The groups of labels that are calibrated, and have a threshold, each on its own."""
 
-METHODS = {
-    "temperature": ("scale",),
-    "platt": ("scale", "offset"),
-    "spline": ("logits", "values"),
-    "isotonic": ("logits", "values"),
-}
+METHODS = {"platt": ("scale", "offset"), "spline": ("logits", "values")}
 """What a calibration can be, and the numbers it has."""
-
-_KNOTS = METHODS["spline"]
-
-OF_SOFTMAX = ("temperature", "platt")
-"""Those that a softmax can have: with others, a number added to all logits of a document would change its answer."""
 
 
 def check_calibration(calibration: Mapping[str, Any], problem_type: str | None = None) -> None:
@@ -37,7 +27,8 @@ def check_calibration(calibration: Mapping[str, Any], problem_type: str | None =
 
     Args:
         calibration: Of "seen" and "unseen", or of one of them: a method and its numbers, as in `calibrated`.
-        problem_type: That of the model. A softmax is calibrated by "temperature" or "platt".
+        problem_type: That of the model. A softmax is calibrated by "platt": with "spline", a number added to all logits
+            of a document would change its answer.
 
     Raises:
         ValueError: A group, a method or a number that does not exist or does not fit. The message names it.
@@ -54,12 +45,12 @@ def check_calibration(calibration: Mapping[str, Any], problem_type: str | None =
             raise ValueError(f"{where} must name a method of {', '.join(METHODS)}, as {{'method': ...}}, got {own!r}")
         if set(own) != {"method", *METHODS[method]}:
             raise ValueError(f"{where} is of method {method!r} and has {', '.join(METHODS[method])}, got {sorted(own)}")
-        if problem_type == "single_label_classification" and method not in OF_SOFTMAX:
+        if problem_type == "single_label_classification" and method != "platt":
             raise ValueError(
                 f"{where}: {method!r} calibrates each label on its own; with problem_type "
-                "'single_label_classification' take 'temperature' or 'platt'"
+                "'single_label_classification' take 'platt'"
             )
-        if METHODS[method] == _KNOTS:
+        if method == "spline":
             _check_knots(own["logits"], own["values"], where)
             continue
         for name in METHODS[method]:
@@ -76,12 +67,10 @@ def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> 
 
     Of a label's logit x, by the method of its group:
 
-        temperature    scale * x
-        platt          scale * x + offset
-        spline,
-        isotonic       the line through the points (logits[k], values[k]); outside of them x, shifted
+        platt     scale * x + offset
+        spline    the line through the points (logits[k], values[k]); outside of them x, shifted
 
-    All are strictly increasing, up to rounding: among the seen labels the order of scores stays, and among the unseen.
+    Both are strictly increasing, up to rounding: among the seen labels the order of scores stays, and among the unseen.
     Between a seen and an unseen label it changes only if both groups have a calibration.
 
     Args:
@@ -99,7 +88,7 @@ def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> 
         >>> seen = {"method": "platt", "scale": 0.5, "offset": -2.0}
         >>> calibrated(torch.tensor([[1.0, 2.0]]), torch.tensor([True, False]), {"seen": seen})
         tensor([[-1.5000, -1.0000]])
-        >>> unseen = {"method": "temperature", "scale": 0.5}
+        >>> unseen = {"method": "platt", "scale": 0.5, "offset": 0.0}
         >>> calibrated(torch.tensor([[1.0, 2.0]]), torch.tensor([True, False]), {"seen": seen, "unseen": unseen})
         tensor([[-1.5000,  1.0000]])
     """
@@ -119,9 +108,9 @@ def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> 
 
 
 def _apply(logits: Tensor, own: Mapping[str, Any]) -> Tensor:
-    if METHODS[own["method"]] != _KNOTS:
-        return logits * own["scale"] + own.get("offset", 0.0)
-    knots, values = (torch.tensor(own[name], dtype=logits.dtype, device=logits.device) for name in _KNOTS)
+    if own["method"] == "platt":
+        return logits * own["scale"] + own["offset"]
+    knots, values = (torch.tensor(own[name], dtype=logits.dtype, device=logits.device) for name in METHODS["spline"])
     one, infinite = knots.new_ones(1), knots.new_full((1,), torch.inf)
     slopes = torch.cat([one, values.diff() / knots.diff(), one])
     interval = torch.bucketize(logits, knots, right=True)  # 0 is below the first knot
@@ -151,4 +140,4 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-__all__ = ["GROUPS", "METHODS", "OF_SOFTMAX", "calibrated", "check_calibration"]
+__all__ = ["GROUPS", "METHODS", "calibrated", "check_calibration"]

@@ -134,7 +134,7 @@ class GileConfig(PreTrainedConfig):
         max_sentence_words: Words kept of a sentence (hnn, han).
         max_label_words: Words kept of a label.
         calibration: What makes logits trustworthy, of seen and of unseen labels: `{"seen": {"method": "platt", "scale":
-            0.9, "offset": -0.2}, "unseen": {"method": "isotonic", "logits": [...], "values": [...]}}`, see
+            0.9, "offset": -0.2}, "unseen": {"method": "spline", "logits": [...], "values": [...]}}`, see
             `calibrated`; a missing group is calibrated like the other. The model's logits do not have it; the
             pipeline's probabilities do.
         thresholds: Probabilities, after calibration, from which a label counts as assigned that has no threshold of its

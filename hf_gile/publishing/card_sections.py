@@ -12,12 +12,7 @@ from .report import Report
 if TYPE_CHECKING:
     from .card import CardInfo
 
-METHODS = {
-    "temperature": "temperature scaling",
-    "platt": "Platt scaling",
-    "spline": "a monotone spline",
-    "isotonic": "isotonic regression",
-}
+METHODS = {"platt": "Platt scaling", "spline": "a monotone spline"}
 """What people call the methods of calibration."""
 
 RESULTS = {

@@ -22,7 +22,7 @@ _BINS = 15
 _KEPT_LOGITS = 1 << 25
 """Logits kept of a model whose labels exclude each other (128 MB); of more, the documents are thinned out."""
 
-_AS_IT_IS = {"method": "temperature", "scale": 1.0}
+_AS_IT_IS = {"method": "platt", "scale": 1.0, "offset": 0.0}
 """The calibration of a group that needs none; a group without an entry would be calibrated like the other."""
 
 _COARSE = 0.05
@@ -85,9 +85,9 @@ def calibrate(
         model: A `GileForSequenceClassification`.
         batches: Validation documents as `GileDataCollator` makes them, with `labels`. Without `columns`, the labels of
             a model with unseen ones are read before, so a generator will not do.
-        method: `"temperature"`, `"platt"`, `"spline"` or `"isotonic"`, which needs scikit-learn, as in `calibrated` of
-            `hf_gile.models.calibration_gile`. By default "spline", which has been the best on documents that it was
-            not fitted on; or "platt" for single-label problems, which can have only this one and "temperature".
+        method: `"platt"` or `"spline"`, as in `calibrated` of `hf_gile.models.calibration_gile`. By default "spline",
+            which has been the best on documents that it was not fitted on; of single-label problems "platt", the only
+            one that they can have.
         label_thresholds: Whether labels may have thresholds of their own.
         objective: `"micro_f1"` or `"macro_f1"`: what thresholds of single labels are to be best for.
         columns: The labels that are candidates of these documents; by default the seen ones, and the unseen ones that
@@ -112,7 +112,6 @@ def calibrate(
 
     Raises:
         ValueError: An option that does not exist, batches without labels, or no document with a candidate label.
-        ImportError: `method="isotonic"` without scikit-learn.
     """
     single = model.config.problem_type == "single_label_classification"
     method = method or ("platt" if single else "spline")
@@ -125,7 +124,7 @@ def calibrate(
     try:
         documents = _scored(model, batches, chosen, bf16)
         if single:
-            found = _of_softmax(documents, seen, method)
+            found = _of_softmax(documents, seen)
         else:
             counts = ScoreCounts(seen)
             for logits, gold in documents:
@@ -271,7 +270,7 @@ def _figures(found: LabelThresholds, number: int) -> dict[str, Any]:
     }
 
 
-def _of_softmax(documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor, method: str) -> Calibration:
+def _of_softmax(documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor) -> Calibration:
     """Of labels that exclude each other: a softmax needs the logits of a document together."""
     kept: list[tuple[Tensor, Tensor]] = []
     size, step, number = max(1, _KEPT_LOGITS // len(seen)), 1, 0
@@ -295,9 +294,9 @@ def _of_softmax(documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor, method
     unseen = int((~seen[gold]).sum())
     calibration: dict[str, Any] = {}
     if tells_enough(unseen, unseen):
-        calibration = fit_softmax_calibration(method, every, gold, seen)
+        calibration = fit_softmax_calibration(every, gold, seen)
     elif unseen < len(gold):  # too few: all labels are calibrated like the seen ones
-        calibration = fit_softmax_calibration(method, every, gold, torch.ones_like(seen))
+        calibration = fit_softmax_calibration(every, gold, torch.ones_like(seen))
     before, after = ScoreCounts(seen), ScoreCounts(seen)
     for start in range(0, len(every), before.chunk_size):
         rows, columns = every[start : start + before.chunk_size], gold[start : start + before.chunk_size, None]

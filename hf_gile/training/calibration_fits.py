@@ -10,10 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ..models.calibration_gile import GROUPS, METHODS, OF_SOFTMAX
-
-MAX_KNOTS = 64
-"""Points of an isotonic calibration, at most."""
+from ..models.calibration_gile import GROUPS, METHODS
 
 _PRIOR = {"scale": 0.1, "offset": 0.01}
 """Precisions of normal priors of the logarithm of the scale and of the offset, around leaving logits as they are. They
@@ -25,20 +22,15 @@ _KNOTS = 12
 _KNOT_GAP = 0.1
 _LEAST_SLOPE = 1e-3
 
-_APART = 1e-4
-"""Points of an isotonic calibration are at least this far apart, in logits and in values."""
-
 
 def fit_calibration(method: str, values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:
     """Fits the calibration of labels each on its own, as `calibrated` of `hf_gile.models.calibration_gile` applies it.
 
-    "temperature" and "platt" are logistic regressions of gold labels on logits, without and with a constant. "spline"
-    is one on a rising line that bends at quantiles of the gold labels, around that of "platt", with slopes that change
-    no more than the data say. "isotonic" is the line through the mean logit and the share of gold labels of each step
-    of an isotonic regression.
+    "platt" is a logistic regression of gold labels on logits. "spline" is one on a rising line that bends at quantiles
+    of the gold labels, around that of "platt", with slopes that change no more than the data say.
 
     Args:
-        method: `"temperature"`, `"platt"`, `"spline"` or `"isotonic"`.
+        method: `"platt"` or `"spline"`.
         values: `(M,)` distinct logits, ascending.
         cells: `(M,)` number of times that each came.
         gold: `(M,)` number of times that its label was gold, at least one of them.
@@ -48,7 +40,6 @@ def fit_calibration(method: str, values: Tensor, cells: Tensor, gold: Tensor) ->
 
     Raises:
         ValueError: There is no such method.
-        ImportError: "isotonic" needs scikit-learn.
 
     Example:
         >>> values, cells, gold = torch.tensor([[-2.0, 2.0], [1000.0, 1000.0], [100.0, 900.0]])
@@ -59,34 +50,29 @@ def fit_calibration(method: str, values: Tensor, cells: Tensor, gold: Tensor) ->
     check_method(method)
     came = cells > 0
     values, cells, gold = values[came].double(), cells[came].double(), gold[came].double()
-    if method == "isotonic":
-        return _isotonic(values, cells, gold)
     if method == "spline":
         return _spline(values, cells, gold)
 
     def loss(numbers: dict[str, Tensor]) -> Tensor:
-        logits = numbers["scale"] * values + numbers.get("offset", 0.0)
+        logits = numbers["scale"] * values + numbers["offset"]
         return (cells * functional.softplus(logits) - gold * logits).sum()
 
-    return _fitted(method, ["own"], lambda numbers: loss(numbers["own"]), float(gold.sum()))["own"]
+    return _fit_platt(["own"], lambda numbers: loss(numbers["own"]), float(gold.sum()))["own"]
 
 
-def fit_softmax_calibration(method: str, logits: Tensor, gold: Tensor, seen: Tensor) -> dict[str, Any]:
-    """Fits the calibration of labels of which one is right: the likelihood of a softmax over the candidates.
+def fit_softmax_calibration(logits: Tensor, gold: Tensor, seen: Tensor) -> dict[str, Any]:
+    """Fits "platt" to labels of which one is right: the likelihood of a softmax over the candidates.
+
+    An offset only counts beside labels of the other group.
 
     Args:
-        method: `"temperature"` or `"platt"`. An offset only counts beside labels of the other group.
         logits: `(N, C)` logits of the candidates; minus infinity for labels that are none of a document.
         gold: `(N,)` place of the gold label among them, which is a candidate.
         seen: `(C,)` bool, whether each was trained on.
 
     Returns:
         `GileConfig.calibration`, for the groups that there are.
-
-    Raises:
-        ValueError: There is no such method for a softmax.
     """
-    check_method(method, "single_label_classification")
     groups = [group for group in GROUPS if bool((seen == (group == "seen")).any())]
     places = torch.where(seen, 0, len(groups) - 1)  # of each label's group
     # Labels that are no candidates of a document stay out of the products: infinity times zero has no gradient.
@@ -94,13 +80,13 @@ def fit_softmax_calibration(method: str, logits: Tensor, gold: Tensor, seen: Ten
     logits = logits.masked_fill(absent, 0.0)
 
     def loss(numbers: dict[str, dict[str, Tensor]]) -> Tensor:
-        scale = torch.stack([numbers[group]["scale"] for group in groups])[places].to(logits.dtype)
-        calibrated = logits * scale
-        if method == "platt":
-            calibrated = calibrated + torch.stack([numbers[group]["offset"] for group in groups])[places].to(logits)
+        scale, offset = (
+            torch.stack([numbers[group][name] for group in groups])[places].to(logits) for name in METHODS["platt"]
+        )
+        calibrated = logits * scale + offset
         return functional.cross_entropy(calibrated.masked_fill(absent, -torch.inf), gold, reduction="sum").double()
 
-    return _fitted(method, groups, loss, len(gold))
+    return _fit_platt(groups, loss, len(gold))
 
 
 def check_method(method: str, problem_type: str | None = None) -> None:
@@ -110,18 +96,18 @@ def check_method(method: str, problem_type: str | None = None) -> None:
         ValueError: It does not.
     """
     single = problem_type == "single_label_classification"
-    known = OF_SOFTMAX if single else tuple(METHODS)
+    known = ("platt",) if single else tuple(METHODS)
     if method not in known:
         of = " for problem_type 'single_label_classification'" if single else ""
         raise ValueError(f"method{of} must be one of {', '.join(known)}, got {method!r}")
 
 
-def _fitted(
-    method: str, groups: list[str], loss: Callable[[dict[str, dict[str, Tensor]]], Tensor], size: float
+def _fit_platt(
+    groups: list[str], loss: Callable[[dict[str, dict[str, Tensor]]], Tensor], size: float
 ) -> dict[str, Any]:
     """The numbers of each group that minimise a loss and the priors; `size` only scales the numbers in the search."""
     # The logarithm of the scale, which stays positive.
-    raw = {group: {name: torch.zeros((), dtype=torch.double) for name in METHODS[method]} for group in groups}
+    raw = {group: {name: torch.zeros((), dtype=torch.double) for name in METHODS["platt"]} for group in groups}
     every = [number.requires_grad_() for own in raw.values() for number in own.values()]
     optimizer = torch.optim.LBFGS(
         every, max_iter=300, tolerance_grad=1e-10, tolerance_change=1e-14, line_search_fn="strong_wolfe"
@@ -140,7 +126,7 @@ def _fitted(
     with torch.enable_grad():
         optimizer.step(closure)
     return {
-        group: {"method": method} | {name: number.item() for name, number in own.items()}
+        group: {"method": "platt"} | {name: number.item() for name, number in own.items()}
         for group, own in of_groups().items()
     }
 
@@ -184,40 +170,3 @@ def _spline(values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:
         optimizer.step(closure)
     logits = (knots - platt["offset"]) / platt["scale"]
     return {"method": "spline", "logits": logits.tolist(), "values": line()[0].tolist()}
-
-
-def _isotonic(values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:
-    try:
-        from sklearn.isotonic import isotonic_regression
-    except ImportError as error:
-        raise ImportError(
-            "method='isotonic' needs scikit-learn, of the `publish` extra: pip install 'hf-gile[publish]'"
-        ) from error
-    steps = torch.from_numpy(isotonic_regression((gold / cells).numpy(), sample_weight=cells.numpy())).diff()
-    step = functional.pad((steps > 0).long().cumsum(0), (1, 0))
-
-    def merged(groups: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean logits, cells and gold labels of groups of neighbours."""
-        sums = torch.zeros(3, int(groups[-1]) + 1, dtype=torch.double)
-        sums.index_add_(1, groups, torch.stack([values * cells, cells, gold]))
-        return sums[0] / sums[1], sums[1], sums[2]
-
-    logits, number, right = merged(step)
-    if len(logits) > MAX_KNOTS:
-        # As much of what the data tell in each: the information of a share is number * share * (1 - share).
-        told = (right * (1 - right / number)).cumsum(0)
-        coarse = (told / told[-1] * MAX_KNOTS).long().clamp(max=MAX_KNOTS - 1)
-        logits, number, right = merged(coarse.unique(return_inverse=True)[1][step])
-    # Steps without a gold label, and of gold labels only, have no logit: half a label is taken for what is not there.
-    shares = torch.where(
-        right == 0, 0.5 / (number + 1), torch.where(right == number, 1 - 0.5 / (number + 1), right / number)
-    )
-    kept: list[tuple[float, float]] = []
-    certain = ((right == 0) | (right == number)).tolist()
-    for place, point in enumerate(zip(logits.tolist(), shares.logit().tolist(), strict=True)):
-        rises = not kept or (point[0] > kept[-1][0] + _APART and point[1] > kept[-1][1] + _APART)
-        if not rises and place == 1 and certain[0]:
-            kept[-1] = point  # what was counted goes before what was taken to be
-        elif rises:
-            kept.append(point)
-    return {"method": "isotonic", "logits": [x for x, _ in kept], "values": [y for _, y in kept]}

@@ -153,7 +153,7 @@ def test_after_a_calibration_the_card_is_said_to_be_old(run, saved_model, table,
 
 def test_a_dry_run_fits_and_stores_nothing(run, saved_model, table, columns):
     before = {path.name: path.read_bytes() for path in saved_model.iterdir()}
-    result = run("calibrate", saved_model, table, *columns, "--method", "temperature", "--dry-run")
+    result = run("calibrate", saved_model, table, *columns, "--method", "platt", "--dry-run")
     assert result.stderr.endswith("\nnot written\n")
     assert {path.name: path.read_bytes() for path in saved_model.iterdir()} == before
 

@@ -14,9 +14,8 @@ from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, La
 from hf_gile.models.calibration_gile import calibrated, check_calibration
 
 PLATT = {"method": "platt", "scale": 0.7, "offset": -1.3}
-TEMPERATURE = {"method": "temperature", "scale": 1.9}
-ISOTONIC = {"method": "isotonic", "logits": [-5.0, -4.5, 0.25, 3.0], "values": [-7.0, -2.0, -1.99, 4.0]}
-SPLINE = ISOTONIC | {"method": "spline", "values": [-5.5, -3.0, 0.0, 0.5]}
+SPLINE = {"method": "spline", "logits": [-5.0, -4.5, 0.25, 3.0], "values": [-5.5, -3.0, 0.0, 0.5]}
+STEEP = SPLINE | {"values": [-7.0, -2.0, -1.99, 4.0]}
 SEEN = torch.tensor([True, False, True, False, True])
 
 
@@ -24,8 +23,6 @@ def literal(x, own):
     """What the docstring of `calibrated` says, for one number."""
     if own is None:
         return x
-    if own["method"] == "temperature":
-        return own["scale"] * x
     if own["method"] == "platt":
         return own["scale"] * x + own["offset"]
     if x <= own["logits"][0]:
@@ -35,8 +32,8 @@ def literal(x, own):
     return np.interp(x, own["logits"], own["values"])
 
 
-@pytest.mark.parametrize("unseen", [None, PLATT, TEMPERATURE, SPLINE, ISOTONIC], ids=lambda own: own and own["method"])
-@pytest.mark.parametrize("seen", [None, PLATT, TEMPERATURE, SPLINE, ISOTONIC], ids=lambda own: own and own["method"])
+@pytest.mark.parametrize("unseen", [None, PLATT, SPLINE, STEEP], ids=["none", "platt", "spline", "steep"])
+@pytest.mark.parametrize("seen", [None, PLATT, SPLINE, STEEP], ids=["none", "platt", "spline", "steep"])
 def test_each_group_is_calibrated_by_its_own_formula(seen, unseen):
     calibration = {name: own for name, own in {"seen": seen, "unseen": unseen}.items() if own}
     logits = 4 * torch.randn(7, 3, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -51,7 +48,7 @@ def test_each_group_is_calibrated_by_its_own_formula(seen, unseen):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("own", [PLATT, TEMPERATURE, SPLINE, ISOTONIC], ids=lambda own: own["method"])
+@pytest.mark.parametrize("own", [PLATT, SPLINE, STEEP], ids=["platt", "spline", "steep"])
 def test_no_better_label_gets_a_worse_score(own, dtype):
     logits = torch.linspace(-20, 20, 40_009).to(dtype).unique()  # ascending
     ours = calibrated(logits, torch.ones(len(logits), dtype=torch.bool), {"seen": own})
@@ -65,7 +62,7 @@ def test_no_better_label_gets_a_worse_score(own, dtype):
         assert (steps > 0).all()
 
 
-@pytest.mark.parametrize("own", [PLATT, TEMPERATURE, SPLINE, ISOTONIC], ids=lambda own: own["method"])
+@pytest.mark.parametrize("own", [PLATT, SPLINE, STEEP], ids=["platt", "spline", "steep"])
 def test_what_is_no_candidate_stays_none(own):
     logits = torch.tensor([[-torch.inf, torch.finfo(torch.float32).min, 0.0, torch.inf]])
     ours = calibrated(logits, torch.tensor([True] * 4), {"seen": own})
@@ -75,7 +72,7 @@ def test_what_is_no_candidate_stays_none(own):
     assert not ours.isnan().any()
 
 
-@pytest.mark.parametrize("own", [PLATT, TEMPERATURE, SPLINE, ISOTONIC], ids=lambda own: own["method"])
+@pytest.mark.parametrize("own", [PLATT, SPLINE, STEEP], ids=["platt", "spline", "steep"])
 @pytest.mark.parametrize("group", ["seen", "unseen"])
 def test_a_calibration_of_one_group_leaves_the_order_of_all_labels(group, own):
     logits = 4 * torch.randn(31, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
@@ -95,22 +92,22 @@ def test_without_a_calibration_logits_are_what_they_were():
     ("calibration", "message"),
     [
         ({"known": PLATT}, "calibration is of 'seen' and 'unseen' labels, got 'known'"),
-        ({"seen": 0.5}, r"calibration\['seen'\] must name a method of temperature, platt, spline, isotonic"),
-        ({"seen": {"method": "gamma"}}, "must name a method of temperature, platt, spline, isotonic"),
+        ({"seen": 0.5}, r"calibration\['seen'\] must name a method of platt, spline"),
+        ({"seen": {"method": "gamma"}}, "must name a method of platt, spline"),
         ({"seen": {"method": "platt", "scale": 1.0}}, r"'platt' and has scale, offset, got \['method', 'scale'\]"),
         ({"seen": PLATT | {"values": [1.0]}}, r"has scale, offset, got \['method', 'offset', 'scale', 'values'\]"),
         ({"unseen": PLATT | {"scale": 0}}, "scale must be positive, or better labels would have worse scores"),
         ({"unseen": PLATT | {"scale": -1.0}}, r"calibration\['unseen'\]: scale must be positive"),
         ({"unseen": PLATT | {"offset": float("nan")}}, "offset must be a finite number, got nan"),
         ({"unseen": PLATT | {"offset": "1"}}, "offset must be a finite number, got '1'"),
-        ({"seen": ISOTONIC | {"logits": []}}, "logits must be a list of finite numbers"),
+        ({"seen": STEEP | {"logits": []}}, "logits must be a list of finite numbers"),
         (
-            {"seen": ISOTONIC | {"logits": [-5.0, -4.5, 3.0, 0.25]}},
+            {"seen": STEEP | {"logits": [-5.0, -4.5, 3.0, 0.25]}},
             "logits must rise, got 3.0 and then 0.25 at place 3",
         ),
-        ({"seen": ISOTONIC | {"values": [-7.0, -2.0, -2.0, 4.0]}}, "values must rise, got -2.0 and then -2.0"),
-        ({"seen": ISOTONIC | {"values": [0.0, 1.0, 1.0 + 1e-9, 4.0]}}, "values must rise"),  # not in float32
-        ({"seen": ISOTONIC | {"values": [0.0, 1.0, 2.0]}}, "every one of the 4 logits has a value, got 3 values"),
+        ({"seen": STEEP | {"values": [-7.0, -2.0, -2.0, 4.0]}}, "values must rise, got -2.0 and then -2.0"),
+        ({"seen": STEEP | {"values": [0.0, 1.0, 1.0 + 1e-9, 4.0]}}, "values must rise"),  # not in float32
+        ({"seen": STEEP | {"values": [0.0, 1.0, 2.0]}}, "every one of the 4 logits has a value, got 3 values"),
     ],
 )
 def test_a_calibration_that_makes_no_sense_is_refused(calibration, message):
@@ -135,11 +132,9 @@ def test_thresholds_that_make_no_sense_are_refused(thresholds, message):
 
 
 def test_a_softmax_is_not_calibrated_label_by_label():
-    for own in (PLATT, TEMPERATURE):
-        GileConfig(calibration={"seen": own}, problem_type="single_label_classification")
-    for own in (SPLINE, ISOTONIC):
-        with pytest.raises(StrictDataclassError, match="take 'temperature' or 'platt'"):
-            GileConfig(calibration={"seen": own}, problem_type="single_label_classification")
+    GileConfig(calibration={"seen": PLATT}, problem_type="single_label_classification")
+    with pytest.raises(StrictDataclassError, match="take 'platt'"):
+        GileConfig(calibration={"seen": SPLINE}, problem_type="single_label_classification")
 
 
 def test_labels_are_found_by_id_or_by_text_and_language(make_model):
@@ -210,7 +205,7 @@ def test_a_saved_model_keeps_calibration_and_thresholds_also_where_hf_gile_is_no
     model, processor = make_model()
     trained = LabelSet(replace(label, seen=label.id != "Iron") for label in label_set)
     model.set_labels(trained.with_thresholds({"Blood": 0.1, "Iron": 0.9}), processor)
-    model.config.calibration = {"seen": PLATT, "unseen": ISOTONIC}
+    model.config.calibration = {"seen": PLATT, "unseen": STEEP}
     model.config.thresholds = {"seen": 0.31, "unseen": 0.2}
     folder = tmp_path / "saved"
     model.save_pretrained(folder)
@@ -220,7 +215,7 @@ def test_a_saved_model_keeps_calibration_and_thresholds_also_where_hf_gile_is_no
     result = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     calibration, thresholds, seen, of_labels, among = json.loads(result.stdout)
-    assert calibration == {"seen": PLATT, "unseen": ISOTONIC}
+    assert calibration == {"seen": PLATT, "unseen": STEEP}
     assert thresholds == {"seen": 0.31, "unseen": 0.2}
     assert seen == [True, True, False, True, True]
     assert of_labels == model.thresholds_of().tolist() == pytest.approx([0.31, 0.31, 0.9, 0.31, 0.1])

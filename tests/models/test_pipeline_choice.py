@@ -19,10 +19,10 @@ CALIBRATIONS = {
         "seen": {"method": "platt", "scale": 0.5, "offset": 1.25},
         "unseen": {"method": "platt", "scale": 2.0, "offset": -0.75},
     },
-    "temperature of unseen": {"unseen": {"method": "temperature", "scale": 0.25}},
-    "isotonic": {
-        "seen": {"method": "isotonic", "logits": [-2.0, -1.0, 0.5], "values": [-5.0, 0.0, 0.25]},
-        "unseen": {"method": "isotonic", "logits": [-3.0, 3.0], "values": [-0.5, 0.5]},
+    "platt of unseen": {"unseen": {"method": "platt", "scale": 0.25, "offset": 0.0}},
+    "spline": {
+        "seen": {"method": "spline", "logits": [-2.0, -1.0, 0.5], "values": [-5.0, 0.0, 0.25]},
+        "unseen": {"method": "spline", "logits": [-3.0, 3.0], "values": [-0.5, 0.5]},
     },
 }
 
@@ -99,9 +99,7 @@ def many_labels(num_labels=101):
 
 def test_scores_of_many_labels_are_made_some_documents_at_a_time(monkeypatch):
     codes, text_codes = many_labels()
-    choice = Choice(
-        top_k=11, threshold=torch.rand(101), seen=torch.rand(101) < 0.5, calibration=CALIBRATIONS["isotonic"]
-    )
+    choice = Choice(top_k=11, threshold=torch.rand(101), seen=torch.rand(101) < 0.5, calibration=CALIBRATIONS["spline"])
     at_once = best_labels(text_codes, codes, 0.5, choice)
     sizes = []
     monkeypatch.setattr(search_gile, "scores_of", lambda some, *of: sizes.append(len(some)) or scores_of(some, *of))
@@ -137,7 +135,7 @@ def test_equal_scores_stand_in_the_order_of_their_columns():
     codes, text_codes = many_labels(13)
     codes[:] = codes[0].clone()
     seen = torch.arange(13) % 3 == 0
-    calibration = {"seen": {"method": "temperature", "scale": 1}}  # changes nothing
+    calibration = {"seen": {"method": "platt", "scale": 1, "offset": 0}}  # changes nothing
     for top_k in (5, 13, None):
         for answer in best_labels(text_codes, codes, 0.5, Choice(top_k=top_k, seen=seen, calibration=calibration)):
             assert answer.columns.tolist() == list(range(top_k or 13))
@@ -151,7 +149,7 @@ def test_where_calibration_makes_scores_equal_those_before_it_decide(num_seen, s
     text_codes = (text_codes * 16).round() / 16
     codes[70:] = codes[:31]  # some are equal before, too
     seen = torch.arange(101) < num_seen
-    flat = {"method": "isotonic", "logits": [-3.0, -2.5, 2.5, 3.0], "values": [-4.0, 1.0, 1.00001, 2.0]}
+    flat = {"method": "spline", "logits": [-3.0, -2.5, 2.5, 3.0], "values": [-4.0, 1.0, 1.00001, 2.0]}
     choice = Choice(not softmax, seen=seen, calibration={"seen": flat, "unseen": flat})
     raw = scores_of(text_codes, codes, 0.5)
     logits = calibrated(raw, seen, choice.calibration)
@@ -171,7 +169,7 @@ def test_where_calibration_makes_scores_equal_those_before_it_decide(num_seen, s
 
 
 def test_labels_of_one_group_are_searched_without_making_all_scores(pipe, parts, monkeypatch):
-    parts[0].config.calibration = CALIBRATIONS["isotonic"]
+    parts[0].config.calibration = CALIBRATIONS["spline"]
     unseen = ["Blood", "Infant", "Risk", "Heart", "Weeks"]
     expected = pipe(TEXTS, unseen)
     monkeypatch.setattr(search_gile, "scores_of", None)
@@ -260,8 +258,8 @@ def test_a_single_label_model_has_a_calibrated_softmax(make_model, label_set):
     model.set_labels(label_set.with_counts({"Iron": 3}), processor)
     pipe = pipeline("label-scoring", model=model, processor=processor)
     model.config.calibration = {
-        "seen": {"method": "temperature", "scale": 0.5},
-        "unseen": {"method": "temperature", "scale": 2},
+        "seen": {"method": "platt", "scale": 0.5, "offset": 0.0},
+        "unseen": {"method": "platt", "scale": 2, "offset": 0},
     }
     logits = model(**processor(TEXTS, return_tensors="pt")).logits.detach()
     expected = (logits * torch.tensor([0.5 if name == "Iron" else 2 for name in label_set.names])).softmax(-1)

@@ -270,7 +270,9 @@ KINDS = {
 
 @pytest.mark.parametrize("fields", KINDS.values(), ids=KINDS)
 def test_the_code_on_the_card_runs(make_reported, tmp_path, monkeypatch, fields):
-    model, processor, report = make_reported(calibration={"unseen": {"method": "temperature", "scale": 0.5}}, **fields)
+    model, processor, report = make_reported(
+        calibration={"unseen": {"method": "platt", "scale": 0.5, "offset": 0.0}}, **fields
+    )
     model.config.thresholds = {"seen": 0.31}
     save(tmp_path / "saved", model, processor, report=report, card=INFO)
     card = ModelCard.load(tmp_path / "saved" / "README.md")
@@ -361,11 +363,12 @@ def test_labels_with_equally_many_documents_are_not_divided_into_rare_and_freque
 
 
 def test_how_probabilities_were_calibrated_and_how_far_they_are_off(make_reported):
-    platt, temperature = {"method": "platt", "scale": 0.7, "offset": 0.3}, {"method": "temperature", "scale": 0.5}
+    platt = {"method": "platt", "scale": 0.7, "offset": 0.3}
+    spline = {"method": "spline", "logits": [-1.0, 1.0], "values": [-2.0, 0.5]}
     for calibration, said in (
         ({}, "Probabilities are as training left them, without calibration."),
         ({"seen": platt, "unseen": platt}, "those of seen and unseen labels by Platt scaling."),
-        ({"seen": platt, "unseen": temperature}, "seen labels by Platt scaling, those of unseen labels by temperature"),
+        ({"seen": platt, "unseen": spline}, "seen labels by Platt scaling, those of unseen labels by a monotone"),
     ):
         labels = [Label(f"D{n}", f"{name} iron", seen=n < 6, count=int(n < 6)) for n, name in enumerate(WORDS)]
         model, _, report = make_reported(labels, calibration)

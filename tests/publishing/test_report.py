@@ -24,7 +24,7 @@ from hf_gile.publishing import Report, make_report
 WORDS = ["breast", "milk", "infants", "heart", "blood", "rats", "iron", "infection", "risk", "diet", "weeks"]
 CALIBRATION = {
     "seen": {"method": "platt", "scale": 0.7, "offset": 0.3},
-    "unseen": {"method": "temperature", "scale": 0.4},
+    "unseen": {"method": "platt", "scale": 0.4, "offset": 0.0},
 }
 
 

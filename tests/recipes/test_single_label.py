@@ -118,7 +118,7 @@ def test_documents_with_several_labels_are_no_single_label_problem():
     ("settings", "message"),
     [
         ({"problem_type": "single"}, "problem_type must be one of single_label_classification"),
-        ({"problem_type": "single_label_classification", "calibration": "spline"}, "must be one of temperature, platt"),
+        ({"problem_type": "single_label_classification", "calibration": "spline"}, "must be one of platt, none"),
         ({"problem_type": "single_label_classification", "propensity_weighted": True}, "propensity_weighted is not"),
     ],
 )
