@@ -1,7 +1,8 @@
 """A model for others: measured, described by a card, saved with all that belongs to it, and put on the Hub."""
 
-from .card import CardInfo, make_card
+from .card import make_card
 from .card_files import read_card_fields, write_card
+from .card_info import CardInfo
 from .folder import save
 from .hub import PlannedFile, Publication, publish, push_folder
 from .report import Report, make_report

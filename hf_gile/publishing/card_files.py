@@ -14,7 +14,8 @@ import yaml
 from ..data.files import read_yaml
 from ..label_index import leads_out
 from ..models.labels_gile import whole_file
-from .card import CardInfo, make_card
+from .card import make_card
+from .card_info import CardInfo
 from .report import Report
 
 CARD_FILE = "card.yaml"

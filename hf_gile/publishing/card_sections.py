@@ -1,16 +1,14 @@
 """The sections of a card as texts and rows of tables: what the template puts into its sentences."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..metrics.frequency import DECILES, read_deciles
 from ..models.labels_gile import Label, LabelSet
+from .card_info import CardInfo
 from .label_table import shown_labels
 from .markdown import escaped, python_text
 from .report import Report
-
-if TYPE_CHECKING:
-    from .card import CardInfo
 
 METHODS = {"platt": "Platt scaling", "spline": "a monotone spline"}
 """What people call the methods of calibration."""
@@ -40,7 +38,7 @@ _DESCRIPTION, _NAME, _ID = 80, 60, 28
 _CONFUSED = 10
 
 
-def overview(model: Any, labels: LabelSet, info: "CardInfo") -> dict[str, Any]:
+def overview(model: Any, labels: LabelSet, info: CardInfo) -> dict[str, Any]:
     """Numbers of labels, some of their names, and what the code on the card works with.
 
     Args:
@@ -233,7 +231,7 @@ def calibration(model: Any, labels: LabelSet, report: Report | None) -> dict[str
     }
 
 
-def limits(model: Any, labels: LabelSet, info: "CardInfo", report: Report | None) -> list[str]:
+def limits(model: Any, labels: LabelSet, info: CardInfo, report: Report | None) -> list[str]:
     """What can be said of the limits of a model without knowing what it was made for.
 
     Args:

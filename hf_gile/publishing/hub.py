@@ -188,7 +188,7 @@ def _for_repository(card: Any, repo_id: str) -> Any:
     """What is known about a model, and where it will be; a card that is there stays as it is."""
     if card is not None and not hasattr(card, "repo_id"):
         return card
-    from .card import CardInfo
+    from .card_info import CardInfo
 
     card = CardInfo() if card is None else card
     return card if card.repo_id else replace(card, repo_id=repo_id)
