@@ -11,23 +11,13 @@ A record is what the published visualisation (https://github.com/idiap/mhan) rea
 `text` has the words of each sentence, `watts` the weight of each word in its sentence, `satts` the weight of each
 sentence; a document that is not cut into sentences is one. `tags` are the labels predicted, with their probabilities,
 and `gold_tags` those the document has.
-
-Shapes: B documents, S sentences, W words, L labels.
 """
 
-import json
-import os
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any, TypedDict
 
-import torch
-from torch import Tensor
-
-from .models import GileForSequenceClassification, GileProcessor
-from .models.calibration_gile import calibrated
-from .models.labels_gile import whole_file
-from .models.pipeline_gile import check_attends, checked_texts, evidence_of
+from .models import GileForSequenceClassification, GileProcessor, LabelScoringPipeline
 
 
 class AttentionRecord(TypedDict):
@@ -40,91 +30,30 @@ class AttentionRecord(TypedDict):
     tags: list[list[Any]]
 
 
-def attention_records(
-    words: Sequence[Sequence[Any]],
-    attentions: Sequence[Tensor],
-    predictions: Sequence[Iterable[tuple[str, float]]],
-    gold: Sequence[Iterable[str]] | None = None,
-) -> list[AttentionRecord]:
-    """Puts words and their weights together, without the padding.
-
-    Args:
-        words: The words of each document: a list of sentences of words (han), or a list of words (wan).
-        attentions: As a model returns them with `output_attentions=True`: `(B, S, W)` weights of words and `(B, S)` of
-            sentences, or `(B, W)` weights of words alone.
-        predictions: Names and probabilities of the labels predicted for each document.
-        gold: Names of the labels that each document has, if they are known.
-
-    Returns:
-        A record for each document.
-
-    Raises:
-        ValueError: These are not of the same number of documents, or a document has more words than weights.
-
-    Example:
-        >>> weights = torch.tensor([[0.25, 0.75, 0.0]])
-        >>> attention_records([["breast", "milk"]], [weights], [[("Milk, Human", 0.93)]])[0]["watts"]
-        [[0.25, 0.75]]
-    """
-    word_weights, *rest = (weights.detach().float().cpu() for weights in attentions)
-    if not rest:
-        words, word_weights = [[document] if document else [] for document in words], word_weights[:, None]
-    sentence_weights = rest[0] if rest else torch.ones(len(word_weights), 1)
-    gold = [[] for _ in words] if gold is None else gold
-    if not len(words) == len(word_weights) == len(predictions) == len(gold):
-        raise ValueError(
-            f"expected one of each for a document, got words of {len(words)}, attention of {len(word_weights)}, "
-            f"predictions for {len(predictions)} and gold labels of {len(gold)}"
-        )
-    records: list[AttentionRecord] = []
-    for place, document in enumerate(words):
-        longest = max(map(len, document), default=0)
-        if len(document) > word_weights.shape[1] or longest > word_weights.shape[2]:
-            raise ValueError(
-                f"document {place} has {len(document)} sentences of up to {longest} words, but weights of "
-                f"{word_weights.shape[1]} sentences of {word_weights.shape[2]}: pass the words that the model read"
-            )
-        rows = zip(word_weights[place], document, strict=False)
-        records.append(
-            {
-                "text": [list(sentence) for sentence in document],
-                "watts": [weights[: len(sentence)].tolist() for weights, sentence in rows],
-                "satts": sentence_weights[place, : len(document)].tolist(),
-                "gold_tags": list(gold[place]),
-                "tags": [[name, probability] for name, probability in predictions[place]],
-            }
-        )
-    return records
-
-
 def explain(
     model: GileForSequenceClassification,
     processor: GileProcessor,
-    texts: str | Iterable[Any],
+    texts: str | Sequence[Any],
     gold: Sequence[Iterable[str]] | None = None,
-    top_k: int = 5,
-    threshold: float | None = None,
-    language: str | None = None,
+    **options: Any,
 ) -> list[AttentionRecord]:
-    """Scores texts with the labels stored in a model, and keeps what it attended to.
+    """Scores texts by the label-scoring pipeline, and records what the model attended to.
 
     The words are those of the text, as they are written there. The model is put in evaluation mode.
 
     Args:
         model: A model with a stored label set.
         processor: Its processor.
-        texts: B documents, as the processor takes them; they are scored in one batch.
+        texts: A text or a list of them, as the processor takes them.
         gold: Ids of the labels that each document has.
-        top_k: The most labels to show of a document, the most probable first; 0 for none.
-        threshold: Probability from which a label is shown; by default any.
-        language: The language of the texts, if the model has several.
+        options: Of a call of the `LabelScoringPipeline`, such as `top_k` (5 by default), `threshold` and `language`.
 
     Returns:
         A record for each text.
 
     Raises:
         ValueError: The model has no label set or no attention, a gold label is not in it, there are not as many gold
-            lists as texts, the texts are none or a whole table, or top_k is below 0.
+            lists as texts, the texts are none or a whole table, or an option makes no sense.
 
     Example:
         records = explain(model, processor, ["Infants were fed with breast milk."], gold=[["D008895"]])
@@ -132,51 +61,26 @@ def explain(
     """
     if model.label_set is None:
         raise ValueError("the model has no label set: call model.set_labels(label_set, processor)")
+    texts = [texts] if isinstance(texts, str) else texts
+    pipe = LabelScoringPipeline(model=model, processor=processor, device=model.device)
+    answers = pipe(texts, return_evidence=True, **{"top_k": 5, **options})
+    if gold is not None and len(gold) != len(answers):
+        raise ValueError(f"expected gold labels of {len(answers)} texts, got those of {len(gold)}")
     names = model.label_set.id2label()
-    if not hasattr(top_k, "__index__") or top_k < 0:
-        raise ValueError(f"top_k must be a whole number, at least 0, got {top_k!r}")
-    texts = checked_texts(texts, processor)
-    texts = [texts] if isinstance(texts, str) else list(texts)
-    check_attends(model.config)
-    options = {"language": language} if language else {}
-    documents = processor(texts, **options)["input_ids"]
-    inputs = {name: tensor.to(model.device) for name, tensor in processor.pad_documents(documents).items()}
-    with torch.no_grad():
-        output = model.eval()(**inputs, output_attentions=True, **options)
-    logits = calibrated(output.logits, model.seen_among(), model.config.calibration)
-    single = model.config.problem_type == "single_label_classification"
-    best = (logits.softmax(-1) if single else logits.sigmoid()).topk(min(top_k, len(names)))
-    if gold is not None and len(gold) != len(texts):
-        raise ValueError(f"expected gold labels of {len(texts)} texts, got those of {len(gold)}")
-    if gold is not None:
-        gold = [[names[column] for column in model.label_set.columns(ids)] for ids in gold]
-    attentions = [weights.cpu() for weights in output.attentions]
     records: list[AttentionRecord] = []
-    for place, (document,) in enumerate(processor.pieces(texts, whole=False, written=True, **options)):
-        sentences = evidence_of([document], [[weights[place] for weights in attentions]])["sentences"]
-        found = zip(best.indices[place].tolist(), best.values[place].tolist(), strict=True)
+    for place, answer in enumerate(answers):
+        sentences = answer["evidence"]["sentences"]
+        columns = [] if gold is None else model.label_set.columns(gold[place])
         records.append(
             {
                 "text": [[word for word, _ in sentence["words"]] for sentence in sentences],
                 "watts": [[weight for _, weight in sentence["words"]] for sentence in sentences],
                 "satts": [sentence["weight"] for sentence in sentences],
-                "gold_tags": [] if gold is None else list(gold[place]),
-                # Labels of another language have a probability of zero.
-                "tags": [[names[one], share] for one, share in found if share > 0 and share >= (threshold or 0)],
+                "gold_tags": [names[column] for column in columns],
+                "tags": [[name, score] for name, score in zip(answer["labels"], answer["scores"], strict=True)],
             }
         )
     return records
-
-
-def save_records(records: Sequence[AttentionRecord], path: str | os.PathLike[str]) -> None:
-    """Writes records as JSON.
-
-    Args:
-        records: From `attention_records` or `explain`.
-        path: A file; the published visualisation expects `MODEL_LANGUAGE.json`.
-    """
-    with whole_file(path) as written:
-        written.write_text(json.dumps(records, ensure_ascii=False), encoding="utf-8")
 
 
 def heat_map(records: AttentionRecord | Sequence[AttentionRecord], title: str | None = None) -> str:
@@ -186,7 +90,7 @@ def heat_map(records: AttentionRecord | Sequence[AttentionRecord], title: str | 
     to the word that has most. A bar beside each sentence shows its weight likewise.
 
     Args:
-        records: One or several, from `attention_records` or `explain`, or read from JSON.
+        records: One or several, from `explain`, or read from JSON.
         title: Stands above them.
 
     Returns:

@@ -12,7 +12,7 @@ from hf_gile import (
     LabelSet,
     build_tokenizer,
 )
-from hf_gile.attention import attention_records, explain, heat_map, save_records
+from hf_gile.attention import explain, heat_map
 
 TEXTS = [
     "Breast milk (12.5 g) is fed to INFANTS. The zebra pumps 30% less blood!",
@@ -30,43 +30,6 @@ RECORD = {
 
 def one(value):
     return pytest.approx(value, abs=1e-6)
-
-
-def test_records_hold_words_and_weights_without_padding():
-    words = torch.tensor([[[0.3, 0.7, 0.0], [0.5, 0.2, 0.3]], [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]])
-    sentences = torch.tensor([[0.6, 0.4], [1.0, 0.0]])
-    first, second = attention_records(
-        [[["breast", "milk"], ["infants", "were", "fed"]], [["iron"]]],
-        (words, sentences),
-        [[("Milk, Human", 0.9)], []],
-        gold=[["Infant"], []],
-    )
-    assert list(first) == ["text", "watts", "satts", "gold_tags", "tags"]
-    assert first["watts"] == [one([0.3, 0.7]), one([0.5, 0.2, 0.3])]
-    assert first["satts"] == one([0.6, 0.4])
-    assert (first["gold_tags"], first["tags"]) == (["Infant"], [["Milk, Human", 0.9]])
-    assert second == {"text": [["iron"]], "watts": [[1.0]], "satts": [1.0], "gold_tags": [], "tags": []}
-
-
-def test_a_document_of_words_is_one_sentence():
-    weights = torch.tensor([[0.25, 0.75], [0.0, 0.0]])
-    first, empty = attention_records([["breast", "milk"], []], (weights,), [[], []])
-    assert (first["text"], first["watts"], first["satts"]) == ([["breast", "milk"]], [[0.25, 0.75]], [1.0])
-    assert (empty["text"], empty["watts"], empty["satts"]) == ([], [], [])
-
-
-@pytest.mark.parametrize(
-    ("words", "predictions", "gold", "message"),
-    [
-        ([["a"]], [[], []], None, "words of 1, attention of 2, predictions for 2 and gold labels of 1"),
-        ([["a"], ["b"]], [[]], None, "predictions for 1"),
-        ([["a"], ["b"]], [[], []], [[]], "gold labels of 1"),
-        ([["a"], ["b", "c", "d"]], [[], []], None, "document 1 has 1 sentences of up to 3 words, but weights of 1 sen"),
-    ],
-)
-def test_records_of_different_documents_are_refused(words, predictions, gold, message):
-    with pytest.raises(ValueError, match=message):
-        attention_records(words, (torch.ones(2, 2) / 2,), predictions, gold)
 
 
 def test_words_are_shown_as_they_are_written(make_model):
@@ -95,9 +58,9 @@ def test_weights_are_those_of_the_model_in_their_places(make_model):
         words, sentences = model(**processor(TEXTS, return_tensors="pt"), output_attentions=True).attentions
     for place, record in enumerate(explain(model, processor, TEXTS)):
         for row, weights in enumerate(record["watts"]):
-            assert weights == words[place, row, : len(weights)].tolist()
+            assert weights == one(words[place, row, : len(weights)].tolist())
             assert not words[place, row, len(weights) :].any()
-        assert record["satts"] == sentences[place, : len(record["text"])].tolist()
+        assert record["satts"] == one(sentences[place, : len(record["text"])].tolist())
         assert not sentences[place, len(record["text"]) :].any()
 
 
@@ -185,17 +148,16 @@ def test_what_cannot_be_explained_is_refused(make_model):
         explain(model, processor, ["Iron."], gold=[["iron"]])
     with pytest.raises(ValueError, match="pass the column that holds the text"):
         explain(model, processor, {"text": TEXTS[0]})
-    with pytest.raises(ValueError, match="top_k must be a whole number, at least 0, got -1"):
-        explain(model, processor, TEXTS, top_k=-1)
+    with pytest.raises(ValueError, match="top_k must be a whole number, at least 1, got -1"):
+        explain(model, processor, TEXTS[:2], top_k=-1)
     model.label_set = None
     with pytest.raises(ValueError, match="the model has no label set"):
         explain(model, processor, ["Iron."])
 
 
-def test_saved_records_come_back(make_model, tmp_path):
+def test_records_are_what_json_holds(make_model):
     records = explain(*make_model("han"), TEXTS, gold=[["Iron"], [], []])
-    save_records(records, tmp_path / "han_english.json")
-    again = json.loads((tmp_path / "han_english.json").read_text(encoding="utf-8"))
+    again = json.loads(json.dumps(records))
     assert again == records
     assert heat_map(again) == heat_map(records)
 
