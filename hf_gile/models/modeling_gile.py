@@ -91,7 +91,7 @@ class GilePreTrainedModel(PreTrainedModel):
             prior = self.config.label_prior
             init.constant_(module.bias, math.log(prior / (1 - prior)))
             if isinstance(module, ClassificationUnit):
-                init.normal_(module.weight, std=module.in_features**-0.5)
+                init.normal_(module.weight, std=module.weight.shape[1] ** -0.5)
         elif isinstance(module, ZeroEmbedding):
             init.zeros_(module.weight)
         elif isinstance(module, BagEmbedding):

@@ -47,8 +47,33 @@ class MeanLabelEncoder(nn.Module):
         )
 
 
-class ClassificationUnit(nn.Linear):
-    """The last weights w and b before the logit; a class of its own because b starts at the label prior."""
+class ClassificationUnit(nn.Module):
+    """The last weights before the logit: w and b of a joint space, or the rows of W and the numbers b of labels.
+
+    They stand in the codes of texts and labels, and no vector is multiplied by them here; so this is no `nn.Linear`,
+    whose product an adapter such as LoRA would change in vain.
+
+    Args:
+        size: Size of a row.
+        rows: Number of rows.
+    """
+
+    def __init__(self, size: int, rows: int = 1) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(rows, size))
+        self.bias = nn.Parameter(torch.zeros(rows))
+
+    def forward(self, rows: Tensor | None) -> Tensor:
+        """The weights, with b as a last column.
+
+        Args:
+            rows: `(C,)` rows wanted; None for all of them.
+
+        Returns:
+            `(C, size + 1)` numbers.
+        """
+        weight, bias = (self.weight, self.bias) if rows is None else (self.weight[rows], self.bias[rows])
+        return torch.cat([weight, bias[:, None]], dim=-1)
 
 
 class BiasUnit(nn.Module):
@@ -57,6 +82,10 @@ class BiasUnit(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(1))
+
+    def forward(self, rows: Tensor | None) -> Tensor:
+        """The b as `(1, 1)`, as a `ClassificationUnit` of size 0 would give it."""
+        return self.bias[:, None]
 
 
 PROJECTIONS = {
@@ -108,7 +137,7 @@ class JointInputLabelEmbedding(nn.Module):
             self.input_projection = per_language(
                 config, config.share_joint_space, lambda: nn.Linear(config.document_size, size, bias=not bilinear)
             )
-        self.classifier = per_language(config, False, BiasUnit if bilinear else lambda: ClassificationUnit(size, 1))
+        self.classifier = per_language(config, False, BiasUnit if bilinear else lambda: ClassificationUnit(size))
         self.activation = ACT2FN[config.joint_act]
         self.input_activation = ACT2FN["linear" if bilinear else config.joint_act]
         self.dropout = nn.Dropout(config.joint_dropout)
@@ -152,8 +181,7 @@ class JointInputLabelEmbedding(nn.Module):
         unseen = torch.ones_like(codes[:, :1]) if label_rows is None else (~label_rows.any(-1, keepdim=True)).to(codes)
         parts = [part * (1 + unseen * (own - 1)) for part in parts]
         if self.direct is not None and self.direct.has_rows:  # behind a row stands what meets the one of the texts
-            bias = of_language(self.classifier, language).bias
-            parts[-1][:, -1:] += unseen * (offset + (own - 1) * bias)
+            parts[-1][:, -1:] += unseen * (offset + (own - 1) * self.bias(language))
         parts.append(lexical.to(codes.dtype) * words * unseen)
         return torch.cat(parts, -1)
 
@@ -178,10 +206,8 @@ class JointInputLabelEmbedding(nn.Module):
         if self.input_projection is not None:
             codes = self.input_activation(of_language(self.input_projection, language)(self.dropout(codes)))
             codes = self._deeper(codes, self.input_layers, language)
-        unit = of_language(self.classifier, language)
-        if not isinstance(unit, BiasUnit):
-            codes = codes * unit.weight[0]
-        parts = [codes]
+        weight = of_language(self.classifier, language)(None)[0, :-1]
+        parts = [codes * weight if len(weight) else codes]
         if self.direct is not None:
             parts.append(self.direct.project_texts(text_embeds))
         if self.lexical is not None and lexical.shape[1]:
@@ -199,7 +225,11 @@ class JointInputLabelEmbedding(nn.Module):
         Returns:
             `(B, L)` logits.
         """
-        return functional.linear(text_codes, label_codes) + of_language(self.classifier, language).bias
+        return functional.linear(text_codes, label_codes) + self.bias(language)
+
+    def bias(self, language: str | None = None) -> Tensor:
+        """`(1,)`, the b of the score, for documents of a language."""
+        return of_language(self.classifier, language)(None)[0, -1:]
 
     def literal_scores(
         self,
@@ -229,14 +259,14 @@ class JointInputLabelEmbedding(nn.Module):
             texts = self.input_activation(of_language(self.input_projection, language)(text_embeds))  # h', Eq. 8
             texts = self._deeper(texts, self.input_layers, language)
         joint = texts[:, None, :] * labels[None, :, :]  # g_joint (B, L, J), Eq. 10
-        unit = of_language(self.classifier, language)
-        scores = joint.sum(-1) + unit.bias if isinstance(unit, BiasUnit) else unit(joint).squeeze(-1)  # Eq. 11-12
+        weight = of_language(self.classifier, language)(None)[0, :-1]
+        scores = (joint @ weight if len(weight) else joint.sum(-1)) + self.bias(language)  # Eq. 11-12
         if self.direct is not None:
             scores = scores + self.direct.literal_scores(text_embeds, label_embeds, label_rows)
         if self.lexical is not None and text_words.shape[1]:
             own, words, offset = self.lexical.calibration
             has_rows = self.direct is not None and self.direct.has_rows
-            constant = 0.0 if has_rows else of_language(self.classifier, language).bias
+            constant = 0.0 if has_rows else self.bias(language)
             unseen = own * (scores - constant) + constant + words * (text_words @ label_words.T)
             unseen = unseen + offset if has_rows else unseen
             scores = unseen if label_rows is None else torch.where(label_rows.any(-1), scores, unseen)
@@ -274,11 +304,7 @@ class LinearOutput(nn.Module):
         Returns:
             `(C, H + 1)` label codes.
         """
-        unit = of_language(self.classifier, language)
-        weight, bias = unit.weight, unit.bias[:, None]
-        if columns is not None:
-            weight, bias = weight[columns], bias[columns]
-        return torch.cat([weight, bias], dim=-1)
+        return of_language(self.classifier, language)(columns)
 
     def project_texts(self, text_embeds: Tensor, language: str | None = None) -> Tensor:
         """The document vector with a one behind it, which picks up b.

@@ -181,6 +181,10 @@ class CosineScale(nn.Module):
         super().__init__()
         self.scale = nn.Parameter(torch.zeros(parts))
 
+    def forward(self, part: int) -> Tensor:
+        """The factor of a part, a scalar."""
+        return self.scale[part]
+
 
 class DirectScore(nn.Module):
     """Terms of the score that compare h with e, and with a row of the label's own, without a joint space.
@@ -230,7 +234,7 @@ class DirectScore(nn.Module):
             if self.cosine is None or part.shape[-1] != size:
                 parts.append(part.new_zeros(len(part), size))
             else:
-                parts.append(rms_normalized(part) * (self.cosine.scale[place] / max(size, 1)))
+                parts.append(rms_normalized(part) * (self.cosine(place) / max(size, 1)))
         code = torch.cat(parts, dim=-1)
         if not self.has_rows:
             return code
@@ -253,7 +257,7 @@ class DirectScore(nn.Module):
         for place, (text, label) in enumerate(zip(texts, labels, strict=True)):
             if self.cosine is not None and text.shape[-1] == label.shape[-1] > 0:
                 cosines = functional.cosine_similarity(text[:, None], label[None], dim=-1)
-                scores = scores + self.cosine.scale[place] * cosines
+                scores = scores + self.cosine(place) * cosines
         if label_rows is not None:
             parts = [part / part.square().mean(-1, keepdim=True).sqrt() for part in texts if part.shape[-1]]
             scores = scores + torch.cat(parts, dim=-1) @ label_rows[:, :-1].T + label_rows[:, -1]

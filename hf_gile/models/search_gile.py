@@ -15,7 +15,6 @@ from transformers.utils import logging
 from .calibration_gile import calibrated
 from .fingerprint_gile import is_finite, towers_of
 from .labels_gile import LabelSet
-from .languages_gile import of_language
 
 _logger = logging.get_logger(__name__)
 
@@ -376,7 +375,7 @@ def bias_of(gile: Any, language: str | None) -> float:
     """
     if gile.config.output_layer == "linear":
         return 0.0
-    return of_language(gile.output_layer.classifier, language).bias.item()
+    return gile.output_layer.bias(language).item()
 
 
 def project_label_set(

@@ -83,8 +83,9 @@ def test_outputs_can_be_a_tuple(make_model):
 def test_linear_unit_scores_w_h_plus_b(make_model):
     model, processor = make_model(output_layer="linear")
     inputs = processor(TEXTS, return_tensors="pt")
-    classifier = model.gile.output_layer.classifier
-    torch.testing.assert_close(model(**inputs).logits, classifier(model.gile.embed_texts(**inputs)[0]))
+    unit = model.gile.output_layer.classifier
+    h = model.gile.embed_texts(**inputs)[0]
+    torch.testing.assert_close(model(**inputs).logits, h @ unit.weight.T + unit.bias)
     torch.testing.assert_close(model.gile(**inputs).logits, model(**inputs).logits)
 
 
@@ -285,7 +286,7 @@ def test_fresh_weights_start_as_configured(output_layer):
     model = GileForSequenceClassification(GileConfig(vocab_size=1009, **sizes, **options))
     classifier = model.gile.output_layer.classifier
     torch.testing.assert_close(classifier.bias.sigmoid(), torch.full_like(classifier.bias, 0.02))
-    assert classifier.weight.std().item() == pytest.approx(classifier.in_features**-0.5, rel=0.1)
+    assert classifier.weight.std().item() == pytest.approx(classifier.weight.shape[1] ** -0.5, rel=0.1)
     words = model.gile.word_embeddings.weight
     assert words[1:].std().item() == pytest.approx(0.5, rel=0.05)
     assert words[0].eq(0).all()

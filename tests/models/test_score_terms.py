@@ -84,7 +84,7 @@ def test_the_terms_are_those_of_the_docstring_by_hand():
     given = layer.score(layer.project_texts(h[None]), layer.project_labels(e[None], label_rows=r[None]))
     joint = torch.relu(layer.input_projection(h)) * torch.relu(layer.label_projection(e))
     scaled = torch.cat([part / part.square().mean().sqrt() for part in (h[:2], h[2:])])
-    expected = layer.classifier(joint) + r[:5] @ scaled + r[5]
+    expected = layer.classifier.weight @ joint + layer.classifier.bias + r[:5] @ scaled + r[5]
     for place, part in enumerate((slice(0, 2), slice(2, 5))):
         expected += layer.direct.cosine.scale[place] * functional.cosine_similarity(h[part], e[part], dim=0)
     torch.testing.assert_close(given[0], expected)
