@@ -34,7 +34,8 @@ from torch import Tensor
 
 from hf_gile import GileForSequenceClassification, GileProcessor
 from hf_gile.metrics import CalibrationMetrics, F1Metrics
-from hf_gile.models.calibration_gile import METHODS, calibrated
+from hf_gile.models.configuration_gile import METHODS
+from hf_gile.models.search_gile import calibrated
 from hf_gile.training import ThresholdTuner
 from hf_gile.training.calibration import Calibration, fit
 from hf_gile.training.score_counts import ScoreCounts

@@ -10,7 +10,7 @@ from datasets import Dataset
 from torch.utils.data import DataLoader
 from transformers import Trainer
 
-from hf_gile.models.calibration_gile import METHODS
+from hf_gile.models.configuration_gile import METHODS
 from hf_gile.publishing import CardInfo, make_report, read_card_fields, write_card
 from hf_gile.training import GileDataCollator, calibrate
 

@@ -84,13 +84,13 @@ MUTATIONS = [
         "models/test_label_index.py models/test_pipeline_choice.py",
     ),
     Mutation(
-        "hf_gile/models/calibration_gile.py",
+        "hf_gile/models/search_gile.py",
         'own["scale"] + own.get("offset", 0.0)',
         'own["scale"] - own.get("offset", 0.0)',
         "models/test_calibrated.py",
     ),
     Mutation(
-        "hf_gile/models/calibration_gile.py",
+        "hf_gile/models/search_gile.py",
         'torch.where(seen, _apply(logits, calibration["seen"])',
         'torch.where(~seen, _apply(logits, calibration["seen"])',
         "models/test_calibrated.py",

@@ -29,7 +29,7 @@ class CalibrationMetrics(TrainerMetric):
     of a group as `seen_...` and `unseen_...`, where seen labels are ranked among the seen ones only, and unseen ones
     among the unseen. A label that is no candidate, its score at minus infinity or the minimum of its dtype, is no cell.
 
-    Calibrated logits are those of `hf_gile.models.calibration_gile.calibrated`. It serves `transformers.Trainer` as
+    Calibrated logits are those of `hf_gile.models.search_gile.calibrated`. It serves `transformers.Trainer` as
     `LabelMetrics` does.
 
     Args:

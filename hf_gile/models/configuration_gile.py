@@ -1,16 +1,22 @@
 """The configuration of a GILE model: the paper's hyper-parameter table as validated fields."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field, fields
 from typing import Any, ClassVar, Literal
 
+import torch
 from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.activations import ACT2FN
 
-from .calibration_gile import GROUPS, check_calibration
+GROUPS = ("seen", "unseen")
+"""The groups of labels that are calibrated, and have a threshold, each on its own."""
+
+METHODS = {"platt": ("scale", "offset"), "spline": ("logits", "values")}
+"""What a calibration can be, and the numbers it has."""
 
 LEXICAL_HASHES = 32
 """Places that a token has in a lexical code."""
@@ -580,6 +586,66 @@ class GileConfig(PreTrainedConfig):
             )
 
 
+def check_calibration(calibration: Mapping[str, Any], problem_type: str | None = None) -> None:
+    """Refuses a calibration that makes no sense.
+
+    Args:
+        calibration: Of "seen" and "unseen", or of one of them: a method and its numbers, as in `calibrated`.
+        problem_type: That of the model. A softmax is calibrated by "platt": with "spline", a number added to all logits
+            of a document would change its answer.
+
+    Raises:
+        ValueError: A group, a method or a number that does not exist or does not fit. The message names it.
+
+    Example:
+        >>> check_calibration({"seen": {"method": "platt", "scale": 0.9, "offset": -0.2}})
+    """
+    for group, own in calibration.items():
+        where = f"calibration[{group!r}]"
+        if group not in GROUPS:
+            raise ValueError(f"calibration is of 'seen' and 'unseen' labels, got {group!r}")
+        method = own.get("method") if isinstance(own, Mapping) else None
+        if method not in METHODS:
+            raise ValueError(f"{where} must name a method of {', '.join(METHODS)}, as {{'method': ...}}, got {own!r}")
+        if set(own) != {"method", *METHODS[method]}:
+            raise ValueError(f"{where} is of method {method!r} and has {', '.join(METHODS[method])}, got {sorted(own)}")
+        if problem_type == "single_label_classification" and method != "platt":
+            raise ValueError(
+                f"{where}: {method!r} calibrates each label on its own; with problem_type "
+                "'single_label_classification' take 'platt'"
+            )
+        if method == "spline":
+            _check_knots(own["logits"], own["values"], where)
+            continue
+        for name in METHODS[method]:
+            if not _is_number(own[name]):
+                raise ValueError(f"{where}: {name} must be a finite number, got {own[name]!r}")
+            if name == "scale" and not own[name] > 0:
+                raise ValueError(
+                    f"{where}: {name} must be positive, or better labels would have worse scores, got {own[name]!r}"
+                )
+
+
+def _check_knots(logits: Any, values: Any, where: str) -> None:
+    for name, numbers in {"logits": logits, "values": values}.items():
+        if not isinstance(numbers, list | tuple) or not numbers or not all(map(_is_number, numbers)):
+            raise ValueError(f"{where}: {name} must be a list of finite numbers, got {numbers!r}")
+        # In float32, in which they are applied.
+        rising = torch.tensor(numbers, dtype=torch.float32).diff() > 0
+        if not bool(rising.all()):
+            place = int((~rising).nonzero()[0])
+            raise ValueError(
+                f"{where}: {name} must rise, got {numbers[place]!r} and then {numbers[place + 1]!r} at place "
+                f"{place + 1}"
+            )
+    if len(logits) != len(values):
+        raise ValueError(f"{where}: every one of the {len(logits)} logits has a value, got {len(values)} values")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
 def _code_that_travels() -> None:
     """Never called: transformers copies the files that this one imports, and tells saved models apart by them."""
     from .classification_gile import GileForSequenceClassification  # noqa: F401
@@ -587,4 +653,4 @@ def _code_that_travels() -> None:
     from .processing_gile import GileProcessor  # noqa: F401
 
 
-__all__ = ["FORMAT_VERSION", "LEXICAL_HASHES", "GileConfig"]
+__all__ = ["FORMAT_VERSION", "GROUPS", "LEXICAL_HASHES", "METHODS", "GileConfig", "check_calibration"]

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from transformers.utils import logging
 
-from .calibration_gile import calibrated
 from .fingerprint_gile import is_finite, towers_of
 from .labels_gile import LabelSet
+from .losses_gile import widened
 
 _logger = logging.get_logger(__name__)
 
@@ -229,6 +229,66 @@ def best_of(scores: Tensor, columns: Tensor, k: int) -> TopLabels:
         order[cut] = scores[cut].sort(dim=-1, descending=True, stable=True).indices[:, :k].sort().values
     best, again = scores.gather(1, order).sort(dim=-1, descending=True, stable=True)
     return TopLabels(best, columns.gather(1, order.gather(1, again)))
+
+
+def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> Tensor:
+    """Calibrates logits: `sigmoid` (or for single-label problems `softmax`) then gives probabilities to be trusted.
+
+    Of a label's logit x, by the method of its group:
+
+        platt     scale * x + offset
+        spline    the line through the points (logits[k], values[k]); outside of them x, shifted
+
+    Both are strictly increasing, up to rounding: among the seen labels the order of scores stays, and among the unseen.
+    Between a seen and an unseen label it changes only if both groups have a calibration: a group without one is
+    calibrated like the other, for scores of a calibrated and of an uncalibrated group could not be compared. Logits
+    leave a model as they are; who makes probabilities of them (the label-scoring pipeline, say) calls this first.
+
+    Args:
+        logits: `(..., C)` logits of a model; of half precision, they are taken to float32 first.
+        seen: `(C,)` bool, whether each label was trained on: `GileForSequenceClassification.seen_among`.
+        calibration: As `GileConfig.calibration` holds it, which `hf_gile.training.calibrate` has fitted.
+
+    Returns:
+        `(..., C)` logits. Minus infinity, a label that is no candidate, stays that.
+
+    Raises:
+        ValueError: There is not one entry of `seen` for each label.
+
+    Example:
+        >>> seen = {"method": "platt", "scale": 0.5, "offset": -2.0}
+        >>> calibrated(torch.tensor([[1.0, 2.0]]), torch.tensor([True, False]), {"seen": seen})
+        tensor([[-1.5000, -1.0000]])
+        >>> unseen = {"method": "platt", "scale": 0.5, "offset": 0.0}
+        >>> calibrated(torch.tensor([[1.0, 2.0]]), torch.tensor([True, False]), {"seen": seen, "unseen": unseen})
+        tensor([[-1.5000,  1.0000]])
+    """
+    if seen.shape != logits.shape[-1:]:
+        raise ValueError(
+            f"seen must say of each of the {logits.shape[-1]} labels whether it was trained on, got "
+            f"{tuple(seen.shape)}; model.seen_among(labels) does"
+        )
+    logits = widened(logits)
+    if not calibration:
+        return logits
+    seen = seen.to(logits.device)
+    if len(calibration) == 1 or bool(seen.all()) or not bool(seen.any()):
+        group = "seen" if bool(seen.any()) else "unseen"
+        return _apply(logits, calibration.get(group) or next(iter(calibration.values())))
+    return torch.where(seen, _apply(logits, calibration["seen"]), _apply(logits, calibration["unseen"]))
+
+
+def _apply(logits: Tensor, own: Mapping[str, Any]) -> Tensor:
+    if own["method"] == "platt":
+        return logits * own["scale"] + own["offset"]
+    knots, values = (torch.tensor(own[name], dtype=logits.dtype, device=logits.device) for name in ("logits", "values"))
+    one, infinite = knots.new_ones(1), knots.new_full((1,), torch.inf)
+    slopes = torch.cat([one, values.diff() / knots.diff(), one])
+    interval = torch.bucketize(logits, knots, right=True)  # 0 is below the first knot
+    before = (interval - 1).clamp(min=0)
+    moved = values[before] + slopes[interval] * (logits - knots[before])
+    # Rounding must not carry a logit over the knot behind it.
+    return torch.minimum(moved, torch.cat([values, infinite])[interval])
 
 
 SCORES_AT_ONCE = 1 << 24
@@ -503,6 +563,7 @@ __all__ = [
     "best_labels",
     "best_of",
     "bias_of",
+    "calibrated",
     "check_text_codes",
     "finite_codes",
     "join_codes",

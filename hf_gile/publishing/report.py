@@ -20,10 +20,10 @@ from tqdm.auto import tqdm
 
 from ..masking import masked
 from ..metrics import CalibrationMetrics, F1Metrics, RankingMetrics, propensities
-from ..models.calibration_gile import calibrated
 from ..models.fingerprint_gile import unwrapped
 from ..models.labels_gile import Label, LabelSet, whole_file
 from ..models.losses_gile import IGNORE
+from ..models.search_gile import calibrated
 from .confusions import ConfusedPairs
 from .label_table import shown_labels
 from .markdown import shortened

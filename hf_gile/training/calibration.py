@@ -11,8 +11,9 @@ from torch.nn import functional
 
 from ..metrics.batch import read_batch
 from ..metrics.calibration import calibration_error
-from ..models.calibration_gile import GROUPS, calibrated
+from ..models.configuration_gile import GROUPS
 from ..models.losses_gile import IGNORE, widened
+from ..models.search_gile import calibrated
 from .calibration_fits import check_method, fit_calibration, fit_softmax_calibration
 from .label_thresholds import LabelCounts, LabelThresholds, check_objective, fit_label_thresholds, group_threshold
 from .score_counts import VALUES, ScoreCounts, above_edges
@@ -85,7 +86,7 @@ def calibrate(
         model: A `GileForSequenceClassification`.
         batches: Validation documents as `GileDataCollator` makes them, with `labels`. Without `columns`, the labels of
             a model with unseen ones are read before, so a generator will not do.
-        method: `"platt"` or `"spline"`, as in `calibrated` of `hf_gile.models.calibration_gile`. By default "spline",
+        method: `"platt"` or `"spline"`, as in `calibrated` of `hf_gile.models.search_gile`. By default "spline",
             which has been the best on documents that it was not fitted on; of single-label problems "platt", the only
             one that they can have.
         label_thresholds: Whether labels may have thresholds of their own.

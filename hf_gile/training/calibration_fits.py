@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ..models.calibration_gile import GROUPS, METHODS
+from ..models.configuration_gile import GROUPS, METHODS
 
 _PRIOR = {"scale": 0.1, "offset": 0.01}
 """Precisions of normal priors of the logarithm of the scale and of the offset, around leaving logits as they are. They
@@ -24,7 +24,7 @@ _LEAST_SLOPE = 1e-3
 
 
 def fit_calibration(method: str, values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:
-    """Fits the calibration of labels each on its own, as `calibrated` of `hf_gile.models.calibration_gile` applies it.
+    """Fits the calibration of labels each on its own, as `calibrated` of `hf_gile.models.search_gile` applies it.
 
     "platt" is a logistic regression of gold labels on logits. "spline" is one on a rising line that bends at quantiles
     of the gold labels, around that of "platt", with slopes that change no more than the data say.

@@ -11,7 +11,8 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoModelForSequenceClassification
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
-from hf_gile.models.calibration_gile import calibrated, check_calibration
+from hf_gile.models.configuration_gile import check_calibration
+from hf_gile.models.search_gile import calibrated
 
 PLATT = {"method": "platt", "scale": 0.7, "offset": -1.3}
 SPLINE = {"method": "spline", "logits": [-5.0, -4.5, 0.25, 3.0], "values": [-5.5, -3.0, 0.0, 0.5]}

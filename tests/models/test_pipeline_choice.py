@@ -8,8 +8,7 @@ from transformers import pipeline
 
 from hf_gile import Label, LabelIndex, LabelSet
 from hf_gile.models import search_gile
-from hf_gile.models.calibration_gile import calibrated
-from hf_gile.models.search_gile import Choice, best_labels, scores_of
+from hf_gile.models.search_gile import Choice, best_labels, calibrated, scores_of
 
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
 # Stored ones seen and unseen, and one that is not stored.

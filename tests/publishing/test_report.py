@@ -18,7 +18,7 @@ from hf_gile import (
     build_tokenizer,
 )
 from hf_gile.metrics import CalibrationMetrics, LabelMetrics
-from hf_gile.models.calibration_gile import calibrated
+from hf_gile.models.search_gile import calibrated
 from hf_gile.publishing import Report, make_report
 
 WORDS = ["breast", "milk", "infants", "heart", "blood", "rats", "iron", "infection", "risk", "diet", "weeks"]

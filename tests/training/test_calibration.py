@@ -10,7 +10,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
 from hf_gile.metrics import CalibrationMetrics, LabelMetrics
-from hf_gile.models.calibration_gile import calibrated
+from hf_gile.models.search_gile import calibrated
 from hf_gile.training import GileDataCollator, calibrate
 from hf_gile.training.calibration import fit
 from hf_gile.training.score_counts import ScoreCounts

@@ -7,7 +7,8 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
-from hf_gile.models.calibration_gile import calibrated, check_calibration
+from hf_gile.models.configuration_gile import check_calibration
+from hf_gile.models.search_gile import calibrated
 from hf_gile.training.calibration_fits import fit_calibration, fit_softmax_calibration
 from hf_gile.training.score_counts import BINS, VALUES, rounded
 
