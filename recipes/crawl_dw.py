@@ -17,9 +17,8 @@ passed on. hf_gile/data/deutsche_welle/crawl.py shows what a crawl writes, texts
 
     from hf_gile.data import load_dw_pages
 
-    texts = load_dw_pages("dw_pages", "general", ["german"], min_count=20)
-    texts.documents["german"]["train"]      # a datasets.Dataset with text and labels, as encode_dataset takes it
-    texts.label_sets["german"]              # the LabelSet of these labels
+    documents, label_set = load_dw_pages("dw_pages", "german", min_count=20)
+    documents["train"]      # a datasets.Dataset with text and labels, as encode_dataset takes it
 """
 
 import json
@@ -30,7 +29,7 @@ from transformers import HfArgumentParser
 
 from hf_gile.data import ReadReport, load_word_vectors
 from hf_gile.data.deutsche_welle.crawl import HOSTS, crawl_dw, read_lists
-from hf_gile.data.deutsche_welle.texts import DWTexts, load_dw_pages, write_dw
+from hf_gile.data.deutsche_welle.texts import load_dw_pages, write_dw
 from hf_gile.models.labels_gile import whole_file
 
 
@@ -72,18 +71,8 @@ def main() -> None:
 
     # 1. Pages, as they came.
     if recipe.urls:
-        summary = crawl_dw(
-            recipe.urls,
-            recipe.output_dir,
-            recipe.contact,
-            recipe.languages or None,
-            hosts=recipe.hosts,
-            delay=recipe.delay,
-            max_pages=recipe.max_pages,
-            max_bytes=recipe.max_bytes,
-            timeout=recipe.timeout,
-        )
-        print(summary)
+        limits = {name: getattr(recipe, name) for name in ("hosts", "delay", "max_pages", "max_bytes", "timeout")}
+        print(crawl_dw(recipe.urls, recipe.output_dir, recipe.contact, recipe.languages or None, **limits))
 
     # 2. Articles with labels, one language at a time: a large one takes a gigabyte.
     if recipe.export != "none":
@@ -91,16 +80,21 @@ def main() -> None:
         folder = Path(recipe.output_dir) / recipe.export / recipe.labels
         for language in dict.fromkeys(language for *_, language in lists):
             report = ReadReport(recipe.on_error)
-            texts = load_dw_pages(recipe.output_dir, recipe.labels, [language], report, min_count=recipe.min_count)
-            sizes = {split: len(documents) for split, documents in texts.documents[language].items()}
-            print(f"{language}: {sizes}, {len(texts.label_sets[language]):,} labels; {report}")
+            documents, label_set = load_dw_pages(
+                recipe.output_dir, language, recipe.labels, report, min_count=recipe.min_count
+            )
+            sizes = {split: len(rows) for split, rows in documents.items()}
+            print(f"{language}: {sizes}, {len(label_set):,} labels; {report}")
             if recipe.export == "ids":
                 report = ReadReport()
                 vectors = load_word_vectors(find(Path(recipe.word_vectors), language))
-                write_dw(texts, folder, {language: vectors}, report)
+                write_dw(documents, label_set, folder, language, vectors, report)
                 print(f"  as word ids: {report}")
-            else:
-                write_texts(texts, folder)
+                continue
+            for split, rows in documents.items():  # as datasets.load_dataset("json", ...) reads them
+                with whole_file(folder / split / f"{language}.jsonl") as written:
+                    written.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
+            label_set.save(folder / "labels" / f"{language}.jsonl")
         print(f"written to {folder}")
 
 
@@ -110,16 +104,6 @@ def find(folder: Path, language: str) -> Path:
     if not files:
         raise FileNotFoundError(f"no word vectors {folder / language}.*")
     return files[0]
-
-
-def write_texts(texts: DWTexts, folder: Path) -> None:
-    """One line of JSON for each document, which `datasets.load_dataset("json", ...)` reads, and the label sets."""
-    for language in texts.languages:
-        for split, documents in texts.documents[language].items():
-            path = folder / split / f"{language}.jsonl"
-            with whole_file(path) as written, written.open("w", encoding="utf-8") as file:
-                file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in documents)
-        texts.label_sets[language].save(folder / "labels" / f"{language}.jsonl")
 
 
 if __name__ == "__main__":

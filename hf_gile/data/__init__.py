@@ -4,16 +4,12 @@ from .annif import load_annif, load_annif_vocabulary
 from .bioasq import read_bioasq
 from .deutsche_welle import (
     LOW_RESOURCE_LEVELS,
-    CrawlSummary,
-    DWArticle,
     DWCorpus,
-    DWTexts,
     JointCorpus,
     crawl_dw,
     load_dw,
     load_dw_pages,
     low_resource,
-    parse_dw_page,
     write_dw,
 )
 from .documents import Document, read_documents
@@ -33,10 +29,7 @@ from .zero_shot import ZeroShotSplit, held_out_labels, split_of, zero_shot_split
 
 __all__ = [
     "LOW_RESOURCE_LEVELS",
-    "CrawlSummary",
-    "DWArticle",
     "DWCorpus",
-    "DWTexts",
     "Document",
     "JointCorpus",
     "PublishedBioASQ",
@@ -63,7 +56,6 @@ __all__ = [
     "load_xmc",
     "low_resource",
     "mesh_ids",
-    "parse_dw_page",
     "read_bioasq",
     "read_documents",
     "read_label_file",

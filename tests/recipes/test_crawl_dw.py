@@ -42,7 +42,7 @@ def article(number, language="en", section="Science", words="Mice were seen."):
     return (
         f'<html lang="{language}"><script type="application/ld+json">{json.dumps(data)}</script>'
         f'<header><div data-tracking-name="content-detail-kicker"><span>{section}</span></div><h1>Article {number}</h1>'
-        f'</header><div data-tracking-name="rich-text"><p>{words} Number {number}.</p></div></html>'
+        f'</header><div data-tracking-name="rich-text"><p>{f"{words} Number {number}. " * 20}</p></div></html>'
     ).encode()
 
 
@@ -148,7 +148,7 @@ def test_short_addresses_are_followed_and_pages_kept_as_they_came(site, crawl, t
         answer = answers(tmp_path)[url]
         path = tmp_path / "crawl" / answer.file
         assert answer.final_url == f"{site.address}/en/article/a-{number}"
-        assert (answer.status, answer.content_type, answer.charset) == (200, "text/html", "utf-8")
+        assert (answer.status, answer.charset) == (200, "utf-8")
         assert path.match("pages/english/??/*.html.gz")
         assert path.stat().st_size == answer.size
         assert gzip.decompress(path.read_bytes()) == article(number)
@@ -435,7 +435,7 @@ def test_packed_and_chunked_pages_are_unpacked(site, crawl, tmp_path):
     ]
     site.answers["/en/article/a-5"] = chunked
     summary = crawl(*urls)
-    assert (summary.pages, list(summary.again)) == (3, ["no answer: DecodeError"])
+    assert (summary.pages, list(summary.again)) == (3, ["no answer: DecodingError"])
     for number, url in zip((2, 3, 5), urls, strict=False):
         assert gzip.decompress((tmp_path / "crawl" / answers(tmp_path)[url].file).read_bytes()) == article(number)
 
@@ -645,6 +645,7 @@ WORDS = {
         ["sport", "wissen", "spiel", "tor", "elf", "zelle", "licht", "planet"],
     ),
 }
+NOT_FOUND = b"<html><body><h1>404 Not found</h1></body></html>"
 CODES = {"english": "en", "german": "de"}
 
 
@@ -665,7 +666,10 @@ def crawled(site, lists, recipe, tmp_path):
                         words=f"{(sports, science)[number % 2].title()}.",
                     )
                 )
-    splits["train"]["english"] += [f"{site.address}/p/gone", site.page("gallery", b"<h1>404 Not found</h1>")]
+    splits["train"]["english"] += [
+        f"{site.address}/p/gone",
+        site.page("gallery", b"<html><body><h1>404 Not found</h1></body></html>"),
+    ]
     (folder,) = lists(general=splits)
     arguments = ["--urls", folder, "--output_dir", tmp_path / "crawl", "--contact", CONTACT, "--delay", "0"]
     output = recipe(*arguments, "--hosts", "127.0.0.1", "--export", "text")
@@ -679,9 +683,9 @@ def crawled(site, lists, recipe, tmp_path):
 
 def test_a_crawl_is_exported_as_texts_and_as_word_ids(crawled, recipe):
     folder, vectors, output = crawled
-    assert "41 pages; no page: 1 404 Not Found" in output
+    assert "pages=41, failed={'404 Not Found': 1}" in output
     assert "english: {'train': 12, 'dev': 4, 'test': 4}, 2 labels" in output
-    assert "1 without page: 404 Not Found, 1 no article: no text" in output
+    assert "1 without page: 404 Not Found, 1 no article: error page" in output
 
     texts = folder / "text" / "general"
     rows = load_dataset("json", data_files=str(texts / "train" / "german.jsonl"), split="train", cache_dir=str(folder))
@@ -703,7 +707,7 @@ def test_a_crawl_is_exported_as_texts_and_as_word_ids(crawled, recipe):
     document = corpus.documents["german"]["train"][0]
     words = [WORDS["german"][2][word] for sentence in document["input_ids"] for word in sentence]
     name = corpus.label_sets["german"].names[document["labels"][0]]
-    assert (words, name) in [(["spiel", "tor", "elf"], "sport"), (["zelle", "licht", "planet"], "wissen")]
+    assert (words[:3], name) in [(["spiel", "tor", "elf"], "sport"), (["zelle", "licht", "planet"], "wissen")]
 
 
 @pytest.mark.slow

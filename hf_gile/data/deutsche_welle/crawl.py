@@ -12,8 +12,8 @@ Each address redirects to an article. A crawl writes into one folder
     index.jsonl                              a line for each address that was asked
 
     {"url": "http://dw.com/p/10o55", "final_url": "https://www.dw.com/en/...", "status": 200, "time": "2026-...",
-     "file": "pages/english/9c/9c1f...20.html.gz", "size": 31415, "content_type": "text/html", "charset": "utf-8",
-     "reason": null, "again": false}
+     "file": "pages/english/9c/9c1f...20.html.gz", "size": 31415, "charset": "utf-8", "reason": null,
+     "again": false}
 
 A page is complete before its line is written, and a line counts once it is complete, so a crawl may be ended at any
 moment and started again: what has a line is not asked again, unless its failure may pass (`again`).
@@ -63,7 +63,6 @@ class Answer:
         time: When, in UTC.
         file: The page, relative to the folder; None if there is none.
         size: Bytes of that file.
-        content_type: As the site declares it.
         charset: As the site declares it.
         reason: Why there is no page.
         again: Whether that may pass, so that the next start asks again.
@@ -75,7 +74,6 @@ class Answer:
     time: str
     file: str | None = None
     size: int = 0
-    content_type: str | None = None
     charset: str | None = None
     reason: str | None = None
     again: bool = False
@@ -91,10 +89,6 @@ class CrawlSummary:
         again: Those that the next start asks again, by reason.
         left: Number of addresses not asked yet.
         ended: Why the crawl ended.
-
-    Example:
-        >>> print(CrawlSummary(5, {"404 Not Found": 2}, {}, 3, "max_pages reached"))
-        5 pages; no page: 2 404 Not Found; to ask again: none; not asked yet: 3; max_pages reached
     """
 
     pages: int
@@ -102,15 +96,6 @@ class CrawlSummary:
     again: dict[str, int]
     left: int
     ended: str
-
-    def __str__(self) -> str:
-        def reasons(counts: dict[str, int]) -> str:
-            return ", ".join(f"{count:,} {reason}" for reason, count in counts.items()) or "none"
-
-        return (
-            f"{self.pages:,} pages; no page: {reasons(self.failed)}; to ask again: {reasons(self.again)}; "
-            f"not asked yet: {self.left:,}; {self.ended}"
-        )
 
 
 _KINDS: dict[str, Any] = {one.name: (str, type(None)) for one in fields(Answer)}
@@ -153,7 +138,8 @@ def crawl_dw(
         Where the crawl stands, earlier starts included.
 
     Raises:
-        ImportError: If requests or protego is not installed.
+        ImportError: If httpx2 or protego is not installed.
+        RuntimeError: Where an event loop runs already, as in a notebook.
         FileNotFoundError: If there is no such list.
         ValueError: If a list is malformed, contact is no address, or another crawl is writing into the folder.
     """
@@ -326,13 +312,4 @@ def _fetched(visitor: Visitor, url: str, folder: Path, language: str) -> Answer:
     with whole_file(path) as written:
         written.write_bytes(packed)
     file = path.relative_to(folder).as_posix()
-    return Answer(
-        url,
-        visit.url,
-        visit.status,
-        now,
-        file,
-        len(packed),
-        visit.headers.get_content_type(),
-        visit.headers.get_content_charset(),
-    )
+    return Answer(url, visit.url, visit.status, now, file, len(packed), visit.charset)

@@ -1,21 +1,19 @@
 """Visits to web pages, one request at a time, with the manners of a guest.
 
-This is written on requests and on Protego, the reader of robots.txt that Scrapy uses, and not on Scrapy: one request at
-a time needs no engine for many, and Scrapy 2.19 has no back-off, passes over Retry-After and Crawl-delay, and takes a
-robots.txt that cannot be had for a permission. The reader in Python's own library knows no `*` and `$` in rules, which
-the site crawled here uses.
+Protego reads robots.txt, as in Scrapy; the reader in Python's own library knows no `*` and `$` in rules, which the site
+crawled here uses. Scrapy itself passes over Retry-After and Crawl-delay, and takes a robots.txt that cannot be had for
+a permission.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
-import socket
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from email.message import Message
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urldefrag, urljoin, urlsplit
@@ -39,20 +37,22 @@ class Visit:
     Args:
         url: The last address that was asked.
         status: Its HTTP status; None if there was no answer.
-        headers: Those of its answer.
+        charset: As its headers declare it.
         body: The page, unpacked.
         target: Where the answer leads, if it is a redirect.
         reason: Why there is no page; None if there is one.
         again: Whether that may pass.
+        pause: Seconds to leave the host alone, by Retry-After.
     """
 
     url: str
     status: int | None = None
-    headers: Message = field(default_factory=Message)
+    charset: str | None = None
     body: bytes = b""
     target: str | None = None
     reason: str | None = None
     again: bool = False
+    pause: float = 0.0
 
 
 class Visitor:
@@ -69,14 +69,14 @@ class Visitor:
             each answer.
 
     Raises:
-        ImportError: If requests or protego is not installed.
+        ImportError: If httpx2 or protego is not installed.
         ValueError: If contact is no address, or a number is not positive.
     """
 
     def __init__(self, contact: str, hosts: Sequence[str], delay: float, timeout: float, max_bytes: int) -> None:
         with needs_extra("data", "crawl_dw"):
+            import httpx2
             import protego
-            import requests
         is_address = "@" in contact or contact.startswith(("http://", "https://"))
         if not is_address or not (contact.isascii() and contact.isprintable()):
             raise ValueError(f"contact must be a mail address or the address of a web page, got {contact!r}")
@@ -88,18 +88,12 @@ class Visitor:
         self._robots: dict[str, tuple[Any, float]] = {}
         self._delays: dict[str, float] = {}
         self._free_at: dict[str, float] = {}
-        self._opened: list[socket.socket] = []
-        self._session = requests.Session()
-        adapter = _adapter(self._opened)
-        self._session.mount("http://", adapter)
-        self._session.mount("https://", adapter)
-        self._session.headers.update(
-            {
-                "User-Agent": f"{_AGENT} (research crawler; {contact})",
-                "Accept": "text/html,application/xhtml+xml",
-                "Connection": "close",
-            }
-        )
+        self._headers = {
+            "User-Agent": f"{_AGENT} (research crawler; {contact})",
+            "Accept": "text/html,application/xhtml+xml",
+            "Connection": "close",
+        }
+        self._tls = httpx2.create_ssl_context()
 
     def visit(self, url: str) -> Visit:
         """Follows an address to its page.
@@ -172,14 +166,23 @@ class Visitor:
 
     def _ask(self, url: str, max_bytes: int) -> Visit:
         """Asks once, or up to three times while the failure may pass."""
+        import httpx2
+
         host = urlsplit(url).netloc
         for attempt in range(_TRIES):
             backoff = time.monotonic() + self._delay * 2**attempt if attempt else 0.0
             time.sleep(max(0.0, max(self._free_at.get(host, 0.0), backoff) - time.monotonic()))
             start = time.monotonic()
-            visit = self._asked(url, max_bytes, start + self._timeout)
+            try:
+                visit = asyncio.run(self._answer(url, max_bytes))
+            except (ValueError, httpx2.InvalidURL) as error:  # an address that no request can be made of
+                visit = Visit(url, reason=f"no address: {error}")
+            except TimeoutError:
+                visit = Visit(url, reason="timeout", again=True)
+            except (httpx2.HTTPError, OSError) as error:
+                visit = Visit(url, reason=f"no answer: {type(error).__name__}", again=True)
             now = time.monotonic()
-            pause = max(self._delays.get(host, self._delay), now - start, self._retry_after(visit))
+            pause = max(self._delays.get(host, self._delay), now - start, visit.pause)
             self._free_at[host] = now + pause
             if pause > _LONGEST_PAUSE:
                 self.closed = f"{host} asks to come back in {pause:,.0f} s"
@@ -187,109 +190,41 @@ class Visitor:
                 break
         return visit
 
-    def _asked(self, url: str, max_bytes: int, deadline: float) -> Visit:
-        from requests import RequestException, Timeout
-        from urllib3.exceptions import HTTPError, TimeoutError
+    async def _answer(self, url: str, max_bytes: int) -> Visit:
+        import httpx2
 
-        robots = urlsplit(url).path == "/robots.txt"
-        visit = Visit(url)
-        try:
-            with (
-                self._shut_at(deadline),
-                self._session.get(url, stream=True, timeout=self._timeout, allow_redirects=False) as response,
-            ):
-                headers, status = Message(), response.status_code
-                for name, value in response.headers.items():
-                    headers[name] = value
-                if time.monotonic() >= deadline:
-                    return replace(visit, reason="timeout", again=True)
-                visit = Visit(url, status, headers, target=self._session.get_redirect_target(response))
-                if visit.target is not None:
-                    return visit
-                if status != HTTPStatus.OK:
-                    # 403: what a site says that has had enough for now.
-                    return replace(visit, reason=_phrase(status), again=status >= 500 or status in {403, *_BUSY})
-                if not robots and "Content-Type" in headers and "html" not in headers.get_content_type():
-                    return replace(visit, reason=f"{headers.get_content_type()}, not HTML")
-                body = bytearray()
-                # read1 gives what has come, however little; read would wait for more, and a slow site could hold it.
-                while piece := response.raw.read1(1 << 16, decode_content=True):
-                    body += piece
-                    if len(body) > max_bytes:
-                        return replace(visit, body=bytes(body), reason=f"longer than {max_bytes:,} bytes")
-                    if time.monotonic() >= deadline:
-                        break
-                if time.monotonic() >= deadline:
-                    return replace(visit, reason="timeout", again=True)
-                if response.raw.length_remaining:
-                    return replace(visit, reason="no complete answer", again=True)
-                return replace(visit, body=bytes(body))
-        except ValueError as error:  # an address that no request can be made of
-            return replace(visit, reason=f"no address: {error}")
-        except (Timeout, TimeoutError):
-            return replace(visit, reason="timeout", again=True)
-        except (RequestException, HTTPError, OSError) as error:
-            late = time.monotonic() >= deadline
-            return replace(visit, reason="timeout" if late else f"no answer: {type(error).__name__}", again=True)
-
-    @contextmanager
-    def _shut_at(self, deadline: float) -> Iterator[None]:
-        """Shuts the connections of a request when its time is over: requests gives each byte a timeout of its own."""
-
-        def shut() -> None:
-            for twin in self._opened:
-                with suppress(OSError):
-                    twin.shutdown(socket.SHUT_RDWR)
-
-        timer = threading.Timer(deadline - time.monotonic(), shut)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-            while self._opened:
-                self._opened.pop().close()
-
-    def _retry_after(self, visit: Visit) -> float:
-        from urllib3 import Retry
-        from urllib3.exceptions import InvalidHeader
-
-        try:
-            return float(Retry().parse_retry_after(visit.headers["Retry-After"])) if visit.again else 0.0
-        except (InvalidHeader, TypeError):
-            return 0.0
-        except (ValueError, OverflowError):  # a number of too many digits
-            return math.inf
+        async with (
+            asyncio.timeout(self._timeout),  # a timeout of the client would begin anew with each byte that drips in
+            httpx2.AsyncClient(headers=self._headers, verify=self._tls, timeout=None) as client,
+            client.stream("GET", url) as response,
+        ):
+            status, headers = response.status_code, response.headers
+            visit = Visit(url, status, response.charset_encoding)
+            if response.has_redirect_location:
+                return replace(visit, target=headers["Location"])
+            if status != HTTPStatus.OK:
+                # 403: what a site says that has had enough for now.
+                again = status >= 500 or status in {403, *_BUSY}
+                pause = _retry_after(headers.get("Retry-After", "")) if again else 0.0
+                return replace(visit, reason=f"{status} {response.reason_phrase}".strip(), again=again, pause=pause)
+            kind = headers.get("Content-Type", "html").partition(";")[0].strip().lower()
+            if "html" not in kind and urlsplit(url).path != "/robots.txt":
+                return replace(visit, reason=f"{kind}, not HTML")
+            body = bytearray()
+            async for piece in response.aiter_bytes():
+                body += piece
+                if len(body) > max_bytes:
+                    return replace(visit, body=bytes(body), reason=f"longer than {max_bytes:,} bytes")
+            return replace(visit, body=bytes(body))
 
 
-def _adapter(opened: list[socket.socket]) -> Any:
-    """Makes an adapter of requests that tells what it opens, as twins that shut a connection whoever waits for it."""
-    from requests.adapters import HTTPAdapter
-    from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
-    from urllib3.connection import HTTPConnection, HTTPSConnection
-
-    class Told:
-        def _new_conn(self) -> socket.socket:
-            connection: socket.socket = super()._new_conn()  # type: ignore[misc]
-            opened.append(connection.dup())
-            return connection
-
-    class Plain(Told, HTTPConnection):
-        pass
-
-    class Secure(Told, HTTPSConnection):
-        pass
-
-    class PlainPool(HTTPConnectionPool):
-        ConnectionCls = Plain
-
-    class SecurePool(HTTPSConnectionPool):
-        ConnectionCls = Secure
-
-    adapter = HTTPAdapter()
-    adapter.poolmanager.pool_classes_by_scheme = {"http": PlainPool, "https": SecurePool}
-    return adapter
+def _retry_after(value: str) -> float:
+    if value.strip().isdecimal():
+        return float(value)
+    try:
+        return (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds()
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
 
 
 def _site(url: str) -> tuple[str, str | None, int | None]:
@@ -304,10 +239,3 @@ def _delay(rules: Any) -> float:
     if rate:
         delays.append(rate.seconds / rate.requests if rate.requests else math.inf)
     return max((delay for delay in delays if not math.isnan(delay)), default=0.0)
-
-
-def _phrase(status: int) -> str:
-    try:
-        return f"{status} {HTTPStatus(status).phrase}"
-    except ValueError:
-        return str(status)
