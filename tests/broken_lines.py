@@ -36,8 +36,8 @@ MUTATIONS = [
         "models/test_modeling.py",
     ),
     Mutation(
-        "hf_gile/models/output_layers_gile.py",
-        'mode="mean", sparse=sparse, padding_idx=self.pad_token_id',
+        "hf_gile/models/text_encoders_gile.py",
+        'mode="mean", sparse=sparse, padding_idx=pad_token_id',
         'mode="mean", sparse=sparse',
         "models/test_modeling.py",
     ),

@@ -113,7 +113,7 @@ def from_keras(weights_path: str | os.PathLike[str], args_path: str | os.PathLik
         raise ValueError(f"{args_path}: {error.__cause__ or error}") from error
 
     with torch.no_grad():
-        model.word_embeddings.weight.zero_()
+        model.get_input_embeddings().weight.zero_()
         for name, layer in found.items():
             module = model.get_submodule(name)
             expected = _expected_shapes(module)

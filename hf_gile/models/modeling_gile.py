@@ -13,7 +13,7 @@ import inspect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, ClassVar
@@ -34,11 +34,10 @@ from .output_layers_gile import (
     ClassificationUnit,
     JointInputLabelEmbedding,
     LinearOutput,
-    MeanLabelEncoder,
 )
 from .published_gile import RecurrentWeight
 from .score_terms_gile import BagEmbedding, CosineScale, LexicalOverlap, TokenBag, ZeroEmbedding
-from .text_encoders_gile import TEXT_ENCODERS, position_limit, rms_normalized, without_pooler
+from .text_encoders_gile import TEXT_ENCODERS, mean_of_words, position_limit, rms_normalized, without_pooler
 from .word_prediction_gile import WordPrediction
 
 UNFINISHED_SAVE = ".saving/moves.json"
@@ -66,7 +65,7 @@ class GileModelOutput(ModelOutput):
 
 _STARTS = {
     "cosine_scale": "direct.cosine.scale",
-    "embedding_std": "word_embeddings.weight",
+    "embedding_std": "text_encoder.word_embeddings.weight",
     "label_prior": "classifier.bias",
 }
 """Fields of where weights start, and the names of these weights."""
@@ -78,7 +77,6 @@ class GilePreTrainedModel(PreTrainedModel):
     config_class = GileConfig
     base_model_prefix = "gile"
     main_input_name = "input_ids"
-    _input_embed_layer = "word_embeddings"
     supports_gradient_checkpointing = True
     # Of the pretrained encoder, which refuses what it does not support itself.
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = True
@@ -292,18 +290,12 @@ class GileModel(GilePreTrainedModel):
 
     def __init__(self, config: GileConfig) -> None:
         super().__init__(config)
-        if not config.reads_pretrained:
-            size = config.embedding_size
-            self.word_embeddings = nn.Embedding(config.vocab_size, size, padding_idx=config.pad_token_id)
         self.text_encoder = TEXT_ENCODERS[config.text_encoder_type](config)
         self.bag = TokenBag(config) if config.bag_size else None
-        self.label_encoder: Any = None
         self.output_layer: Any  # either has project_texts and score
         if config.output_layer == "linear":
             self.output_layer = LinearOutput(config)
         else:
-            if config.label_encoder_type in ("mean", "learned"):
-                self.label_encoder = MeanLabelEncoder(config)
             if config.label_encoder_type == "learned":
                 self.label_residual = ZeroEmbedding(config.num_labels, config.embedding_size)
             if config.label_rows:
@@ -316,24 +308,19 @@ class GileModel(GilePreTrainedModel):
     def freeze(self) -> None:
         """Takes from training what the configuration keeps as it is."""
         if self.config.freeze_word_vectors:
-            self.word_embeddings.requires_grad_(False)
+            self.get_input_embeddings().requires_grad_(False)
         if self.config.lexical_size:
             self.output_layer.lexical.requires_grad_(False)
         if self.config.freeze_text_encoder:
             self.text_encoder.transformer.requires_grad_(False)
 
-    def get_input_embeddings(self) -> nn.Module:
+    def get_input_embeddings(self) -> Any:
         """The table of word vectors, or that of the tokens of the pretrained encoder."""
-        if self.config.reads_pretrained:
-            return self.text_encoder.transformer.get_input_embeddings()
-        return self.word_embeddings
+        return self.text_encoder.get_input_embeddings()
 
     def set_input_embeddings(self, value: Any) -> None:
         """Puts another table in the place of `get_input_embeddings`."""
-        if self.config.reads_pretrained:
-            self.text_encoder.transformer.set_input_embeddings(value)
-        else:
-            self.word_embeddings = value
+        self.text_encoder.set_input_embeddings(value)
 
     def set_token_weights(self, log_weights: Tensor | Any) -> None:
         """Gives the tokens of the bag their weights, such as `hf_gile.training.log_idf`; training changes them.
@@ -368,7 +355,7 @@ class GileModel(GilePreTrainedModel):
             ValueError: Vectors of another shape, or numbers that are not finite.
         """
         given = torch.as_tensor(vectors)
-        weight = self.word_embeddings.weight
+        weight = self.get_input_embeddings().weight
         if given.shape != weight.shape:
             raise ValueError(f"word vectors must have shape {tuple(weight.shape)}, got {tuple(given.shape)}")
         if not is_finite(given):
@@ -414,13 +401,35 @@ class GileModel(GilePreTrainedModel):
             input_ids = input_ids.new_full(shape, self.config.pad_token_id, dtype=torch.long)
             attention_mask = None
         self._check_ids("input_ids", input_ids)
-        inputs = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
-        encode: Any = self._encode
-        if self.config.reads_pretrained:
-            encode = self._encode_tokens
-            inputs["pooled_embeds"] = pooled_embeds
-        document, *attentions = in_each_language(self.config, language, inputs, encode)
+        inputs = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "inputs_embeds": inputs_embeds,
+            "pooled_embeds": pooled_embeds,
+        }
+        document, *attentions = in_each_language(self.config, language, inputs, self._embed_texts)
         return document, tuple(attentions)
+
+    def _embed_texts(
+        self,
+        language: str | None,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        inputs_embeds: Tensor | None,
+        pooled_embeds: Tensor | None,
+    ) -> tuple[Tensor, ...]:
+        """`(B, H)` vectors of documents of a language, and their attention weights."""
+        if input_ids is None and inputs_embeds is None:
+            document, attentions = self.text_encoder(None, None, None, pooled_embeds, language)
+            return self._with_tokens(document, None, None), *attentions
+        mask = self._mask_of(input_ids, inputs_embeds, attention_mask)
+        if self.training and self.config.word_dropout > 0:
+            words = torch.arange(mask.numel(), device=mask.device).view(mask.shape) if input_ids is None else input_ids
+            distinct, places = torch.unique(words, return_inverse=True)
+            read = torch.rand(len(places), len(distinct), device=places.device) >= self.config.word_dropout
+            mask = mask & read.gather(1, places.flatten(1)).view(mask.shape)
+        document, attentions = self.text_encoder(input_ids, mask, inputs_embeds, pooled_embeds, language)
+        return self._with_tokens(document, input_ids, mask), *attentions
 
     def pool_texts(
         self,
@@ -445,16 +454,15 @@ class GileModel(GilePreTrainedModel):
             raise ValueError(f"text_encoder_type {self.config.text_encoder_type!r} has no pretrained encoder to pool")
         self._check_documents(input_ids, None)
 
-        def pool(language: str | None, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Tensor]:
-            return (self._pool(input_ids, None, self._token_mask(input_ids, None, attention_mask), language)[0],)
+        def pool(language: str | None, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+            mask = self._mask_of(input_ids, None, attention_mask)
+            return self.text_encoder.pool(input_ids, mask, language=language)
 
-        return in_each_language(
-            self.config, language, {"input_ids": input_ids, "attention_mask": attention_mask}, pool
-        )[0]
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
+        return in_each_language(self.config, language, inputs, pool)[0]
 
-    def _token_mask(
-        self, input_ids: Tensor | None, inputs_embeds: Tensor | None, attention_mask: Tensor | None
-    ) -> Tensor:
+    def _mask_of(self, input_ids: Tensor | None, inputs_embeds: Tensor | None, attention_mask: Tensor | None) -> Tensor:
+        """Booleans, true where there is a word."""
         if input_ids is not None:
             given, shape = input_ids, input_ids.shape
         else:
@@ -471,40 +479,14 @@ class GileModel(GilePreTrainedModel):
             )
         return attention_mask.bool()
 
-    def _pool(
-        self, input_ids: Tensor | None, inputs_embeds: Tensor | None, mask: Tensor, language: str | None
-    ) -> tuple[Tensor, Tensor]:
-        """`(B, P)` or `(B, S, P)` vectors of tokens, and the weights of the pooling, shaped as the mask."""
-        ids = None if input_ids is None else input_ids.flatten(0, -2)
-        embeds = None if inputs_embeds is None else inputs_embeds.flatten(0, -3)
-        pooled, weights = self.text_encoder(ids, embeds, mask.flatten(0, -2), language)
-        return pooled.view(*mask.shape[:-1], -1), weights.view(mask.shape)
-
-    def _encode_tokens(
-        self,
-        language: str | None,
-        input_ids: Tensor | None,
-        attention_mask: Tensor | None,
-        inputs_embeds: Tensor | None,
-        pooled_embeds: Tensor | None,
-    ) -> tuple[Tensor, ...]:
-        weights = None
-        if input_ids is None and inputs_embeds is None:
-            assert pooled_embeds is not None
-            mask = pooled_embeds.any(-1, keepdim=True)  # a window without tokens is a vector of zeros
-        else:
-            mask = self._token_mask(input_ids, inputs_embeds, attention_mask)
-        if pooled_embeds is None:
-            pooled_embeds, weights = self._pool(input_ids, inputs_embeds, mask, language)
-        document, attentions = self.text_encoder.encode(mask, pooled_embeds, weights, language)
-        return self._with_tokens(document, input_ids, mask), *attentions
-
-    def _with_tokens(self, vectors: Tensor, input_ids: Tensor | None, mask: Tensor, sparse: bool = False) -> Tensor:
+    def _with_tokens(
+        self, vectors: Tensor, input_ids: Tensor | None, mask: Tensor | None, sparse: bool = False
+    ) -> Tensor:
         """The vectors with what is made of the tokens behind them: the bag and, in evaluation, the lexical code."""
         lexical = None if self.training or self.config.output_layer == "linear" else self.output_layer.lexical
         if self.bag is None and lexical is None:
             return vectors
-        if input_ids is None:
+        if input_ids is None or mask is None:
             raise ValueError(
                 "config.bag_size and config.lexical_size need input_ids: inputs_embeds and pooled_embeds do not say "
                 "which tokens"
@@ -553,32 +535,6 @@ class GileModel(GilePreTrainedModel):
                 f"pooled_embeds {tuple(pooled.shape)} and input_ids {tuple(input_ids.shape)} are not of the same "
                 "documents"
             )
-
-    def _encode(
-        self,
-        language: str | None,
-        input_ids: Tensor | None,
-        attention_mask: Tensor | None,
-        inputs_embeds: Tensor | None,
-        is_label: bool = False,
-    ) -> tuple[Tensor, ...]:
-        if input_ids is not None:
-            words, places = torch.unique(input_ids, return_inverse=True)
-            word_vectors = self.word_embeddings(words)
-        else:
-            assert inputs_embeds is not None
-            word_vectors = inputs_embeds.flatten(0, -2)
-            places = torch.arange(len(word_vectors), device=word_vectors.device).reshape(inputs_embeds.shape[:-1])
-        mask = self._token_mask(input_ids, inputs_embeds, attention_mask)
-        if inputs_embeds is not None:  # a weight of zero would not rid a sum of NaN
-            word_vectors = word_vectors.masked_fill(~mask.reshape(-1, 1), 0)
-        if self.training and self.config.word_dropout > 0 and not is_label:
-            kept = torch.rand(len(places), len(word_vectors), device=places.device) >= self.config.word_dropout
-            mask = mask & kept.gather(1, places.flatten(1)).reshape(places.shape)
-        document, attentions = self.text_encoder(word_vectors, places, mask, language)
-        if is_label:
-            return document, *attentions
-        return self._with_tokens(document, input_ids, mask), *attentions
 
     def embed_labels(
         self,
@@ -645,8 +601,9 @@ class GileModel(GilePreTrainedModel):
                 f"{self.config.text_encoder_type!r} has no pretrained encoder that reads labels"
             )
 
-        def pool(language: str | None, label_input_ids: Tensor) -> tuple[Tensor]:
-            return (self.text_encoder(label_input_ids, None, label_input_ids != self.config.pad_token_id, language)[0],)
+        def pool(language: str | None, label_input_ids: Tensor) -> tuple[Tensor, Tensor]:
+            mask = label_input_ids != self.config.pad_token_id
+            return self.text_encoder.pool(label_input_ids, mask, language=language)
 
         kind = label_input_ids.device.type
         autocast = torch.autocast(
@@ -661,28 +618,22 @@ class GileModel(GilePreTrainedModel):
         self, label_input_ids: Tensor, label_language: Languages, label_vectors: Tensor | None, sparse: bool
     ) -> Tensor:
         if self.config.label_encoder_type in ("mean", "learned"):
-            means = self.label_encoder(label_input_ids, self.get_input_embeddings(), sparse)
+            means = mean_of_words(self.get_input_embeddings(), label_input_ids, self.config.pad_token_id, sparse)
             # Tables of pretrained encoders hold much smaller numbers than their hidden states.
             return rms_normalized(means) if self.config.reads_pretrained else means
         if label_language is None and len(self.config.languages) > 1:
             raise ValueError(
                 "the text encoder reads the labels: name their language, or that of each (label_language=...)"
             )
-        if TEXT_ENCODERS[self.config.text_encoder_type].input_dims == "(B, S, W)":
-            label_input_ids = label_input_ids[:, None]  # one sentence
-        inputs: dict[str, Tensor | None] = {"input_ids": label_input_ids}
-        if not self.config.reads_pretrained:
-            encode = partial(self._encode, attention_mask=None, inputs_embeds=None, is_label=True)
-            return in_each_language(self.config, label_language, inputs, encode)[0]
 
         def read(language: str | None, input_ids: Tensor, pooled: Tensor | None) -> tuple[Tensor]:
+            if self.text_encoder.input_dims == "(B, S, W)":  # a label is one sentence
+                input_ids, pooled = input_ids[:, None], None if pooled is None else pooled[:, None]
             mask = input_ids != self.config.pad_token_id
-            encoder = self.text_encoder
-            if pooled is None:
-                pooled = encoder(input_ids.flatten(0, -2), None, mask.flatten(0, -2), language)[0]
-            return (encoder.encode(mask, pooled.view(*mask.shape[:-1], -1), None, language)[0],)
+            return (self.text_encoder(input_ids, mask, None, pooled, language)[0],)
 
-        return in_each_language(self.config, label_language, {**inputs, "pooled": label_vectors}, read)[0]
+        inputs = {"input_ids": label_input_ids, "pooled": label_vectors}
+        return in_each_language(self.config, label_language, inputs, read)[0]
 
     def project_texts(
         self,
@@ -813,10 +764,8 @@ class GileModel(GilePreTrainedModel):
         projections = [layer.label_projection, *layer.label_layers]
         parts = [part if part is None or language is None else of_language(part, language) for part in projections]
         parts += [self.bag, layer.direct, layer.lexical]
-        if self.config.label_encoder_type == "text_encoder":
-            parts.append(self.text_encoder)
-        if self.config.label_encoder_type in ("mean", "learned") or not self.config.reads_pretrained:
-            parts.append(self.get_input_embeddings())
+        reads_labels = self.config.label_encoder_type == "text_encoder"
+        parts.append(self.text_encoder if reads_labels else self.get_input_embeddings())
         encoders = [getattr(part, "transformer", None) for part in parts] if with_vectors else []
         left_out = {id(parameter) for one in encoders if one is not None for parameter in one.parameters()}
         return [
@@ -916,7 +865,7 @@ class GileModel(GilePreTrainedModel):
         return functional.pad(label_embeds, (0, size + (0 if self.training else lexical) - label_embeds.shape[1]))
 
     def _check_documents(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> None:
-        shape = TEXT_ENCODERS[self.config.text_encoder_type].input_dims
+        shape = self.text_encoder.input_dims
         check_tensors(input_ids=input_ids, inputs_embeds=inputs_embeds)
         if input_ids is not None and inputs_embeds is None:
             name, given = "input_ids", input_ids

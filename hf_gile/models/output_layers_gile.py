@@ -18,35 +18,6 @@ from .languages_gile import of_language, per_language
 from .score_terms_gile import DirectScore, LexicalOverlap
 
 
-class MeanLabelEncoder(nn.Module):
-    """The label encoder of section 2.2: a label vector e is the mean of the label's word vectors; no parameters.
-
-    Args:
-        config: A `GileConfig`.
-    """
-
-    def __init__(self, config: PreTrainedConfig) -> None:
-        super().__init__()
-        # Not the table's own padding_idx, which a table of given word vectors may lack.
-        self.pad_token_id = config.pad_token_id
-
-    def forward(self, label_input_ids: Tensor, word_embeddings: nn.Embedding, sparse: bool = False) -> Tensor:
-        """Encodes labels.
-
-        Args:
-            label_input_ids: `(L, T)` word ids, padded with the padding word of the table.
-            word_embeddings: The `(vocab_size, D)` table that documents use too.
-            sparse: Whether the gradient of the table is a sparse tensor, for who adds up those of many calls.
-
-        Returns:
-            `(L, D)` label vectors; zero for a label without words.
-        """
-        # embedding_bag never builds the (L, T, D) word vectors of all labels.
-        return functional.embedding_bag(
-            label_input_ids, word_embeddings.weight, mode="mean", sparse=sparse, padding_idx=self.pad_token_id
-        )
-
-
 class ClassificationUnit(nn.Module):
     """The last weights before the logit: w and b of a joint space, or the rows of W and the numbers b of labels.
 
@@ -337,5 +308,4 @@ __all__ = [
     "ClassificationUnit",
     "JointInputLabelEmbedding",
     "LinearOutput",
-    "MeanLabelEncoder",
 ]

@@ -24,6 +24,7 @@ from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
 from .languages_gile import of_language, per_language
+from .text_encoders_gile import TEXT_ENCODERS, WordVectorEncoder
 
 
 class RecurrentWeight(nn.Linear):
@@ -153,7 +154,7 @@ class PublishedAttention(nn.Module):
         return pooled, weights
 
 
-class PublishedHierarchicalEncoder(nn.Module):
+class PublishedHierarchicalEncoder(WordVectorEncoder):
     """The words of each sentence, then the sentences, as published (see the top of this file).
 
     Languages share parts of it as `config.sharing` says: the encoders g_w and g_s, the attention a_w and a_s.
@@ -165,7 +166,7 @@ class PublishedHierarchicalEncoder(nn.Module):
     input_dims: ClassVar[str] = "(B, S, W)"
 
     def __init__(self, config: PreTrainedConfig) -> None:
-        super().__init__()
+        super().__init__(config)
         encoder = PublishedDenseEncoder if config.encoder_cell == "dense" else PublishedRecurrentEncoder
         share_encoders, share_attention = (config.sharing in (part, "both") for part in ("encoders", "attention"))
         self.size = (config.max_sentences, config.max_sentence_words)
@@ -174,8 +175,8 @@ class PublishedHierarchicalEncoder(nn.Module):
         self.sentence_encoder = per_language(config, share_encoders, lambda: encoder(config, config.document_size))
         self.sentence_attention = per_language(config, share_attention, lambda: PublishedAttention(config))
 
-    def forward(
-        self, word_vectors: Tensor, places: Tensor, mask: Tensor, language: str | None = None
+    def encode(
+        self, word_vectors: Tensor, places: Tensor, mask: Tensor, language: str | None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Encodes documents.
 
@@ -213,4 +214,6 @@ class PublishedHierarchicalEncoder(nn.Module):
         return document, (word_weights, sentence_weights[:, : given[0]])
 
 
-__all__ = ["PublishedGru", "PublishedHierarchicalEncoder", "RecurrentWeight"]
+TEXT_ENCODERS["han_published"] = PublishedHierarchicalEncoder
+
+__all__ = ["TEXT_ENCODERS", "PublishedGru", "PublishedHierarchicalEncoder", "RecurrentWeight"]

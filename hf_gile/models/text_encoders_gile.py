@@ -24,7 +24,6 @@ from transformers.activations import ACT2FN
 
 from .languages_gile import of_language, per_language
 from .losses_gile import widened
-from .published_gile import PublishedHierarchicalEncoder
 
 
 def rms_normalized(vectors: Tensor) -> Tensor:
@@ -195,30 +194,107 @@ def _pooling(config: PreTrainedConfig) -> nn.Module:
     )
 
 
-class WordEncoder(nn.Module):
+def mean_of_words(table: Any, input_ids: Tensor, pad_token_id: int, sparse: bool = False) -> Tensor:
+    """The label encoder of section 2.2: a label vector e is the mean of the label's word vectors.
+
+    Args:
+        table: The word vectors, or those of the tokens of a pretrained encoder.
+        input_ids: `(L, T)` word ids, padded.
+        pad_token_id: The padding word. (The table's own padding_idx may be missing.)
+        sparse: Whether the gradient of the table is a sparse tensor, for who adds up those of many calls.
+
+    Returns:
+        `(L, D)` label vectors; zero for a label without words.
+    """
+    # embedding_bag never builds the (L, T, D) word vectors of all labels.
+    return functional.embedding_bag(input_ids, table.weight, mode="mean", sparse=sparse, padding_idx=pad_token_id)
+
+
+class WordVectorEncoder(nn.Module):
+    """What encoders of words share: a table of word vectors, which labels are read by as well (section 2.2).
+
+    Args:
+        config: A `GileConfig`.
+    """
+
+    input_dims: ClassVar[str]
+
+    def __init__(self, config: PreTrainedConfig) -> None:
+        super().__init__()
+        self.word_embeddings: Any = nn.Embedding(
+            config.vocab_size, config.embedding_size, padding_idx=config.pad_token_id
+        )
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The table of word vectors."""
+        return self.word_embeddings
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Puts another table in its place."""
+        self.word_embeddings = value
+
+    def forward(
+        self,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        inputs_embeds: Tensor | None = None,
+        pooled: Tensor | None = None,
+        language: str | None = None,
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Encodes documents.
+
+        Args:
+            input_ids: `(B, W)` or `(B, S, W)` word ids, as `input_dims` says.
+            attention_mask: Booleans of this shape, true where there is a word. A sentence is there when it has a word.
+            inputs_embeds: `(B, W, D)` or `(B, S, W, D)` word vectors, instead of `input_ids`.
+            pooled: Not used: only pretrained encoders have it.
+            language: The language of all documents, in a model that has languages.
+
+        Returns:
+            `(B, H)` document vectors and the attention weights: `(B, W)`; or `(B, S, W)`, each sentence on its own,
+            and `(B, S)`.
+        """
+        assert attention_mask is not None
+        if input_ids is not None:
+            words, places = torch.unique(input_ids, return_inverse=True)
+            return self.encode(self.word_embeddings(words), places, attention_mask, language)
+        assert inputs_embeds is not None
+        # A weight of zero would not rid a sum of NaN.
+        vectors = inputs_embeds.flatten(0, -2).masked_fill(~attention_mask.reshape(-1, 1), 0)
+        places = torch.arange(len(vectors), device=vectors.device).reshape(attention_mask.shape)
+        return self.encode(vectors, places, attention_mask, language)
+
+    def encode(
+        self, word_vectors: Tensor, places: Tensor, mask: Tensor, language: str | None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Encodes documents of word vectors.
+
+        Args:
+            word_vectors: `(N, D)` vectors of the distinct words.
+            places: `(B, W)` or `(B, S, W)` rows of `word_vectors` that stand in each place.
+            mask: Booleans of this shape, true where there is a word.
+            language: The language of all documents, in a model that has languages.
+
+        Returns:
+            As `forward`.
+        """
+        raise NotImplementedError
+
+
+class WordEncoder(WordVectorEncoder):
     """All words of a document at once: WAN, an encoder and attention (section 4.1.1), and NN, the average alone."""
 
     input_dims: ClassVar[str] = "(B, W)"
 
     def __init__(self, config: PreTrainedConfig) -> None:
-        super().__init__()
+        super().__init__(config)
         self.word_encoder = None if config.text_encoder_type == "nn" else make_encoder(config, config.embedding_size)
         self.word_attention = _pooling(config)
 
-    def forward(
-        self, word_vectors: Tensor, places: Tensor, mask: Tensor, language: str | None = None
+    def encode(
+        self, word_vectors: Tensor, places: Tensor, mask: Tensor, language: str | None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Encodes documents.
-
-        Args:
-            word_vectors: `(N, D)` vectors of the distinct words.
-            places: `(B, W)` rows of `word_vectors`, the words of each document.
-            mask: `(B, W)` booleans, true where there is a word.
-            language: The language of all documents, in a model that has languages.
-
-        Returns:
-            `(B, H)` document vectors and the `(B, W)` word attention, in a tuple.
-        """
+        """Encodes documents; see `WordVectorEncoder.encode`."""
         hidden = word_vectors
         if self.word_encoder is not None:
             hidden, places = of_language(self.word_encoder, language)(hidden, places, mask)
@@ -226,33 +302,22 @@ class WordEncoder(nn.Module):
         return document, (weights,)
 
 
-class HierarchicalEncoder(nn.Module):
+class HierarchicalEncoder(WordVectorEncoder):
     """The words of each sentence, then the sentences: HAN with attention, HNN with averages (section 2.1)."""
 
     input_dims: ClassVar[str] = "(B, S, W)"
 
     def __init__(self, config: PreTrainedConfig) -> None:
-        super().__init__()
+        super().__init__(config)
         self.word_encoder = make_encoder(config, config.embedding_size)
         self.word_attention = _pooling(config)
         self.sentence_encoder = make_encoder(config, config.encoder_size)
         self.sentence_attention = _pooling(config)
 
-    def forward(
-        self, word_vectors: Tensor, places: Tensor, mask: Tensor, language: str | None = None
+    def encode(
+        self, word_vectors: Tensor, places: Tensor, mask: Tensor, language: str | None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Encodes documents.
-
-        Args:
-            word_vectors: `(N, D)` vectors of the distinct words.
-            places: `(B, S, W)` rows of `word_vectors`, the words of each sentence.
-            mask: `(B, S, W)` booleans, true where there is a word. A sentence is there when it has a word.
-            language: The language of all documents, in a model that has languages.
-
-        Returns:
-            `(B, H)` document vectors, and in a tuple the `(B, S, W)` word attention, each sentence on its own, and
-            the `(B, S)` sentence attention.
-        """
+        """Encodes documents; see `WordVectorEncoder.encode`."""
         word_mask = mask.flatten(0, 1)
         hidden, places = of_language(self.word_encoder, language)(word_vectors, places.flatten(0, 1), word_mask)
         sentences, word_weights = of_language(self.word_attention, language)(hidden, places, word_mask)
@@ -326,8 +391,8 @@ class FirstToken(nn.Module):
         return hidden[places[:, 0]], weights * mask
 
 
-class PretrainedEncoder(nn.Module):
-    """Token ids to a vector, by the hidden states of a pretrained encoder and a pooling of them.
+class TransformerEncoder(nn.Module):
+    """Documents of tokens: the hidden states of a pretrained encoder, and a pooling of them.
 
     Args:
         config: A `GileConfig` with `text_encoder_config`; the weights come from a checkpoint or `from_text_encoder`.
@@ -335,6 +400,8 @@ class PretrainedEncoder(nn.Module):
     Raises:
         ValueError: The limits of the configuration leave more tokens than the encoder has positions for.
     """
+
+    input_dims: ClassVar[str] = "(B, W)"
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
@@ -365,31 +432,73 @@ class PretrainedEncoder(nn.Module):
             ),
         )
 
-    def train(self, mode: bool = True) -> "PretrainedEncoder":
+    def train(self, mode: bool = True) -> "TransformerEncoder":
         """Switches between training and evaluation; a frozen encoder has no dropout in either."""
         super().train(mode)
         if self.is_frozen:
             self.transformer.eval()
         return self
 
+    def get_input_embeddings(self) -> nn.Module:
+        """The table of the tokens."""
+        return self.transformer.get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Puts another table in its place."""
+        self.transformer.set_input_embeddings(value)
+
     def forward(
-        self, input_ids: Tensor | None, inputs_embeds: Tensor | None, mask: Tensor, language: str | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Encodes rows of tokens, those of about the same length together, so that little padding is read.
+        self,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        inputs_embeds: Tensor | None = None,
+        pooled: Tensor | None = None,
+        language: str | None = None,
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Encodes documents.
 
         Args:
-            input_ids: `(R, W)` token ids, with the special tokens that the encoder wants.
-            inputs_embeds: `(R, W, D)` vectors of tokens, instead of `input_ids`.
-            mask: `(R, W)` booleans, true where there is a token.
+            input_ids: `(B, W)` token ids, with the special tokens that the encoder wants.
+            attention_mask: `(B, W)` booleans, true where there is a token.
+            inputs_embeds: `(B, W, D)` vectors of tokens, instead of `input_ids`.
+            pooled: `(B, P)` what `pool` made of these documents before, instead of tokens.
+            language: The language of all documents, in a model that has languages.
+
+        Returns:
+            `(B, P)` document vectors, and in a tuple the `(B, W)` weights of the pooling; the tuple is empty with
+            `pooled`.
+        """
+        if pooled is not None:
+            return pooled, ()
+        assert attention_mask is not None
+        vectors, weights = self.pool(input_ids, attention_mask, inputs_embeds, language)
+        return vectors, (weights,)
+
+    def pool(
+        self,
+        input_ids: Tensor | None,
+        attention_mask: Tensor,
+        inputs_embeds: Tensor | None = None,
+        language: str | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Pools rows of tokens, reading those of about the same length together, so that little padding is read.
+
+        Args:
+            input_ids: `(..., W)` token ids.
+            attention_mask: `(..., W)` booleans, true where there is a token.
+            inputs_embeds: `(..., W, D)` vectors of tokens, instead of `input_ids`.
             language: The language of all rows, in a model that has languages.
 
         Returns:
-            `(R, P)` vectors with a root mean square of 1, zero for a row without tokens, and the `(R, W)` weights of
-            the pooling.
+            `(..., P)` vectors with a root mean square of 1, zero for a row without tokens, and the `(..., W)` weights
+            of the pooling.
 
         Raises:
             ValueError: More tokens than the encoder has positions for.
         """
+        shape, mask = attention_mask.shape, attention_mask.flatten(0, -2)
+        input_ids = None if input_ids is None else input_ids.flatten(0, -2)
+        inputs_embeds = None if inputs_embeds is None else inputs_embeds.flatten(0, -3)
         if self.positions is not None and mask.shape[1] > self.positions:
             raise ValueError(
                 f"the pretrained encoder has positions for {self.positions} tokens, got {mask.shape[1]}; the processor "
@@ -401,21 +510,20 @@ class PretrainedEncoder(nn.Module):
         for rows in batches_of(sizes):
             width = sizes[rows[-1]]
             ids, embeds = (None if one is None else one[rows, :width] for one in (input_ids, inputs_embeds))
-            vectors, its = self._pool(ids, embeds, mask[rows, :width], language)
+            vectors, its = self._pool_rows(ids, embeds, mask[rows, :width], language)
             order += rows
             pooled.append(vectors)
             weights.append(functional.pad(its, (0, mask.shape[1] - width)))
         empty = torch.zeros(len(mask), self.pooled_size, dtype=self.transformer.dtype, device=mask.device)
         if not order:
-            return empty, torch.zeros_like(mask, dtype=empty.dtype)
+            return empty.view(*shape[:-1], self.pooled_size), torch.zeros_like(attention_mask, dtype=empty.dtype)
         places = torch.tensor(order, device=mask.device)
         weight = torch.cat(weights)
-        return (
-            empty.index_copy(0, places, torch.cat(pooled)),
-            torch.zeros_like(mask, dtype=weight.dtype).index_copy(0, places, weight),
-        )
+        vectors = empty.index_copy(0, places, torch.cat(pooled))
+        weight = torch.zeros_like(mask, dtype=weight.dtype).index_copy(0, places, weight)
+        return vectors.view(*shape[:-1], self.pooled_size), weight.view(shape)
 
-    def _pool(
+    def _pool_rows(
         self, input_ids: Tensor | None, inputs_embeds: Tensor | None, mask: Tensor, language: str | None
     ) -> tuple[Tensor, Tensor]:
         """Rows that have tokens, all at once."""
@@ -428,29 +536,7 @@ class PretrainedEncoder(nn.Module):
         return rms_normalized(vectors), weights
 
 
-class TransformerEncoder(PretrainedEncoder):
-    """Documents of tokens: one row each."""
-
-    input_dims: ClassVar[str] = "(B, W)"
-
-    def encode(
-        self, mask: Tensor, pooled: Tensor, weights: Tensor | None, language: str | None
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The document vectors of pooled rows.
-
-        Args:
-            mask: `(B, W)` booleans, true where there is a token.
-            pooled: `(B, P)` vectors.
-            weights: `(B, W)` weights of the pooling, if they are known.
-            language: The language of all documents.
-
-        Returns:
-            `(B, H)` document vectors, and the weights in a tuple.
-        """
-        return pooled, () if weights is None else (weights,)
-
-
-class HierarchicalTransformerEncoder(PretrainedEncoder):
+class HierarchicalTransformerEncoder(TransformerEncoder):
     """Long documents: their windows one by one, then attention over the windows, as a HAN has it over sentences.
 
     Args:
@@ -469,29 +555,38 @@ class HierarchicalTransformerEncoder(PretrainedEncoder):
             lambda: AttentionPooling(config.encoder_size, config.attention_size, config.hidden_act),
         )
 
-    def encode(
-        self, mask: Tensor, pooled: Tensor, weights: Tensor | None, language: str | None
+    def forward(
+        self,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        inputs_embeds: Tensor | None = None,
+        pooled: Tensor | None = None,
+        language: str | None = None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The document vectors of pooled windows.
+        """Encodes documents.
 
         Args:
-            mask: `(B, S, W)` booleans, true where there is a token. A window is there when it has a token.
-            pooled: `(B, S, P)` vectors of the windows.
-            weights: `(B, S, W)` weights of the pooling, if they are known.
-            language: The language of all documents.
+            input_ids: `(B, S, W)` token ids.
+            attention_mask: `(B, S, W)` booleans, true where there is a token. A window is there when it has a token.
+                Without it, with `pooled` alone, a window is there when its vector is not zero.
+            inputs_embeds: `(B, S, W, D)` vectors of tokens, instead of `input_ids`.
+            pooled: `(B, S, P)` what `pool` made of these windows before, instead of tokens.
+            language: The language of all documents, in a model that has languages.
 
         Returns:
-            `(B, H)` document vectors; in a tuple the weights of the pooling and the `(B, S)` attention over windows.
+            `(B, H)` document vectors; in a tuple the weights of the pooling, without `pooled`, and the `(B, S)`
+            attention over windows.
         """
-        there = mask.any(-1)
-        hidden = pooled.flatten(0, 1)
-        places = torch.arange(len(hidden), device=mask.device).view(there.shape)
+        windows, weights = super().forward(input_ids, attention_mask, inputs_embeds, pooled, language)
+        mask = windows.any(-1) if attention_mask is None else attention_mask.any(-1)
+        hidden = windows.flatten(0, 1)
+        rows = torch.arange(len(hidden), device=hidden.device).view(mask.shape)
         if self.sentence_encoder is not None:
-            hidden, places = of_language(self.sentence_encoder, language)(hidden, places, there)
-        document, attention = of_language(self.sentence_attention, language)(hidden, places, there)
+            hidden, rows = of_language(self.sentence_encoder, language)(hidden, rows, mask)
+        document, attention = of_language(self.sentence_attention, language)(hidden, rows, mask)
         if self.sentence_encoder is None:
             document = rms_normalized(document)
-        return document, (attention,) if weights is None else (weights, attention)
+        return document, (*weights, attention)
 
 
 TEXT_ENCODERS: dict[str, Any] = {
@@ -499,7 +594,6 @@ TEXT_ENCODERS: dict[str, Any] = {
     "hnn": HierarchicalEncoder,
     "wan": WordEncoder,
     "han": HierarchicalEncoder,
-    "han_published": PublishedHierarchicalEncoder,
     "transformer": TransformerEncoder,
     "hierarchical_transformer": HierarchicalTransformerEncoder,
 }
@@ -512,12 +606,13 @@ __all__ = [
     "HierarchicalEncoder",
     "HierarchicalTransformerEncoder",
     "MeanPooling",
-    "PretrainedEncoder",
     "RecurrentEncoder",
     "TransformerEncoder",
     "WordEncoder",
+    "WordVectorEncoder",
     "batches_of",
     "make_encoder",
+    "mean_of_words",
     "position_limit",
     "rms_normalized",
     "without_pooler",

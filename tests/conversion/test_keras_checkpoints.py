@@ -329,13 +329,13 @@ def test_a_converted_model_can_be_trained_on(tmp_path, texts, enc):
         losses.append(loss.item())
     assert losses[-1] < 0.5 * losses[0]
     for name, parameter in model.named_parameters():
-        assert name == "word_embeddings.weight" or parameter.grad.abs().max() > 0, name
+        assert name == "text_encoder.word_embeddings.weight" or parameter.grad.abs().max() > 0, name
 
 
 def test_a_user_adds_words(tmp_path, texts):
     model = from_keras(*Checkpoint().save(tmp_path)).double()
     words, mask, labels = texts
-    assert model.word_embeddings.weight.eq(0).all()
+    assert model.get_input_embeddings().weight.eq(0).all()
     vectors = torch.cat([torch.zeros(2, D), words[mask], labels])
     model.resize_token_embeddings(len(vectors), mean_resizing=False)
     model.set_word_vectors(vectors)

@@ -415,7 +415,7 @@ def test_a_model_takes_the_table(load):
     model = GileModel(config)
     model.set_word_vectors(vectors)
     ids = GileProcessor.for_config(tokenizer, config)("The milk, cold", return_tensors="pt")["input_ids"]
-    assert model.word_embeddings(ids).tolist() == [[[1, 2], [5, 6], [3, 4]]]
+    assert model.get_input_embeddings()(ids).tolist() == [[[1, 2], [5, 6], [3, 4]]]
 
 
 def test_published_word_vectors_of_a_language(shared_data):

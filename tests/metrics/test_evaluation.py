@@ -220,7 +220,7 @@ def test_an_index_of_other_weights_is_refused(make_model):
     model, _ = make_model()
     index = LabelIndex.build(model)
     with torch.no_grad():
-        model.gile.word_embeddings.weight += 1
+        model.gile.get_input_embeddings().weight += 1
     with pytest.raises(ValueError, match="made by another model"):
         evaluate_index(index, model, [], LabelMetrics(5))
 

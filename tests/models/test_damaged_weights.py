@@ -23,9 +23,9 @@ def test_weights_that_are_not_finite_are_refused_by_name(tmp_path, make_model, v
 def test_large_weights_whose_sum_overflows_are_taken(tmp_path, make_model):
     model, _ = make_model()
     with torch.no_grad():
-        model.gile.word_embeddings.weight[1:] = 3e38
+        model.gile.get_input_embeddings().weight[1:] = 3e38
     model.save_pretrained(tmp_path)
-    assert GileForSequenceClassification.from_pretrained(tmp_path).gile.word_embeddings.weight.max() == 3e38
+    assert GileForSequenceClassification.from_pretrained(tmp_path).gile.get_input_embeddings().weight.max() == 3e38
 
 
 @pytest.mark.parametrize("options", [{}, {"top_k": 2}, {"threshold": 0.5}, {"threshold": 0.5, "top_k": 1}])
@@ -40,11 +40,11 @@ def test_a_pipeline_gives_no_scores_that_are_not_numbers(make_model, options, ca
 
 def test_vectors_that_are_not_finite_are_not_set(make_model, label_set):
     model, _ = make_model()
-    vectors = torch.zeros_like(model.gile.word_embeddings.weight)
+    vectors = torch.zeros_like(model.gile.get_input_embeddings().weight)
     vectors[5, 2] = float("inf")
     with pytest.raises(ValueError, match="word vector 5 holds numbers not finite"):
         model.gile.set_word_vectors(vectors)
-    assert model.gile.word_embeddings.weight.any()
+    assert model.gile.get_input_embeddings().weight.any()
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_packed_states_are_those_of_a_gru_alone(cell):
     words = torch.tensor([[3, 4, 5, 0, 0], [6, 0, 7, 8, 0], [0, 0, 0, 0, 0], [9, 9, 9, 9, 9]])
     gru = model.gile.text_encoder.word_encoder.gru
     for row, encoded in zip(words, model.gile.embed_texts(words)[0], strict=True):
-        there = model.gile.word_embeddings(row[row > 0])
+        there = model.gile.get_input_embeddings()(row[row > 0])
         expected = gru(there)[0].sum(0) if len(there) else torch.zeros_like(encoded)
         torch.testing.assert_close(encoded, expected)
 
@@ -187,14 +187,14 @@ def test_word_vectors_are_set_and_stay_frozen(tmp_path):
     model = make(freeze_word_vectors=True)
     vectors = torch.randn(V, D)
     model.gile.set_word_vectors(vectors.numpy())
-    assert torch.equal(model.gile.word_embeddings.weight[1:], vectors[1:])
-    assert not model.gile.word_embeddings.weight[0].any()
+    assert torch.equal(model.gile.get_input_embeddings().weight[1:], vectors[1:])
+    assert not model.gile.get_input_embeddings().weight[0].any()
     model(input_ids=documents("wan"), labels=torch.tensor([[0], [1], [2]])).loss.backward()
-    assert model.gile.word_embeddings.weight.grad is None
+    assert model.gile.get_input_embeddings().weight.grad is None
     model.save_pretrained(tmp_path)
     loaded = GileForSequenceClassification.from_pretrained(tmp_path)
-    assert not loaded.gile.word_embeddings.weight.requires_grad
-    assert torch.equal(loaded.gile.word_embeddings.weight, model.gile.word_embeddings.weight)
+    assert not loaded.gile.get_input_embeddings().weight.requires_grad
+    assert torch.equal(loaded.gile.get_input_embeddings().weight, model.gile.get_input_embeddings().weight)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_more_words_come_with_more_words_to_predict(make_model, tmp_path):
 def test_masked_vectors_are_not_read_even_if_they_are_no_numbers():
     for encoder, cell in itertools.product(ENCODERS, CELLS):
         model = make(text_encoder_type=encoder, encoder_cell=cell).eval()
-        vectors = model.gile.word_embeddings(documents(encoder)).detach()
+        vectors = model.gile.get_input_embeddings()(documents(encoder)).detach()
         mask = torch.ones(vectors.shape[:-1], dtype=torch.bool)
         mask[..., -2:] = False
         expected = model.gile.embed_texts(inputs_embeds=vectors, attention_mask=mask)[0]

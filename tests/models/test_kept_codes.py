@@ -55,7 +55,7 @@ def words_of(model):
 
 def test_rows_of_a_table_that_labels_do_not_read_leave_their_codes(make_model):
     model, processor = make_model()
-    table, read = model.gile.word_embeddings.weight, words_of(model)
+    table, read = model.gile.get_input_embeddings().weight, words_of(model)
     (other,) = [row for row in range(1, len(table)) if row not in read][:1]
     with torch.no_grad():
         model(**processor(TEXT, return_tensors="pt"))

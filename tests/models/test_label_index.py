@@ -332,7 +332,7 @@ def test_codes_are_those_of_the_model_under_autocast_too(make_model):
 def test_codes_out_of_the_range_of_16_bits_are_refused(parts):
     gile, processor = parts
     with torch.no_grad():
-        gile.word_embeddings.weight[5] *= 1e7
+        gile.get_input_embeddings().weight[5] *= 1e7
     names = LabelSet.from_names(NAMES)
     with pytest.raises(ValueError, match=r"numbers that are not finite in torch\.float16; torch\.bfloat16 has"):
         LabelIndex.build(gile, processor, names, dtype=torch.float16)
@@ -482,7 +482,7 @@ def test_an_index_does_not_change_with_the_model_and_refuses_it_then(make_model)
         lambda: index.rename("Iron", "a", model, processor),
     ):
         with torch.no_grad():
-            model.gile.word_embeddings.weight[3] += 1
+            model.gile.get_input_embeddings().weight[3] += 1
         with pytest.raises(ValueError, match="build it again"):
             change()
     assert torch.equal(index.codes, codes)

@@ -211,7 +211,7 @@ class TestKeptLabelCodes:
         monkeypatch.setattr(model.gile, "project_labels", None)
         assert torch.equal(self.scores(model, processor), first)
 
-    @pytest.mark.parametrize("name", ["word_embeddings.weight", "output_layer.label_projection.bias"])
+    @pytest.mark.parametrize("name", ["text_encoder.word_embeddings.weight", "output_layer.label_projection.bias"])
     @pytest.mark.parametrize("through_data", [False, True], ids=["in place", "through .data"])
     def test_a_change_of_a_weight_is_seen(self, make_model, name, through_data):
         model, processor = make_model()
@@ -287,7 +287,7 @@ def test_fresh_weights_start_as_configured(output_layer):
     classifier = model.gile.output_layer.classifier
     torch.testing.assert_close(classifier.bias.sigmoid(), torch.full_like(classifier.bias, 0.02))
     assert classifier.weight.std().item() == pytest.approx(classifier.weight.shape[1] ** -0.5, rel=0.1)
-    words = model.gile.word_embeddings.weight
+    words = model.gile.get_input_embeddings().weight
     assert words[1:].std().item() == pytest.approx(0.5, rel=0.05)
     assert words[0].eq(0).all()
     dense = model.gile.text_encoder.word_encoder.dense
@@ -306,7 +306,7 @@ def test_half_precision_models_score_and_train(make_model):
 
 def test_word_embeddings_are_the_input_embeddings(make_model):
     model, _ = make_model()
-    assert model.get_input_embeddings() is model.gile.word_embeddings
+    assert model.get_input_embeddings() is model.gile.get_input_embeddings()
     assert isinstance(model.gile, GileModel)
 
 

@@ -288,7 +288,7 @@ def test_an_index_of_another_model_or_language_is_refused(pipe, parts, make_mode
     with pytest.raises(ValueError, match=r"built with language=None, label_language=None, but .*'german': build"):
         pipe(TEXTS[0], index, label_language="german")
     with torch.no_grad():
-        parts[0].gile.word_embeddings.weight[7] += 1
+        parts[0].gile.get_input_embeddings().weight[7] += 1
     with pytest.raises(ValueError, match=r"build it again with LabelIndex\.build"):
         pipe(TEXTS[0], index)
 

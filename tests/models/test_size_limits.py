@@ -71,7 +71,10 @@ def test_no_field_takes_a_number_that_is_not_finite(value):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"vocab_size": 2**24, "embedding_size": 2**16}, "asks for .* numbers of gile.word_embeddings.weight, which"),
+        (
+            {"vocab_size": 2**24, "embedding_size": 2**16},
+            "asks for .* numbers of gile.text_encoder.word_embeddings.weight, which",
+        ),
         ({"lexical_size": 2**31}, "lexical_size is 2147483648"),
         ({"joint_layers": 10**7}, "joint_layers is 10000000"),
         ({"word_prediction": 1.0, "hidden_size": 2**16, "embedding_size": 2**16}, "asks for .* numbers of"),
@@ -99,4 +102,4 @@ def test_what_is_added_to_saved_weights_starts_fresh(tmp_path, make_model):
     model.save_pretrained(tmp_path)
     again = GileForSequenceClassification.from_pretrained(tmp_path, label_rows=True)
     assert not again.gile.label_rows.weight.any()
-    assert torch.equal(again.gile.word_embeddings.weight, model.gile.word_embeddings.weight)
+    assert torch.equal(again.gile.get_input_embeddings().weight, model.gile.get_input_embeddings().weight)

@@ -103,7 +103,7 @@ def test_attention_pooling_is_equation_2_written_by_hand():
 def test_a_repeated_word_counts_as_often_as_it_stands_there(model):
     # Words are encoded once for each distinct one; written out as vectors, every place is encoded on its own.
     input_ids = document(model, [3, 4, 3, 3, 5])
-    vectors = model.word_embeddings(input_ids)
+    vectors = model.get_input_embeddings()(input_ids)
     torch.testing.assert_close(encode(model, input_ids), encode(model, None, inputs_embeds=vectors))
     assert not torch.allclose(encode(model, input_ids), encode(model, document(model, [3, 4, 5])))
 
@@ -111,7 +111,7 @@ def test_a_repeated_word_counts_as_often_as_it_stands_there(model):
 def test_word_vectors_can_be_given_instead_of_words(model):
     input_ids = document(model, [3, 4, 5])
     torch.testing.assert_close(
-        encode(model, input_ids), encode(model, None, inputs_embeds=model.word_embeddings(input_ids))
+        encode(model, input_ids), encode(model, None, inputs_embeds=model.get_input_embeddings()(input_ids))
     )
 
 
