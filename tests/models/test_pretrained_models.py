@@ -366,7 +366,7 @@ class TestPooledEmbeds:
 def test_labels_are_read_anew_after_so_many_steps_and_not_trained_through(make_pretrained):
     model, processor = make_pretrained(label_refresh_steps=3, encoder=BertConfig(**SIZES, hidden_dropout_prob=0.3))
     encoder, read = model.gile.text_encoder, []
-    encoder.register_forward_hook(lambda *_: read.append((torch.is_grad_enabled(), encoder.training)))
+    encoder.transformer.register_forward_hook(lambda *_: read.append((torch.is_grad_enabled(), encoder.training)))
     kept = []
     for _ in range(7):
         step(model, processor)
