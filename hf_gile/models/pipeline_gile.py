@@ -216,7 +216,7 @@ class LabelScoringPipeline(Pipeline):
                 model that cannot score other labels than its own, evidence of a model without attention, a model whose
                 scores are not numbers, or an option that does not exist or makes no sense.
         """
-        texts = checked_texts(inputs, self.processor)
+        texts = _checked_texts(inputs, self.processor)
         if not _one_set_for_each_text(candidate_labels):
             return super().__call__(texts, candidate_labels=candidate_labels, **options)
         is_one = isinstance(texts, str)
@@ -278,8 +278,7 @@ class LabelScoringPipeline(Pipeline):
                 request if request.labels is not None else replace(request, labels=labels) for request in requests
             ]
         options = Options(**chosen)
-        texts, whole = [request.text for request in requests], options.long_texts != "cut"
-        read = read_texts(self.model.gile, self.processor, texts, options.language, whole, options.return_evidence)
+        read = self._read([request.text for request in requests], options)
         state = cache(self.model.gile.label_state)
         by_labels: dict[int, list[int]] = {}
         for place, request in enumerate(requests):
@@ -289,12 +288,62 @@ class LabelScoringPipeline(Pipeline):
             best = self._best_labels(requests[places[0]].labels, read, places, options, state)
             for place, labels_of_text in zip(places, best, strict=True):
                 answers[place] = labels_of_text
-        answer: dict[str, Any] = {"request": requests, "best": answers, "known": read.known}
-        answer["evidence"] = [None] * len(requests) if read.evidence is None else read.evidence
+        answer: dict[str, Any] = {
+            "request": requests,
+            "best": answers,
+            "known": read.known,
+            "evidence": read.evidence,
+        }
         return answer if batched else {name: values[0] for name, values in answer.items()}
 
+    def _read(self, texts: list[Any], options: Options) -> "_ReadTexts":
+        """Encodes texts; what is read first of all is one batch, so that texts that fit have the same code anyway."""
+        processor, language = self.processor, options.language
+        if options.return_evidence:
+            _check_attends(self.model.config)
+        documents = processor(texts, language=language)["input_ids"]
+        codes, attentions = self._encoded(documents, options)
+        looked: list[list[Sequence[Tensor]]] = [[weights] for weights in attentions]
+        known = list(map(processor.knows, documents))
+        pieces: dict[int, list[Tensor]] = {}
+        whole = options.long_texts != "cut"
+        if whole:
+            of_texts = processor.pieces(texts, language)
+            known = [any(map(processor.knows, own)) for own in of_texts]
+            # A long sentence makes the first piece another than what is read first.
+            firsts = [own[0] == document for own, document in zip(of_texts, documents, strict=True)]
+            rest = [
+                (place, piece)
+                for place, (own, is_first) in enumerate(zip(of_texts, firsts, strict=True))
+                for piece in own[is_first:]
+            ]
+            size = max(_PIECES_AT_ONCE, len(texts))
+            for start in range(0, len(rest), size):
+                some = rest[start : start + size]
+                more, attentions = self._encoded([piece for _, piece in some], options)
+                for row, (place, _) in enumerate(some):
+                    if place not in pieces:
+                        pieces[place] = [codes[place]] if firsts[place] else []
+                        looked[place] = looked[place] if firsts[place] else []
+                    pieces[place].append(more[row])
+                    looked[place] += attentions[row : row + 1]
+        evidence: list[Any] = [None] * len(texts)
+        if options.return_evidence:
+            written = processor.pieces(texts, language, whole=whole, written=True)
+            evidence = [_evidence(*of_text) for of_text in zip(written, looked, strict=True)]
+        return _ReadTexts(codes, {place: torch.stack(own) for place, own in pieces.items()}, evidence, known)
+
+    def _encoded(self, documents: list[Any], options: Options) -> tuple[Tensor, list[Sequence[Tensor]]]:
+        """`(B, J)` text codes of documents of ids, and the attention of each; it is empty where nobody asks for it."""
+        gile = self.model.gile
+        inputs = {name: ids.to(gile.device) for name, ids in self.processor.pad_documents(documents).items()}
+        text_embeds, attentions = gile.embed_texts(**inputs, language=options.language)
+        codes = gile.project_texts(text_embeds=text_embeds, language=options.language)
+        weights = [level.cpu() for level in attentions] if options.return_evidence else []
+        return codes, [[level[row] for level in weights] for row in range(len(documents))]
+
     def _best_labels(
-        self, labels: Any, read: "ReadTexts", places: list[int], options: Options, state: Callable[[], Any]
+        self, labels: Any, read: "_ReadTexts", places: list[int], options: Options, state: Callable[[], Any]
     ) -> list[TopLabels]:
         """The answers to the texts in some places, of which all are scored with the same labels."""
         config = self.model.config
@@ -428,27 +477,8 @@ def _one_set_for_each_text(labels: Any) -> bool:
     )
 
 
-def checked_texts(inputs: Any, processor: Any) -> Any:
-    """Makes of whatever holds texts what a pipeline reads.
-
-    Args:
-        inputs: A text, or texts in anything that can be read through.
-        processor: The `GileProcessor` that says what a text is.
-
-    Returns:
-        A text; a list of texts, of all that is in memory anyway; a dataset, which is read when it is its turn; or a
-        generator, of anything else that can be read through.
-
-    Raises:
-        ValueError: No texts, a whole dataset or table in the place of one column, or something that is not a text. The
-            message names its place; that of a generator or dataset comes when it is its turn.
-
-    Example:
-        >>> from hf_gile import GileProcessor, build_tokenizer
-        >>> processor = GileProcessor(build_tokenizer(["a cat"], min_count=1))
-        >>> checked_texts(("a", "cat"), processor), list(checked_texts(iter(["a", "cat"]), processor))
-        (['a', 'cat'], ['a', 'cat'])
-    """
+def _checked_texts(inputs: Any, processor: Any) -> Any:
+    """A text; a list of texts, of all that is in memory anyway; else a dataset or generator that checks in its turn."""
     if isinstance(inputs, str):
         return inputs
     if hasattr(inputs, "names") and hasattr(inputs, "texts"):
@@ -492,101 +522,16 @@ class _CheckedDataset(Dataset[Any]):
         return text
 
 
-class ReadTexts(NamedTuple):
-    """What a model made of texts.
+class _ReadTexts(NamedTuple):
+    """What a model made of texts."""
 
-    Args:
-        codes: `(B, J)` text codes, of what the model reads first of each text.
-        pieces: `(P, J)` codes of the pieces of those texts that are longer, by their places.
-        evidence: What `evidence_of` says of each text, if it was asked for.
-        known: Whether each text, as far as it was read, holds a word that the model knows.
-    """
-
-    codes: Tensor
-    pieces: dict[int, Tensor]
-    evidence: list[dict[str, Any]] | None
-    known: list[bool]
+    codes: Tensor  # (B, J), of what the model reads first of each text
+    pieces: dict[int, Tensor]  # (P, J) codes of the pieces of the texts that are longer, by their places
+    evidence: list[Any]  # of each text, or None
+    known: list[bool]  # whether each text, as far as it was read, holds a word that the model knows
 
 
-def read_texts(
-    gile: Any,
-    processor: Any,
-    texts: Sequence[Any],
-    language: str | None = None,
-    whole: bool = False,
-    with_evidence: bool = False,
-) -> ReadTexts:
-    """Encodes texts.
-
-    What is read first of all texts is one batch, with or without `whole`: the code of a text that fits is the same to
-    the last bit.
-
-    Args:
-        gile: A `GileModel` in evaluation mode.
-        processor: Its `GileProcessor`.
-        texts: B documents, as the processor takes them.
-        language: Their language, in a model of several.
-        whole: Whether to read all of them, in pieces.
-        with_evidence: Whether to say where the model looked.
-
-    Raises:
-        ValueError: Something that is not a text, an unknown language, or evidence of a model that has no attention.
-    """
-    if with_evidence:
-        check_attends(gile.config)
-    documents = processor(texts, language=language)["input_ids"]
-    codes, attentions = _encoded(gile, processor, documents, language, with_evidence)
-    looked: list[list[Sequence[Tensor]]] = [[one] for one in attentions]
-    pieces: dict[int, Tensor] = {}
-    known = list(map(processor.knows, documents))
-    if whole:
-        of_texts = processor.pieces(texts, language)
-        known = [any(map(processor.knows, own)) for own in of_texts]
-        rest = [
-            (place, piece)
-            for place, (own, document) in enumerate(zip(of_texts, documents, strict=True))
-            for piece in (own[1:] if own[0] == document else own)
-        ]
-        found: dict[int, list[Tensor]] = {}
-        size = max(_PIECES_AT_ONCE, len(texts))
-        for start in range(0, len(rest), size):
-            some = rest[start : start + size]
-            more, attentions = _encoded(gile, processor, [piece for _, piece in some], language, with_evidence)
-            for row, (place, _) in enumerate(some):
-                if place not in found:
-                    is_first = of_texts[place][0] == documents[place]
-                    found[place] = [codes[place]] if is_first else []
-                    looked[place] = looked[place] if is_first else []
-                found[place].append(more[row])
-                looked[place] += attentions[row : row + 1]
-        pieces = {place: torch.stack(own) for place, own in found.items()}
-    evidence = None
-    if with_evidence:
-        written = processor.pieces(texts, language, whole=whole, written=True)
-        evidence = [evidence_of(*one) for one in zip(written, looked, strict=True)]
-    return ReadTexts(codes, pieces, evidence, known)
-
-
-def _encoded(
-    gile: Any, processor: Any, documents: list[Any], language: str | None, with_attention: bool
-) -> tuple[Tensor, list[Sequence[Tensor]]]:
-    """`(B, J)` text codes of documents of ids, and for each its attention, if it is wanted."""
-    inputs = {name: tensor.to(gile.device) for name, tensor in processor.pad_documents(documents).items()}
-    text_embeds, attentions = gile.embed_texts(**inputs, language=language)
-    codes = gile.project_texts(text_embeds=text_embeds, language=language)
-    weights = [one.cpu() for one in attentions] if with_attention else []
-    return codes, [[one[row] for one in weights] for row in range(len(documents))]
-
-
-def check_attends(config: Any) -> None:
-    """Refuses models that read all words alike, of which there is no evidence.
-
-    Args:
-        config: A `GileConfig`.
-
-    Raises:
-        ValueError: The text encoder has no attention over words or windows; the message says what to do.
-    """
+def _check_attends(config: Any) -> None:
     kind, pooling = config.text_encoder_type, config.pooling
     # The published graph, and the windows of a long document, always have attention.
     if kind in ("han_published", "hierarchical_transformer"):
@@ -603,25 +548,11 @@ def check_attends(config: Any) -> None:
         )
 
 
-def evidence_of(pieces: Sequence[list[Any]], attentions: Sequence[Sequence[Tensor]]) -> dict[str, Any]:
-    """Puts the words of a document and their weights together, without padding and special tokens.
+def _evidence(pieces: Sequence[list[Any]], attentions: Sequence[Sequence[Tensor]]) -> dict[str, Any]:
+    """The words of a text, as `processor.pieces(..., written=True)` gives them, with the weights that each piece had.
 
-    Args:
-        pieces: What is written in the document, from `GileProcessor.pieces(..., written=True)`: one piece, or those in
-            which a long text was read.
-        attentions: For each piece what the model returned for it: the weights of words `(W,)`; or those of the words of
-            each sentence `(S, W)` and of the sentences `(S,)`.
-
-    Returns:
-        `{"sentences": [{"weight": w, "words": [[word, weight], ...]}, ...]}`: the weight of a sentence in the document
-        and of a word in its sentence, each as the model had it; that of a word of several tokens is their sum. A
-        document that is not cut into sentences is one. Pieces count alike, so the weights of their sentences are
-        divided by the number of pieces.
-
-    Example:
-        >>> import torch
-        >>> evidence_of([[(0, "Breast"), (1, "milk")]], [[torch.tensor([0.25, 0.75, 0.0])]])
-        {'sentences': [{'weight': 1.0, 'words': [['Breast', 0.25], ['milk', 0.75]]}]}
+    Attention is `(W,)` of words, or `(S, W)` of words in sentences and `(S,)` of sentences. The weight of a word of
+    several tokens is their sum. Pieces count alike: the weights of their sentences are divided by their number.
     """
     sentences = []
     for piece, (of_words, *of_sentences) in zip(pieces, attentions, strict=True):
@@ -629,9 +560,8 @@ def evidence_of(pieces: Sequence[list[Any]], attentions: Sequence[Sequence[Tenso
         row_weights = of_words.float().tolist() if of_sentences else [of_words.float().tolist()]
         shares = of_sentences[0].float().tolist() if of_sentences else [1.0]
         for row, weights, share in zip(rows, row_weights, shares, strict=False):
-            weighted = zip(row, weights, strict=False)
-            of_places = groupby(weighted, key=lambda one: one[0])
-            words = [[found[1], sum(weight for _, weight in own)] for found, own in of_places if found is not None]
+            tokens = groupby(zip(row, weights, strict=False), key=lambda token: token[0])
+            words = [[word[1], sum(weight for _, weight in parts)] for word, parts in tokens if word is not None]
             if words:
                 sentences.append({"weight": share / len(pieces), "words": words})
     return {"sentences": sentences}
@@ -804,4 +734,4 @@ def _digest(label_set: Any, by_id: bool) -> bytes:
     return hashlib.blake2b(json.dumps(rows).encode(), digest_size=32).digest()
 
 
-__all__ = ["LabelCache", "LabelScoringPipeline", "check_attends", "checked_texts", "evidence_of", "read_texts"]
+__all__ = ["LabelCache", "LabelScoringPipeline", "Options"]

@@ -295,5 +295,5 @@ def test_options_can_be_set_once_for_all_calls(parts):
         "label-scoring", model=model, processor=processor, threshold="stored", top_k=2, force_label=True, batch_size=2
     )
     plain = pipeline("label-scoring", model=model, processor=processor)
-    assert ready(TEXTS) == plain(TEXTS, threshold="stored", top_k=2, force_label=True)
-    assert ready(TEXTS, threshold=0.1, top_k=3) == plain(TEXTS, threshold=0.1, top_k=3)
+    assert ready(TEXTS) == plain(TEXTS, threshold="stored", top_k=2, force_label=True, batch_size=2)
+    assert ready(TEXTS, threshold=0.1, top_k=3) == plain(TEXTS, threshold=0.1, top_k=3, force_label=True, batch_size=2)
