@@ -33,7 +33,7 @@ from .losses_gile import (
     places_among,
     widened,
 )
-from .modeling_gile import UNFINISHED_SAVE, GileModel, GilePreTrainedModel, check_tensors
+from .modeling_gile import UNFINISHED_SAVE, GileModel, GilePreTrainedModel, check_tensors, check_unknown
 from .score_terms_gile import ZeroEmbedding
 
 _LABELS_AT_ONCE = 2048
@@ -63,6 +63,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
 
         super().__init__(config)
         self.gile = GileModel(config)
+        self.supports_gradient_checkpointing = self.gile.supports_gradient_checkpointing
         self.label_set: LabelSet | None = None
         self.label_input_ids: Tensor  # (L, T)
         self.register_buffer("label_input_ids", torch.zeros(config.num_labels, config.label_length, dtype=torch.long))
@@ -406,8 +407,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             TypeError: There is no such argument.
         """
         by_document = kwargs.pop("shift_labels", None) is not None
-        if kwargs:
-            raise TypeError(f"forward() got an unexpected keyword argument {next(iter(kwargs))!r}")
+        check_unknown(kwargs)
         check_tensors(
             labels=labels,
             sampled_columns=sampled_columns,

@@ -11,7 +11,7 @@ may be of any language: words of all languages share one space.
 
 import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from json import JSONDecodeError
@@ -77,7 +77,6 @@ class GilePreTrainedModel(PreTrainedModel):
     config_class = GileConfig
     base_model_prefix = "gile"
     main_input_name = "input_ids"
-    supports_gradient_checkpointing = True
     # Of the pretrained encoder, which refuses what it does not support itself.
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = True
 
@@ -291,6 +290,8 @@ class GileModel(GilePreTrainedModel):
     def __init__(self, config: GileConfig) -> None:
         super().__init__(config)
         self.text_encoder = TEXT_ENCODERS[config.text_encoder_type](config)
+        encoder = getattr(self.text_encoder, "transformer", None)
+        self.supports_gradient_checkpointing = getattr(encoder, "supports_gradient_checkpointing", False)
         self.bag = TokenBag(config) if config.bag_size else None
         self.output_layer: Any  # either has project_texts and score
         if config.output_layer == "linear":
@@ -790,6 +791,7 @@ class GileModel(GilePreTrainedModel):
         output_attentions: bool | None = None,
         pooled_embeds: Tensor | None = None,
         label_vectors: Tensor | None = None,
+        **kwargs: Any,
     ) -> GileModelOutput:
         """Scores every document with every label.
 
@@ -806,13 +808,16 @@ class GileModel(GilePreTrainedModel):
             output_attentions: Whether to return the attention weights.
             pooled_embeds: `(B, P)` or `(B, S, P)`, as in `embed_texts`.
             label_vectors: `(L, P)`, as in `embed_labels`.
+            kwargs: `output_hidden_states`, which every model of Transformers takes; there are none to return.
 
         Returns:
             A `GileModelOutput`.
 
         Raises:
             ValueError: Arguments are missing, or of a wrong shape.
+            TypeError: There is no such argument.
         """
+        check_unknown(kwargs)
         text_embeds, attentions = self.embed_texts(input_ids, attention_mask, inputs_embeds, language, pooled_embeds)
         is_linear = self.config.output_layer == "linear" and label_input_ids is None and label_embeds is None
         if not is_linear:
@@ -902,6 +907,19 @@ class GileModel(GilePreTrainedModel):
                 "output_layer='linear' scores only the labels it was trained on and cannot read others; "
                 "train a model with output_layer='gile' to score labels by their words"
             )
+
+
+def check_unknown(arguments: Mapping[str, Any]) -> None:
+    """Refuses arguments that `forward` does not have, but `output_hidden_states`, which adapters of peft always pass.
+
+    Args:
+        arguments: What `forward` got beside its own.
+
+    Raises:
+        TypeError: There are such; the message names one.
+    """
+    for name in arguments.keys() - {"output_hidden_states"}:
+        raise TypeError(f"forward() got an unexpected keyword argument {name!r}")
 
 
 def check_tensors(**given: Any) -> None:

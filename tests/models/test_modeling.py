@@ -281,6 +281,7 @@ def test_the_first_labels_decide_the_problem_and_pipelines_follow(make_model, la
 
 @pytest.mark.parametrize("output_layer", ["gile", "linear"])
 def test_fresh_weights_start_as_configured(output_layer):
+    torch.manual_seed(0)
     sizes = {"embedding_size": 101, "hidden_size": 103, "joint_size": 307}
     options = {"output_layer": output_layer, "num_labels": 97, "label_prior": 0.02, "embedding_std": 0.5}
     model = GileForSequenceClassification(GileConfig(vocab_size=1009, **sizes, **options))
