@@ -361,7 +361,9 @@ def train_text_models(
         with args.main_process_first(desc="words and columns"):
             if kind not in encoded:
                 encoded[kind] = {
-                    part: encode_dataset(rows, processor, labels, text, gold, on_unknown_label="drop")
+                    part: encode_dataset(
+                        rows, processor, labels, text, gold, excluded=excluded_of(rows), on_unknown_label="drop"
+                    )
                     for part, rows in parts.items()
                 }
                 if config.has_fixed_pooling:
@@ -371,7 +373,7 @@ def train_text_models(
                         for part, rows in encoded[kind].items()
                     }
             own = {
-                part: rows.map(first_columns, fn_kwargs={"number": num_seen}, batched=True, input_columns="labels")
+                part: rows.map(first_columns, fn_kwargs={"number": num_seen}, batched=True)
                 if is_linear and num_seen < len(labels)
                 else rows
                 for part, rows in encoded[kind].items()
@@ -965,9 +967,15 @@ def make_words(
     return build_tokenizer(vocabulary=words), vectors
 
 
-def first_columns(labels: list[Sequence[int]], number: int) -> dict[str, list[list[int]]]:
-    """Gold columns below a number: those of the labels that a linear unit has."""
-    return {"labels": [[column for column in columns if column < number] for columns in labels]}
+def excluded_of(rows: Dataset) -> str | None:
+    """The column of label ids that are no candidates for a document, which sets of `load_xmc` have."""
+    return "excluded" if "excluded" in rows.column_names else None
+
+
+def first_columns(batch: Mapping[str, Any], number: int) -> dict[str, list[list[int]]]:
+    """Columns below a number: those of the labels that a linear unit has."""
+    names = [name for name in ("labels", "excluded_columns") if name in batch]
+    return {name: [[column for column in columns if column < number] for columns in batch[name]] for name in names}
 
 
 def table(results: dict[str, Any], columns: dict[str, str], groups: Sequence[str], note: str) -> str:

@@ -3,12 +3,15 @@ r"""Train on a table of your own: a column of texts, a column of labels, and a f
     python recipes/train_table.py --train_files notes.csv --text text --labels tags --separator ";"
     accelerate launch recipes/train_table.py --train_files train.jsonl.gz --test_files dev.jsonl.gz \
         --text title abstract --labels subjects --label_file subjects.jsonl --label_name name_en name_de
+    python recipes/train_table.py --format annif --train_files train.tsv.gz --label_file subjects.ttl
+    python recipes/train_table.py --format xmc --train_files LF-AmazonTitles-131K
     python recipes/train_table.py --config mine.yaml
 
 Tables are .csv, .tsv, .jsonl, .json or .parquet, or with `--dataset` a dataset of the Hub or of a folder. Labels are
 ids of the label file: a table with a column of ids and one of names, a SKOS vocabulary (.ttl, .rdf, .nt, .jsonld) or
-MeSH (.xml, .bin). Without a label file an id is a name. Labels that no training document has are scored as well, by
-what their names say.
+MeSH (.xml, .bin). `--format annif` reads corpora and vocabularies of Annif, `--format xmc` the folder of a set of the
+Extreme Classification Repository; hf_gile/data/annif.py and xmc.py show these. Without a label file an id is a name.
+Labels that no training document has are scored as well, by what their names say.
 
 Every flag of `transformers.TrainingArguments` works, and every flag can stand in a YAML file.
 """
@@ -26,8 +29,22 @@ from transformers import TrainingArguments
 from units import check_choice
 
 from hf_gile import Label, LabelSet
-from hf_gile.data import ReadReport, held_out_labels, load_table, read_label_file, split_of, table_of
+from hf_gile.data import (
+    ReadReport,
+    held_out_labels,
+    load_annif,
+    load_annif_vocabulary,
+    load_table,
+    load_xmc,
+    read_label_file,
+    split_of,
+    table_of,
+)
+from hf_gile.data.files import suffix_of
 from hf_gile.data.table_files import SUFFIXES
+
+FORMATS = {"table": SUFFIXES, "annif": (".tsv", ".csv", ".jsonl", ".txt"), "xmc": ()}
+"""What `--format` can be, and which files are read."""
 
 
 @dataclass
@@ -41,6 +58,11 @@ class Recipe(ModelSettings):
     test_files: list[str] = field(
         default_factory=list, metadata={"help": "By default a tenth of the training documents, by a hash of their ids."}
     )
+    format: str = field(
+        default="table",
+        metadata={"help": "table; annif, its corpora and vocabularies; or xmc, the folder of a set of the Extreme "
+                  "Classification Repository, with its test documents and labels."},
+    )  # fmt: skip
     dataset: str | None = field(default=None, metadata={"help": "Instead of files: a dataset of the Hub, or a folder."})
     dataset_config: str | None = field(default=None, metadata={"help": "The configuration of the dataset."})
     text: list[str] = field(default_factory=lambda: ["text"], metadata={"help": "Columns of text, read in this order."})
@@ -144,7 +166,12 @@ def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:
         raise ValueError("pass either --dataset or files, not both")
     if not recipe.dataset and not recipe.train_files:
         raise ValueError("there is nothing to train on: pass --train_files, or a --dataset with a split `train`")
-    check_files(files, SUFFIXES)
+    check_choice("format", recipe.format, FORMATS)
+    if recipe.format == "xmc" and (len(recipe.train_files) != 1 or recipe.test_files or recipe.label_file):
+        raise ValueError(
+            "format xmc takes one folder as train_files, which has the test documents and the labels as well"
+        )
+    check_files(files, FORMATS[recipe.format])
     if recipe.label_file is not None:
         check_files({"label_file": [recipe.label_file]})
     check_choice("on_unknown_label", recipe.on_unknown_label, ("raise", "drop"))
@@ -162,12 +189,19 @@ def read_parts(recipe: Recipe, say: Callable[..., None]) -> tuple[dict[str, Data
         for part, rows in load_dataset(recipe.dataset, recipe.dataset_config).items():
             if part in files:
                 parts[part], named = table_of(rows, **options)
+    elif recipe.format == "xmc":
+        report = ReadReport(recipe.on_error)
+        corpus = load_xmc(recipe.train_files[0], encoding=recipe.encoding, report=report)
+        parts, named = corpus.documents, corpus.label_set
+        say(report)
     else:
+        reading: dict[str, Any] = {"on_error": recipe.on_error, "num_proc": recipe.num_proc}
         for part, paths in files.items():
+            if paths and recipe.format == "annif":
+                parts[part], report = load_annif(paths, **reading)
+            elif paths:
+                parts[part], report = load_table(paths, **options, encoding=recipe.encoding, **reading)
             if paths:
-                parts[part], report = load_table(
-                    paths, **options, encoding=recipe.encoding, on_error=recipe.on_error, num_proc=recipe.num_proc
-                )
                 say(f"{part}: {report}")
     if "train" not in parts:
         raise SystemExit(f"there is nothing to train on: the dataset {recipe.dataset} has no split `train`")
@@ -209,6 +243,10 @@ def read_labels(
             list(dict.fromkeys(name for rows in parts.values() for row in rows["labels"] for name in row))
         )
     report = ReadReport(recipe.on_error)
+    if recipe.format == "annif" and suffix_of(Path(recipe.label_file)) in (".tsv", ".csv"):
+        labels = load_annif_vocabulary(recipe.label_file, recipe.label_language, report)
+        say(f"labels: {report}")
+        return labels
     labels = read_label_file(
         recipe.label_file,
         id=recipe.label_id,

@@ -16,7 +16,6 @@ from .documents import Document, read_documents
 from .label_files import is_mesh, read_label_file
 from .medline import demo_file, read_medline
 from .mesh import load_mesh, mesh_ids, read_mesh
-from .published_bioasq import PublishedBioASQ, load_published_bioasq
 from .records import load_records, read_records
 from .report import ReadReport
 from .schema import Record
@@ -32,7 +31,6 @@ __all__ = [
     "DWCorpus",
     "Document",
     "JointCorpus",
-    "PublishedBioASQ",
     "ReadReport",
     "Record",
     "WordVectors",
@@ -48,7 +46,6 @@ __all__ = [
     "load_dw_pages",
     "load_labels",
     "load_mesh",
-    "load_published_bioasq",
     "load_records",
     "load_skos",
     "load_table",

@@ -109,9 +109,46 @@ def test_a_dataset_with_class_names_is_trained_on(tmp_path, run):
     assert results["gile"]["test"]["test_one_error"] < 0.2
 
 
+def test_an_annif_corpus_and_vocabulary_are_trained_on(tmp_path, run):
+    rows = list(make_rows(120, ["heart", "milk", "iron", "kidney"], seed=2))
+    uris = [" ".join(f"<http://a.org/{name}>" for name in row["tags"]) for row in rows]
+    lines = [f"{row['body']}\t{uri}\n" for row, uri in zip(rows, uris, strict=True)]
+    (tmp_path / "corpus.tsv").write_text("".join(lines))
+    (tmp_path / "subjects.tsv").write_text("".join(f"<http://a.org/{name}>\t{WORDS[name][0]}\n" for name in WORDS))
+    files = ["--train_files", "corpus.tsv", "--label_file", "subjects.tsv"]
+    done, results = run("--format", "annif", *files, "--units", "gile", "--make_cards", "false")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "train: 120 records from 1 file; left out: none" in done.stdout
+    assert "4 labels seen in training, 1 never" in done.stdout
+    assert results["gile"]["test"]["test_average_precision"] > 0.9
+
+
+def test_pairs_that_an_extreme_classification_set_filters_are_no_candidates(tmp_path, run):
+    names, folder = list(WORDS), tmp_path / "set"
+    folder.mkdir()
+    parts = {"trn": list(make_rows(60, names[:4], seed=1)), "tst": list(make_rows(30, names[:4], seed=2))}
+    for part, rows in parts.items():
+        lines = [
+            {"title": row["title"], "content": row["body"], "target_ind": [names.index(name) for name in row["tags"]]}
+            for row in rows
+        ]
+        (folder / f"{part}.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "lbl.json").write_text("".join(json.dumps({"title": words[0]}) + "\n" for words in WORDS.values()))
+    gold = [row["tags"] for row in parts["tst"]]
+    others = [(row, place) for row in range(30) for place in range(5) if names[place] not in gold[row]]
+    (folder / "filter_labels_test.txt").write_text("".join(f"{row} {place}\n" for row, place in others))
+    done, results = run("--format", "xmc", "--train_files", "set", "--num_train_epochs", "1", "--make_cards", "false")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "4 labels seen in training, 1 never" in done.stdout
+    assert [results[unit]["test"]["test_average_precision"] for unit in ("linear", "gile")] == [1.0, 1.0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--format", "xml", "--train_files", "notes.csv"], "format must be one of table, annif, xmc, got 'xml'"),
+        (["--format", "xmc", "--train_files", "a", "b"], "format xmc takes one folder as train_files"),
+        (["--format", "annif", "--train_files", "notes.pdf"], "notes.pdf"),
         ([], "there is nothing to train on: pass --train_files"),
         (["--train_files", "notes.csv", "--dataset", "x"], "pass either --dataset or files"),
         (["--train_files", "absent.csv"], "absent.csv"),
