@@ -38,7 +38,7 @@ from hf_gile.models.configuration_gile import METHODS
 from hf_gile.models.search_gile import calibrated
 from hf_gile.training import ThresholdTuner
 from hf_gile.training.calibration import Calibration, fit
-from hf_gile.training.score_counts import ScoreCounts
+from hf_gile.training.calibration.score_counts import ScoreCounts
 
 BATCH = 64
 

@@ -42,7 +42,7 @@ from hf_gile.training import (
     parameter_groups,
     propensity_weights,
 )
-from hf_gile.training.thresholds import tells_enough
+from hf_gile.training.calibration.thresholds import tells_enough
 
 TOP_K = (5, 10, 20)
 """Precision, recall and nDCG are given at these numbers of labels; of the test part also at 1 and 3."""

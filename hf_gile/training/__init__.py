@@ -1,6 +1,6 @@
 """What the stock `Trainer` needs beside a model: data, label sampling, pretrained encoders, calibration, thresholds."""
 
-from .calibration import calibrate
+from .calibration import ThresholdTuner, calibrate, fit_unseen_calibration, paper_threshold, tune_threshold
 from .collator import GileDataCollator
 from .encoding import encode_dataset
 from .hard_negatives import HardNegatives
@@ -10,8 +10,6 @@ from .lora import add_lora, merge_lora
 from .multilingual import MultilingualDataset
 from .paraphrases import LabelParaphrases
 from .pretrained import add_pooled_embeds, log_idf, parameter_groups
-from .thresholds import ThresholdTuner, paper_threshold, tune_threshold
-from .unseen_calibration import fit_unseen_calibration
 
 __all__ = [
     "EpochCallback",

@@ -13,7 +13,7 @@ from hf_gile.metrics import CalibrationMetrics, LabelMetrics
 from hf_gile.models.search_gile import calibrated
 from hf_gile.training import GileDataCollator, calibrate
 from hf_gile.training.calibration import fit
-from hf_gile.training.score_counts import ScoreCounts
+from hf_gile.training.calibration.score_counts import ScoreCounts
 
 SEEN = 11
 UNSEEN = 6
@@ -322,7 +322,7 @@ def test_a_softmax_is_fitted_on_every_second_document_when_there_are_many(script
     model, batches = scripted(logits, gold, problem_type="single_label_classification")
     calibrate(model, batches)
     whole = model.config.calibration["seen"]["scale"]
-    monkeypatch.setattr("hf_gile.training.calibration._KEPT_LOGITS", 200 * SEEN)
+    monkeypatch.setattr("hf_gile.training.calibration.fitting._KEPT_LOGITS", 200 * SEEN)
     figures = calibrate(model, batches)
     assert figures["documents"] == 307
     halves, halved = scripted(logits[::2], gold[::2], problem_type="single_label_classification")
@@ -542,7 +542,7 @@ def test_of_documents_thinned_out_none_stays_in_memory(scripted, monkeypatch):
     logits, gold = scores(seed=14, num_labels=SEEN)
     gold = torch.zeros_like(gold).scatter_(1, logits.argmax(1, keepdim=True), True)
     model, batches = scripted(logits, gold, problem_type="single_label_classification")
-    monkeypatch.setattr("hf_gile.training.calibration._KEPT_LOGITS", 20 * SEEN)
+    monkeypatch.setattr("hf_gile.training.calibration.fitting._KEPT_LOGITS", 20 * SEEN)
     answered, forward = [], Scripted.forward
 
     def watched(self, **inputs):

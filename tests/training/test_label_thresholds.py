@@ -6,8 +6,8 @@ import torch
 
 from hf_gile.metrics import LabelMetrics
 from hf_gile.training import tune_threshold
-from hf_gile.training.label_thresholds import LabelCounts, fit_label_thresholds, group_threshold
-from hf_gile.training.score_counts import EDGES, ScoreCounts, above_edges
+from hf_gile.training.calibration.label_thresholds import LabelCounts, fit_label_thresholds, group_threshold
+from hf_gile.training.calibration.score_counts import EDGES, ScoreCounts, above_edges
 
 
 def batch(seed, documents=211, biases=(0.0,) * 13, share=0.15):

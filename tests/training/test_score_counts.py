@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import torch
 
-from hf_gile.training.score_counts import (
+from hf_gile.training.calibration.score_counts import (
     BEGINS,
     BINS,
     EDGES,

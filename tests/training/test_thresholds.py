@@ -7,7 +7,7 @@ from transformers import EvalPrediction, Trainer, TrainingArguments
 
 from hf_gile.metrics import LabelMetrics
 from hf_gile.training import ThresholdTuner, paper_threshold, tune_threshold
-from hf_gile.training.thresholds import LEAST_DOCUMENTS, LEAST_GOLD
+from hf_gile.training.calibration.thresholds import LEAST_DOCUMENTS, LEAST_GOLD
 
 FEW = np.array([-3.0, -0.5, -0.0, 0.0, 0.5, 4.0], dtype=np.float32)
 

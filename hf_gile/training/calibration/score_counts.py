@@ -6,7 +6,7 @@ Shapes: `N` documents, `C` candidate labels, `P` gold labels per document, padde
 import torch
 from torch import Tensor
 
-from ..models.losses_gile import IGNORE, widened
+from ...models.losses_gile import IGNORE, widened
 
 _LARGEST = 0x7BFF
 """The bits of the largest float16, which count all positive ones."""

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ..metrics.batch import read_batch
-from ..metrics.calibration import calibration_error
-from ..models.configuration_gile import GROUPS
-from ..models.losses_gile import IGNORE, widened
-from ..models.search_gile import calibrated
-from .calibration_fits import check_method, fit_calibration, fit_softmax_calibration
+from ...metrics.batch import read_batch
+from ...metrics.calibration import calibration_error
+from ...models.configuration_gile import GROUPS
+from ...models.losses_gile import IGNORE, widened
+from ...models.search_gile import calibrated
+from .curves import check_method, fit_calibration, fit_softmax_calibration
 from .label_thresholds import LabelCounts, LabelThresholds, check_objective, fit_label_thresholds, group_threshold
 from .score_counts import VALUES, ScoreCounts, above_edges
 from .thresholds import LEAST_DOCUMENTS, LEAST_GOLD, tells_enough
@@ -74,7 +74,7 @@ def calibrate(
     it is.
 
     What it sets: `config.calibration` and `config.thresholds`, the threshold with the best micro-F1 of each group; and
-    in `label_set` the thresholds of single labels (`hf_gile.training.label_thresholds` says how), of those that differ
+    in `label_set` the thresholds of single labels (`label_thresholds.py` says how), of those that differ
     from that of their group. What an earlier call has set of these labels is gone; of a group without gold labels in
     these documents it stays, unless labels exclude each other. Nothing is set when it fails. A model whose labels
     exclude each other (`problem_type="single_label_classification"`) gets no thresholds: its best label counts.

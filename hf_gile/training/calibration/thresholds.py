@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..metrics.batch import Array, read_batch, read_columns, require_documents
-from ..metrics.trainer import TrainerMetric
-from ..models.losses_gile import IGNORE, widened
+from ...metrics.batch import Array, read_batch, read_columns, require_documents
+from ...metrics.trainer import TrainerMetric
+from ...models.losses_gile import IGNORE, widened
 
 IntArray = NDArray[np.int64]
 

@@ -9,8 +9,8 @@ from sklearn.naive_bayes import GaussianNB
 
 from hf_gile.models.configuration_gile import check_calibration
 from hf_gile.models.search_gile import calibrated
-from hf_gile.training.calibration_fits import fit_calibration, fit_softmax_calibration
-from hf_gile.training.score_counts import BINS, VALUES, rounded
+from hf_gile.training.calibration.curves import fit_calibration, fit_softmax_calibration
+from hf_gile.training.calibration.score_counts import BINS, VALUES, rounded
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,15 @@
+"""Probabilities and thresholds that documents held out of training confirm."""
+
+from .fitting import Calibration, calibrate, fit
+from .thresholds import ThresholdTuner, paper_threshold, tune_threshold
+from .unseen import fit_unseen_calibration
+
+__all__ = [
+    "Calibration",
+    "ThresholdTuner",
+    "calibrate",
+    "fit",
+    "fit_unseen_calibration",
+    "paper_threshold",
+    "tune_threshold",
+]
