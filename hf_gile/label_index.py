@@ -481,7 +481,7 @@ def fingerprint(model: Any) -> str:
         model: A `GileModel` or a `GileForSequenceClassification`.
     """
     gile = towers_of(model)
-    weights = {name: value for name, value in gile.state_dict().items() if not name.startswith("word_prediction.")}
+    weights = gile.state_dict()
     lexical = getattr(gile.output_layer, "lexical", None)
     unseen = lexical and [float(number) for number in lexical.calibration]
     state = (unseen, *state_of(*weights.values()))

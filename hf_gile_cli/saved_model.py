@@ -100,7 +100,7 @@ def note_unknown_labels(model: Any, processor: Any, labels: Iterable[Any], langu
         language: The language of those that name none.
     """
     config, labels = model.config, list(labels)
-    if config.output_layer == "linear" or config.label_encoder_type == "learned":
+    if config.output_layer == "linear":
         return  # it does not read them
     if len(config.languages) == 1:
         language = language or config.languages[0]

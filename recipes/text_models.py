@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from baselines import MODELS, AiTextML
 from cards import CALIBRATIONS, add_card, calibrate_model, card_info, say_calibration
 from datasets import Dataset
 from huggingface_hub.errors import StrictDataclassError
@@ -184,7 +185,7 @@ class ModelSettings:
     lora_rank: int = field(default=0, metadata={"help": "Train adapters of this rank in the encoder, not its weights."})
     label_encoder_type: str | None = field(
         default=None,
-        metadata={"help": "mean, text_encoder or learned; by default mean, or with a pretrained "
+        metadata={"help": "mean or text_encoder; by default mean, or with a pretrained "
                   "encoder text_encoder."},
     )  # fmt: skip
     label_refresh_steps: int = field(
@@ -456,7 +457,7 @@ def train_text_models(
         )
         results[unit] |= {**calibration, **thresholds, "calibration": reliable}
         results[unit]["test"] = trainer.evaluate(own["test"], metric_key_prefix="test")
-        if config.word_prediction > 0 and len(label_set) > num_seen:
+        if isinstance(model, AiTextML) and len(label_set) > num_seen:
             # AiTextML inf: the vector of an unseen label predicts its words.
             model.infer_label_vectors(torch.arange(num_seen, len(labels), device=model.device))
             inferred = trainer.evaluate(own["test"], metric_key_prefix="test")
@@ -464,25 +465,27 @@ def train_text_models(
         speed = documents_per_second(model, processor, some_texts(parts["test"], text), args.bf16)
         results[unit]["test"]["test_documents_per_second"] = speed
 
+        if args.process_index == 0:
+            write_results(folder, results, metrics)
+        if unit in MODELS:
+            continue  # to compare with, not to use
         # A folder as the Hub has it: weights, code, words, labels.
         trainer.save_model(str(folder / unit / "model"))
         (folder / unit / "model" / "training_args.bin").unlink(missing_ok=True)  # a pickle: nothing to hand to others
-        if args.process_index == 0:
-            write_results(folder, results, metrics)
-            if settings.make_cards:
-                rows = parts["test"]
-                add_card(
-                    folder / unit / "model",
-                    model,
-                    processor,
-                    some_texts(rows, text, len(rows)),
-                    rows[gold],
-                    trainer,
-                    info,
-                    columns=in_test,
-                    num_training_documents=number,
-                    dataset=tested_on,
-                )
+        if args.process_index == 0 and settings.make_cards:
+            rows = parts["test"]
+            add_card(
+                folder / unit / "model",
+                model,
+                processor,
+                some_texts(rows, text, len(rows)),
+                rows[gold],
+                trainer,
+                info,
+                columns=in_test,
+                num_training_documents=number,
+                dataset=tested_on,
+            )
     args.output_dir, args.metric_for_best_model = str(folder), wanted_metric
     return results
 
@@ -511,7 +514,12 @@ def check_settings(settings: ModelSettings, args: TrainingArguments) -> None:
         card_info(settings.card)
     if settings.text_encoder is None and (settings.hierarchical or settings.lora_rank):
         raise ValueError("hierarchical and lora_rank are of pretrained encoders: name one with --text_encoder")
-    of_words = [unit for unit in settings.units if {"text_encoder_type", "joint_size"} & set(UNITS[unit])]
+    baselines = [unit for unit in settings.units if unit in MODELS]
+    if settings.start_from is not None and baselines:
+        raise ValueError(f"units {', '.join(baselines)} are not saved, and start without --start_from")
+    of_words = [
+        unit for unit in settings.units if unit in MODELS or {"text_encoder_type", "joint_size"} & set(UNITS[unit])
+    ]
     if settings.text_encoder is not None and of_words:
         raise ValueError(f"units {', '.join(of_words)} are of models over words, without --text_encoder")
     check_encoder(settings)
@@ -783,7 +791,7 @@ def make_model(
         "word_dropout": settings.word_dropout,
     }
     config = GileConfig(**unit_fields(unit, **fields))
-    model = GileForSequenceClassification(config)
+    model = MODELS.get(unit, GileForSequenceClassification)(config)
     if vectors is not None:
         model.gile.set_word_vectors(vectors)
     return model, GileProcessor.for_config(tokenizer, config)

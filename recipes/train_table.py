@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from baselines import MODELS
 from datasets import Dataset, load_dataset
 from text_models import TOP_K, ModelSettings, check_files, check_settings, table, train_text_models
 from training import parse_settings
@@ -152,9 +153,11 @@ def main() -> None:
                 "These are scores as training left them; the cards have those of use: calibrated, stored thresholds."
             ]
         print(table(results, columns, groups, "\n".join(notes)))
-        print(f"\nwritten to {args.output_dir}: results.json, curves.png, settings.yaml, and each model; to use one:")
-        print("  from transformers import pipeline")
-        print(f'  pipe = pipeline(model="{args.output_dir}/{recipe.units[-1]}/model", trust_remote_code=True)')
+        print(f"\nwritten to {args.output_dir}: results.json, curves.png, settings.yaml, and each model")
+        saved = [unit for unit in recipe.units if unit not in MODELS]
+        if saved:
+            print("to use one:\n  from transformers import pipeline")
+            print(f'  pipe = pipeline(model="{args.output_dir}/{saved[-1]}/model", trust_remote_code=True)')
 
 
 def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:

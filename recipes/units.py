@@ -18,28 +18,17 @@ UNITS: dict[str, dict[str, Any]] = {
     # Two of "our preliminary experiments" (note 5), and future work (section 2.2).
     "hinge": {"output_layer": "linear", "training_loss": "hinge"},
     "label_encoder": {"output_layer": "gile", "label_encoder_type": "text_encoder"},
-    # [N16], as far as GILE describes them: see word_prediction_gile.py.
-    "wsabie": {
-        "text_encoder_type": "nn",
-        "output_layer": "bilinear",
-        "label_encoder_type": "learned",
-        "training_loss": "warp",
-    },
-    "aitextml": {
-        "text_encoder_type": "nn",
-        "output_layer": "bilinear",
-        "label_encoder_type": "learned",
-        "training_loss": "warp",
-        "word_prediction": 1.0,
-    },
+    # [N16], as far as GILE describes them: models of baselines/.
+    "wsabie": {"text_encoder_type": "nn", "output_layer": "bilinear", "training_loss": "warp"},
+    "aitextml": {"text_encoder_type": "nn", "output_layer": "bilinear", "training_loss": "warp"},
     # What text and label say, and a row of its own for each label with documents: the one made for pretrained encoders.
     "gile_rows": {"output_layer": "gile", "cosine_score": True, "label_rows": True},
     # Not in the paper, which has ReLU throughout and no ranking loss for GILE.
     "linear_tanh": {"output_layer": "linear", "hidden_act": "tanh"},
     "gile_tanh": {"output_layer": "gile", "hidden_act": "tanh", "joint_act": "tanh"},
     "gile_warp": {"output_layer": "gile", "training_loss": "warp"},
-    "gile_learned": {"output_layer": "gile", "label_encoder_type": "learned"},
-    "wsabie_cross_entropy": {"text_encoder_type": "nn", "output_layer": "bilinear", "label_encoder_type": "learned"},
+    "gile_learned": {"output_layer": "gile"},
+    "wsabie_cross_entropy": {"text_encoder_type": "nn", "output_layer": "bilinear"},
 }
 
 

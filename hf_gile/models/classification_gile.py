@@ -123,8 +123,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
 
         Labels that are the same words to the processor get the same score, among them all those of unknown words only.
 
-        What the model has learned of single labels goes by their ids: `config.label_rows` and
-        `label_encoder_type="learned"` keep what they have of the labels that stay.
+        Rows of labels go by their ids: with `config.label_rows`, labels that stay keep theirs.
 
         Args:
             label_set: The labels. Any number of any labels with a joint embedding; with a linear unit those it was
@@ -337,8 +336,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             language: The language of labels that name none.
 
         Returns:
-            Arguments of `project_labels`: `label_rows` `(C, H + 1)` and `learned_vectors` `(C, D)`, where the model has
-            such.
+            Arguments of `project_labels`: `label_rows` `(C, H + 1)`, where the model has such.
         """
         tables = self.gile.label_tables
         if not tables:
@@ -465,8 +463,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 loss = self._loss(logits, labels, sampled_columns, column_weights, masked, positive_weights)
         if labels is None and self.training and (by_document or num_items_in_batch is not None):
             self._check_loss_of_trainer(sampled_columns)
-        if loss is not None and self.training and self.gile.word_prediction is not None:
-            loss = loss + self.config.word_prediction * self._word_prediction(text_embeds, input_ids, sampled_columns)
         if loss is not None and labels is not None and num_items_in_batch is not None:
             loss = loss * _counted(labels, num_items_in_batch, by_document) / num_items_in_batch
         return SequenceClassifierOutput(loss=loss, logits=logits, attentions=attentions if output_attentions else None)
@@ -532,34 +528,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
         mask = mask.scatter_(1, padded, True)[:, :num_labels]
         return logits.masked_fill(mask if columns is None else mask[:, columns], -torch.inf)
 
-    def _word_prediction(self, text_embeds: Tensor, input_ids: Tensor | None, columns: Tensor | None) -> Tensor:
-        if input_ids is None:
-            raise ValueError("config.word_prediction needs input_ids: inputs_embeds have no words to predict")
-        words = self.label_input_ids if columns is None else self.label_input_ids[columns]
-        predict: Any = self.gile.word_prediction
-        return predict(text_embeds, input_ids) + predict(self._stored_label_embeds(columns), words)
-
-    def infer_label_vectors(self, columns: Tensor) -> None:
-        """Infers the vectors of stored labels from their words, for labels never trained on (AiTextML, `inf`).
-
-        Without it they have the mean of their word vectors (`avg`).
-
-        Args:
-            columns: `(C,)` columns of these labels.
-
-        Raises:
-            ValueError: The model was not trained with `config.word_prediction` and learned label vectors.
-        """
-        if self.gile.word_prediction is None or self.config.label_encoder_type != "learned":
-            raise ValueError(
-                "inferring label vectors needs a model trained with config.word_prediction above zero and "
-                "label_encoder_type='learned'"
-            )
-        words = self.label_input_ids[columns]
-        with torch.no_grad():
-            means = self.gile.embed_labels(words)[:, : self.config.embedding_size]
-            self.gile.label_residual.weight[columns] = self.gile.word_prediction.infer(means, words) - means
-
     def project_stored_labels(self, columns: Tensor | None = None, language: str | None = None) -> Tensor:
         """Label codes of the stored label set, in a tensor of their own.
 
@@ -619,11 +587,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
 
     def _stored_label_codes(self, columns: Tensor | None, language: str | None) -> Tensor:
         return self.project_labels(language=language, **self._label_rows(columns))
-
-    def _stored_label_embeds(self, columns: Tensor | None) -> Tensor:
-        rows = self._label_rows(columns)
-        rows.pop("label_rows", None)
-        return self._label_embeds(**rows)
 
     def _label_rows(self, columns: Tensor | None) -> dict[str, Any]:
         """What belongs to single stored labels, `(C, ...)` each: arguments of `project_labels`."""
@@ -689,7 +652,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self,
         words: Tensor,
         label_vectors: Tensor | None = None,
-        learned_vectors: Tensor | None = None,
         label_rows: Tensor | None = None,
         label_language: Languages = None,
         language: str | None = None,
@@ -700,7 +662,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
         Args:
             words: `(C, T)` words of the labels.
             label_vectors: `(C, P)`, as in `GileModel.embed_labels`.
-            learned_vectors: `(C, D)` learned vectors, added to those that the words give.
             label_rows: `(C, H + 1)` rows of the labels.
             label_language: The language of the labels, or of each.
             language: The language of the documents to score; only read without `config.share_joint_space`.
@@ -709,22 +670,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
         Returns:
             `(C, J)` label codes.
         """
-        label_embeds = self._label_embeds(words, label_vectors, learned_vectors, label_language, sparse)
-        return self.gile.project_labels(label_embeds=label_embeds, language=language, label_rows=label_rows)
-
-    def _label_embeds(
-        self,
-        words: Tensor,
-        label_vectors: Tensor | None = None,
-        learned_vectors: Tensor | None = None,
-        label_language: Languages = None,
-        sparse: bool = False,
-    ) -> Tensor:
         label_embeds = self.gile.embed_labels(words, None, label_language, label_vectors, sparse)
-        if learned_vectors is None:
-            return label_embeds
-        size = learned_vectors.shape[1]
-        return torch.cat([label_embeds[:, :size] + learned_vectors, label_embeds[:, size:]], dim=-1)
+        return self.gile.project_labels(label_embeds=label_embeds, language=language, label_rows=label_rows)
 
     def _label_chunks(self, columns: Tensor | None, language: str | None) -> LabelChunks:
         """The stored labels, to be encoded chunk by chunk for documents of a language."""

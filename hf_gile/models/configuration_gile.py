@@ -82,9 +82,7 @@ class GileConfig(PreTrainedConfig):
             scores only the labels it was trained on.
         label_encoder_type: What reads a label: `"mean"`, the mean of its word vectors (section 2.2), of the input
             embeddings of a pretrained encoder scaled to a root mean square of 1;
-            `"text_encoder"`, the text encoder itself (the paper's future work), of a han on one sentence; or
-            `"learned"`, a vector for each label seen in training, starting at the mean, and the mean for the others
-            (WSABIE+ and AiTextML; parameters then depend on the label set).
+            or `"text_encoder"`, the text encoder itself (the paper's future work), of a han on one sentence.
         bag_size: Size of a trained vector of each token, for any encoder; 0 for none. The sum over the distinct tokens,
             weighted by a trained weight of the token and by how often it stands there, and scaled to length 1, is
             appended to h and to e. Words that text and label share show in it from the start, as in the cosine of
@@ -117,10 +115,7 @@ class GileConfig(PreTrainedConfig):
             `"warp"` or `"hinge"`, ranking losses of `losses_gile.py`.
         label_chunk_size: With more labels than these in a training step, the loss is computed that many labels at a
             time, exactly, and `(B, L)` logits are never held (`chunked_losses_gile.py`); the step then returns none.
-            0 for no such limit; `"warp"` and `"hinge"` need all scores at once, and `word_prediction` reads all labels
-            at once.
-        word_prediction: Weight of the loss of AiTextML that makes document and label vectors predict their words;
-            0 for none.
+            0 for no such limit; `"warp"` and `"hinge"` need all scores at once.
         languages: The languages of the model, such as `["english", "german"]`; none for a model that need not know.
         sharing: Which parts of the text encoder the languages share: `"none"`, `"encoders"`, `"attention"` (the best in
             the paper's Table 3) or `"both"`.
@@ -203,7 +198,7 @@ class GileConfig(PreTrainedConfig):
     hidden_act: str = "relu"
     recurrent_act: str = "tanh"
     output_layer: Literal["gile", "only_label", "only_input", "bilinear", "bilinear_yh15", "linear"] = "gile"
-    label_encoder_type: Literal["mean", "text_encoder", "learned"] = "mean"
+    label_encoder_type: Literal["mean", "text_encoder"] = "mean"
     bag_size: int = 0
     lexical_size: int = 0
     lexical_scale: float | int = 20.0
@@ -220,7 +215,6 @@ class GileConfig(PreTrainedConfig):
     training_loss: Literal["cross_entropy", "decoupled_softmax", "warp", "hinge"] = "cross_entropy"
     label_chunk_size: int = 0
     label_refresh_steps: int = 0
-    word_prediction: float | int = 0.0
     languages: list[str] = field(default_factory=list)
     sharing: Literal["none", "encoders", "attention", "both"] = "attention"
     share_joint_space: bool = True
@@ -463,18 +457,6 @@ class GileConfig(PreTrainedConfig):
                 f"language_labels={{language: number, ...}} for {', '.join(self.languages)}"
             )
 
-    def validate_word_prediction(self) -> None:
-        """Document and label vectors that predict words have the size of words."""
-        if self.word_prediction < 0:
-            raise ValueError(f"word_prediction must not be negative, got {self.word_prediction}")
-        if self.word_prediction > 0 and not self.document_size == self.label_size == self.embedding_size:
-            raise ValueError(
-                "word_prediction needs document and label vectors of the size of word vectors, got "
-                f"{self.document_size}, {self.label_size} and {self.embedding_size}"
-            )
-        if self.word_prediction > 0 and self.output_layer == "linear":
-            raise ValueError("word_prediction needs an output layer with label vectors, not 'linear'")
-
     def validate_text_encoder(self) -> None:
         """A pretrained encoder has its configuration, and what only it can do is asked of no other."""
         if self.reads_pretrained != (self.text_encoder_config is not None):
@@ -486,10 +468,10 @@ class GileConfig(PreTrainedConfig):
         if self.reads_pretrained:
             if getattr(self.text_encoder_config, "is_encoder_decoder", False):
                 raise ValueError("text_encoder_config is of an encoder-decoder; take an encoder")
-            if self.word_prediction > 0 or self.word_dropout > 0 or self.freeze_word_vectors:
+            if self.word_dropout > 0 or self.freeze_word_vectors:
                 raise ValueError(
-                    "word_prediction, word_dropout and freeze_word_vectors are of models with word vectors of their "
-                    f"own, not of text_encoder_type {self.text_encoder_type!r}"
+                    "word_dropout and freeze_word_vectors are of models with word vectors of their own, not of "
+                    f"text_encoder_type {self.text_encoder_type!r}"
                 )
             if self.label_refresh_steps > 0 and not self.pools_labels:
                 raise ValueError(

@@ -38,7 +38,6 @@ from .output_layers_gile import (
 from .published_gile import RecurrentWeight
 from .score_terms_gile import BagEmbedding, CosineScale, LexicalOverlap, TokenBag, ZeroEmbedding
 from .text_encoders_gile import TEXT_ENCODERS, mean_of_words, position_limit, rms_normalized, without_pooler
-from .word_prediction_gile import WordPrediction
 
 UNFINISHED_SAVE = ".saving/moves.json"
 """Is in the folder of a model while the files of another model are moved there."""
@@ -134,12 +133,7 @@ class GilePreTrainedModel(PreTrainedModel):
                 f"new_num_tokens must be a whole number above pad_token_id, {self.config.pad_token_id}, got "
                 f"{number!r:.100}"
             )
-        resized = super().resize_token_embeddings(*args, **kwargs)
-        model: Any = getattr(self, self.base_model_prefix, self)
-        predict = model.word_prediction
-        if predict is not None:
-            predict.resize(resized.num_embeddings)
-        return resized
+        return super().resize_token_embeddings(*args, **kwargs)
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
@@ -297,12 +291,9 @@ class GileModel(GilePreTrainedModel):
         if config.output_layer == "linear":
             self.output_layer = LinearOutput(config)
         else:
-            if config.label_encoder_type == "learned":
-                self.label_residual = ZeroEmbedding(config.num_labels, config.embedding_size)
             if config.label_rows:
                 self.label_rows = ZeroEmbedding(config.num_labels, config.document_size + 1)
             self.output_layer = JointInputLabelEmbedding(config)
-        self.word_prediction = WordPrediction(config) if config.word_prediction > 0 else None
         self.freeze()
         self.post_init()
 
@@ -618,7 +609,7 @@ class GileModel(GilePreTrainedModel):
     def _read_labels(
         self, label_input_ids: Tensor, label_language: Languages, label_vectors: Tensor | None, sparse: bool
     ) -> Tensor:
-        if self.config.label_encoder_type in ("mean", "learned"):
+        if self.config.label_encoder_type == "mean":
             means = mean_of_words(self.get_input_embeddings(), label_input_ids, self.config.pad_token_id, sparse)
             # Tables of pretrained encoders hold much smaller numbers than their hidden states.
             return rms_normalized(means) if self.config.reads_pretrained else means
@@ -751,8 +742,7 @@ class GileModel(GilePreTrainedModel):
     @property
     def label_tables(self) -> dict[str, nn.Embedding]:
         """The tables that hold something of each stored label, by the name of what they hold."""
-        names = {"learned_vectors": "label_residual", "label_rows": "label_rows"}
-        return {name: getattr(self, table) for name, table in names.items() if hasattr(self, table)}
+        return {"label_rows": self.label_rows} if hasattr(self, "label_rows") else {}
 
     def label_parameters(self, language: str | None = None, with_vectors: bool = False) -> list[nn.Parameter]:
         """The weights that make label codes of the words of labels.

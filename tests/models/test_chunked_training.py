@@ -37,7 +37,6 @@ def assert_same_step(model, inputs, **options):
     ("output_layer", "label_encoder_type"),
     [
         ("gile", "mean"),
-        ("gile", "learned"),
         ("gile", "text_encoder"),
         ("only_label", "mean"),
         ("only_input", "mean"),
@@ -54,8 +53,6 @@ def test_a_step_in_chunks_is_the_step_with_logits(make_model, output_layer, labe
         problem_type=MULTI,
         **sizes,
     )
-    if label_encoder_type == "learned":
-        torch.nn.init.normal_(model.gile.label_residual.weight)
     options = dict(options)
     if "sampled_columns" in options:
         options["sampled_columns"] = torch.tensor(options["sampled_columns"])

@@ -115,19 +115,6 @@ def test_kept_label_codes_follow_the_text_encoder_that_reads_labels():
     assert not torch.equal(before, after)
 
 
-def test_learned_label_vectors_start_at_the_mean_and_only_trained_ones_leave_it():
-    model = make(output_layer="bilinear", label_encoder_type="learned")
-    mean = model.gile.embed_labels(model.label_input_ids)
-    torch.testing.assert_close(model._stored_label_embeds(None), mean)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-    model(
-        input_ids=documents("wan"), labels=torch.tensor([[0], [1], [0]]), sampled_columns=torch.tensor([0, 1, 2])
-    ).loss.backward()
-    optimizer.step()
-    moved = model.gile.label_residual.weight.abs().sum(1) > 0
-    assert moved.tolist() == [True, True, True, False, False]
-
-
 @pytest.mark.parametrize("layer", LAYERS[:-1])
 def test_bilinear_units_and_ablations_are_their_formulas(layer):
     model = make(output_layer=layer, joint_act="tanh").double().eval()
@@ -216,38 +203,11 @@ def test_the_published_graph_is_a_text_encoder_like_the_others():
     assert model(input_ids=documents("han")).logits.shape == (3, L)
 
 
-def test_learned_vectors_go_by_the_ids_of_the_labels(make_model, label_set):
-    model, processor = make_model(output_layer="bilinear", label_encoder_type="learned")
-    torch.nn.init.normal_(model.gile.label_residual.weight)
-    words = processor(["breast milk and iron"], return_tensors="pt")
-    before = dict(zip(label_set.ids, model(**words).logits[0].tolist(), strict=True))
-    model.set_labels(type(label_set)(reversed(label_set)), processor)
-    after = dict(zip(model.label_set.ids, model(**words).logits[0].tolist(), strict=True))
-    assert after == pytest.approx(before)
-    model.set_labels(model.label_set.retire("Blood").add(type(label_set[0])("new", "new iron")), processor)
-    changed = dict(zip(model.label_set.ids, model(**words).logits[0].tolist(), strict=True))
-    assert {name: changed[name] for name in before if name != "Blood"} == pytest.approx(
-        {name: before[name] for name in before if name != "Blood"}
-    )
-    assert not model.gile.label_residual.weight[-1].any()
-
-
 def test_a_linear_unit_keeps_the_order_of_its_labels(make_model, label_set):
     model, processor = make_model(output_layer="linear")
     model.set_labels(label_set.rename("Iron", "Ferrum"), processor)
     with pytest.raises(ValueError, match="keeps the ids of the labels it was trained on, and their order"):
         model.set_labels(type(label_set)(reversed(label_set)), processor)
-
-
-def test_more_words_come_with_more_words_to_predict(make_model, tmp_path):
-    model, _ = make_model("nn", "bilinear", label_encoder_type="learned", word_prediction=1.0)
-    before = model.gile.word_prediction.context.weight.detach().clone()
-    model.resize_token_embeddings(model.config.vocab_size + 3)
-    context = model.gile.word_prediction.context.weight
-    assert torch.equal(context[: len(before)], before)
-    assert not context[len(before) :].any()
-    model.save_pretrained(tmp_path)
-    GileForSequenceClassification.from_pretrained(tmp_path)
 
 
 def test_masked_vectors_are_not_read_even_if_they_are_no_numbers():
@@ -265,16 +225,12 @@ def test_masked_vectors_are_not_read_even_if_they_are_no_numbers():
     ("fields", "message"),
     [
         (
-            {"output_layer": "linear", "word_prediction": 1.0, "text_encoder_type": "nn"},
-            "needs an output layer with label",
-        ),
-        (
             {"text_encoder_type": "han_published", "label_encoder_type": "text_encoder"},
             "max_label_words must be at most 30, the max_sentence_words of han_published",
         ),
         ({"languages": ["training"]}, "must be a name of letters, digits and underscores"),
     ],
-    ids=["word prediction", "published labels", "language"],
+    ids=["published labels", "language"],
 )
 def test_parts_that_do_not_go_together_are_refused(fields, message):
     with pytest.raises(StrictDataclassError, match=message):

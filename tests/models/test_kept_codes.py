@@ -66,9 +66,7 @@ def test_rows_of_a_table_that_labels_do_not_read_leave_their_codes(make_model):
         assert model.stored_codes() is not kept
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"label_rows": True, "cosine_score": True, "bag_size": 3}, {"label_encoder_type": "learned"}]
-)
+@pytest.mark.parametrize("options", [{}, {"label_rows": True, "cosine_score": True, "bag_size": 3}])
 def test_every_number_written_through_data_changes_the_scores(make_model, options):
     model, processor = make_model(problem_type="multi_label_classification", **options)
     inputs, pipe = processor(TEXT, return_tensors="pt"), LabelScoringPipeline(model=model, processor=processor)

@@ -70,14 +70,11 @@ def test_scores_are_those_of_the_model(parts):
         {"output_layer": "bilinear"},
         {"output_layer": "linear"},
         {"label_encoder_type": "text_encoder"},
-        {"label_encoder_type": "learned"},
     ],
     ids=lambda options: "-".join(options.values()) or "gile",
 )
 def test_the_stored_labels_have_an_index_with_every_output_layer(make_model, options):
     model, processor = make_model(**options)
-    if options.get("label_encoder_type") == "learned":
-        nn.init.normal_(model.gile.label_residual.weight)
     index = LabelIndex.build(model, batch_size=2)
     assert index.label_set == model.label_set
     expected = model(**processor(TEXTS, return_tensors="pt")).logits.detach()
@@ -165,30 +162,29 @@ def test_a_label_of_a_linear_unit_gets_another_name_and_keeps_its_code(make_mode
 
 
 def test_what_was_learned_of_a_label_is_not_lost_by_a_change(make_model):
-    for fields in ({"label_encoder_type": "learned"}, {"label_rows": True}):
-        model, processor = make_model(**fields)
-        for table in model.gile.label_tables.values():
-            nn.init.normal_(table.weight)
-        index = LabelIndex.build(model)
-        codes = index.codes.clone()
-        with pytest.raises(ValueError, match=r"learned more of label 'Iron' .* cannot look up"):
-            index.rename("Iron", "Rats", model.gile, processor)
-        assert index.label_set == model.label_set
-        assert torch.equal(index.codes, codes)
-        index.rename("Iron", "Infants", model, processor)
-        renamed = model.label_set.rename("Iron", "Infants")
-        index.add([Label("new", "Rats")], model, processor)
-        iron, new = index.codes[2].clone(), index.codes[-1].clone()
-        index.remove("Iron")
-        index.add([model.label_set[2]], model, processor)
-        assert torch.allclose(index.codes[-1], codes[2])  # by its id, whatever the index had
-        assert torch.equal(LabelIndex.build(model, processor).codes, codes)
-        assert torch.allclose(LabelIndex.build(model, processor, LabelSet([Label("x", "Iron")])).codes, codes[2:3])
-        model.set_labels(renamed, processor)
-        assert torch.allclose(LabelIndex.build(model).codes[2], iron)
-        for table in model.gile.label_tables.values():
-            nn.init.zeros_(table.weight)
-        assert torch.allclose(LabelIndex.build(model, processor, LabelSet([Label("y", "Rats")])).codes[0], new)
+    model, processor = make_model(label_rows=True)
+    for table in model.gile.label_tables.values():
+        nn.init.normal_(table.weight)
+    index = LabelIndex.build(model)
+    codes = index.codes.clone()
+    with pytest.raises(ValueError, match=r"learned more of label 'Iron' .* cannot look up"):
+        index.rename("Iron", "Rats", model.gile, processor)
+    assert index.label_set == model.label_set
+    assert torch.equal(index.codes, codes)
+    index.rename("Iron", "Infants", model, processor)
+    renamed = model.label_set.rename("Iron", "Infants")
+    index.add([Label("new", "Rats")], model, processor)
+    iron, new = index.codes[2].clone(), index.codes[-1].clone()
+    index.remove("Iron")
+    index.add([model.label_set[2]], model, processor)
+    assert torch.allclose(index.codes[-1], codes[2])  # by its id, whatever the index had
+    assert torch.equal(LabelIndex.build(model, processor).codes, codes)
+    assert torch.allclose(LabelIndex.build(model, processor, LabelSet([Label("x", "Iron")])).codes, codes[2:3])
+    model.set_labels(renamed, processor)
+    assert torch.allclose(LabelIndex.build(model).codes[2], iron)
+    for table in model.gile.label_tables.values():
+        nn.init.zeros_(table.weight)
+    assert torch.allclose(LabelIndex.build(model, processor, LabelSet([Label("y", "Rats")])).codes[0], new)
 
 
 def test_changes_within_inference_mode_leave_codes_that_can_change(tmp_path, make_model):

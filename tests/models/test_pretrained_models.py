@@ -384,7 +384,6 @@ def test_labels_are_read_anew_after_so_many_steps_and_not_trained_through(make_p
 
 STEPS = {
     "mean": {"label_encoder_type": "mean"},
-    "learned": {"label_encoder_type": "learned"},
     "all terms": EVERYTHING,
     "all terms, frozen": {**EVERYTHING, "freeze_text_encoder": True},
     "attention, refreshed": {"pooling": "attention", "label_refresh_steps": 2, "bag_size": 3},

@@ -11,9 +11,8 @@ residual.
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import PreTrainedConfig
 
-from .score_terms_gile import ZeroEmbedding
+from hf_gile.models.score_terms_gile import ZeroEmbedding
 
 NUM_NOISE = 5
 """What the noise counts, in words."""
@@ -25,13 +24,15 @@ class WordPrediction(nn.Module):
     """Says how well vectors predict words.
 
     Args:
-        config: A `GileConfig` with `word_prediction` above zero.
+        vocab_size: Number of words.
+        size: Size D of the vectors.
+        pad_token_id: The padding word.
     """
 
-    def __init__(self, config: PreTrainedConfig) -> None:
+    def __init__(self, vocab_size: int, size: int, pad_token_id: int) -> None:
         super().__init__()
-        self.pad_token_id = config.pad_token_id
-        self.context = ZeroEmbedding(config.vocab_size, config.embedding_size)
+        self.pad_token_id = pad_token_id
+        self.context = ZeroEmbedding(vocab_size, size)
 
     def forward(self, vectors: Tensor, input_ids: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """The loss of predicting the words of each text from its vector.
@@ -55,14 +56,6 @@ class WordPrediction(nn.Module):
         predicted = _mean(functional.softplus(-signal), there)
         mistaken = _mean(functional.softplus(noise), foreign)
         return (predicted + NUM_NOISE * mistaken).mean()
-
-    def resize(self, vocab_size: int) -> None:
-        """Gives the module another number of words; new ones start at zero."""
-        old = self.context.weight.data
-        new = old.new_zeros(vocab_size, old.shape[1])
-        kept = min(vocab_size, len(old))
-        new[:kept] = old[:kept]
-        self.context = ZeroEmbedding.from_pretrained(new, freeze=False)
 
     def infer(self, vectors: Tensor, input_ids: Tensor, steps: int = 50, learning_rate: float = 0.05) -> Tensor:
         """Infers vectors of texts with all words fixed, as paragraph vectors of new texts are (AiTextML, `inf`).
@@ -91,6 +84,3 @@ class WordPrediction(nn.Module):
 
 def _mean(values: Tensor, counted: Tensor) -> Tensor:
     return (values * counted).sum(1) / counted.sum(1).clamp(min=1)
-
-
-__all__ = ["WordPrediction"]

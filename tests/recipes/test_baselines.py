@@ -1,0 +1,154 @@
+"""The baselines of the paper's Table 2: learned label vectors, and vectors that predict the words of their text."""
+
+import pytest
+import torch
+from baselines import AiTextML, LearnedLabels
+from baselines.word_prediction import WordPrediction
+from transformers import Trainer, TrainingArguments
+
+from hf_gile import GileConfig, GileProcessor
+from hf_gile.training import GileDataCollator
+
+V, D = 23, 7
+
+
+@pytest.fixture
+def predict():
+    torch.manual_seed(0)
+    module = WordPrediction(V, D, pad_token_id=0)
+    torch.nn.init.normal_(module.context.weight)
+    return module
+
+
+def test_a_vector_that_points_at_its_words_predicts_them_better(predict):
+    words = torch.tensor([[3, 4, 0], [9, 0, 0]])
+    context = predict.context.weight
+    with torch.no_grad():
+        context[[3, 4, 9]] = torch.eye(3, D)  # words that have nothing in common
+    towards = torch.stack([context[3] + context[4], context[9]])
+    losses = [predict(given, words, torch.Generator().manual_seed(1)) for given in (towards, towards.flip(0))]
+    assert losses[0] < losses[1]
+
+
+def test_the_loss_is_the_one_written_by_hand(predict):
+    words, vector = torch.tensor([[5, 6, 0]]), torch.randn(1, D)
+    loss = predict(vector, words, torch.Generator().manual_seed(1))
+    drawn = torch.randint(V, (64,), generator=torch.Generator().manual_seed(1)).tolist()
+    scores = (vector @ predict.context.weight.T)[0]
+    noise = [-torch.log(torch.sigmoid(-scores[word])) for word in drawn if word not in (0, 5, 6)]
+    expected = -torch.log(torch.sigmoid(scores[[5, 6]])).mean() + 5 * sum(noise) / len(noise)
+    torch.testing.assert_close(loss, expected)
+
+
+def test_a_text_alone_ends_at_its_words_and_where_it_ends_among_others(predict):
+    words, start = torch.tensor([[3, 0], [9, 8]]), torch.zeros(2, D)
+    together = predict.infer(start, words)
+    torch.testing.assert_close(predict.infer(start[:1], words[:1]), together[:1])
+    assert (together[0] @ predict.context.weight[3]).item() > 0
+    with torch.inference_mode():
+        torch.testing.assert_close(predict.infer(start.clone(), words), together)
+
+
+def test_padding_and_empty_texts_do_not_count(predict):
+    vectors = torch.randn(2, D, requires_grad=True)
+    loss = predict(vectors, torch.zeros(2, 3, dtype=torch.long))
+    assert loss == 0
+    loss.backward()
+    loss = predict(vectors, torch.tensor([[5, 0, 0], [0, 0, 0]]))
+    (gradient,) = torch.autograd.grad(loss, [vectors])
+    assert gradient[0].any()
+    assert not gradient[1].any()
+
+
+def test_inferring_moves_a_vector_to_predict_its_words_and_leaves_the_words_alone(predict):
+    words, start = torch.tensor([[3, 4, 6], [9, 8, 0]]), torch.zeros(2, D)
+    before = predict.context.weight.clone()
+    inferred = predict.infer(start, words)
+    assert torch.equal(predict.context.weight, before)
+    assert predict.context.weight.grad is None
+    old, new = (predict(given, words, torch.Generator().manual_seed(2)) for given in (start, inferred))
+    assert new < old
+
+
+@pytest.fixture
+def make(tokenizer, label_set):
+    def make_baseline(kind, **fields):
+        torch.manual_seed(0)
+        sizes = {"vocab_size": len(tokenizer), "embedding_size": D, "num_labels": len(label_set)}
+        fields = {"text_encoder_type": "nn", "output_layer": "bilinear", **fields}
+        model = kind(GileConfig(**sizes, **fields, problem_type="multi_label_classification"))
+        processor = GileProcessor.for_config(tokenizer, model.config)
+        model.set_labels(label_set, processor)
+        return model, processor
+
+    return make_baseline
+
+
+def train(model, inputs, steps=20):
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model.train()(**inputs).loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+def test_learned_label_vectors_start_at_the_mean_and_only_trained_ones_leave_it(make):
+    model, processor = make(LearnedLabels)
+    inputs = processor(["breast milk and iron", "the heart"], return_tensors="pt")
+    with torch.no_grad():
+        mean = model.gile.project_labels(model.label_input_ids)
+        torch.testing.assert_close(model.eval().project_stored_labels(), mean)
+        before = model(**inputs).logits
+    gold = {"labels": torch.tensor([[0], [1]]), "sampled_columns": torch.tensor([0, 1, 2])}
+    train(model, {**inputs, **gold}, steps=1)
+    moved = model.label_residual.weight.abs().sum(1) > 0
+    assert moved.tolist() == [True, True, True, False, False]
+    with torch.no_grad():
+        assert not torch.allclose(model(**inputs).logits, before)
+
+
+def test_unseen_labels_get_inferred_vectors(make):
+    model, processor = make(AiTextML)
+    words = processor(["breast milk and iron", "the heart"], return_tensors="pt")
+    train(model, {**words, "labels": torch.tensor([[1, 2], [0, -100]])})
+    assert model.word_prediction.context.weight.any()
+    with torch.no_grad():
+        average = model(**words).logits
+        model.infer_label_vectors(torch.tensor([4]))
+        inferred = model(**words).logits
+    assert torch.equal(average[:, :4], inferred[:, :4])
+    assert not torch.equal(average[:, 4], inferred[:, 4])
+
+
+def test_the_trainer_trains_them_and_goes_back_to_the_best_epoch(make, tmp_path):
+    model, processor = make(AiTextML)
+    texts = ["breast milk and iron", "the heart", "blood"]
+    rows = [{"input_ids": ids, "labels": [place]} for place, ids in enumerate(processor(texts)["input_ids"])]
+    arguments = TrainingArguments(
+        str(tmp_path),
+        num_train_epochs=2,
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        load_best_model_at_end=True,
+        use_cpu=True,
+        report_to="none",
+    )
+    collator = GileDataCollator(processor)
+    trainer = Trainer(model, arguments, data_collator=collator, train_dataset=rows, eval_dataset=rows)
+    trainer.train()
+    assert model.label_residual.weight.any()
+    assert not list(tmp_path.rglob("learned_labels.py"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "message"),
+    [
+        (LearnedLabels, {"output_layer": "linear"}, "label vectors are learned with label_encoder_type 'mean'"),
+        (LearnedLabels, {"bag_size": 3}, "without bag_size, lexical_size and label_rows"),
+        (AiTextML, {"text_encoder_type": "wan", "hidden_size": 11}, "of the size of word vectors, got 11, 7 and 7"),
+    ],
+)
+def test_what_does_not_fit_a_baseline_is_refused(make, kind, fields, message):
+    with pytest.raises(ValueError, match=message):
+        make(kind, **fields)
