@@ -1,11 +1,12 @@
 """`hf-gile index` and `hf-gile convert`: models and their labels in other forms."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .options import Device, LabelDescription, LabelId, LabelLanguage, LabelName, Language, Model, Revision
+from .options import Device, LabelColumns, Language, Model, Revision
 from .running import add_command, counted, note
 
 DTYPES = ("float16", "bfloat16", "float32")
@@ -17,42 +18,43 @@ def add_to(app: typer.Typer) -> None:
     add_command(app, "convert", convert)
 
 
-def index(
-    model: Model,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the index; one that is there is replaced.")],
+@dataclass(kw_only=True)
+class Index(LabelColumns):
+    """Options of `hf-gile index`."""
+
+    model: Model
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the index; one that is there is replaced.")]
     label_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="Labels of a table, of MeSH or of SKOS.  [default: the model's]")
-    ] = None,
-    label_id: LabelId = "id",
-    label_name: LabelName = None,
-    label_description: LabelDescription = None,
-    label_language: LabelLanguage = None,
-    dtype: Annotated[str, typer.Option(metavar="|".join(DTYPES), help="Of the codes; 16 bits take half.")] = "float16",
-    language: Language = None,
-    device: Device = None,
-    revision: Revision = None,
-) -> None:
+    ] = None
+    dtype: Annotated[str, typer.Option(metavar="|".join(DTYPES), help="Of the codes; 16 bits take half.")] = "float16"
+    language: Language = None
+    device: Device = None
+    revision: Revision = None
+
+
+def index(options: Index) -> None:
     """Encode labels once, to score with them any number of times.
 
     hf-gile index MODEL runs/index --label-file desc2024.xml --label-description scope_note
     hf-gile score MODEL notes.txt --index runs/index
     """
+    dtype = options.dtype
     if dtype not in DTYPES:
         raise typer.BadParameter(f"must be one of {', '.join(DTYPES)}, got {dtype!r}", param_hint="--dtype")
     import torch
 
     from hf_gile import LabelIndex
 
-    from .labels import read_labels
     from .saved_model import load, note_unknown_labels
 
-    label_set = read_labels(label_file, label_id, label_name, label_description, label_language) if label_file else None
-    loaded, processor = load(model, revision, device)
-    if label_set is not None:
-        note_unknown_labels(loaded, processor, label_set, language)
-    built = LabelIndex.build(loaded, processor, label_set, language=language, dtype=getattr(torch, dtype))
-    built.save_pretrained(out)
-    note(f"{counted(len(built), 'label')}, {built.codes.shape[1]} numbers of {dtype} each: {out}")
+    labels = options.read(options.label_file) if options.label_file else None
+    loaded, processor = load(options.model, options.revision, options.device)
+    if labels is not None:
+        note_unknown_labels(loaded, processor, labels, options.language)
+    built = LabelIndex.build(loaded, processor, labels, language=options.language, dtype=getattr(torch, dtype))
+    built.save_pretrained(options.out)
+    note(f"{counted(len(built), 'label')}, {built.codes.shape[1]} numbers of {dtype} each: {options.out}")
 
 
 def convert(

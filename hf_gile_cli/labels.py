@@ -3,8 +3,8 @@
 import difflib
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,10 +12,7 @@ import typer
 
 from .options import (
     Encoding,
-    LabelDescription,
-    LabelId,
-    LabelLanguage,
-    LabelName,
+    LabelColumns,
     LabelSynonyms,
     OnError,
     Revision,
@@ -178,24 +175,25 @@ def retire(
     _change(target, lambda labels: labels.retire(*_known_ids(target, labels, *ids)), dry_run)
 
 
-def import_(
-    target: Target,
+@dataclass(kw_only=True)
+class Import(LabelColumns):
+    """Options of `hf-gile labels import`."""
+
+    target: Target
     source: Annotated[
         str,
         typer.Argument(metavar="SOURCE", help="A table (.csv, .jsonl, ...), MeSH (.xml, .bin) or SKOS (.ttl, ...)."),
-    ],
+    ]
     update: Annotated[
         bool, typer.Option("--update", help="Also take name, description and synonyms of labels that are there.")
-    ] = False,
-    label_id: LabelId = "id",
-    label_name: LabelName = None,
-    label_description: LabelDescription = None,
-    label_synonyms: LabelSynonyms = None,
-    label_language: LabelLanguage = None,
-    encoding: Encoding = "utf-8",
-    on_error: OnError = "raise",
-    dry_run: DryRun = False,
-) -> None:
+    ] = False
+    label_synonyms: LabelSynonyms = None
+    encoding: Encoding = "utf-8"
+    on_error: OnError = "raise"
+    dry_run: DryRun = False
+
+
+def import_(options: Import) -> None:
     """Add the labels of a file whose ids are not there; a label file that does not exist is made.
 
     hf-gile labels import MODEL new_subjects.csv --label-name name_en --label-name name_de
@@ -203,19 +201,11 @@ def import_(
     hf-gile labels import MODEL thesaurus.ttl --label-language en --update --dry-run
     """
     from hf_gile import LabelSet
-    from hf_gile.data import ReadReport, read_label_file
+    from hf_gile.data import ReadReport
 
-    report = ReadReport(checked_on_error(on_error))  # type: ignore[arg-type]
-    read = read_label_file(
-        source,
-        id=label_id,
-        name=label_name or ["name"],
-        describe=label_description or [],
-        synonyms=label_synonyms or [],
-        languages=label_language or ["en"],
-        encoding=encoding,
-        report=report,
-    )
+    target, source = options.target, options.source
+    report = ReadReport(checked_on_error(options.on_error))  # type: ignore[arg-type]
+    read = options.read(source, synonyms=options.label_synonyms or [], encoding=options.encoding, report=report)
     note(f"{source}: {report}")
 
     def change(labels: Any) -> Any:
@@ -223,7 +213,7 @@ def import_(
             return read
         there = {label.id: label for label in read}
         own = list(labels)
-        if update:
+        if options.update:
             own = [
                 replace(label, **{field: getattr(there[label.id], field) for field in _TAKEN})
                 if label.id in there
@@ -232,28 +222,7 @@ def import_(
             ]
         return LabelSet([*own, *(label for label in read if label.id not in labels)], source=f"{target} with {source}")
 
-    _change(target, change, dry_run, may_be_new=True)
-
-
-def read_labels(
-    path: str,
-    id: str,
-    name: Sequence[str] | None,
-    description: Sequence[str] | None,
-    language: Sequence[str] | None,
-) -> Any:
-    """Reads the file of `--label-file`.
-
-    Args:
-        path: The file.
-        id: `--label-id`.
-        name: `--label-name`.
-        description: `--label-description`.
-        language: `--label-language`.
-    """
-    from hf_gile.data import read_label_file
-
-    return read_label_file(path, id=id, name=name or ["name"], describe=description or [], languages=language or ["en"])
+    _change(target, change, options.dry_run, may_be_new=True)
 
 
 _TAKEN = ("name", "description", "synonyms", "language")

@@ -4,6 +4,7 @@ import json
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,16 +23,6 @@ from .options import (
     checked_on_error,
 )
 from .running import add_command, counted, note, visible
-
-Files = Annotated[
-    list[str], typer.Argument(metavar="FILES", help="Tables (.jsonl, .csv, .tsv, .json, .parquet), folders or globs.")
-]
-Labels = Annotated[str, typer.Option("--labels", metavar="COLUMN", help="Column of label ids: a list, or one text.")]
-Separator = Annotated[str | None, typer.Option(metavar="TEXT", help="Cuts a text of several label ids, such as ';'.")]
-OnUnknown = Annotated[
-    str, typer.Option(metavar="raise|drop", help="What to do about label ids that the model does not have.")
-]
-BFloat16 = Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16 where that serves.")]
 
 _ROWS = {
     "average_precision": "average precision",
@@ -65,36 +56,106 @@ def add_to(app: typer.Typer) -> None:
     add_command(app, "calibrate", calibrate)
 
 
-def evaluate(
-    model: Model,
-    files: Files,
-    text: TextColumns = None,
-    labels: Labels = "labels",
-    separator: Separator = None,
-    id: IdColumn = None,
+@dataclass(kw_only=True)
+class Documents:
+    """Options of commands that read documents with known labels."""
+
+    model: Model
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILES", help="Tables (.jsonl, .csv, .tsv, .json, .parquet), folders or globs."),
+    ]
+    text: TextColumns = None
+    labels: Annotated[
+        str, typer.Option("--labels", metavar="COLUMN", help="Column of label ids: a list, or one text.")
+    ] = "labels"
+    separator: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Cuts a text of several label ids, such as ';'.")
+    ] = None
+    id: IdColumn = None
+    on_unknown_label: Annotated[
+        str, typer.Option(metavar="raise|drop", help="What to do about label ids that the model does not have.")
+    ] = "raise"
+    language: Language = None
+    encoding: Encoding = "utf-8"
+    batch_size: BatchSize = 32
+    bf16: Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16 where that serves.")] = False
+    device: Device = None
+    on_error: OnError = "raise"
+
+    def read(self) -> Any:
+        """Reads the documents, a dataset with the columns `text` and `labels`."""
+        from transformers.utils import logging
+
+        from hf_gile.data import load_table
+
+        logging.set_verbosity_error()
+        _quiet_datasets()
+        rows, report = load_table(
+            self.files,
+            text=self.text or ["text"],
+            labels=self.labels,
+            id=self.id,
+            separator=self.separator,
+            encoding=self.encoding,
+            on_error=checked_on_error(self.on_error),  # type: ignore[arg-type]
+        )
+        note(str(report))
+        return rows
+
+    def known(self, rows: Any, label_set: Any) -> Any:
+        """Leaves the labels that a model has.
+
+        Args:
+            rows: What `read` returned.
+            label_set: Those of the model.
+
+        Raises:
+            ValueError: The model has none, or documents have others.
+        """
+        model, action = self.model, self.on_unknown_label
+        if action not in ("raise", "drop"):
+            raise typer.BadParameter(f"must be raise or drop, got {action!r}", param_hint="--on-unknown-label")
+        if label_set is None:
+            raise ValueError(f"{model} stores no labels with ids (labels.jsonl), which those of documents could be")
+        gold = rows["labels"]
+        unknown = {one: None for ids in gold for one in ids if one not in label_set}
+        if not unknown:
+            return rows
+        names = ", ".join(map(repr, list(unknown)[:3]))
+        hint = "" if self.separator else _separator_hint(unknown, label_set)
+        found = f"{model} does not know {counted(len(unknown), 'label id')} of the documents, such as {names}{hint}"
+        if action == "raise":
+            raise ValueError(f"{found}: add them (hf-gile labels import), or pass --on-unknown-label drop")
+        note(f"{found}: left out")
+        kept = [[one for one in ids if one not in unknown] for ids in gold]
+        if not any(kept):
+            raise ValueError(f"no document has a label that {model} knows: are these the ids of its labels?")
+        return rows.remove_columns("labels").add_column("labels", kept)
+
+
+@dataclass(kw_only=True)
+class Evaluation(Documents):
+    """Options of `hf-gile evaluate`."""
+
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the report goes.  [default: printed]")
-    ] = None,
-    dataset: Annotated[str | None, typer.Option(metavar="NAME", help="Of the documents, for the report.")] = None,
-    split: Annotated[str, typer.Option(metavar="NAME", help="Which part of it they are.")] = "test",
+    ] = None
+    dataset: Annotated[str | None, typer.Option(metavar="NAME", help="Of the documents, for the report.")] = None
+    split: Annotated[str, typer.Option(metavar="NAME", help="Which part of it they are.")] = "test"
     example_texts: Annotated[
         int,
         typer.Option(
             min=0, metavar="NUMBER", help="Texts kept for each label that a card shows, if their licence allows."
         ),
-    ] = 0,
+    ] = 0
     num_training_documents: Annotated[
         int | None, typer.Option(min=1, metavar="NUMBER", help="Gives propensity-scored precision, too.")
-    ] = None,
-    on_unknown_label: OnUnknown = "raise",
-    language: Language = None,
-    encoding: Encoding = "utf-8",
-    batch_size: BatchSize = 32,
-    bf16: BFloat16 = False,
-    device: Device = None,
-    revision: Revision = None,
-    on_error: OnError = "raise",
-) -> None:
+    ] = None
+    revision: Revision = None
+
+
+def evaluate(options: Evaluation) -> None:
     """Measure a model on documents with known labels.
 
     A table of the main figures goes to standard error; the whole report, JSON, to standard output or to a file. In the
@@ -108,26 +169,27 @@ def evaluate(
 
     from .saved_model import load
 
+    output = options.output
     if output is not None and output.is_dir():
         raise typer.BadParameter(f"{output} is a folder: name a file in it", param_hint="--output")
-    history = _history(output, model)
-    rows = _documents(files, text, labels, separator, id, encoding, on_error)
-    loaded, processor = load(model, revision, device)
-    rows = _known(rows, loaded, model, on_unknown_label, separator)
+    history = _history(output, options.model)
+    rows = options.read()
+    loaded, processor = load(options.model, options.revision, options.device)
+    rows = options.known(rows, loaded.label_set)
     report = make_report(
         loaded,
         processor,
         rows["text"],
         rows["labels"],
         history=history,
-        example_texts=example_texts,
-        batch_size=batch_size,
-        bf16=bf16,
-        dataset=dataset,
-        split=split,
+        example_texts=options.example_texts,
+        batch_size=options.batch_size,
+        bf16=options.bf16,
+        dataset=options.dataset,
+        split=options.split,
         command=shlex.join(["hf-gile", *sys.argv[1:]]),
-        num_training_documents=num_training_documents,
-        language=language,
+        num_training_documents=options.num_training_documents,
+        language=options.language,
         progress=sys.stderr.isatty(),
     )
     _say_figures(report.metrics)
@@ -138,36 +200,29 @@ def evaluate(
         sys.stdout.write(visible(report.to_json()))
 
 
-def calibrate(
-    model: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a saved model, which changes.")],
-    files: Files,
-    text: TextColumns = None,
-    labels: Labels = "labels",
-    separator: Separator = None,
-    id: IdColumn = None,
+@dataclass(kw_only=True)
+class Calibration(Documents):
+    """Options of `hf-gile calibrate`."""
+
+    model: Annotated[str, typer.Argument(metavar="FOLDER", help="The folder of a saved model, which changes.")]
     method: Annotated[
         str | None,
         typer.Option(
             metavar="METHOD",
             help="How probabilities are mended: platt or spline.  [default: the best as a rule]",
         ),
-    ] = None,
+    ] = None
     label_thresholds: Annotated[
         bool,
         typer.Option("--label-thresholds/--common-thresholds", help="Whether labels get thresholds of their own."),
-    ] = True,
+    ] = True
     objective: Annotated[
         str, typer.Option(metavar="micro_f1|macro_f1", help="What thresholds of labels are to be best for.")
-    ] = "micro_f1",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the figures, write nothing.")] = False,
-    on_unknown_label: OnUnknown = "raise",
-    language: Language = None,
-    encoding: Encoding = "utf-8",
-    batch_size: BatchSize = 32,
-    bf16: BFloat16 = False,
-    device: Device = None,
-    on_error: OnError = "raise",
-) -> None:
+    ] = "micro_f1"
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the figures, write nothing.")] = False
+
+
+def calibrate(options: Calibration) -> None:
     """Fit probabilities and thresholds on validation documents, and store them in the model.
 
     Take documents that it was not trained on. Labels seen in training and others are calibrated apart; if too few
@@ -184,24 +239,32 @@ def calibrate(
 
     from .saved_model import changing, load, note_old_card, save_changed
 
-    if not model.is_dir():
+    folder = Path(options.model)
+    if not folder.is_dir():
         raise FileNotFoundError(
-            f"no folder {model} (in {Path.cwd()}); a model on the Hub is calibrated in a copy of it"
+            f"no folder {folder} (in {Path.cwd()}); a model on the Hub is calibrated in a copy of it"
         )
-    rows = _documents(files, text, labels, separator, id, encoding, on_error)
-    with changing(model, dry_run):
-        loaded, processor = load(str(model), device=device)
-        rows = _known(rows, loaded, str(model), on_unknown_label, separator)
-        encoded = encode_dataset(rows, processor, loaded.label_set, language=language)
-        batches: Any = DataLoader(encoded, batch_size, collate_fn=GileDataCollator(processor))
-        figures = fit(loaded, batches, method=method, label_thresholds=label_thresholds, objective=objective, bf16=bf16)
+    rows = options.read()
+    with changing(folder, options.dry_run):
+        loaded, processor = load(options.model, device=options.device)
+        rows = options.known(rows, loaded.label_set)
+        encoded = encode_dataset(rows, processor, loaded.label_set, language=options.language)
+        batches: Any = DataLoader(encoded, options.batch_size, collate_fn=GileDataCollator(processor))
+        figures = fit(
+            loaded,
+            batches,
+            method=options.method,
+            label_thresholds=options.label_thresholds,
+            objective=options.objective,
+            bf16=options.bf16,
+        )
         sys.stdout.write(json.dumps(figures, indent=2) + "\n")
         _say_before_and_after(figures)
-        if dry_run:
+        if options.dry_run:
             note("not written")
         else:
-            note(f"written to {model}{save_changed(model, loaded, processor, loaded.label_set)}")
-            note_old_card(model)
+            note(f"written to {folder}{save_changed(folder, loaded, processor, loaded.label_set)}")
+            note_old_card(folder)
 
 
 def _history(output: Path | None, model: str) -> list[dict[str, Any]]:
@@ -216,62 +279,12 @@ def _history(output: Path | None, model: str) -> list[dict[str, Any]]:
         raise ValueError(f"{output} is to be replaced, but cannot be read: move it ({error})") from None
 
 
-def _documents(
-    files: list[str],
-    text: list[str] | None,
-    labels: str,
-    separator: str | None,
-    id: str | None,
-    encoding: str,
-    on_error: str,
-) -> Any:
-    from transformers.utils import logging
-
-    from hf_gile.data import load_table
-
-    logging.set_verbosity_error()
-    _quiet_datasets()
-    rows, report = load_table(
-        files,
-        text=text or ["text"],
-        labels=labels,
-        id=id,
-        separator=separator,
-        encoding=encoding,
-        on_error=checked_on_error(on_error),  # type: ignore[arg-type]
-    )
-    note(str(report))
-    return rows
-
-
 def _quiet_datasets() -> None:
     try:
         import datasets
     except ImportError:
         return  # load_table says which extra it needs
     datasets.disable_progress_bars()
-
-
-def _known(rows: Any, loaded: Any, model: str, on_unknown_label: str, separator: str | None) -> Any:
-    """The documents with those of their label ids that the model has."""
-    if on_unknown_label not in ("raise", "drop"):
-        raise typer.BadParameter(f"must be raise or drop, got {on_unknown_label!r}", param_hint="--on-unknown-label")
-    if loaded.label_set is None:
-        raise ValueError(f"{model} stores no labels with ids (labels.jsonl), which those of documents could be")
-    gold = rows["labels"]
-    unknown = {one: None for ids in gold for one in ids if one not in loaded.label_set}
-    if not unknown:
-        return rows
-    names = ", ".join(map(repr, list(unknown)[:3]))
-    hint = "" if separator else _separator_hint(unknown, loaded.label_set)
-    found = f"{model} does not know {counted(len(unknown), 'label id')} of the documents, such as {names}{hint}"
-    if on_unknown_label == "raise":
-        raise ValueError(f"{found}: add them (hf-gile labels import), or pass --on-unknown-label drop")
-    note(f"{found}: left out")
-    kept = [[one for one in ids if one not in unknown] for ids in gold]
-    if not any(kept):
-        raise ValueError(f"no document has a label that {model} knows: are these the ids of its labels?")
-    return rows.remove_columns("labels").add_column("labels", kept)
 
 
 def _separator_hint(unknown: Iterable[str], label_set: Any) -> str:

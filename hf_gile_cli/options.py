@@ -1,6 +1,7 @@
 """Arguments and options that several commands share."""
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
 
@@ -38,6 +39,37 @@ LabelSynonyms = Annotated[list[str] | None, typer.Option(metavar="COLUMN", help=
 LabelLanguage = Annotated[
     list[str] | None, typer.Option(metavar="CODE", help="Of SKOS: languages of names, the best first.  [default: en]")
 ]
+
+
+@dataclass(kw_only=True)
+class LabelColumns:
+    """What of a file are labels."""
+
+    label_id: LabelId = "id"
+    label_name: LabelName = None
+    label_description: LabelDescription = None
+    label_language: LabelLanguage = None
+
+    def read(self, path: str, **options: Any) -> Any:
+        """Reads labels.
+
+        Args:
+            path: The file.
+            options: More for `read_label_file`.
+
+        Returns:
+            A `LabelSet`.
+        """
+        from hf_gile.data import read_label_file
+
+        return read_label_file(
+            path,
+            id=self.label_id,
+            name=self.label_name or ["name"],
+            describe=self.label_description or [],
+            languages=self.label_language or ["en"],
+            **options,
+        )
 
 
 def checked_on_error(value: str) -> str:

@@ -1,6 +1,7 @@
 """`hf-gile card` and `hf-gile push`: a model for others."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -17,33 +18,38 @@ def add_to(app: typer.Typer) -> None:
     add_command(app, "push", push)
 
 
-def card(
-    folder: Folder,
+@dataclass(kw_only=True)
+class Card:
+    """Options of `hf-gile card`; those of `CardInfo` by its names."""
+
+    folder: Folder
     info: Annotated[
         Path | None, typer.Option(metavar="FILE", help="YAML file of what you know, by the names of these options.")
-    ] = None,
-    model_name: Annotated[str | None, typer.Option(metavar="TEXT", help="The title.")] = None,
-    repo_id: Annotated[
-        str | None, typer.Option(metavar="USER/NAME", help="Where it is, or will be, on the Hub.")
-    ] = None,
-    summary: Annotated[str | None, typer.Option(metavar="TEXT", help="What it was made for.")] = None,
-    language: Annotated[list[str] | None, typer.Option(metavar="CODE", help="Of the texts, such as en.")] = None,
-    license: Annotated[str | None, typer.Option(metavar="ID", help="Of the model, such as apache-2.0.")] = None,
+    ] = None
+    model_name: Annotated[str | None, typer.Option(metavar="TEXT", help="The title.")] = None
+    repo_id: Annotated[str | None, typer.Option(metavar="USER/NAME", help="Where it is, or will be, on the Hub.")] = (
+        None
+    )
+    summary: Annotated[str | None, typer.Option(metavar="TEXT", help="What it was made for.")] = None
+    language: Annotated[list[str] | None, typer.Option(metavar="CODE", help="Of the texts, such as en.")] = None
+    license: Annotated[str | None, typer.Option(metavar="ID", help="Of the model, such as apache-2.0.")] = None
     datasets: Annotated[
         list[str] | None, typer.Option("--dataset", metavar="ID", help="Of the training data, on the Hub.")
-    ] = None,
-    dataset_name: Annotated[str | None, typer.Option(metavar="TEXT", help="What people call this data.")] = None,
-    dataset_license: Annotated[str | None, typer.Option(metavar="TEXT", help="Its licence.")] = None,
-    base_model: Annotated[str | None, typer.Option(metavar="ID", help="What training began with, on the Hub.")] = None,
-    tags: Annotated[list[str] | None, typer.Option("--tag", metavar="TEXT", help="A further tag.")] = None,
-    training_command: Annotated[str | None, typer.Option(metavar="TEXT", help="What trains it.")] = None,
-    training_data: Annotated[str | None, typer.Option(metavar="TEXT", help="What it was trained on, in words.")] = None,
-    limits: Annotated[list[str] | None, typer.Option("--limit", metavar="TEXT", help="What it is not for.")] = None,
-    citation: Annotated[str | None, typer.Option(metavar="BIBTEX", help="Of your own work.")] = None,
+    ] = None
+    dataset_name: Annotated[str | None, typer.Option(metavar="TEXT", help="What people call this data.")] = None
+    dataset_license: Annotated[str | None, typer.Option(metavar="TEXT", help="Its licence.")] = None
+    base_model: Annotated[str | None, typer.Option(metavar="ID", help="What training began with, on the Hub.")] = None
+    tags: Annotated[list[str] | None, typer.Option("--tag", metavar="TEXT", help="A further tag.")] = None
+    training_command: Annotated[str | None, typer.Option(metavar="TEXT", help="What trains it.")] = None
+    training_data: Annotated[str | None, typer.Option(metavar="TEXT", help="What it was trained on, in words.")] = None
+    limits: Annotated[list[str] | None, typer.Option("--limit", metavar="TEXT", help="What it is not for.")] = None
+    citation: Annotated[str | None, typer.Option(metavar="BIBTEX", help="Of your own work.")] = None
     show_examples: Annotated[
         bool, typer.Option("--show-examples", help="Show texts of the report; their licence must allow it.")
-    ] = False,
-) -> None:
+    ] = False
+
+
+def card(options: Card) -> None:
     """Write the card of a model, README.md, with its figures and the table of its labels, labels.csv.
 
     It says what the model does and for which labels, and shows results.json, if training or `hf-gile evaluate` has put
@@ -58,12 +64,13 @@ def card(
 
     from .saved_model import load
 
-    given = {name: value for name, value in locals().items() if name in CardInfo.__dataclass_fields__ and value}
+    folder, info = options.folder, options.info
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder} (in {Path.cwd()})")
     if info is None and (folder / CARD_FILE).is_file():
         info = folder / CARD_FILE
-    known = CardInfo(**{**({} if info is None else read_card_fields(info)), **given})
+    said = {name: value for name, value in vars(options).items() if name in CardInfo.__dataclass_fields__ and value}
+    known = CardInfo(**{**({} if info is None else read_card_fields(info)), **said})
     model, _ = load(str(folder), device="cpu")
     results = folder / "results.json"
     report = Report.load(results) if results.is_file() else None

@@ -4,8 +4,9 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from functools import wraps
-from inspect import cleandoc
+from inspect import Signature, cleandoc, signature
 from typing import Any
 
 import typer
@@ -68,14 +69,21 @@ def add_command(group: typer.Typer, name: str, function: Callable[..., None], **
     Args:
         group: Where to.
         name: Its name.
-        function: What it does; its docstring is its help.
+        function: What it does; its docstring is its help. Its parameters, or the fields of the dataclass that is its
+            only parameter, are the arguments and options.
         settings: More for typer.
     """
+    parameters = signature(function).parameters.values()
+    first = next(iter(parameters), None)
+    options: Any = first.annotation if first is not None and is_dataclass(first.annotation) else None
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:
         try:
-            function(*args, **kwargs)
+            if options is not None:
+                function(options(**kwargs))
+            else:
+                function(*args, **kwargs)
             sys.stdout.flush()
         except (typer.Exit, typer.BadParameter):
             raise
@@ -90,6 +98,12 @@ def add_command(group: typer.Typer, name: str, function: Callable[..., None], **
             note(f"hf-gile {group.info.name or ''} {name}: {explained(error)}".replace("  ", " "))
             raise typer.Exit(1) from None
 
+    if options is not None:
+        # Its own fields stand before those that it shares with other commands.
+        ordered = sorted(
+            signature(options).parameters.values(), key=lambda field: field.name not in options.__annotations__
+        )
+        run.__signature__ = Signature(ordered)  # type: ignore[attr-defined]
     group.command(name, help=help_text(function.__doc__ or ""), **settings)(run)
 
 

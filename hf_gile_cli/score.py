@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from queue import Empty, Queue
 from typing import IO, Annotated, Any, TypeVar
 
@@ -18,10 +19,7 @@ from .options import (
     Device,
     Encoding,
     IdColumn,
-    LabelDescription,
-    LabelId,
-    LabelLanguage,
-    LabelName,
+    LabelColumns,
     Language,
     Model,
     OnError,
@@ -39,70 +37,112 @@ def add_to(app: typer.Typer) -> None:
     add_command(app, "score", score)
 
 
-def score(
-    model: Model,
+@dataclass(kw_only=True)
+class Scoring(LabelColumns):
+    """Options of `hf-gile score`."""
+
+    model: Model
     files: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="FILES",
             help="Lines of text, or tables (.jsonl, .csv, .tsv, .json, .parquet); - is standard input.  [default: -]",
         ),
-    ] = None,
+    ] = None
     labels: Annotated[
         list[str] | None,
         typer.Option(
             "--label", "-l", metavar="NAME", help="A label, any words; again for each.  [default: the model's]"
         ),
-    ] = None,
+    ] = None
     label_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="Labels of a table, of MeSH or of SKOS instead.")
-    ] = None,
-    label_id: LabelId = "id",
-    label_name: LabelName = None,
-    label_description: LabelDescription = None,
-    label_language: LabelLanguage = None,
+    ] = None
     index: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Labels of an index that `hf-gile index` made, instead.")
-    ] = None,
+    ] = None
     top_k: Annotated[
         int | None,
         typer.Option(min=0, metavar="K", help="That many best labels; 0 for all.  [default: 10; with --threshold all]"),
-    ] = None,
+    ] = None
     threshold: Annotated[
         str | None,
         typer.Option(
             metavar="NUMBER|stored", help="Only labels with this probability, or each with that stored for it."
         ),
-    ] = None,
-    force_label: Annotated[bool, typer.Option("--force-label", help="The best label where none passes.")] = False,
+    ] = None
+    force_label: Annotated[bool, typer.Option("--force-label", help="The best label where none passes.")] = False
     multi_label: Annotated[
         bool | None,
         typer.Option("--multi-label/--one-label", help="Each label on its own, or one of all.  [default: the model's]"),
-    ] = None,
+    ] = None
     long_texts: Annotated[
         str, typer.Option(metavar="cut|max|mean", help="Cut what is too long to be read at once, or read all of it.")
-    ] = "cut",
-    evidence: Annotated[bool, typer.Option("--evidence", help="Add the words and sentences attended to.")] = False,
-    language: Language = None,
+    ] = "cut"
+    evidence: Annotated[bool, typer.Option("--evidence", help="Add the words and sentences attended to.")] = False
+    language: Language = None
     candidate_language: Annotated[
         str | None, typer.Option(metavar="NAME", help="Language of the labels, if it is another.")
-    ] = None,
-    text: TextColumns = None,
-    id: IdColumn = None,
+    ] = None
+    text: TextColumns = None
+    id: IdColumn = None
     format: Annotated[
         str | None,
         typer.Option(metavar="text|jsonl|csv|tsv", help="Of standard input, or of files whose names do not say."),
-    ] = None,
-    encoding: Encoding = "utf-8",
+    ] = None
+    encoding: Encoding = "utf-8"
     with_text: Annotated[
         bool | None,
         typer.Option("--with-text/--without-text", help="Repeat the text.  [default: where there is no id]"),
-    ] = None,
-    batch_size: BatchSize = 32,
-    device: Device = None,
-    revision: Revision = None,
-    on_error: OnError = "raise",
-) -> None:
+    ] = None
+    batch_size: BatchSize = 32
+    device: Device = None
+    revision: Revision = None
+    on_error: OnError = "raise"
+
+    def of_pipeline(self) -> dict[str, Any]:
+        """Options of a call of the pipeline; None stands for its default."""
+        threshold, top_k = self.threshold, self.top_k
+        try:
+            least = threshold if threshold in (None, "stored") else float(threshold)
+        except ValueError:
+            raise typer.BadParameter(
+                f"must be a number or stored, got {threshold!r}", param_hint="--threshold"
+            ) from None
+        if self.long_texts not in ("cut", "max", "mean"):
+            raise typer.BadParameter(f"must be cut, max or mean, got {self.long_texts!r}", param_hint="--long-texts")
+        return {
+            "threshold": least,
+            "top_k": 10 if top_k is None and threshold is None else top_k or None,
+            "force_label": self.force_label,
+            "multi_label": self.multi_label,
+            "long_texts": self.long_texts,
+            "return_evidence": self.evidence,
+            "language": self.language,
+            "label_language": self.candidate_language,
+        }
+
+    def read_labels(self) -> Any:
+        """Reads the label file, if that is where the labels are."""
+        if sum(source is not None for source in (self.labels or None, self.label_file, self.index)) > 1:
+            raise typer.BadParameter("pass one of --label, --label-file and --index")
+        return None if self.label_file is None else self.read(self.label_file)
+
+    def candidates(self, read: Any, model: Any, processor: Any) -> Any:
+        """The labels to score with: those read, those of the index, those named, or None for the model's."""
+        from hf_gile import LabelIndex, LabelSet
+
+        from .saved_model import note_unknown_labels
+
+        if self.index is not None:
+            return LabelIndex.from_pretrained(self.index, model).to(model.device)
+        labels = LabelSet.from_names(self.labels) if self.labels else read
+        if labels:
+            note_unknown_labels(model, processor, labels, self.candidate_language or self.language)
+        return labels
+
+
+def score(options: Scoring) -> None:
     """Score texts with the labels of a model, or with any others.
 
     A line of JSON for each text, in order: {"id": ..., "text": ..., "labels": [names, best first], "scores":
@@ -117,55 +157,39 @@ def score(
     from hf_gile import LabelScoringPipeline
     from hf_gile.data import ReadReport, read_documents
 
-    from .labels import read_labels
-    from .saved_model import load, note_unknown_labels
+    from .saved_model import load
 
-    sources = files or ["-"]
-    report = ReadReport(checked_on_error(on_error))  # type: ignore[arg-type]
-    options = _pipeline_options(top_k, threshold, force_label, multi_label, long_texts, evidence)
-    for name, value in {"language": language, "label_language": candidate_language}.items():
-        if value is not None:
-            options[name] = value
-    if sum(given is not None for given in (labels or None, label_file, index)) > 1:
-        raise typer.BadParameter("pass one of --label, --label-file and --index")
+    sources = options.files or ["-"]
+    report = ReadReport(checked_on_error(options.on_error))  # type: ignore[arg-type]
+    call = options.of_pipeline()
     # Everything that can be wrong with the arguments is said before the model is loaded.
-    candidates: Any = labels or None
     streams = [_standard_input() if source == "-" else source for source in sources]
+    text, id, format, encoding = options.text or ["text"], options.id, options.format, options.encoding
     documents = [
-        read_documents(stream, text or ["text"], id=id, format=format, encoding=encoding, report=report)
-        for stream in streams
+        read_documents(stream, text, id=id, format=format, encoding=encoding, report=report) for stream in streams
     ]
-    if label_file is not None:
-        candidates = read_labels(label_file, label_id, label_name, label_description, label_language)
-    loaded, processor = load(model, revision, device)
-    if index is not None:
-        from hf_gile import LabelIndex
-
-        candidates = LabelIndex.from_pretrained(index, loaded).to(loaded.device)
-    elif labels:
-        from hf_gile import LabelSet
-
-        candidates = LabelSet.from_names(labels)  # made once, so that it is known again at every batch
-    if index is None and candidates:
-        note_unknown_labels(loaded, processor, candidates, candidate_language or language)
+    read = options.read_labels()
+    loaded, processor = load(options.model, options.revision, options.device)
+    labels = options.candidates(read, loaded, processor)
     # One set of labels for the whole run: its codes are kept, however many.
     pipe = LabelScoringPipeline(model=loaded, processor=processor, device=loaded.device, label_cache_bytes=1 << 62)
 
     written = unknown = 0
     with _progress(sources) as bar:
         for source, stream, own in zip(sources, streams, documents, strict=True):
-            if source == "-" and sys.stdin.isatty():
-                note("reading texts from the terminal, one a line; Ctrl-D ends")
-            waits = source == "-" and not _is_file(stream)
-            for batch in ready_batches(own, batch_size) if waits else _full_batches(own, batch_size):
+            for batch in _batches(source, stream, own, options.batch_size):
                 pipe.call_count = 0  # else Transformers advises, on a GPU, against what streaming needs
-                answers = pipe([one.text for one in batch], candidates, batch_size=batch_size, **options)
+                answers = pipe([document.text for document in batch], labels, batch_size=options.batch_size, **call)
                 for document, answer in zip(batch, answers, strict=True):
-                    sys.stdout.write(_line(document, answer, with_text))
+                    sys.stdout.write(_line(document, answer, options.with_text))
                     unknown += "note" in answer
                 sys.stdout.flush()
                 written += len(batch)
                 bar.update(len(batch))
+    _conclude(report, written, unknown)
+
+
+def _conclude(report: Any, written: int, unknown: int) -> None:
     if unknown:
         note(
             f"the model knows no word of {counted(unknown, 'text')} (lines with a note): such scores say how frequent "
@@ -177,39 +201,6 @@ def score(
         note(f"{counted(left_out, 'malformed line')} left out: {examples}")
         if not written:
             raise ValueError("not one text could be read")
-
-
-def _pipeline_options(
-    top_k: int | None,
-    threshold: str | None,
-    force_label: bool,
-    multi_label: bool | None,
-    long_texts: str,
-    evidence: bool,
-) -> dict[str, Any]:
-    options: dict[str, Any] = {}
-    if threshold is not None:
-        try:
-            options["threshold"] = threshold if threshold == "stored" else float(threshold)
-        except ValueError:
-            raise typer.BadParameter(
-                f"must be a number or stored, got {threshold!r}", param_hint="--threshold"
-            ) from None
-    if top_k is None and threshold is None:
-        options["top_k"] = 10
-    elif top_k:
-        options["top_k"] = top_k
-    if force_label:
-        options["force_label"] = True
-    if multi_label is not None:
-        options["multi_label"] = multi_label
-    if long_texts not in ("cut", "max", "mean"):
-        raise typer.BadParameter(f"must be cut, max or mean, got {long_texts!r}", param_hint="--long-texts")
-    if long_texts != "cut":
-        options["long_texts"] = long_texts
-    if evidence:
-        options["return_evidence"] = True
-    return options
 
 
 def _line(document: Any, answer: Any, with_text: bool | None) -> str:
@@ -250,6 +241,13 @@ def _is_file(stream: Any) -> bool:
         return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
     except (OSError, io.UnsupportedOperation):
         return False
+
+
+def _batches(source: str, stream: Any, documents: Iterator[T], size: int) -> Iterator[list[T]]:
+    if source == "-" and sys.stdin.isatty():
+        note("reading texts from the terminal, one a line; Ctrl-D ends")
+    waits = source == "-" and not _is_file(stream)
+    return ready_batches(documents, size) if waits else _full_batches(documents, size)
 
 
 def _full_batches(items: Iterator[T], size: int) -> Iterator[list[T]]:

@@ -6,7 +6,7 @@ Shapes: N documents, B documents in a batch, L stored labels, C labels that are 
 import json
 import math
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from os import PathLike
 from pathlib import Path
@@ -59,7 +59,7 @@ class Report:
             that was missed, the id of one that was wrongly given, the number of documents.
         reliability: By group, `"seen"` and `"unseen"`, the bins of `CalibrationMetrics.reliability` `"before"`
             calibration and, if the model has one, `"after"`.
-        history: `log_history` of the Trainer.
+        history: `log_history` of the Trainer, for the learning curve of the card.
         documents: Number of documents N.
         dataset: The name of the set that they are of.
         split: Which part of it.
@@ -88,6 +88,7 @@ class Report:
     def __post_init__(self) -> None:
         if self.command is not None:
             self.command = masked(self.command)
+        self.history = [{name: _plain(value) for name, value in row.items()} for row in self.history]
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes the report as JSON; a file of this name is replaced when the new one is complete.
@@ -144,16 +145,13 @@ def make_report(
     gold: Sequence[Any],
     *,
     columns: Sequence[int] | Tensor | None = None,
-    history: Iterable[Mapping[str, Any]] = (),
     example_texts: int = 0,
     batch_size: int = 32,
     bf16: bool = False,
-    dataset: str | None = None,
-    split: str | None = "test",
-    command: str | None = None,
     num_training_documents: int | None = None,
     language: str | Sequence[str] | None = None,
     progress: bool = False,
+    **known: Any,
 ) -> Report:
     """Scores documents with the stored labels of a model, and measures.
 
@@ -170,18 +168,15 @@ def make_report(
         gold: For each the ids of its labels (one id may stand for a list of one). Those that are no candidates count
             as not given.
         columns: The columns of the stored labels that are candidates; by default all.
-        history: `trainer.state.log_history`, for the learning curve of the card.
         example_texts: How many texts of each label that a card shows are kept in the report, cut to 200 signs. They
             will be published with it: keep some only if the licence of the texts allows it.
         batch_size: Documents scored at a time, at most.
         bf16: Whether to run under bfloat16 autocast.
-        dataset: The name of the set of documents.
-        split: Which part of it.
-        command: The command that gives these figures.
         num_training_documents: Number of documents that the model was trained on; with it, propensity-scored precision
             is given, too.
         language: The language of the documents, or of each, in a model of several.
         progress: Whether to show a progress bar.
+        known: What no measurement says: `dataset`, `split` ("test" by default), `command` and `history` of the report.
 
     Raises:
         ValueError: Not as many lists of labels as texts, no documents, an id that no stored label has, columns that do
@@ -199,18 +194,7 @@ def make_report(
         [1, 1]
     """
     model = unwrapped(model)
-    if len(texts) != len(gold):
-        raise ValueError(f"gold must have a list of label ids for each of the {len(texts)} texts, got {len(gold)}")
-    if len(texts) == 0:
-        raise ValueError("no texts to measure with: pass at least one")
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-    if example_texts < 0:
-        raise ValueError(f"example_texts must not be negative, got {example_texts}")
-    if example_texts and not isinstance(texts[0], str) and not all(isinstance(one, str) for one in texts[0]):
-        raise ValueError(f"example_texts are kept of texts, and these documents are none: {str(texts[0])[:40]}")
-    if language is not None and not isinstance(language, str) and len(language) != len(texts):
-        raise ValueError(f"language must name one for all texts or one for each of {len(texts)}, got {len(language)}")
+    _check_documents(texts, gold, batch_size, example_texts, language)
     measured = _Measured(model, columns, num_training_documents, example_texts)
     was_training = model.training
     model.eval()
@@ -227,15 +211,28 @@ def make_report(
             measured.update(logits.float(), batch, [gold[place] for place in range(start, start + len(batch))], start)
     finally:
         model.train(was_training)
-    return Report(
-        **measured.compute(),
-        history=[{name: _plain(value) for name, value in row.items()} for row in history],
-        documents=len(texts),
-        dataset=dataset,
-        split=split,
-        command=command,
-        versions=_versions(),
-    )
+    return Report(**{"split": "test", **measured.compute(), "documents": len(texts), "versions": _versions(), **known})
+
+
+def _check_documents(
+    texts: Sequence[Any],
+    gold: Sequence[Any],
+    batch_size: int,
+    example_texts: int,
+    language: str | Sequence[str] | None,
+) -> None:
+    if len(texts) != len(gold):
+        raise ValueError(f"gold must have a list of label ids for each of the {len(texts)} texts, got {len(gold)}")
+    if len(texts) == 0:
+        raise ValueError("no texts to measure with: pass at least one")
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    if example_texts < 0:
+        raise ValueError(f"example_texts must not be negative, got {example_texts}")
+    if example_texts and not isinstance(texts[0], str) and not all(isinstance(one, str) for one in texts[0]):
+        raise ValueError(f"example_texts are kept of texts, and these documents are none: {str(texts[0])[:40]}")
+    if language is not None and not isinstance(language, str) and len(language) != len(texts):
+        raise ValueError(f"language must name one for all texts or one for each of {len(texts)}, got {len(language)}")
 
 
 class _Measured:
