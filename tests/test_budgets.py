@@ -35,14 +35,14 @@ def place(path, node):
 
 
 def test_few_files_travel():
-    assert len(TRAVELLING) <= 17  # 11
-    assert sum(len(path.read_text().splitlines()) for path in TRAVELLING) <= 7666  # 5,200
+    assert len(TRAVELLING) <= 16  # 11
+    assert sum(len(path.read_text().splitlines()) for path in TRAVELLING) <= 7507  # 5,200
 
 
 def test_the_configuration_has_few_fields():
     inherited = {field.name for field in fields(PreTrainedConfig)}
     own = [field.name for field in fields(GileConfig) if field.name not in inherited]
-    assert len(own) <= 47, own  # 26
+    assert len(own) <= 46, own  # 26
 
 
 @pytest.mark.parametrize(("model", "limit"), [(GileModel, 11), (GileForSequenceClassification, 13)])  # 8, 8
@@ -61,19 +61,12 @@ def test_functions_have_at_most_eighty_lines():
         "hf_gile/publishing/report.py:make_report",
         "hf_gile/training/calibration/fitting.py:calibrate",
         "hf_gile/training/collator.py:__call__",
-        "hf_gile_cli/score.py:score",
     }
 
 
 def test_calls_have_at_most_fourteen_parameters():
     many = {place(path, node) for path, node in FUNCTIONS if len(named_parameters(node)) > 14}
-    assert many <= {  # none
-        "hf_gile/publishing/report.py:make_report",
-        "hf_gile_cli/measure.py:calibrate",
-        "hf_gile_cli/measure.py:evaluate",
-        "hf_gile_cli/publish.py:card",
-        "hf_gile_cli/score.py:score",
-    }
+    assert not many
 
 
 def test_few_parameters_may_be_anything():
@@ -83,7 +76,7 @@ def test_few_parameters_may_be_anything():
         for parameter in named_parameters(node)
         if isinstance(parameter.annotation, ast.Name) and parameter.annotation.id == "Any"
     ]
-    assert len(bare) <= 212, bare  # 40
+    assert len(bare) <= 209, bare  # 40
 
 
 def test_no_modules_import_each_other():

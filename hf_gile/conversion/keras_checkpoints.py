@@ -246,7 +246,8 @@ def _expected_shapes(module: Any) -> dict[str, tuple[int, ...]]:
     if isinstance(module, PublishedGru):
         size, gates = module.candidate.in_features, module.inputs.out_features
         return {"kernel": (module.inputs.in_features, gates), "recurrent_kernel": (size, gates), "bias": (gates,)}
-    return {"kernel": (module.in_features, module.out_features), "bias": (module.out_features,)}
+    rows, size = module.weight.shape
+    return {"kernel": (size, rows), "bias": (rows,)}
 
 
 def _fill(module: Any, arrays: dict[str, torch.Tensor]) -> None:
