@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
 from hf_gile.data import demo_file, load_records
-from hf_gile.training import GileDataCollator, LabelSampler, encode_dataset
+from hf_gile.training import GileDataCollator, GileLoss, LabelSampler, encode_dataset
 
 BATCH, NEGATIVES = 64, 1500
 
@@ -61,6 +61,7 @@ def measure(options: argparse.Namespace, cache: str) -> dict[str, Any]:
         processor = GileProcessor.for_config(tokenizer, config)
         model = GileForSequenceClassification(config)
         model.set_labels(labels, processor)
+        model.loss_function = GileLoss()
         optimizer = torch.optim.Adam(model.parameters(), fused=True)
         encoded = encode_dataset(records, processor, labels, labels="meshUI")
         collator = GileDataCollator(processor, LabelSampler(len(labels), num_negatives=NEGATIVES))

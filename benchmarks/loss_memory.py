@@ -25,8 +25,8 @@ from measuring import add_machine_flags, high_water_mark, in_own_process
 from plots import lines
 
 from hf_gile import GileConfig, GileModel
-from hf_gile.models.chunked_losses_gile import LabelChunks, chunked_loss
 from hf_gile.models.losses_gile import binary_cross_entropy, multi_hot
+from hf_gile.training.chunked_losses import LabelChunks, chunked_loss
 
 WORDS, GOLD, FORMS = 4, 12, ("chunked", "with logits")
 

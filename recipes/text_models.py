@@ -17,7 +17,7 @@ from datasets import Dataset
 from huggingface_hub.errors import StrictDataclassError
 from training import count_parameters, train, write_results
 from transformers import AutoConfig, Trainer, TrainingArguments, set_seed
-from units import UNITS, check_choice, unit_fields
+from units import RANKING, UNITS, check_choice, unit_fields
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
 from hf_gile.data import held_out_labels, load_word_vectors
@@ -29,6 +29,7 @@ from hf_gile.metrics.trainer import TrainerMetric
 from hf_gile.training import (
     EpochCallback,
     GileDataCollator,
+    GileLoss,
     HardNegatives,
     LabelParaphrases,
     LabelSampler,
@@ -53,10 +54,7 @@ LABEL_TEXTS = ("name", "synonyms", "definitions")
 
 OF_TRAINING = (
     "freeze_text_encoder",
-    "label_refresh_steps",
-    "label_row_dropout",
     "joint_dropout",
-    "label_chunk_size",
     "lexical_size",
     "lexical_scale",
     "unseen_scale",
@@ -334,10 +332,6 @@ def train_text_models(
         model, processor = make_model(settings, unit, label_set, words, prior, problem_type)
         config = model.config
         model.set_labels(label_set, processor)
-        if any(shares := paraphrase_shares(settings)) and not is_linear:
-            known = described if settings.label_texts == "name" else label_set
-            model.label_paraphrases = LabelParaphrases(known, processor, *shares, seed=args.seed)
-
         # All gold labels of a batch, and a sample of the other seen labels. Unseen labels are never sampled.
         counts, number = [label.count for label in label_set], len(parts["train"])
         in_batch, by_frequency = settings.negatives == "in_batch", settings.negatives == "frequency"
@@ -350,14 +344,20 @@ def train_text_models(
             frequencies=[count**0.5 for count in counts] if by_frequency else None,
             seed=args.seed,
             label_weights=class_balanced_weights(counts, settings.class_balanced) if settings.class_balanced else None,
-            positive_weights=propensity_weights(counts, number) if settings.propensity_weighted else None,
         )
+        paraphrases = miner = None
+        if any(shares := paraphrase_shares(settings)) and not is_linear:
+            known = described if settings.label_texts == "name" else label_set
+            paraphrases = LabelParaphrases(known, processor, *shares, seed=args.seed)
         if settings.hard_negatives:
-            model.column_miner = HardNegatives(
-                settings.hard_negatives, settings.hard_refresh_steps, columns=range(num_seen)
-            )
-        if settings.share_labels and not is_linear:
-            model.share_labels()
+            miner = HardNegatives(settings.hard_negatives, settings.hard_refresh_steps, columns=range(num_seen))
+        model.loss_function = GileLoss(
+            **loss_options(settings, unit),
+            share_labels=settings.share_labels and not is_linear,
+            positive_weights=propensity_weights(counts, number) if settings.propensity_weighted else None,
+            miner=miner,
+            paraphrases=paraphrases,
+        )
         kind = {"hnn": "han", "nn": "wan"}.get(config.text_encoder_type, config.text_encoder_type)
         with args.main_process_first(desc="words and columns"):
             if kind not in encoded:
@@ -524,7 +524,7 @@ def check_settings(settings: ModelSettings, args: TrainingArguments) -> None:
         raise ValueError(f"units {', '.join(of_words)} are of models over words, without --text_encoder")
     check_encoder(settings)
     if settings.share_labels:
-        ranking = [unit for unit in settings.units if ranks_all_labels(unit)]
+        ranking = [unit for unit in settings.units if unit in RANKING]
         takes_all = not settings.num_negatives and settings.negatives != "in_batch" and settings.label_chunk_size > 0
         if not takes_all or args.world_size < 2 or ranking:
             raise ValueError(
@@ -586,6 +586,7 @@ def check_encoder(settings: ModelSettings) -> None:
     for unit in settings.units:
         if settings.start_from is not None:
             check_start(settings.start_from, encoder, unit)
+            GileLoss(**loss_options(settings, unit)).check_fits(encoder)
             continue
         fields = model_fields(settings, unit, num_labels=2)
         if encoder is None:
@@ -596,8 +597,9 @@ def check_encoder(settings: ModelSettings) -> None:
             fields = {"label_encoder_type": "text_encoder", "pooling": "mean", "text_encoder_type": kind} | fields
             fields["text_encoder_config"] = encoder
         try:
-            GileConfig(**unit_fields(unit, **fields))
-        except StrictDataclassError as error:
+            config = GileConfig(**unit_fields(unit, **fields))
+            GileLoss(**loss_options(settings, unit)).check_fits(config)
+        except (StrictDataclassError, ValueError) as error:
             raise ValueError(f"unit {unit}: {' '.join(str(error).split())}") from None
 
 
@@ -734,26 +736,34 @@ def model_fields(
         "max_sentence_words": settings.max_sentence_words,
         "freeze_text_encoder": settings.freeze_text_encoder,
         "label_prior": label_prior,
-        "label_chunk_size": 0 if settings.num_negatives or ranks_all_labels(unit) else settings.label_chunk_size,
         "num_labels": num_labels,
         "problem_type": problem_type,
     }
     if UNITS[unit]["output_layer"] != "linear":
         for name in (
             "label_encoder_type",
-            "label_refresh_steps",
             "cosine_score",
             "lexical_size",
             "lexical_scale",
             "unseen_scale",
             "unseen_offset",
             "label_rows",
-            "label_row_dropout",
             "joint_layers",
             "joint_dropout",
         ):
             fields[name] = getattr(settings, name)
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def loss_options(settings: ModelSettings, unit: str) -> dict[str, Any]:
+    """Options of `GileLoss` that the settings name."""
+    is_linear = UNITS[unit]["output_layer"] == "linear"
+    return {
+        "loss": RANKING.get(unit, "cross_entropy"),
+        "chunk_size": 0 if settings.num_negatives or unit in RANKING else settings.label_chunk_size,
+        "refresh_steps": 0 if is_linear else settings.label_refresh_steps,
+        "row_dropout": 0.0 if is_linear else settings.label_row_dropout,
+    }
 
 
 def make_model(
@@ -948,11 +958,6 @@ def documents_per_second(model: Any, processor: GileProcessor, texts: Sequence[s
         for first in range(0, len(texts), 32):
             score(texts[first : first + 32])
     return len(texts) / (time.perf_counter() - start)
-
-
-def ranks_all_labels(unit: str) -> bool:
-    """Whether the loss of a unit needs the scores of all labels at once."""
-    return UNITS.get(unit, {}).get("training_loss") in ("warp", "hinge")
 
 
 def make_words(

@@ -27,7 +27,7 @@ from datasets import concatenate_datasets
 from text_models import PROBLEM_TYPES, check_files, check_problem_type, problem_type_of
 from training import count_parameters, parse_settings, train, write_results
 from transformers import BatchFeature, Trainer, TrainingArguments, set_seed
-from units import UNITS, check_choice, unit_fields
+from units import RANKING, UNITS, check_choice, unit_fields
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
 from hf_gile.data import load_dw, low_resource
@@ -35,6 +35,7 @@ from hf_gile.metrics import LabelMetrics
 from hf_gile.training import (
     EpochCallback,
     GileDataCollator,
+    GileLoss,
     LabelSampler,
     MultilingualDataset,
     ThresholdTuner,
@@ -179,6 +180,7 @@ def main() -> None:
         )
         share = None if recipe.label_share >= 1 else max(1, round(recipe.label_share * len(seen)))
         sampler = LabelSampler(len(labels), num_negatives=share, columns=seen, seed=args.seed)
+        model.loss_function = GileLoss(RANKING.get(unit, "cross_entropy"))
         dev = concatenate_datasets([read[language]["dev"] for language in languages])
         prefix = "seen_" if unseen else ""
         mask = labels.seen if unseen else None

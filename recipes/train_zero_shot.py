@@ -66,6 +66,7 @@ from hf_gile.publishing import write_card
 from hf_gile.training import (
     EpochCallback,
     GileDataCollator,
+    GileLoss,
     LabelParaphrases,
     LabelSampler,
     add_pooled_embeds,
@@ -325,9 +326,10 @@ def train_zero_shot(
     model, processor = make_model(recipe, len(labels))
     model.set_labels(labels, processor)
     model.to(args.device)
-    shares = recipe.paraphrase_synonyms, recipe.paraphrase_definitions
+    paraphrases, shares = None, (recipe.paraphrase_synonyms, recipe.paraphrase_definitions)
     if any(shares) and any(label.synonyms or label.description for label in labels):
-        model.label_paraphrases = LabelParaphrases(labels, processor, 0.0, *shares, seed=args.seed)
+        paraphrases = LabelParaphrases(labels, processor, 0.0, *shares, seed=args.seed)
+    model.loss_function = GileLoss("decoupled_softmax", paraphrases=paraphrases)
 
     def encode(documents: Dataset, label_set: LabelSet) -> Any:
         encoded = encode_dataset(documents, processor, label_set)
@@ -467,7 +469,6 @@ def make_model(recipe: Recipe, num_labels: int) -> tuple[Any, GileProcessor]:
         joint_dropout=recipe.joint_dropout,
         num_labels=num_labels,
         problem_type="multi_label_classification",
-        training_loss="decoupled_softmax",
     )
     start_as_cosine(model, recipe.cosine_scale)
     return model, GileProcessor.from_text_encoder(recipe.text_encoder, model.config)
@@ -601,7 +602,7 @@ class ZeroShotTrainer(Trainer):
                 # Not in 16 bits, in which labels that differ a little tie.
                 scores = (texts @ codes.T).cpu()
                 metrics.update(scores, gold)
-                boundary += boundaries(scores[:, columns], multi_hot(gold, scores.shape[1], columns)).sum()
+                boundary += boundaries(scores[:, columns], multi_hot(gold, scores.shape[1])[:, columns]).sum()
             computed = metrics.compute()
             own = {name: computed[name] for name in FIGURES} | {"boundary": float(boundary) / len(task.documents)}
             own |= {"documents": len(task.documents), "candidates": len(task.columns)}

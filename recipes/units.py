@@ -1,11 +1,13 @@
-"""The output layers and baselines of the paper's tables, as fields of `GileConfig`.
+"""The output layers and baselines of the paper's tables, as fields of `GileConfig`; `RANKING` has losses of some.
 
 The bilinear units and the ablations are named after the rows of Table 2 of GILE (Pappas & Henderson, TACL 2019).
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
+
+from hf_gile.training.weighted_losses import hinge, warp
 
 UNITS: dict[str, dict[str, Any]] = {
     "linear": {"output_layer": "linear"},  # W h, Eq. 3
@@ -16,20 +18,23 @@ UNITS: dict[str, dict[str, Any]] = {
     "only_label": {"output_layer": "only_label"},  # Eq. 6a
     "only_input": {"output_layer": "only_input"},  # Eq. 6b
     # Two of "our preliminary experiments" (note 5), and future work (section 2.2).
-    "hinge": {"output_layer": "linear", "training_loss": "hinge"},
+    "hinge": {"output_layer": "linear"},
     "label_encoder": {"output_layer": "gile", "label_encoder_type": "text_encoder"},
     # [N16], as far as GILE describes them: models of baselines/.
-    "wsabie": {"text_encoder_type": "nn", "output_layer": "bilinear", "training_loss": "warp"},
-    "aitextml": {"text_encoder_type": "nn", "output_layer": "bilinear", "training_loss": "warp"},
+    "wsabie": {"text_encoder_type": "nn", "output_layer": "bilinear"},
+    "aitextml": {"text_encoder_type": "nn", "output_layer": "bilinear"},
     # What text and label say, and a row of its own for each label with documents: the one made for pretrained encoders.
     "gile_rows": {"output_layer": "gile", "cosine_score": True, "label_rows": True},
     # Not in the paper, which has ReLU throughout and no ranking loss for GILE.
     "linear_tanh": {"output_layer": "linear", "hidden_act": "tanh"},
     "gile_tanh": {"output_layer": "gile", "hidden_act": "tanh", "joint_act": "tanh"},
-    "gile_warp": {"output_layer": "gile", "training_loss": "warp"},
+    "gile_warp": {"output_layer": "gile"},
     "gile_learned": {"output_layer": "gile"},
     "wsabie_cross_entropy": {"text_encoder_type": "nn", "output_layer": "bilinear"},
 }
+
+RANKING: dict[str, Callable[..., Any]] = {"hinge": hinge, "wsabie": warp, "aitextml": warp, "gile_warp": warp}
+"""Losses of units that are trained by a ranking loss, which needs the scores of all labels at once."""
 
 
 def unit_fields(name: str, **fields: Any) -> dict[str, Any]:

@@ -66,16 +66,16 @@ MUTATIONS = [
         "models/test_losses.py",
     ),
     Mutation(
-        "hf_gile/models/losses_gile.py",
+        "hf_gile/training/weighted_losses.py",
         "(targets > 0) | others.isneginf(), torch.finfo",
         "others.isneginf(), torch.finfo",
-        "models/test_losses.py",
+        "training/test_weighted_losses.py",
     ),
     Mutation(
-        "hf_gile/models/losses_gile.py",
+        "hf_gile/training/weighted_losses.py",
         "margins = (1 - logits[rows, columns]",
         "margins = (2 - logits[rows, columns]",
-        "models/test_losses.py",
+        "training/test_weighted_losses.py",
     ),
     Mutation(
         "hf_gile/models/search_gile.py",

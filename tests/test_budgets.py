@@ -35,17 +35,17 @@ def place(path, node):
 
 
 def test_few_files_travel():
-    assert len(TRAVELLING) <= 16  # 11
-    assert sum(len(path.read_text().splitlines()) for path in TRAVELLING) <= 7507  # 5,200
+    assert len(TRAVELLING) <= 14  # 11
+    assert sum(len(path.read_text().splitlines()) for path in TRAVELLING) <= 6731  # 5,200
 
 
 def test_the_configuration_has_few_fields():
     inherited = {field.name for field in fields(PreTrainedConfig)}
     own = [field.name for field in fields(GileConfig) if field.name not in inherited]
-    assert len(own) <= 46, own  # 26
+    assert len(own) <= 42, own  # 26
 
 
-@pytest.mark.parametrize(("model", "limit"), [(GileModel, 11), (GileForSequenceClassification, 13)])  # 8, 8
+@pytest.mark.parametrize(("model", "limit"), [(GileModel, 11), (GileForSequenceClassification, 8)])  # 8
 def test_forward_has_few_parameters(model, limit):
     parameters = list(inspect.signature(model.forward).parameters.values())[1:]
     named = [parameter.name for parameter in parameters if parameter.kind != parameter.VAR_KEYWORD]
@@ -56,8 +56,6 @@ def test_functions_have_at_most_eighty_lines():
     long = {place(path, node) for path, node in FUNCTIONS if node.end_lineno - node.lineno >= 80}
     assert long <= {  # none
         "hf_gile/metrics/evaluation.py:evaluate_index",
-        "hf_gile/models/classification_gile.py:_chunked_loss",
-        "hf_gile/models/classification_gile.py:forward",
         "hf_gile/publishing/report.py:make_report",
         "hf_gile/training/calibration/fitting.py:calibrate",
         "hf_gile/training/collator.py:__call__",

@@ -3,6 +3,7 @@
 Shapes and languages are those of `modeling_gile.py`.
 """
 
+import inspect
 import os
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -10,39 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import can_return_tuple
 from transformers.utils.hub import cached_file
 
-from .chunked_losses_gile import LabelChunks, chunked_loss
 from .configuration_gile import GileConfig
 from .fingerprint_gile import state_of
 from .labels_gile import LABELS_FILE, Label, LabelSet
 from .languages_gile import Languages, check_language, in_each_language, of_language, own_columns
-from .losses_gile import (
-    IGNORE,
-    LOSSES,
-    binary_cross_entropy,
-    check_excluded,
-    check_positive_weights,
-    cross_entropy,
-    gold_places,
-    multi_hot,
-    places_among,
-    widened,
-)
-from .modeling_gile import UNFINISHED_SAVE, GileModel, GilePreTrainedModel, check_tensors, check_unknown
+from .losses_gile import check_excluded, label_loss, without_infinities
+from .modeling_gile import UNFINISHED_SAVE, GileModel, GilePreTrainedModel, check_tensors
 from .score_terms_gile import ZeroEmbedding
 
 _LABELS_AT_ONCE = 2048
 """Stored labels encoded at a time, outside training."""
-
-_ONE_GOLD_LABEL = (
-    "problem_type 'single_label_classification' takes exactly one gold label for each document; "
-    "use 'multi_label_classification' for any number"
-)
 
 
 class GileForSequenceClassification(GilePreTrainedModel):
@@ -72,12 +56,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self._kept_label_vectors: dict[str, tuple[Any, Tensor, Tensor]] = {}
         self._versions: dict[str, Any] = {}  # of what label vectors are made of, while training goes on
         self._places: tuple[LabelSet, dict[str, int], dict[tuple[str, str | None], int]] | None = None
-        self._steps = 0
-        self._label_group: Any = None
-        # Chooses further columns of a training step, such as hf_gile.training.HardNegatives; not saved.
-        self.column_miner: Callable[..., tuple[Tensor | None, Tensor | None]] | None = None
-        # Chooses the text by which a training step reads each label, hf_gile.training.LabelParaphrases; not saved.
-        self.label_paraphrases: Any = None
+        self.loss_function = label_loss  # or another, such as a hf_gile.training.GileLoss; not saved
         self.post_init()
 
     @torch.no_grad()
@@ -91,32 +70,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if mode != self.training:
             self._versions = {}
         return super().train(mode)
-
-    def share_labels(self, group: Any = None) -> None:
-        """Divides the labels among processes in training: each scores the documents of all with its own labels.
-
-        Results are those of each process scoring its documents with all labels, where gradients are averaged over the
-        processes, as DDP and FSDP do; of label codes, their gradients and the scores, a process holds its share. All
-        processes train on the same labels, without weights: all of them, or a `LabelSampler` that takes all of its
-        columns.
-
-        Args:
-            group: The processes; by default all.
-
-        Raises:
-            ValueError: `config.label_chunk_size` is 0, the model has several languages, or no processes were started.
-        """
-        if self.config.label_chunk_size == 0 or self.config.languages:
-            raise ValueError(
-                "labels can be shared by processes with config.label_chunk_size above zero, in a model without "
-                f"languages; got label_chunk_size={self.config.label_chunk_size}, languages={self.config.languages}"
-            )
-        if not distributed.is_available() or not distributed.is_initialized():
-            raise ValueError(
-                "no processes to share labels with: call this within accelerate launch or torchrun, after the "
-                "Accelerator, TrainingArguments or init_process_group has started the processes"
-            )
-        self._label_group = distributed.group.WORLD if group is None else group
 
     def set_labels(self, label_set: LabelSet, processor: Any, label_input_ids: Tensor | None = None) -> None:
         """Stores a label set; columns of the logits and `config.id2label` follow its order.
@@ -352,15 +305,10 @@ class GileForSequenceClassification(GilePreTrainedModel):
         attention_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        sampled_columns: Tensor | None = None,
-        column_weights: Tensor | None = None,
         language: Languages = None,
-        candidate_language: str | None = None,
         excluded_columns: Tensor | None = None,
         output_attentions: bool | None = None,
         pooled_embeds: Tensor | None = None,
-        positive_weights: Tensor | None = None,
-        num_items_in_batch: Tensor | int | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
         """Scores documents with the stored labels.
@@ -368,126 +316,105 @@ class GileForSequenceClassification(GilePreTrainedModel):
         If these are of several languages, a document is scored with those of its own language; the others get
         minus infinity, which is a probability of zero, and do not count in the loss.
 
-        Label sampling is for training, like dropout: in evaluation mode `sampled_columns` is ignored and all labels
-        are scored.
+        The loss is that of `loss_function`, as every model of Transformers has it, called with `logits`, `labels`,
+        `config` and `kwargs`; the lowest number stands for minus infinity in these logits. If it has a method
+        `of_codes`, as a `hf_gile.training.GileLoss` has, that is called in training, with the model and text codes in
+        the place of the logits: it need not hold the scores of all labels.
 
         Args:
             input_ids: `(B, W)` or `(B, S, W)` word ids.
             attention_mask: `(B, W)` or `(B, S, W)`, true or 1 where there is a word.
             inputs_embeds: `(B, W, D)` or `(B, S, W, D)` word vectors, instead of `input_ids`.
             labels: `(B, P)` integers, the gold columns of each document padded with -100; or `(B,)` integers, one
-                gold column each; or `(B, L)` floats, zeros and ones (not with `config.label_chunk_size`).
-            sampled_columns: `(C,)` or `(1, C)` ascending columns to train on in this step; all of them by default.
-            column_weights: `(C,)`, `(1, C)` or `(B, C)` weights of these columns in the loss.
+                gold column each; or `(B, L)` floats, zeros and ones.
             language: The language of the documents, or of each; it can be left out if there is one.
-            candidate_language: The language of the labels to score, where it is not that of the documents:
-                cross-lingual prediction.
             excluded_columns: `(B, E)` columns that are no candidates for a document, padded with -100; they get minus
                 infinity, as labels of other languages do.
             output_attentions: Whether to return the attention weights, as in `GileModelOutput`.
             pooled_embeds: `(B, P)` or `(B, S, P)`: what the pretrained encoder made of these documents before, as in
                 `GileModel.embed_texts`.
-            positive_weights: `(C,)` or `(1, C)` weights of these columns in the loss of the documents that have them.
-            num_items_in_batch: Number of documents to divide the sum of the losses by, instead of B: those of all
-                batches of a step. `Trainer` passes it.
-            kwargs: `shift_labels` of a `GileDataCollator`, by which `Trainer` counts these documents.
+            kwargs: Further arguments of the loss, such as `num_items_in_batch`, which `Trainer` passes.
 
         Returns:
-            `loss` if there are labels, the mean over the documents of that of `config.training_loss`; of cross
-            entropies, sigmoid (Eq. 15) for `problem_type="multi_label_classification"`, softmax for
-            `"single_label_classification"`; where it is None, the first labels decide: `(B,)` the latter, else the
-            former. `logits` `(B, L)`, or `(B, C)` for sampled columns; none in a training step of more labels than
-            `config.label_chunk_size`, which never holds them.
+            `loss` if there are labels. `logits` `(B, L)`; none in a training step whose loss reads text codes.
 
         Raises:
-            ValueError: No label set is stored, labels do not fit it, inputs are of a wrong shape, or
-                `num_items_in_batch` counts gold labels.
+            ValueError: No label set is stored, labels do not fit it, or inputs are of a wrong shape.
             TypeError: There is no such argument.
         """
-        by_document = kwargs.pop("shift_labels", None) is not None
-        check_unknown(kwargs)
-        check_tensors(
-            labels=labels,
-            sampled_columns=sampled_columns,
-            column_weights=column_weights,
-            excluded_columns=excluded_columns,
-            positive_weights=positive_weights,
-        )
-        if not self.training:
-            sampled_columns = column_weights = positive_weights = None
-        elif sampled_columns is not None:
-            sampled_columns = sampled_columns.flatten()
-        if self.training and torch.is_grad_enabled():
-            self._steps += 1
+        check_tensors(labels=labels, excluded_columns=excluded_columns)
+        kwargs.pop("output_hidden_states", None)  # adapters of peft always pass it
+        self._check_loss_arguments(labels, kwargs)
         text_embeds, attentions = self.gile.embed_texts(
             input_ids, attention_mask, inputs_embeds, language, pooled_embeds
         )
         text_codes = self.gile.project_texts(text_embeds=text_embeds, language=language)
-        if labels is not None and self.training and self.column_miner is not None:
-            before = sampled_columns
-            sampled_columns, column_weights = self.column_miner(
-                self, text_codes.detach(), labels, sampled_columns, column_weights
-            )
-            if positive_weights is not None and before is not None and sampled_columns is not None:
-                # What is mined is gold of no document.
-                given, positive_weights = positive_weights, positive_weights.new_ones(len(sampled_columns))
-                positive_weights[torch.searchsorted(sampled_columns, before)] = given.flatten()
         logits = loss = None
-        size = self.config.num_labels if sampled_columns is None else len(sampled_columns)
-        in_chunks = size > self.config.label_chunk_size > 0 or self._label_group is not None
-        if labels is not None and self.training and in_chunks:
-            loss = self._chunked_loss(
-                text_codes,
-                labels,
-                sampled_columns,
-                column_weights,
-                excluded_columns,
-                language,
-                candidate_language,
-                positive_weights,
-            )
+        if labels is not None and self.training and hasattr(self.loss_function, "of_codes"):
+            options = {"language": language, "excluded_columns": excluded_columns, **kwargs}
+            loss = self.loss_function.of_codes(self, text_codes, labels, **options)
         else:
-            one_space = self.config.share_joint_space or self.config.output_layer == "linear"
-            label_codes = cache(partial(self.stored_codes, sampled_columns))
-
-            def score(language: str | None, text_codes: Tensor) -> tuple[Tensor]:
-                codes = label_codes(None if one_space else language)
-                scores = self.gile.output_layer.score(text_codes, codes, language)
-                return (self.mask_other_languages(scores, candidate_language or language, sampled_columns),)
-
-            logits = in_each_language(self.config, language, {"text_codes": text_codes}, score)[0]
-            if excluded_columns is not None:
-                logits = self.mask_excluded(logits, excluded_columns, sampled_columns)
+            logits = self.score_stored_labels(text_codes, language, excluded_columns)
             if labels is not None:
-                masked = excluded_columns is not None or bool(self.config.language_labels)
-                loss = self._loss(logits, labels, sampled_columns, column_weights, masked, positive_weights)
-        if labels is None and self.training and (by_document or num_items_in_batch is not None):
-            self._check_loss_of_trainer(sampled_columns)
-        if loss is not None and labels is not None and num_items_in_batch is not None:
-            loss = loss * _counted(labels, num_items_in_batch, by_document) / num_items_in_batch
+                has_others = excluded_columns is not None or self.config.language_labels
+                scores = without_infinities(logits) if has_others else logits
+                loss = self.loss_function(logits=scores, labels=labels, config=self.config, **kwargs)
         return SequenceClassifierOutput(loss=loss, logits=logits, attentions=attentions if output_attentions else None)
 
-    def _check_loss_of_trainer(self, sampled_columns: Tensor | None) -> None:
-        """Refuses a step in which `Trainer` counts labels, but keeps them from the model, and its loss would be wrong.
+    def _check_loss_arguments(self, labels: Tensor | None, given: dict[str, Any]) -> None:
+        """Refuses arguments that the loss does not take, and a loss of `Trainer` that would be wrong."""
+        if not given or torch.compiler.is_compiling():
+            return
+        known = inspect.signature(self.loss_function).parameters
+        takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
+        for name in given:
+            if name not in known and not takes_all:
+                raise TypeError(
+                    f"forward() got an unexpected keyword argument {name!r}, which the loss does not take either; "
+                    "sampled labels are trained on with model.loss_function = hf_gile.training.GileLoss()"
+                )
+        if labels is None and self.training and given.keys() & {"shift_labels", "num_items_in_batch"}:
+            # With label_smoothing_factor, Trainer keeps the labels from the model, and computes a softmax of its own.
+            # That is right for a model with one gold label among all. For several it leaves the loss to the model.
+            asked = "problem_type, which is not set" if self.config.problem_type is None else "model.loss_function"
+            is_plain = self.loss_function is label_loss and self.config.problem_type is not None
+            if not is_plain and self.config.problem_type != "multi_label_classification":
+                raise ValueError(
+                    f"label_smoothing_factor keeps the labels from the model, but its loss depends on {asked}: set "
+                    "label_smoothing_factor=0 in TrainingArguments. If compute_loss_func keeps them on purpose, set "
+                    "config.problem_type = 'multi_label_classification'"
+                )
 
-        With `label_smoothing_factor` it computes a softmax of its own over the logits. That is right for a model with
-        one gold label among all, trained by cross entropy. Where `problem_type` says that a document has several, it
-        warns and leaves the loss to the model.
+    def score_stored_labels(
+        self,
+        text_codes: Tensor,
+        language: Languages = None,
+        excluded_columns: Tensor | None = None,
+        columns: Tensor | None = None,
+        label_codes: Callable[[str | None], Tensor] | None = None,
+    ) -> Tensor:
+        """Scores documents with the stored labels, or with some of them.
+
+        Args:
+            text_codes: `(B, J)` codes of documents.
+            language: The language of the documents, or of each.
+            excluded_columns: `(B, E)`, as in `forward`.
+            columns: `(C,)` columns to score; all by default.
+            label_codes: Makes the `(C, J)` codes of these labels for documents of a language, by default those of
+                `stored_codes`.
+
+        Returns:
+            `(B, L)` or `(B, C)` logits, minus infinity where a label is no candidate for a document.
         """
-        only_here = {
-            "problem_type, which is not set": self.config.problem_type is None,
-            "sampled_columns": sampled_columns is not None,
-            f"training_loss={self.config.training_loss!r}": self.config.training_loss != "cross_entropy",
-            "label_chunk_size": self.config.num_labels > self.config.label_chunk_size > 0,
-            "column_miner": self.column_miner is not None,
-        }
-        asked = [name for name, is_set in only_here.items() if is_set]
-        if asked and self.config.problem_type != "multi_label_classification":
-            raise ValueError(
-                f"label_smoothing_factor keeps the labels from the model, but its loss depends on {asked[0]}: set "
-                "label_smoothing_factor=0 in TrainingArguments. If compute_loss_func keeps them on purpose, set "
-                "config.problem_type = 'multi_label_classification'"
-            )
+        one_space = self.config.share_joint_space or self.config.output_layer == "linear"
+        codes_of = cache(label_codes or partial(self.stored_codes, columns))
+
+        def score(language: str | None, text_codes: Tensor) -> tuple[Tensor]:
+            scores = self.gile.output_layer.score(text_codes, codes_of(None if one_space else language), language)
+            return (self.mask_other_languages(scores, language, columns),)
+
+        logits = in_each_language(self.config, language, {"text_codes": text_codes}, score)[0]
+        return logits if excluded_columns is None else self.mask_excluded(logits, excluded_columns, columns)
 
     def mask_other_languages(self, logits: Tensor, language: str | None, columns: Tensor | None = None) -> Tensor:
         """Gives the stored labels of other languages minus infinity, a probability of zero.
@@ -586,66 +513,90 @@ class GileForSequenceClassification(GilePreTrainedModel):
             )
 
     def _stored_label_codes(self, columns: Tensor | None, language: str | None) -> Tensor:
-        return self.project_labels(language=language, **self._label_rows(columns))
+        return self.project_labels(language=language, **self.stored_inputs(columns))
 
-    def _label_rows(self, columns: Tensor | None) -> dict[str, Any]:
-        """What belongs to single stored labels, `(C, ...)` each: arguments of `project_labels`."""
-        config, training = self.config, self.training and torch.is_grad_enabled()
-        tables = {name: table.weight for name, table in self.gile.label_tables.items()}
-        rows = {name: weight if columns is None else weight[columns] for name, weight in tables.items()}
-        if training and config.label_row_dropout > 0:
-            own = rows["label_rows"]
-            rows["label_rows"] = own * (torch.rand(len(own), 1, device=own.device) >= config.label_row_dropout)
-        words, name, places = self.label_input_ids, "own", columns
-        if training and self.label_paraphrases is not None:
-            if len(self.label_paraphrases.own_rows) != config.num_labels:
-                raise ValueError(
-                    f"label_paraphrases are of {len(self.label_paraphrases.own_rows)} labels, and {config.num_labels} "
-                    "are stored: make them of the stored label set"
-                )
-            every = torch.arange(config.num_labels, device=words.device) if columns is None else columns
-            places = self.label_paraphrases.choose(every, self._steps)
-            words, name = self.label_paraphrases.words.to(words.device), "paraphrases"
-        if config.pools_labels and (config.has_fixed_pooling or (training and config.label_refresh_steps > 0)):
-            vectors = self._pooled_labels(words, name)
-            rows["label_vectors"] = vectors if places is None else vectors[places]
-        rows["words"] = words if places is None else words[places]
-        if config.language_labels and config.label_encoder_type == "text_encoder":
+    def stored_inputs(
+        self,
+        columns: Tensor | None = None,
+        words: Tensor | None = None,
+        rows: Tensor | None = None,
+        vectors: Tensor | None = None,
+    ) -> dict[str, Any]:
+        """What belongs to single stored labels: arguments of `project_labels`.
+
+        Args:
+            columns: `(C,)` columns wanted; all of them by default.
+            words: `(M, T)` words to read labels by instead of the stored ones, with `rows`.
+            rows: `(C,)` the row of `words` by which each label is read.
+            vectors: `(L, P)`, or `(M, P)` with `words`: what the pretrained encoder made of the words before.
+
+        Returns:
+            Tensors of C rows.
+
+        Raises:
+            ValueError: No label set is stored.
+        """
+        self._require_stored_labels()
+        inputs = {
+            name: table.weight if columns is None else table.weight[columns]
+            for name, table in self.gile.label_tables.items()
+        }
+        if vectors is None and self.config.pools_labels and self.config.has_fixed_pooling:
+            vectors = self._kept_pooled(words)
+        rows = columns if words is None else rows
+        words = self.label_input_ids if words is None else words
+        if vectors is not None:
+            inputs["label_vectors"] = vectors if rows is None else vectors[rows]
+        inputs["words"] = words if rows is None else words[rows]
+        if self.config.language_labels and self.config.label_encoder_type == "text_encoder":
             languages = self._languages_of_labels()
-            rows["label_language"] = languages if columns is None else languages[columns]
-        return rows
+            inputs["label_language"] = languages if columns is None else languages[columns]
+        return inputs
 
     def _languages_of_labels(self) -> Tensor:
         """`(L,)` places in `config.languages`."""
         sizes = torch.tensor([self.config.language_labels.get(one, 0) for one in self.config.languages])
         return torch.arange(len(sizes)).repeat_interleave(sizes).to(self.label_input_ids.device)
 
-    def _pooled_labels(self, words: Tensor, name: str) -> Tensor:
-        """`(M, P)`: what the pretrained encoder makes of words of labels, kept until it is to read them again."""
+    def pool_stored_labels(self, words: Tensor | None = None) -> Tensor:
+        """What the pretrained encoder makes of the stored labels, without dropout and without gradients.
+
+        Args:
+            words: `(M, T)` other words of labels to read instead.
+
+        Returns:
+            `(L, P)` or `(M, P)` vectors.
+        """
+        languages = self._languages_of_labels() if self.config.language_labels and words is None else None
         encoder = self.gile.text_encoder
+        mode = encoder.training
+        encoder.eval()
+        vectors = self.gile.pool_labels(self.label_input_ids if words is None else words, languages)
+        encoder.train(mode)
+        return vectors
+
+    def _kept_pooled(self, words: Tensor | None) -> Tensor:
+        """`pool_stored_labels` of a frozen encoder, kept while it is the same."""
+        name = "own" if words is None else "others"
+        read = self.label_input_ids if words is None else words
+        encoder = self.gile.text_encoder
+        weights = list(encoder.transformer.parameters())
 
         def state(distinct: Tensor) -> tuple[Any, ...]:
-            if not self.config.has_fixed_pooling:
-                return (self._steps - 1) // self.config.label_refresh_steps, state_of(words)
-            weights = list(encoder.transformer.parameters())
-            return self.gile.label_state(None, weights), self.gile.label_state(distinct, weights), state_of(words)
+            return self.gile.label_state(None, weights), self.gile.label_state(distinct, weights), state_of(read)
 
         kept = self._kept_label_vectors.get(name)
         # While training goes on, a frozen encoder is not read at each step, which can cost as much as the step.
-        read = [words, *encoder.parameters()]
-        versions = [torch.is_autocast_enabled(words.device.type), *((one.data_ptr(), one._version) for one in read)]
-        if self.config.has_fixed_pooling and kept is not None and self._versions.get(name) == versions:
+        tensors = [read, *encoder.parameters()]
+        versions = [torch.is_autocast_enabled(read.device.type), *((one.data_ptr(), one._version) for one in tensors)]
+        if kept is not None and self._versions.get(name) == versions:
             return kept[1]
         if self.training:
             self._versions[name] = versions
         if kept is None or kept[0] != state(kept[2]):
-            distinct = words.unique()
+            distinct = read.unique()
             made_of = state(distinct)
-            languages = self._languages_of_labels() if self.config.language_labels and name == "own" else None
-            mode = encoder.training
-            encoder.eval()  # without dropout: these vectors serve many steps
-            kept = self._kept_label_vectors[name] = (made_of, self.gile.pool_labels(words, languages), distinct)
-            encoder.train(mode)
+            kept = self._kept_label_vectors[name] = (made_of, self.pool_stored_labels(words), distinct)
         return kept[1]
 
     def project_labels(
@@ -672,168 +623,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
         """
         label_embeds = self.gile.embed_labels(words, None, label_language, label_vectors, sparse)
         return self.gile.project_labels(label_embeds=label_embeds, language=language, label_rows=label_rows)
-
-    def _label_chunks(self, columns: Tensor | None, language: str | None) -> LabelChunks:
-        """The stored labels, to be encoded chunk by chunk for documents of a language."""
-        checksum = 0
-        if self._label_group is not None and columns is not None:
-            checksum = int((columns * torch.arange(1, len(columns) + 1, device=columns.device)).sum())
-        if self.config.output_layer == "linear":
-            codes = self.stored_codes(columns)  # they are the weights, not made of anything
-            return LabelChunks(lambda codes: codes, [codes], checksum=checksum)
-        self._require_stored_labels()
-        space = None if self.config.share_joint_space else language
-        rows = self._label_rows(columns)
-
-        def encode(*chunk: Tensor) -> Tensor:
-            # Sparse: the gradient of the words of a chunk is not to be as large as the table of all words.
-            return self.project_labels(**dict(zip(rows, chunk, strict=True)), language=space, sparse=True)
-
-        parameters = self.gile.label_parameters(space, with_vectors="label_vectors" in rows)
-        return LabelChunks(encode, list(rows.values()), parameters, checksum)
-
-    def _chunked_loss(
-        self,
-        text_codes: Tensor,
-        labels: Tensor,
-        columns: Tensor | None,
-        column_weights: Tensor | None,
-        excluded_columns: Tensor | None,
-        language: Languages,
-        candidate_language: str | None,
-        positive_weights: Tensor | None,
-    ) -> Tensor:
-        single = self._is_single_label(labels, len(text_codes))
-        if labels.is_floating_point() or labels.dtype == torch.bool:
-            raise ValueError(
-                "with config.label_chunk_size, labels are gold columns (integers padded with -100), got zeros and ones "
-                f"{tuple(labels.shape)}: a (documents, labels) matrix is what chunks are to avoid"
-            )
-        size = self.config.num_labels if columns is None else len(columns)
-        if column_weights is not None and column_weights.shape[-1] != size:
-            raise ValueError(
-                f"column_weights must have one weight for each of the {size} columns scored, "
-                f"got {tuple(column_weights.shape)}"
-            )
-        labels = labels.reshape(len(labels), -1)
-        if single and bool(((labels != IGNORE).sum(-1) != 1).any()):
-            raise ValueError(_ONE_GOLD_LABEL)
-        if excluded_columns is not None:
-            check_excluded(excluded_columns, len(labels), self.config.num_labels)
-            foreign = (labels[:, :, None] == excluded_columns[:, None]) & (labels != IGNORE)[:, :, None]
-            if bool(foreign.any()):
-                row, place, _ = foreign.nonzero()[0].tolist()
-                raise ValueError(self._no_candidate(row, int(labels[row, place])))
-        if self.config.training_loss == "decoupled_softmax":
-            name = "decoupled_softmax"
-        else:
-            name = "cross_entropy" if single else "binary_cross_entropy"
-
-        def loss_of(
-            language: str | None,
-            text_codes: Tensor,
-            labels: Tensor,
-            excluded_columns: Tensor | None,
-            column_weights: Tensor | None,
-        ) -> tuple[Tensor]:
-            own, weights = columns, column_weights if column_weights is not None else shared_weights
-            positive = None if positive_weights is None else positive_weights.flatten()
-            if self.config.language_labels:
-                candidates = own_columns(self.config, check_language(self.config, candidate_language or language))
-                foreign = (labels != IGNORE) & ((labels < candidates.start) | (labels >= candidates.stop))
-                if bool(foreign.any()):
-                    row, place = foreign.nonzero()[0].tolist()
-                    raise ValueError(self._no_candidate(row, int(labels[row, place])))
-                every = torch.arange(self.config.num_labels, device=labels.device) if columns is None else columns
-                chosen = (every >= candidates.start) & (every < candidates.stop)
-                own = every[chosen]
-                weights, positive = (None if one is None else one[..., chosen] for one in (weights, positive))
-            if excluded_columns is not None and own is not None:
-                excluded_columns = places_among(own, excluded_columns)
-            unit = None if self.config.output_layer == "linear" else self.gile.output_layer.classifier
-            loss = chunked_loss(
-                name,
-                text_codes,
-                gold_places(labels, self.config.num_labels, own),
-                self._label_chunks(own, language),
-                None if unit is None else of_language(unit, language).bias,
-                self.config.label_chunk_size,
-                weights,
-                excluded_columns,
-                self._label_group,
-                positive,
-            )
-            return ((loss / len(text_codes)).expand(len(text_codes)),)
-
-        if column_weights is not None and (column_weights.dim() == 1 or len(column_weights) == 1):
-            shared_weights, column_weights = column_weights.flatten(), None
-        else:
-            shared_weights = None
-        inputs = {
-            "text_codes": text_codes,
-            "labels": labels,
-            "excluded_columns": excluded_columns,
-            "column_weights": column_weights,
-        }
-        return in_each_language(self.config, language, inputs, loss_of)[0].mean()
-
-    def _is_single_label(self, labels: Tensor, documents: int) -> bool:
-        """Checks the shape of labels, and says whether the problem has one gold label a document."""
-        integer = not labels.is_floating_point() and labels.dtype != torch.bool
-        if self.config.problem_type is None:  # written down, so that pipelines answer as the model was trained
-            single = integer and labels.dim() == 1
-            self.config.problem_type = "single_label_classification" if single else "multi_label_classification"
-        if len(labels) != documents or labels.dim() > 2 or (labels.dim() == 1 and not integer):
-            raise ValueError(
-                f"labels must have shape ({documents}, P) as gold columns padded with -100, ({documents},) as one "
-                f"gold column each, or ({documents}, {self.config.num_labels}) as zeros and ones (floats), "
-                f"got {tuple(labels.shape)} of {labels.dtype}"
-            )
-        return self.config.problem_type == "single_label_classification"
-
-    def _no_candidate(self, row: int, column: int) -> str:
-        return (
-            f"labels of document {row} of the batch hold column {column} ({self.config.id2label[column]!r}), "
-            "which is a label of another language than the document, or one of its excluded_columns"
-        )
-
-    def _loss(
-        self,
-        logits: Tensor,
-        labels: Tensor,
-        columns: Tensor | None,
-        column_weights: Tensor | None,
-        masked: bool,
-        positive_weights: Tensor | None,
-    ) -> Tensor:
-        single = self._is_single_label(labels, len(logits))
-        if not labels.is_floating_point() and labels.dtype != torch.bool:
-            targets = multi_hot(labels.reshape(len(labels), -1), self.config.num_labels, columns)
-        else:
-            if labels.shape[1] != self.config.num_labels:
-                raise ValueError(
-                    f"labels of zeros and ones must have {self.config.num_labels} columns, one for each stored label, "
-                    f"got {labels.shape[1]}; pass integers to give the gold columns alone"
-                )
-            targets = labels if columns is None else labels[:, columns]
-        if single and bool((targets.sum(-1) != 1).any()):
-            raise ValueError(_ONE_GOLD_LABEL)
-        logits = widened(logits)
-        if masked:
-            foreign = (targets > 0) & logits.isneginf()
-            if bool(foreign.any()):
-                row, column = foreign.nonzero()[0].tolist()
-                raise ValueError(self._no_candidate(row, column if columns is None else int(columns[column])))
-            # The lowest number: a loss and a gradient of zero, where minus infinity would make NaN.
-            logits = logits.masked_fill(logits.isneginf(), torch.finfo(logits.dtype).min)
-        name = self.config.training_loss
-        softmax = single and name == "cross_entropy"
-        if positive_weights is not None:
-            positive_weights = positive_weights.flatten()
-            if softmax or name != "cross_entropy":
-                check_positive_weights(positive_weights, "softmax" if softmax else name, logits.shape[1])
-            return binary_cross_entropy(logits, targets, column_weights, positive_weights)
-        return (cross_entropy if softmax else LOSSES[name])(logits, targets, column_weights)
 
     def save_pretrained(
         self,
@@ -899,26 +688,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 )
             model.label_set = label_set
         return loaded
-
-
-def _counted(labels: Tensor, num_items: Tensor | int, by_document: bool) -> Tensor | int:
-    """How many of the items of a step, as `Trainer` counts them, are these documents.
-
-    Args:
-        labels: Those of `forward`, of B documents.
-        num_items: What `Trainer` has counted: documents, or the numbers in all labels that are not -100.
-        by_document: Whether it has counted documents.
-    """
-    if by_document or labels.dim() == 1:
-        return len(labels)
-    if labels.is_floating_point() or labels.dtype == torch.bool:
-        return labels.numel()
-    if bool((labels != IGNORE).sum() != num_items):
-        raise ValueError(
-            "num_items_in_batch counts gold labels, and batches count by their documents: let a GileDataCollator make "
-            "the batches, or add shift_labels, torch.zeros(len(labels)), to each; Trainer counts these instead"
-        )
-    return num_items  # there is no other batch
 
 
 __all__ = ["GileForSequenceClassification"]

@@ -102,20 +102,12 @@ class GileConfig(PreTrainedConfig):
         label_rows: Whether each stored label has a row r and a number b of its own, at zero before training, that
             add `r . h + b` to its score: labels with enough documents lose nothing beside a linear unit, and the
             others, unseen ones among them, are scored by what they say. Parameters then depend on the label set.
-        label_row_dropout: Share of the labels that a training step scores without their row, as if they were unseen.
         joint_layers: Layers of both projections into the joint space. Those behind the first have a residual connection
             (Deep Residual Output Layers: Pappas & Henderson, ICML 2019).
         joint_dropout: Dropout of h and e before the joint space, and between its layers.
-        label_refresh_steps: With labels read by a pretrained encoder, training steps after which they are read again,
-            without training the encoder on them; 0 to read the labels of each step, and train the encoder through them.
         joint_size: Size J of the joint space (d_j). The ablations and `"bilinear"` have no choice; see
             `joint_size_for` for as many parameters as a linear unit has.
         joint_act: The activation of Eq. 7 and 8; `"linear"` gives the bilinear form of Eq. 18.
-        training_loss: `"cross_entropy"` (Eq. 15, or softmax for single-label problems), `"decoupled_softmax"`,
-            `"warp"` or `"hinge"`, ranking losses of `losses_gile.py`.
-        label_chunk_size: With more labels than these in a training step, the loss is computed that many labels at a
-            time, exactly, and `(B, L)` logits are never held (`chunked_losses_gile.py`); the step then returns none.
-            0 for no such limit; `"warp"` and `"hinge"` need all scores at once.
         languages: The languages of the model, such as `["english", "german"]`; none for a model that need not know.
         sharing: Which parts of the text encoder the languages share: `"none"`, `"encoders"`, `"attention"` (the best in
             the paper's Table 3) or `"both"`.
@@ -207,14 +199,10 @@ class GileConfig(PreTrainedConfig):
     cosine_score: bool = False
     cosine_scale: float | int = 15.0
     label_rows: bool = False
-    label_row_dropout: float | int = 0.0
     joint_size: int = 500
     joint_act: str = "relu"
     joint_layers: int = 1
     joint_dropout: float | int = 0.0
-    training_loss: Literal["cross_entropy", "decoupled_softmax", "warp", "hinge"] = "cross_entropy"
-    label_chunk_size: int = 0
-    label_refresh_steps: int = 0
     languages: list[str] = field(default_factory=list)
     sharing: Literal["none", "encoders", "attention", "both"] = "attention"
     share_joint_space: bool = True
@@ -414,16 +402,14 @@ class GileConfig(PreTrainedConfig):
             )
         for name in (
             "label_length",
-            "label_chunk_size",
             "bag_size",
             "lexical_size",
-            "label_refresh_steps",
         ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
         if not 0 < self.label_prior < 1:
             raise ValueError(f"label_prior is a probability between 0 and 1, got {self.label_prior}")
-        for name in ("word_dropout", "label_row_dropout", "joint_dropout"):
+        for name in ("word_dropout", "joint_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
         if self.embedding_std <= 0:
@@ -473,17 +459,11 @@ class GileConfig(PreTrainedConfig):
                     "word_dropout and freeze_word_vectors are of models with word vectors of their own, not of "
                     f"text_encoder_type {self.text_encoder_type!r}"
                 )
-            if self.label_refresh_steps > 0 and not self.pools_labels:
-                raise ValueError(
-                    "label_refresh_steps is for labels read by a pretrained encoder, label_encoder_type "
-                    f"'text_encoder', not for {self.label_encoder_type!r}"
-                )
             return
         only = {
             "pooling='cls'": self.pooling == "cls",
             "encoder_cell='none'": self.encoder_cell == "none",
             "freeze_text_encoder": self.freeze_text_encoder,
-            "label_refresh_steps": self.label_refresh_steps > 0,
         }
         for name, asked in only.items():
             if asked:
@@ -491,14 +471,8 @@ class GileConfig(PreTrainedConfig):
 
     def validate_score_terms(self) -> None:
         """The terms of the score beside the joint embedding fit the vectors there are."""
-        terms = self.cosine_score or self.label_rows
-        if self.output_layer == "linear" and (terms or self.label_row_dropout > 0):
-            raise ValueError(
-                "cosine_score, label_rows and label_row_dropout are terms beside a joint embedding, a linear unit "
-                "has none"
-            )
-        if self.label_row_dropout > 0 and not self.label_rows:
-            raise ValueError("label_row_dropout drops the rows of label_rows, which is off")
+        if self.output_layer == "linear" and (self.cosine_score or self.label_rows):
+            raise ValueError("cosine_score and label_rows are terms beside a joint embedding, a linear unit has none")
         if self.cosine_score and not self.bag_size and not self._has_cosine:
             raise ValueError(
                 f"cosine_score compares h and e, of sizes {self.encoder_size} and {self.label_size}: give them one "
@@ -550,14 +524,6 @@ class GileConfig(PreTrainedConfig):
                 raise ValueError(f"thresholds are of 'seen' and 'unseen' labels, got {group!r}")
             if not 0 <= threshold <= 1:
                 raise ValueError(f"thresholds[{group!r}] is a probability between 0 and 1, got {threshold!r}")
-
-    def validate_label_chunks(self) -> None:
-        """The loss can be computed chunk by chunk, if it is to be."""
-        if self.label_chunk_size > 0 and self.training_loss in ("warp", "hinge"):
-            raise ValueError(
-                f"training_loss {self.training_loss!r} ranks all labels at once and cannot be computed in chunks; set "
-                "label_chunk_size=0, or training_loss='cross_entropy' or 'decoupled_softmax'"
-            )
 
     def validate_format(self) -> None:
         """The model was not saved by a newer version of the code than this one."""

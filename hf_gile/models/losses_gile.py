@@ -1,14 +1,81 @@
-"""The training losses, over all labels or over sampled ones: sigmoid (Eq. 15, 17), softmax, WARP and hinge.
+"""The plain losses over all stored labels: sigmoid (Eq. 15) and softmax; `hf_gile.training.GileLoss` has the others.
 
-Shapes: B documents, L labels, C columns scored (L of them, or a sample), P gold labels of a document (padded).
+Shapes: B documents, L labels, P gold labels of a document (padded).
 """
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+from transformers import PreTrainedConfig
 
 IGNORE = -100
 """Padding of gold columns, as everywhere in Transformers."""
+
+
+def label_loss(
+    logits: Tensor,
+    labels: Tensor,
+    config: PreTrainedConfig,
+    num_items_in_batch: Tensor | int | None = None,
+    shift_labels: Tensor | None = None,
+) -> Tensor:
+    """The loss of documents with all stored labels: the `loss_function` of a classifier that is given no other.
+
+    It is `binary_cross_entropy` for `problem_type="multi_label_classification"`, and `cross_entropy` for
+    `"single_label_classification"`. Where `problem_type` is None the first labels decide, and it is set.
+
+    Args:
+        logits: `(B, L)` scores, the lowest number where a label is no candidate for a document.
+        labels: `(B, P)` gold columns padded with -100, `(B,)` gold columns, or `(B, L)` zeros and ones.
+        config: The `GileConfig` of the model.
+        num_items_in_batch: What `Trainer` counts in all batches of a step.
+        shift_labels: `(B,)` of a `GileDataCollator`, by which `Trainer` counts documents.
+
+    Returns:
+        The loss, averaged over the B documents, or over those of all batches of a step: a scalar in float32 or better.
+
+    Raises:
+        ValueError: The labels do not fit the logits or the problem type, or `num_items_in_batch` counts gold labels.
+    """
+    single = is_single_label(labels, len(logits), config)
+    targets = targets_of(labels, config.num_labels)
+    check_targets(targets, logits, config)
+    loss = (cross_entropy if single else binary_cross_entropy)(logits, targets)
+    return in_step(loss, labels, num_items_in_batch, shift_labels)
+
+
+def binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """The multi-label loss: summed over the labels, averaged over the documents.
+
+    Eq. 15 divides by the number of labels as well. With many labels that leaves gradients of 1e-8, as small as the
+    epsilon of Adam, which then stops adapting; the sum has the same minimum and trains at any number of labels. Of
+    several languages (Eq. 16) each document thus counts with all labels of its language, and where Eq. 16 sums over the
+    languages of a step, this averages over its documents.
+
+    Args:
+        logits: `(B, L)` scores.
+        targets: `(B, L)` zeros and ones.
+
+    Returns:
+        The loss, a scalar in float32 or better.
+    """
+    logits = widened(logits)
+    loss = functional.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="sum")
+    return loss / len(logits)
+
+
+def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """The single-label loss: softmax over the labels, averaged over the documents.
+
+    Args:
+        logits: `(B, L)` scores.
+        targets: `(B, L)` zeros and ones, a single one in a row.
+
+    Returns:
+        The loss, a scalar in float32 or better.
+    """
+    logits = widened(logits)
+    return (logits.logsumexp(-1) - (logits * targets).sum(-1)).mean()
 
 
 def widened(scores: Tensor) -> Tensor:
@@ -27,23 +94,80 @@ def widened(scores: Tensor) -> Tensor:
     return scores if scores.dtype == torch.float64 else scores.float()
 
 
-def places_among(columns: Tensor, wanted: Tensor) -> Tensor:
-    """Finds columns among others.
+def without_infinities(logits: Tensor) -> Tensor:
+    """Puts the lowest number for minus infinity, whose gradient would be NaN; `(B, L)` in float32 or better."""
+    logits = widened(logits)
+    return logits.masked_fill(logits.isneginf(), torch.finfo(logits.dtype).min)
+
+
+def is_single_label(labels: Tensor, documents: int, config: PreTrainedConfig) -> bool:
+    """Checks the shape of labels, and says whether documents have one gold label each, as `problem_type` says."""
+    integer = is_columns(labels)
+    if config.problem_type is None:  # set, so that pipelines answer as the model was trained
+        single = integer and labels.dim() == 1
+        config.problem_type = "single_label_classification" if single else "multi_label_classification"
+    if len(labels) != documents or labels.dim() > 2 or (labels.dim() == 1 and not integer):
+        raise ValueError(
+            f"labels must have shape ({documents}, P) as gold columns padded with -100, ({documents},) as one gold "
+            f"column each, or ({documents}, {config.num_labels}) as zeros and ones (floats), got "
+            f"{tuple(labels.shape)} of {labels.dtype}"
+        )
+    return config.problem_type == "single_label_classification"
+
+
+def is_columns(labels: Tensor) -> bool:
+    """Whether labels are gold columns, and not zeros and ones."""
+    return not labels.is_floating_point() and labels.dtype != torch.bool
+
+
+def targets_of(labels: Tensor, num_labels: int) -> Tensor:
+    """Makes `(B, L)` zeros and ones of labels in any of their forms."""
+    if is_columns(labels):
+        return multi_hot(labels.reshape(len(labels), -1), num_labels)
+    if labels.shape[1] != num_labels:
+        raise ValueError(
+            f"labels of zeros and ones must have {num_labels} columns, one for each stored label, got "
+            f"{labels.shape[1]}; pass integers to give the gold columns alone"
+        )
+    return labels
+
+
+def multi_hot(labels: Tensor, num_labels: int) -> Tensor:
+    """Turns gold columns into zeros and ones.
 
     Args:
-        columns: `(C,)` ascending columns; there may be none.
-        wanted: `(B, P)` columns, padded with -100.
+        labels: `(B, P)` integer columns, padded with -100.
+        num_labels: Number L of labels the columns count in.
 
     Returns:
-        `(B, P)` places in `columns`, -100 where a column is not among them.
+        `(B, L)` floats, one where the label is gold.
+
+    Raises:
+        ValueError: A column is out of range, or named twice for a document.
 
     Example:
-        >>> places_among(torch.tensor([3, 5, 7]), torch.tensor([[7, 4, -100]]))
-        tensor([[   2, -100, -100]])
+        >>> multi_hot(torch.tensor([[2, -100], [0, 1]]), num_labels=3)
+        tensor([[0., 0., 1.],
+                [1., 1., 0.]])
     """
-    places = torch.searchsorted(columns, wanted)
-    found = functional.pad(columns, (0, 1), value=IGNORE)[places] == wanted
-    return places.masked_fill(~found | (wanted == IGNORE), IGNORE)
+    check_gold(labels, num_labels)
+    # Padding goes to a column of its own, which is cut off again.
+    target = torch.zeros(len(labels), num_labels + 1, device=labels.device)
+    return target.scatter_(1, labels.masked_fill(labels == IGNORE, num_labels), 1.0)[:, :num_labels]
+
+
+def check_gold(labels: Tensor, num_labels: int) -> None:
+    """Refuses `(B, P)` gold columns that are out of range, or named twice for a document."""
+    wrong = (labels != IGNORE) & ((labels < 0) | (labels >= num_labels))
+    if bool(wrong.any()):
+        raise ValueError(
+            f"labels holds column {labels[wrong][0].item()}, but there are {num_labels} labels (0 to {num_labels - 1})"
+        )
+    ordered = labels.sort(dim=1).values
+    if bool(((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any()):
+        raise ValueError(
+            "labels names a gold column twice for one document; give each once, and zeros and ones as floats"
+        )
 
 
 def check_excluded(excluded_columns: Tensor, documents: int, num_labels: int) -> None:
@@ -64,250 +188,61 @@ def check_excluded(excluded_columns: Tensor, documents: int, num_labels: int) ->
         )
 
 
-def gold_places(labels: Tensor, num_labels: int, columns: Tensor | None = None) -> Tensor:
-    """Checks gold columns, and finds their places among the columns that are scored.
+def check_targets(targets: Tensor, logits: Tensor, config: PreTrainedConfig, columns: Tensor | None = None) -> None:
+    """Refuses gold labels that the problem type or the candidates do not allow.
 
     Args:
-        labels: `(B, P)` integer columns, padded with -100.
-        num_labels: Number L of labels the columns count in.
-        columns: `(C,)` columns scored, ascending; all of them by default. Must hold every gold column.
-
-    Returns:
-        `(B, P)` places in `columns`, padded with -100.
-
-    Raises:
-        ValueError: A gold column is out of range, is given twice, or is not among `columns`.
-
-    Example:
-        >>> gold_places(torch.tensor([[7, -100], [3, 7]]), num_labels=9, columns=torch.tensor([3, 5, 7]))
-        tensor([[   2, -100],
-                [   0,    2]])
-    """
-    gold = labels != IGNORE
-    if bool(((labels < 0) & gold).any()) or bool((labels >= num_labels).any()):
-        wrong = labels[gold & ((labels < 0) | (labels >= num_labels))][0].item()
-        raise ValueError(f"labels holds column {wrong}, but there are {num_labels} labels (0 to {num_labels - 1})")
-    if columns is not None:
-        places = places_among(columns, labels)
-        if bool((gold & (places == IGNORE)).any()):
-            wrong = labels[gold & (places == IGNORE)][0].item()
-            raise ValueError(
-                f"labels holds column {wrong}, which is not in sampled_columns: a sample keeps all gold labels "
-                "(hf_gile.training.LabelSampler does), in ascending order; with an IterableDataset set "
-                "TrainingArguments(accelerator_config={'dispatch_batches': False}), or the sample is cut to the batch"
-            )
-        labels = places
-    ordered = labels.sort(dim=1).values
-    if bool(((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any()):
-        raise ValueError(
-            "labels names a gold column twice for one document; give each once, and zeros and ones as floats"
-        )
-    return labels
-
-
-def multi_hot(labels: Tensor, num_labels: int, columns: Tensor | None = None) -> Tensor:
-    """Turns gold columns into zeros and ones.
-
-    Args:
-        labels: `(B, P)` integer columns, padded with -100.
-        num_labels: Number L of labels the columns count in.
-        columns: `(C,)` columns wanted, ascending; all of them by default. Must hold every gold column.
-
-    Returns:
-        `(B, C)` floats, one where the label is gold.
-
-    Raises:
-        ValueError: As `gold_places`.
-
-    Example:
-        >>> multi_hot(torch.tensor([[2, -100], [0, 1]]), num_labels=3)
-        tensor([[0., 0., 1.],
-                [1., 1., 0.]])
-        >>> multi_hot(torch.tensor([[2, -100]]), num_labels=3, columns=torch.tensor([0, 2]))
-        tensor([[0., 1.]])
-    """
-    places = gold_places(labels, num_labels, columns)
-    size = num_labels if columns is None else len(columns)
-    # Padding goes to a column of its own, which is cut off again.
-    target = torch.zeros(len(labels), size + 1, device=labels.device)
-    return target.scatter_(1, places.masked_fill(places == IGNORE, size), 1.0)[:, :size]
-
-
-def check_positive_weights(positive_weights: Tensor, loss: str, columns: int) -> None:
-    """Refuses weights of positive terms that a loss cannot take.
-
-    Args:
-        positive_weights: `(C,)` weights.
-        loss: The name of the loss function.
-        columns: Number C of columns scored.
-
-    Raises:
-        ValueError: The loss is not a sum of terms of single labels, as binary cross-entropy alone is, or there is not
-            one weight for each column.
-    """
-    if loss != binary_cross_entropy.__name__:
-        raise ValueError(
-            f"positive_weights are of the positive terms of binary_cross_entropy, and the loss is {loss}; leave them "
-            "out, or train with training_loss='cross_entropy' and problem_type='multi_label_classification'"
-        )
-    if positive_weights.shape != (columns,):
-        raise ValueError(
-            f"positive_weights must have shape ({columns},), one weight for each column scored, got "
-            f"{tuple(positive_weights.shape)}"
-        )
-
-
-def binary_cross_entropy(
-    logits: Tensor, targets: Tensor, column_weights: Tensor | None = None, positive_weights: Tensor | None = None
-) -> Tensor:
-    """The multi-label loss: summed over the labels, averaged over the documents.
-
-    Eq. 15 divides by the number of labels as well. With many labels that leaves gradients of 1e-8, as small as the
-    epsilon of Adam, which then stops adapting; the sum has the same minimum and trains at any number of labels. Of
-    several languages (Eq. 16) each document thus counts with all labels of its language, and where Eq. 16 sums over the
-    languages of a step, this averages over its documents.
-
-    Args:
-        logits: `(B, C)` scores.
         targets: `(B, C)` zeros and ones.
-        column_weights: `(C,)` or `(B, C)`: how many columns of the full set each one stands for. With weights of
-            (number of unsampled columns) / (number sampled) this is an unbiased estimate of the loss over all labels
-            (Eq. 17 leaves the weights out, and so estimates something else).
-        positive_weights: `(C,)`: what the terms of a column count where it is gold, `-log sigmoid(s)`, beside the
-            column weight. Weights of `hf_gile.training.propensity_weights` make up for labels that are missing in the
-            data, and so for rare ones.
-
-    Returns:
-        The loss, a scalar in float32 or better.
-
-    Raises:
-        ValueError: There is not one positive weight for each column.
+        logits: `(B, C)` scores, as those of `label_loss`.
+        config: The `GileConfig` of the model.
+        columns: `(C,)` columns scored; all by default.
     """
-    logits = widened(logits)
-    if positive_weights is not None:
-        check_positive_weights(positive_weights, "binary_cross_entropy", logits.shape[1])
-        positive_weights = positive_weights.to(logits.dtype)
-    loss = functional.binary_cross_entropy_with_logits(
-        logits, targets.to(logits.dtype), column_weights, reduction="sum", pos_weight=positive_weights
+    if config.problem_type == "single_label_classification" and bool((targets.sum(-1) != 1).any()):
+        raise ValueError(ONE_GOLD_LABEL)
+    foreign = (targets > 0) & (logits == torch.finfo(logits.dtype).min)
+    if bool(foreign.any()):
+        row, column = foreign.nonzero()[0].tolist()
+        raise ValueError(no_candidate(row, column if columns is None else int(columns[column]), config))
+
+
+ONE_GOLD_LABEL = (
+    "problem_type 'single_label_classification' takes exactly one gold label for each document; "
+    "use 'multi_label_classification' for any number"
+)
+
+
+def no_candidate(row: int, column: int, config: PreTrainedConfig) -> str:
+    """Says that a gold label is no candidate for a document."""
+    return (
+        f"labels of document {row} of the batch hold column {column} ({config.id2label[column]!r}), "
+        "which is a label of another language than the document, or one of its excluded_columns"
     )
-    return loss / len(logits)
 
 
-def cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor | None = None) -> Tensor:
-    """The single-label loss: softmax over the columns, averaged over the documents.
+def in_step(
+    loss: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None, shift_labels: Tensor | None
+) -> Tensor:
+    """The part that the mean loss of some documents has in the mean over the documents of all batches of a step."""
+    if num_items_in_batch is None:
+        return loss
+    if shift_labels is not None or labels.dim() == 1:
+        return loss * len(labels) / num_items_in_batch
+    if not is_columns(labels):
+        return loss * labels.numel() / num_items_in_batch
+    if bool((labels != IGNORE).sum() != num_items_in_batch):
+        raise ValueError(
+            "num_items_in_batch counts gold labels, and batches count by their documents: let a GileDataCollator make "
+            "the batches, or add shift_labels, torch.zeros(len(labels)), to each; Trainer counts these instead"
+        )
+    return loss  # there is no other batch
 
-    Args:
-        logits: `(B, C)` scores.
-        targets: `(B, C)` zeros and ones, a single one in a row.
-        column_weights: `(C,)` or `(B, C)`: how many columns of the full set each one stands for, so that the sampled
-            columns estimate the whole sum below the fraction. The sum is unbiased; its logarithm, and so this loss,
-            is only consistent (it nears the full loss as the sample grows). A gold column of weight 0 counts once.
-
-    Returns:
-        The loss, a scalar in float32 or better.
-    """
-    logits = widened(logits)
-    targets = targets.to(logits.dtype)
-    total = logits if column_weights is None else logits + column_weights.to(logits.dtype).log()
-    total = torch.where((targets > 0) & total.isneginf(), logits, total)  # a sum of nothing has a gradient of NaN
-    return (total.logsumexp(-1) - (logits * targets).sum(-1)).mean()
-
-
-def decoupled_softmax(logits: Tensor, targets: Tensor, column_weights: Tensor | None = None) -> Tensor:
-    """A softmax for any number of gold labels, each against the labels that are not gold (Gupta et al., ICLR 2024).
-
-        sum over gold labels of  -log(exp(s_gold) / (exp(s_gold) + sum over the others of exp(s_other)))
-
-    A softmax over all labels would let the gold labels of a document push each other down.
-
-    Args:
-        logits: `(B, C)` scores.
-        targets: `(B, C)` zeros and ones.
-        column_weights: `(C,)` or `(B, C)`: how many columns of the full set each one stands for; consistent, as in
-            `cross_entropy`.
-
-    Returns:
-        The loss, averaged over the documents: a scalar in float32 or better.
-    """
-    logits = widened(logits)
-    others = logits if column_weights is None else logits + column_weights.to(logits.dtype).log()
-    # The lowest number: of minus infinities alone, where no label is a negative, the gradient is NaN.
-    others = others.masked_fill((targets > 0) | others.isneginf(), torch.finfo(logits.dtype).min)
-    total = others.logsumexp(-1, keepdim=True)
-    return (functional.softplus(total - logits) * targets).sum() / len(logits)
-
-
-def _violations(logits: Tensor, targets: Tensor, column_weights: Tensor | None) -> tuple[Tensor, Tensor]:
-    """For each of M gold labels, `(M, C)`: by how much each other label comes too near, and for how many it counts."""
-    logits = widened(logits)
-    rows, columns = targets.nonzero(as_tuple=True)
-    margins = (1 - logits[rows, columns][:, None] + logits[rows]).clamp(min=0)
-    counts = 1 - targets[rows].to(logits.dtype)
-    # The lowest number marks a label that is no candidate for this document.
-    counts = counts * (logits[rows] > torch.finfo(logits.dtype).min)
-    return margins, counts if column_weights is None else counts * column_weights.expand_as(targets)[rows]
-
-
-def hinge(logits: Tensor, targets: Tensor, column_weights: Tensor | None = None) -> Tensor:
-    """The hinge loss between each gold label and each other label: `max(0, 1 - s_gold + s_other)`.
-
-    The paper tried one (section 4.1.1, note 5) without giving its form. Chosen here: averaged over the other labels,
-    summed over the gold labels, averaged over the documents.
-
-    Args:
-        logits: `(B, C)` scores.
-        targets: `(B, C)` zeros and ones.
-        column_weights: `(C,)` or `(B, C)`: how many columns of the full set each one stands for.
-
-    Returns:
-        The loss, a scalar in float32 or better.
-    """
-    margins, counts = _violations(logits, targets, column_weights)
-    return ((margins * counts).sum(-1) / counts.sum(-1).clamp(min=1)).sum() / len(logits)
-
-
-def warp(logits: Tensor, targets: Tensor, column_weights: Tensor | None = None) -> Tensor:
-    """The WARP loss (Weston et al., 2010): a gold label with many labels above it counts more.
-
-        sum over gold labels of  (1 + 1/2 + ... + 1/r) * mean of the violations (1 - s_gold + s_other) > 0
-
-    with r the number of violations. The original draws other labels until one violates, and estimates r from the number
-    of draws; here all scores are at hand, so r is counted and the mean taken: what the draws estimate.
-
-    Args:
-        logits: `(B, C)` scores.
-        targets: `(B, C)` zeros and ones.
-        column_weights: `(C,)` or `(B, C)`: how many columns of the full set each one stands for.
-
-    Returns:
-        The loss, averaged over the documents: a scalar in float32 or better.
-    """
-    margins, counts = _violations(logits, targets, column_weights)
-    rank = ((margins > 0) * counts).sum(-1).detach()
-    # The harmonic number of r: digamma(r + 1) + Euler's constant, which also serves between whole numbers.
-    weight = torch.digamma(rank + 1) + 0.5772156649015329
-    return (weight * (margins * counts).sum(-1) / rank.clamp(min=1)).sum() / len(logits)
-
-
-LOSSES = {
-    "cross_entropy": binary_cross_entropy,
-    "decoupled_softmax": decoupled_softmax,
-    "warp": warp,
-    "hinge": hinge,
-}
 
 __all__ = [
     "IGNORE",
-    "LOSSES",
     "binary_cross_entropy",
     "check_excluded",
-    "check_positive_weights",
     "cross_entropy",
-    "decoupled_softmax",
-    "gold_places",
-    "hinge",
+    "label_loss",
     "multi_hot",
-    "places_among",
-    "warp",
     "widened",
 ]

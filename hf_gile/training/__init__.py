@@ -7,6 +7,7 @@ from .hard_negatives import HardNegatives
 from .label_sampling import EpochCallback, LabelSampler
 from .label_weights import class_balanced_weights, propensity_weights
 from .lora import add_lora, merge_lora
+from .losses import GileLoss
 from .multilingual import MultilingualDataset
 from .paraphrases import LabelParaphrases
 from .pretrained import add_pooled_embeds, log_idf, parameter_groups
@@ -14,6 +15,7 @@ from .pretrained import add_pooled_embeds, log_idf, parameter_groups
 __all__ = [
     "EpochCallback",
     "GileDataCollator",
+    "GileLoss",
     "HardNegatives",
     "LabelParaphrases",
     "LabelSampler",

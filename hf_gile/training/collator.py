@@ -18,8 +18,8 @@ class GileDataCollator:
 
     Args:
         processor: The processor that made the `input_ids`; it pads them.
-        label_sampler: Chooses the columns of each step; by default all are trained on. The model ignores the sample
-            in evaluation, so one collator serves both.
+        label_sampler: Chooses the columns of each step, for a model with a `GileLoss`, which ignores them in
+            evaluation, so that one collator serves both. By default all labels are trained on.
 
     Example:
         >>> from hf_gile import build_tokenizer
@@ -51,8 +51,7 @@ class GileDataCollator:
         Returns:
             `input_ids` and `attention_mask` as `GileProcessor.pad_documents` makes them, and with labels `labels`,
             `(B, P)` padded with -100 or `(B,)`, and `shift_labels`, `(B,)` zeros, by which `Trainer` counts documents;
-            with a label sampler `sampled_columns` `(1, C)`, and
-            `column_weights` `(1, C)` or `(B, C)`, and if it has them `positive_weights` `(1, C)`; with languages
+            with a label sampler `sampled_columns` `(1, C)`, and `column_weights` `(1, C)` or `(B, C)`; with languages
             `language` `(B,)`, places in the processor's list; with columns that are no candidates `excluded_columns`,
             `(B, E)` padded with -100; `pooled_embeds`, `(B, P)` or `(B, S, P)` padded with zeros.
 
@@ -126,8 +125,6 @@ class GileDataCollator:
             batch["sampled_columns"] = sampled[None]
             if weights is not None:
                 batch["column_weights"] = weights.reshape(-1, len(sampled))
-            if self.label_sampler.positive_weights is not None:
-                batch["positive_weights"] = self.label_sampler.positive_weights[sampled][None]
         return batch
 
 

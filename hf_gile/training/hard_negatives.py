@@ -16,10 +16,10 @@ _DOCUMENTS = 1024
 class HardNegatives:
     """Adds to the sampled columns of a training step the best-scored labels that are not gold, for each document.
 
-    Set it as the `column_miner` of a `GileForSequenceClassification`, and the model calls it in every training step
-    that has labels; nothing else changes, with the stock `Trainer` as well. It is not saved with the model.
+    It is the `miner` of a `GileLoss`, which calls it in every training step; nothing else changes, with the stock
+    `Trainer` as well.
 
-        model.column_miner = HardNegatives(num_negatives=8, columns=range(num_seen))
+        model.loss_function = GileLoss(miner=HardNegatives(num_negatives=8, columns=range(num_seen)))
 
     It searches the codes of all trainable labels, which it keeps and encodes anew every `refresh_steps` steps, without
     gradients; the loss scores the columns with the labels as they are, gradients and all.
@@ -70,11 +70,11 @@ class HardNegatives:
         >>> processor = GileProcessor.for_config(tokenizer, config)
         >>> model = GileForSequenceClassification(config)
         >>> model.set_labels(labels, processor)
-        >>> model.column_miner = HardNegatives(num_negatives=2)
+        >>> miner = HardNegatives(num_negatives=2)
         >>> documents = processor(["milk for an infant"], return_tensors="pt")
         >>> gold = torch.tensor([[1, 3]])
-        >>> model.train()(**documents, labels=gold, sampled_columns=torch.tensor([1, 3])).logits.shape
-        torch.Size([1, 4])
+        >>> miner(model, model.gile.project_texts(**documents), gold, torch.tensor([1, 3]), None)[0].shape
+        torch.Size([4])
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class HardNegatives:
             if len(model.config.languages) > 1:
                 raise ValueError(
                     f"hard negatives are mined in one label space, and this model has {len(model.config.languages)} "
-                    "languages: take them off (model.column_miner = None), or train a model of one language"
+                    "languages: take them off, GileLoss(miner=None), or train a model of one language"
                 )
             num_labels = model.config.num_labels
             if self.columns is None:

@@ -38,9 +38,8 @@ class LabelSampler:
 
     The time of a draw does not depend on the number of labels.
 
-    Two kinds of weights are of labels and not of the draw, and change what is estimated: `label_weights` those of all
-    terms of a label, `positive_weights` those of its terms where it is gold. `hf_gile.training.class_balanced_weights`
-    and `propensity_weights` make them of the labels' numbers of documents.
+    `label_weights` are of labels and not of the draw, and change what is estimated, as the `positive_weights` of a
+    `GileLoss` do. `hf_gile.training.class_balanced_weights` makes them of the labels' numbers of documents.
 
     Args:
         num_labels: Number L of stored labels.
@@ -56,8 +55,6 @@ class LabelSampler:
         seed: Seed of the draws.
         label_weights: `(L,)` what each label counts in a loss that is a sum over labels, gold or sampled: the weight of
             a column is multiplied by it. Columns that `HardNegatives` mines count 1.
-        positive_weights: `(L,)` what each label counts where it is gold. The columns' weights do not hold them: a
-            `GileDataCollator` adds those of the columns to the batch. Binary cross-entropy alone takes them.
 
     Raises:
         ValueError: A negative number, columns that are out of range, repeated or missing, frequencies that are not
@@ -80,7 +77,6 @@ class LabelSampler:
         frequencies: Sequence[float] | NDArray[Any] | None = None,
         seed: int = 0,
         label_weights: Sequence[float] | NDArray[Any] | None = None,
-        positive_weights: Sequence[float] | NDArray[Any] | None = None,
     ) -> None:
         if not hasattr(num_labels, "__index__"):
             raise ValueError(f"num_labels must be a whole number, such as len(label_set), got {num_labels!r:.100}")
@@ -101,8 +97,7 @@ class LabelSampler:
         if frequencies is not None and num_negatives is not None and 0 < num_negatives < len(self.columns):
             self._rates = _rates(self._own(frequencies, num_labels), num_negatives)
             self._rates_below = np.cumsum(self._rates)
-        self.label_weights = _label_weights("label_weights", label_weights, num_labels)
-        self.positive_weights = _label_weights("positive_weights", positive_weights, num_labels)
+        self.label_weights = None if label_weights is None else read_weights("label_weights", label_weights, num_labels)
         self.num_labels = num_labels
         self.num_negatives = num_negatives
         self.per_document = per_document
@@ -209,12 +204,24 @@ class LabelSampler:
         return drawn[:size], counted
 
 
-def _label_weights(name: str, weights: Sequence[float] | NDArray[Any] | None, num_labels: int) -> Tensor | None:
-    if weights is None:
-        return None
+def read_weights(name: str, weights: Sequence[float] | NDArray[Any], num_labels: int | None = None) -> Tensor:
+    """Reads a weight of each label.
+
+    Args:
+        name: What the weights are called.
+        weights: `(L,)` finite numbers from 0 on.
+        num_labels: Number L of labels, where it is known.
+
+    Returns:
+        `(L,)` float32.
+
+    Raises:
+        ValueError: They are not.
+    """
     given = np.asarray(weights, dtype=np.float32)
-    if given.shape != (num_labels,):
-        raise ValueError(f"{name} must have shape ({num_labels},), one for each label, got {given.shape}")
+    if given.shape != ((len(given) if given.ndim else 1) if num_labels is None else num_labels,):
+        expected = "(L,)" if num_labels is None else f"({num_labels},)"
+        raise ValueError(f"{name} must have shape {expected}, one for each label, got {given.shape}")
     wrong = np.flatnonzero(~(given >= 0) | ~np.isfinite(given))
     if len(wrong):
         raise ValueError(f"{name} must be finite and not negative, got {given[wrong[0]]} for column {wrong[0]}")

@@ -57,8 +57,7 @@ def propensity_weights(
     (Jain et al., KDD 2016), but not convex. Of the 0-1 loss the two terms come to 2/p - 1 times the first, whose convex
     bound is the one to train with (Qaraei et al., WWW 2021).
 
-    For `LabelSampler(positive_weights=...)`, or as `positive_weights` of `binary_cross_entropy`. Scores are then
-    higher, and most so those of rare labels: tune the threshold.
+    For `GileLoss(positive_weights=...)`. Scores are then higher, and most so those of rare labels: tune the threshold.
 
     Args:
         counts: `(L,)` training documents of each label.

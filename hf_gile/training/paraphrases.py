@@ -13,7 +13,7 @@ from ..models.processing_gile import GileProcessor, pad_rows
 
 
 class LabelParaphrases:
-    """Chooses the text by which a training step reads each label; set it as `model.label_paraphrases`.
+    """Chooses the text by which a training step reads each label: the `paraphrases` of a `GileLoss`.
 
     Label sets of other hands have labels of a name alone, with descriptions or without, in other words. A model that
     has only ever read each label by one text need not agree with itself on two texts of one label. Here each step reads

@@ -56,9 +56,10 @@ class LearnedLabels(GileForSequenceClassification):
         self._kept_label_codes = {}
         return super().train(mode)
 
-    def _label_rows(self, columns: Tensor | None) -> dict[str, Any]:
+    def stored_inputs(self, columns: Tensor | None = None, *others: Any) -> dict[str, Any]:
+        """What belongs to single stored labels; see `GileForSequenceClassification.stored_inputs`."""
         weight = self.label_residual.weight
-        return super()._label_rows(columns) | {"residual": weight if columns is None else weight[columns]}
+        return super().stored_inputs(columns, *others) | {"residual": weight if columns is None else weight[columns]}
 
 
 class AiTextML(LearnedLabels):
@@ -90,7 +91,6 @@ class AiTextML(LearnedLabels):
         self,
         input_ids: Tensor,
         labels: Tensor | None = None,
-        sampled_columns: Tensor | None = None,
         num_items_in_batch: Any = None,
         **options: Any,
     ) -> Any:
@@ -99,12 +99,12 @@ class AiTextML(LearnedLabels):
         Args:
             input_ids: `(B, W)` word ids.
             labels: As in `GileForSequenceClassification.forward`.
-            sampled_columns: `(1, C)` or `(C,)` columns to train on, all by default.
             num_items_in_batch: Not read: a loss is the mean over the documents of a batch.
             options: The other arguments of `GileForSequenceClassification.forward`.
         """
-        output = super().forward(input_ids=input_ids, labels=labels, sampled_columns=sampled_columns, **options)
+        output = super().forward(input_ids=input_ids, labels=labels, **options)
         if output.loss is not None and self.training:
+            sampled_columns = options.get("sampled_columns")
             columns = slice(None) if sampled_columns is None else sampled_columns.flatten()
             words = self.label_input_ids[columns]
             vectors = self.gile.embed_labels(words) + self.label_residual.weight[columns]

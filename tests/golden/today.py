@@ -11,8 +11,13 @@ import torch
 from torch import Tensor
 
 from hf_gile import GileConfig, GileForSequenceClassification
+from hf_gile.models.losses_gile import label_loss
+from hf_gile.training import GileLoss
 
-FIELDS: dict[str, str | None] = {}
+FIELDS: dict[str, str | None] = {
+    "training_loss": None,  # this and the next are options of a GileLoss
+    "label_chunk_size": None,
+}
 """Stored name of a field: its name today, with dots for what is in a part (`text_config.hidden_size`); None if gone."""
 
 WEIGHTS: list[tuple[str, str]] = [(r"^gile\.word_embeddings", "gile.text_encoder.word_embeddings")]
@@ -38,6 +43,9 @@ def build(fields: dict[str, Any], weights: dict[str, Tensor] | None = None) -> G
                 place = place.setdefault(part, {})
             place[last] = value
     model = GileForSequenceClassification(GileConfig(**options)).double()
+    loss, chunk_size = fields.get("training_loss", "cross_entropy"), fields.get("label_chunk_size", 0)
+    if loss != "cross_entropy" or chunk_size:
+        model.loss_function = GileLoss(loss, chunk_size=chunk_size)
     if weights is not None:
         model.load_state_dict({weight_name(stored): tensor for stored, tensor in weights.items()})
     return model
@@ -79,12 +87,27 @@ def run(model: Any, inputs: dict[str, Any], gradients: list[str] | None = None) 
 
     if "training" in inputs:
         training = {name: torch.tensor(value) for name, value in inputs["training"].items()}
+        columns, positive = training.get("sampled_columns"), training.pop("positive_weights", None)
+        if columns is not None and model.loss_function is label_loss:
+            model.loss_function = GileLoss()
+        if positive is not None:
+            every = torch.arange(model.config.num_labels) if columns is None else columns
+            weights = torch.ones(model.config.num_labels).index_copy(0, every, positive.float())
+            chunk_size = getattr(model.loss_function, "chunk_size", 0)
+            model.loss_function = GileLoss(chunk_size=chunk_size, positive_weights=weights)
         model.train().zero_grad()
         output = model(**documents, **language, **training)
         output.loss.backward()
         outputs["loss"] = output.loss.detach()
-        if output.logits is not None:
-            outputs["train_logits"] = output.logits.detach()
+        size = model.config.num_labels if columns is None else len(columns)
+        if not size > getattr(model.loss_function, "chunk_size", 0) > 0:
+            # A GileLoss returns none: these are what it computes.
+            codes = model.gile.project_texts(**documents, **language)
+            excluded = training.get("excluded_columns")
+            logits = model.score_stored_labels(codes, languages, excluded, columns)
+            outputs["train_logits"] = logits.detach()
+            if output.logits is not None:
+                torch.testing.assert_close(output.logits, logits)
         for stored in gradients or []:
             gradient = model.get_parameter(weight_name(stored)).grad
             outputs[f"gradient.{stored}"] = gradient.to_dense() if gradient.is_sparse else gradient

@@ -15,7 +15,9 @@ from hf_gile import (
     LabelSet,
     build_tokenizer,
 )
-from hf_gile.models.losses_gile import binary_cross_entropy, multi_hot
+from hf_gile.models.losses_gile import binary_cross_entropy, label_loss, multi_hot
+from hf_gile.training import GileLoss
+from hf_gile.training.weighted_losses import hinge, warp
 
 LANGUAGES = ["english", "german"]
 SHARINGS = ["none", "encoders", "attention", "both"]
@@ -111,10 +113,17 @@ def test_a_document_is_scored_with_the_labels_of_its_language(make, layer):
     assert model(**of(processor, "german")).logits.isneginf().tolist() == [[True] * 3 + [False] * 2] * 2
 
 
+def crossed(model, documents, candidate_language):
+    """Scores documents with the stored labels of another language."""
+    codes = model.stored_codes(language=documents["language"])
+    scores = model.gile.score(model.gile.project_texts(**documents), codes, documents["language"])
+    return model.mask_other_languages(scores, candidate_language)
+
+
 def test_cross_lingual_prediction_scores_with_the_labels_of_another(make):
     model, processor = make()
     german = of(processor, "german")
-    logits = model(**german, candidate_language="english").logits
+    logits = crossed(model, german, "english")
     names = LABELS[:3].texts
     labels = processor(label_text=names, label_language="english", return_tensors="pt")["label_input_ids"]
     expected = model.gile(**german, label_input_ids=labels).logits
@@ -142,9 +151,13 @@ def test_loss_is_that_of_each_document_over_the_labels_of_its_language(make, lay
     torch.testing.assert_close(loss, (english + german) / 2)
 
 
-@pytest.mark.parametrize("loss", ["cross_entropy", "warp", "hinge"])
+LOSSES = [label_loss, GileLoss(warp), GileLoss(hinge), GileLoss("decoupled_softmax")]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=["plain", "warp", "hinge", "decoupled_softmax"])
 def test_labels_of_the_other_language_get_no_gradient(make, loss):
-    model, processor = make(output_layer="linear", training_loss=loss)
+    model, processor = make(output_layer="linear")
+    model.loss_function = loss
     model.train()
     model(**of(processor, "german"), labels=torch.tensor([[3], [4]])).loss.backward()
     units = model.gile.output_layer.classifier
@@ -237,9 +250,9 @@ def test_the_pipeline_takes_a_language(make):
     assert dict(zip(answer[1]["labels"], answer[1]["scores"], strict=True))["eisen"] == pytest.approx(
         logits[1, 4].sigmoid().item()
     )
-    crossed = pipe(TEXTS["german"], candidate_labels=["milk", "iron"], language="german", label_language="english")
-    expected = model(**of(processor, "german"), candidate_language="english").logits[0].sigmoid()
-    assert dict(zip(crossed[0]["labels"], crossed[0]["scores"], strict=True)) == pytest.approx(
+    answers = pipe(TEXTS["german"], candidate_labels=["milk", "iron"], language="german", label_language="english")
+    expected = crossed(model, of(processor, "german"), "english")[0].sigmoid()
+    assert dict(zip(answers[0]["labels"], answers[0]["scores"], strict=True)) == pytest.approx(
         {"milk": expected[1].item(), "iron": expected[2].item()}
     )
     stored = pipe(TEXTS["german"], language="german", label_language="english", top_k=5)
@@ -282,9 +295,12 @@ def test_labels_that_name_no_language_must_come_with_their_words(make):
         model.set_labels(LabelSet([Label("1", "gift", language="french")]), processor)
 
 
-@pytest.mark.parametrize("loss", ["cross_entropy", "warp", "hinge"])
-def test_half_precision_leaves_the_other_language_out_of_the_loss_as_well(make, loss):
-    model, processor = make(training_loss=loss)
+@pytest.mark.parametrize("loss", LOSSES, ids=["plain", "warp", "hinge", "decoupled_softmax"])
+@pytest.mark.parametrize("training", [True, False])
+def test_half_precision_leaves_the_other_language_out_of_the_loss_as_well(make, loss, training):
+    model, processor = make()
+    model.loss_function = loss
+    model.train(training)
     inputs, gold = of(processor, "german"), torch.tensor([[3], [4]])
     expected = model(**inputs, labels=gold).loss
     assert model.bfloat16()(**inputs, labels=gold).loss.item() == pytest.approx(expected.item(), rel=0.05)

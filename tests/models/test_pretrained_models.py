@@ -14,7 +14,8 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, Trainer, Training
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel, Label, LabelIndex, LabelSet
 from hf_gile.label_index import fingerprint
 from hf_gile.models import text_encoders_gile
-from hf_gile.training import GileDataCollator, LabelParaphrases
+from hf_gile.models.losses_gile import label_loss
+from hf_gile.training import GileDataCollator, GileLoss, LabelParaphrases
 
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
 GOLD = torch.tensor([[0, 3], [1, -100], [2, 4]])
@@ -364,13 +365,14 @@ class TestPooledEmbeds:
 
 
 def test_labels_are_read_anew_after_so_many_steps_and_not_trained_through(make_pretrained):
-    model, processor = make_pretrained(label_refresh_steps=3, encoder=BertConfig(**SIZES, hidden_dropout_prob=0.3))
+    model, processor = make_pretrained(encoder=BertConfig(**SIZES, hidden_dropout_prob=0.3))
+    model.loss_function = GileLoss(refresh_steps=3)
     encoder, read = model.gile.text_encoder, []
     encoder.transformer.register_forward_hook(lambda *_: read.append((torch.is_grad_enabled(), encoder.training)))
     kept = []
     for _ in range(7):
         step(model, processor)
-        kept.append(model._kept_label_vectors["own"][1])
+        kept.append(model.loss_function._refreshed[2])
         with torch.no_grad():  # as an optimizer does
             encoder.transformer.embeddings.word_embeddings.weight.add_(0.3)
     documents, labels = (True, True), (False, False)
@@ -386,7 +388,7 @@ STEPS = {
     "mean": {"label_encoder_type": "mean"},
     "all terms": EVERYTHING,
     "all terms, frozen": {**EVERYTHING, "freeze_text_encoder": True},
-    "attention, refreshed": {"pooling": "attention", "label_refresh_steps": 2, "bag_size": 3},
+    "attention, refreshed": {"pooling": "attention", "bag_size": 3, "refresh_steps": 2},
     "windows": {"text_encoder_type": "hierarchical_transformer", "encoder_cell": "bigru", **EVERYTHING},
     "bilinear": {"output_layer": "bilinear", "cosine_score": True, "label_rows": True},
     "linear": {"output_layer": "linear", "bag_size": 3},
@@ -397,15 +399,16 @@ STEPS = {
 def test_every_weight_that_is_trained_gets_a_gradient_in_chunks_as_with_logits(make_pretrained, options):
     # Processes that share a step (DDP) wait for the gradient of every weight.
     exact = BertConfig(**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    model, processor = make_pretrained(encoder=exact, **options)
+    refresh_steps = options.get("refresh_steps", 0)
+    fields = {name: value for name, value in options.items() if name != "refresh_steps"}
+    model, processor = make_pretrained(encoder=exact, **fields)
     model.double()
     trained = {name for name, weight in model.named_parameters() if weight.requires_grad}
-    for training_loss in ("cross_entropy", "decoupled_softmax"):
-        model.config.training_loss = training_loss
-        model.config.label_chunk_size = 0
+    for loss in ("cross_entropy", "decoupled_softmax"):
+        model.loss_function = GileLoss(loss, refresh_steps=refresh_steps)
         whole, expected = step(model, processor)
         assert expected.keys() == trained
-        model.config.label_chunk_size = 2
+        model.loss_function = GileLoss(loss, refresh_steps=refresh_steps, chunk_size=2)
         chunked, got = step(model, processor)
         torch.testing.assert_close(chunked, whole, rtol=1e-10, atol=1e-10)
         assert got.keys() == trained
@@ -415,10 +418,11 @@ def test_every_weight_that_is_trained_gets_a_gradient_in_chunks_as_with_logits(m
             )
 
 
-@pytest.mark.parametrize("options", [{}, {"label_chunk_size": 2}], ids=str)
-def test_gradient_checkpointing_changes_no_gradient(make_pretrained, options):
+@pytest.mark.parametrize("loss", [label_loss, GileLoss(chunk_size=2)], ids=["plain", "in chunks"])
+def test_gradient_checkpointing_changes_no_gradient(make_pretrained, loss):
     exact = BertConfig(**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    model, processor = make_pretrained(encoder=exact, **options)
+    model, processor = make_pretrained(encoder=exact)
+    model.loss_function = loss
     runs = []
     model.gile.text_encoder.transformer.encoder.layer[0].attention.register_forward_hook(lambda *_: runs.append(1))
     _, expected = step(model, processor)
@@ -457,7 +461,7 @@ def test_several_languages_have_one_encoder_and_attention_of_their_own(make_pret
         )
         other = LabelIndex.build(model, processor, named, language="german")
         torch.testing.assert_close(other.scores(texts)[0, :2], logits[0, 2:])
-        english = model(**alone, language="german", candidate_language="english").logits
+        english = model.gile.score(texts, model.stored_codes(language="german"), "german")
         torch.testing.assert_close(other.scores(texts)[0, 2], english[0, 0])
     gold = torch.tensor([[2], [0]])
     model.train()
@@ -468,8 +472,8 @@ def test_several_languages_have_one_encoder_and_attention_of_their_own(make_pret
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["mean", "all terms", "all terms, frozen", "linear"])
 def test_the_trainer_trains_saves_and_loads(tmp_path, make_pretrained, kind, name):
-    options = {**STEPS[name], "text_encoder_type": kind, "label_row_dropout": 0.3 if "all" in name else 0.0}
-    model, processor = make_pretrained(**options)
+    model, processor = make_pretrained(**STEPS[name], text_encoder_type=kind)
+    model.loss_function = GileLoss(row_dropout=0.3) if "all" in name else label_loss
     rows = [
         {"input_ids": ids, "labels": [column for column in gold if column >= 0]}
         for ids, gold in zip(processor(TEXTS)["input_ids"], GOLD.tolist(), strict=True)
@@ -567,16 +571,17 @@ def test_an_encoder_that_reads_padding_is_refused(encoder_folder):
 
 def test_a_training_step_reads_the_texts_that_paraphrases_choose_and_refuses_others(make_pretrained):
     model, processor = make_pretrained()
-    model.label_paraphrases = LabelParaphrases(model.label_set[1:], processor)
-    with pytest.raises(ValueError, match="label_paraphrases are of 4 labels, and 5 are stored"):
+    model.loss_function = GileLoss(paraphrases=LabelParaphrases(model.label_set[1:], processor))
+    with pytest.raises(ValueError, match="paraphrases are of 4 labels, and 5 are stored"):
         step(model, processor)
-    model.label_paraphrases = LabelParaphrases(model.label_set, processor, names=1, synonyms=0, descriptions=0)
+    paraphrases = LabelParaphrases(model.label_set, processor, names=1, synonyms=0, descriptions=0)
+    model.loss_function = GileLoss(paraphrases=paraphrases)
     read = []
     model.gile.text_encoder.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
     step(model, processor)
     names = processor(label_text=model.label_set.names, return_tensors="pt")["label_input_ids"]
     assert torch.equal(read[1][:, : names.shape[1]], names)
-    assert model.label_paraphrases.words.shape[1] > names.shape[1]
+    assert paraphrases.words.shape[1] > names.shape[1]
 
 
 REFUSED = {
@@ -591,7 +596,6 @@ REFUSED = {
     "words": ({"text_encoder_type": "wan"}, "text_encoder_config goes with text_encoder_type 'transformer'"),
     "word dropout": ({"word_dropout": 0.5}, "are of models with word vectors of their own"),
     "frozen words": ({"freeze_word_vectors": True}, "are of models with word vectors of their own"),
-    "nothing to refresh": ({"label_refresh_steps": 2, "label_encoder_type": "mean"}, "labels read by a pretrained enc"),
     "sizes": (
         {
             "cosine_score": True,
@@ -603,7 +607,6 @@ REFUSED = {
         "of sizes 7 and 12",
     ),
     "linear": ({"output_layer": "linear", "label_rows": True}, "a linear unit has none"),
-    "dropout of nothing": ({"label_row_dropout": 0.5}, "label_row_dropout drops the rows of label_rows, which is off"),
     "layers": ({"joint_layers": 2, "output_layer": "bilinear"}, "joint_layers needs output_layer 'gile'"),
 }
 
@@ -622,7 +625,6 @@ def test_what_does_not_go_together_is_refused_by_name(options, message):
         {"pooling": "cls"},
         {"encoder_cell": "none"},
         {"freeze_text_encoder": True},
-        {"label_refresh_steps": 2},
     ],
     ids=str,
 )

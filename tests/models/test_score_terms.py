@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -22,7 +23,7 @@ from hf_gile import (
 from hf_gile.label_index import fingerprint
 from hf_gile.models.output_layers_gile import JointInputLabelEmbedding
 from hf_gile.models.score_terms_gile import LexicalOverlap, TokenBag
-from hf_gile.training import fit_unseen_calibration
+from hf_gile.training import GileLoss, fit_unseen_calibration
 
 B, L = 3, 17
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
@@ -263,27 +264,32 @@ class TestLabelRows:
         labels = LabelSet.from_names(
             [" ".join(["iron"] * (1 + one // 7) + ["milk"] * (1 + one % 7)) for one in range(49)]
         )
-        model, processor = make_pretrained(label_rows=True, label_row_dropout=0.3, encoder=exact, labels=labels)
+        model, processor = make_pretrained(label_rows=True, encoder=exact, labels=labels)
+        model.loss_function = loss = GileLoss(row_dropout=0.3)
         inputs = texts_of(processor)
+        codes = model.gile.project_texts(**inputs).detach()
+        scores_of_a_step = partial(
+            model.score_stored_labels, codes, label_codes=partial(loss._label_codes, model, None)
+        )
         with torch.no_grad():
             whole = model(**inputs).logits
             without = model.gile(**processor(TEXTS, label_text=labels.texts, return_tensors="pt")).logits
             model.train()
-            torch.testing.assert_close(model(**inputs).logits, whole)  # no gradient, no training step
+            torch.testing.assert_close(scores_of_a_step(), whole)  # no gradient, no training step
         torch.manual_seed(0)
         dropped = 0
         for _ in range(20):
-            logits = model(**inputs).logits
+            logits = scores_of_a_step()
             gone = torch.isclose(logits, without, rtol=1e-4, atol=1e-4).all(0)
             kept = torch.isclose(logits, whole, rtol=1e-4, atol=1e-4).all(0)
             assert (gone ^ kept).all()
             dropped += int(gone.sum())
         assert dropped / (20 * 49) == pytest.approx(0.3, abs=0.05)
-        model.eval()
         torch.testing.assert_close(model(**inputs).logits, whole)
 
     def test_rows_that_are_dropped_are_dropped_in_chunks_too(self, make_pretrained):
-        model, processor = make_pretrained(label_rows=True, label_row_dropout=0.5, label_chunk_size=2)
+        model, processor = make_pretrained(label_rows=True)
+        model.loss_function = GileLoss(row_dropout=0.5, chunk_size=2)
         missing = torch.zeros(5, dtype=torch.long)
         torch.manual_seed(0)
         for _ in range(20):

@@ -7,7 +7,7 @@ from baselines.word_prediction import WordPrediction
 from transformers import Trainer, TrainingArguments
 
 from hf_gile import GileConfig, GileProcessor
-from hf_gile.training import GileDataCollator
+from hf_gile.training import GileDataCollator, GileLoss
 
 V, D = 23, 7
 
@@ -100,6 +100,7 @@ def test_learned_label_vectors_start_at_the_mean_and_only_trained_ones_leave_it(
         mean = model.gile.project_labels(model.label_input_ids)
         torch.testing.assert_close(model.eval().project_stored_labels(), mean)
         before = model(**inputs).logits
+    model.loss_function = GileLoss()
     gold = {"labels": torch.tensor([[0], [1]]), "sampled_columns": torch.tensor([0, 1, 2])}
     train(model, {**inputs, **gold}, steps=1)
     moved = model.label_residual.weight.abs().sum(1) > 0

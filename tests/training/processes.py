@@ -18,7 +18,7 @@ from torch.distributed.tensor import DTensor
 from transformers import Trainer, TrainingArguments
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
-from hf_gile.training import GileDataCollator
+from hf_gile.training import GileDataCollator, GileLoss
 
 NAMES = [f"word{i} word{(7 * i) % 23}" for i in range(23)]
 DOCUMENTS = 8
@@ -36,12 +36,18 @@ def make_model(mode):
         joint_act="tanh",
         num_labels=len(NAMES),
         problem_type="single_label_classification" if single else "multi_label_classification",
-        training_loss="decoupled_softmax" if "decoupled" in mode else "cross_entropy",
-        label_chunk_size=0 if "logits" in mode else 4,
     )
     model = GileForSequenceClassification(config)
     model.set_labels(LabelSet.from_names(NAMES), GileProcessor.for_config(tokenizer, config))
     return model.double().train()
+
+
+def make_loss(mode):
+    return GileLoss(
+        "decoupled_softmax" if "decoupled" in mode else "cross_entropy",
+        chunk_size=0 if "logits" in mode else 4,
+        share_labels="shared" in mode,
+    )
 
 
 def train(mode):
@@ -51,8 +57,7 @@ def train(mode):
         accelerator = Accelerator(cpu=True)
         rank, size = accelerator.process_index, accelerator.num_processes
         assert size == 2
-        if "shared" in mode:
-            model.share_labels()
+    model.loss_function = make_loss(mode)
     if "ddp" in mode:
         wrapped = accelerator.prepare(model)
     elif "fsdp" in mode:
@@ -96,6 +101,7 @@ def train_with_trainer(mode):
     )
     assert arguments.world_size == (1 if "one" in mode else 2)
     model = make_model(mode)
+    model.loss_function = make_loss(mode)
     generator = torch.Generator().manual_seed(1)
     documents = []
     for number in range(13):
@@ -114,7 +120,7 @@ def differ(folder):
     accelerator = Accelerator(cpu=True)
     second = accelerator.process_index == 1
     model = make_model(["shared"])
-    model.share_labels()
+    model.loss_function = GileLoss(chunk_size=4, share_labels=True)
     words, gold = torch.full((4, 6), 2), torch.tensor([[1], [2], [3], [1]])
     columns = torch.arange(1, 13)
     steps = [

@@ -55,18 +55,12 @@ def test_batches_are_padded_and_sampled(processor, label_set):
         assert torch.equal(batch[name], tensor)
 
 
-def test_positive_weights_of_the_sampler_are_those_of_the_sampled_columns(processor, label_set):
-    encoded = encode_dataset(Dataset.from_dict(ROWS), processor, label_set)
-    positive = [1.0, 2.0, 4.0, 8.0, 16.0]
+def test_columns_have_weights_where_the_sampler_gives_them_some(processor, label_set):
+    encoded = list(encode_dataset(Dataset.from_dict(ROWS), processor, label_set))
     for options in ({"num_negatives": 0}, {}):
-        sampler = LabelSampler(len(label_set), positive_weights=positive, **options)
-        batch = GileDataCollator(processor, sampler)(list(encoded))
-        assert "column_weights" not in batch
-        assert batch["positive_weights"].dtype == torch.float32
-        assert batch["positive_weights"].tolist() == [[positive[column] for column in batch["sampled_columns"][0]]]
-    sampler = LabelSampler(len(label_set), num_negatives=1, label_weights=positive)
-    batch = GileDataCollator(processor, sampler)(list(encoded))
-    assert "positive_weights" not in batch
+        assert "column_weights" not in GileDataCollator(processor, LabelSampler(len(label_set), **options))(encoded)
+    sampler = LabelSampler(len(label_set), num_negatives=1, label_weights=[1.0, 2.0, 4.0, 8.0, 16.0])
+    batch = GileDataCollator(processor, sampler)(encoded)
     assert batch["column_weights"].shape == batch["sampled_columns"].shape
 
 

@@ -17,10 +17,12 @@ from hf_gile import (
     build_tokenizer,
 )
 from hf_gile.models import search_gile
+from hf_gile.models.losses_gile import label_loss
 from hf_gile.models.search_gile import top_k_of
 from hf_gile.training import (
     EpochCallback,
     GileDataCollator,
+    GileLoss,
     HardNegatives,
     LabelSampler,
     encode_dataset,
@@ -56,6 +58,15 @@ def make_model(output_layer="gile", labels=None, **options):
     return model.train(), processor
 
 
+class Recorder(HardNegatives):
+    """Keeps the numbers of columns that steps score."""
+
+    def __call__(self, *arguments):
+        columns, weights = super().__call__(*arguments)
+        self.sizes = [*getattr(self, "sizes", []), len(columns)]
+        return columns, weights
+
+
 def negatives(model, processor, number, columns=ALL):
     """By definition: all scores, and of those that are not gold the best."""
     model.eval()
@@ -72,7 +83,7 @@ def negatives(model, processor, number, columns=ALL):
 def mine(model, processor, sampled, weights=None, labels=GOLD):
     """The columns and weights that a miner makes of those given, called as the model calls it."""
     codes = model.gile.project_texts(**processor(TEXTS, return_tensors="pt")).detach()
-    return model.column_miner(model, codes, labels, sampled, weights)
+    return model.loss_function.miner(model, codes, labels, sampled, weights)
 
 
 GOLD_COLUMNS = torch.tensor([0, 2, 3, 4, 8, 10])
@@ -84,7 +95,7 @@ GOLD_COLUMNS = torch.tensor([0, 2, 3, 4, 8, 10])
 def test_each_document_gets_its_best_labels_that_are_not_gold(monkeypatch, output_layer, number, searched):
     monkeypatch.setattr(search_gile, "_CPU_BLOCK", (2, searched))
     model, processor = make_model(output_layer)
-    model.column_miner = HardNegatives(number, chunk_size=4)
+    model.loss_function = GileLoss(miner=HardNegatives(number, chunk_size=4))
     columns, weights = mine(model, processor, GOLD_COLUMNS)
     assert weights is None
     assert columns.tolist() == sorted({*GOLD_COLUMNS.tolist(), *negatives(model, processor, number)})
@@ -93,7 +104,7 @@ def test_each_document_gets_its_best_labels_that_are_not_gold(monkeypatch, outpu
 def test_only_trainable_columns_are_mined():
     model, processor = make_model()
     columns = torch.arange(1, 8)
-    model.column_miner = HardNegatives(2, columns=columns.tolist())
+    model.loss_function = GileLoss(miner=HardNegatives(2, columns=columns.tolist()))
     hard = set(mine(model, processor, torch.tensor([10]))[0].tolist()) - {10}
     assert hard == negatives(model, processor, 2, columns)
     assert hard != negatives(model, processor, 2)
@@ -101,13 +112,13 @@ def test_only_trainable_columns_are_mined():
 
 def test_more_negatives_than_there_are_is_all_of_them():
     model, processor = make_model()
-    model.column_miner = HardNegatives(99, columns=range(9))
+    model.loss_function = GileLoss(miner=HardNegatives(99, columns=range(9)))
     assert mine(model, processor, torch.tensor([0, 10]))[0].tolist() == [*range(9), 10]
 
 
 def test_labels_in_every_form_give_the_same_columns():
     model, processor = make_model()
-    model.column_miner = HardNegatives(2)
+    model.loss_function = GileLoss(miner=HardNegatives(2))
     one = torch.tensor([[4], [3], [8]])
     hot = torch.zeros(3, L).scatter_(1, one, 1.0)
     found = [mine(model, processor, torch.tensor([3, 4, 8]), labels=labels)[0] for labels in (one, one[:, 0], hot)]
@@ -118,7 +129,7 @@ def test_labels_in_every_form_give_the_same_columns():
 @pytest.mark.parametrize("shape", [(6,), (1, 6), (3, 6)], ids=str)
 def test_hard_columns_count_once_and_the_others_as_before(shape):
     model, processor = make_model()
-    model.column_miner = HardNegatives(1)
+    model.loss_function = GileLoss(miner=HardNegatives(1))
     hard = negatives(model, processor, 1)
     drawn = torch.tensor(sorted([*list(hard)[:1], *[column for column in range(L) if column not in hard][:5]]))
     weights = torch.rand(shape, generator=torch.Generator().manual_seed(0)) + 2
@@ -141,8 +152,9 @@ def test_loss_and_gradients_of_all_samples_average_to_those_of_all_labels(per_do
     documents = processor(TEXTS, return_tensors="pt")
     full = model(**documents, labels=GOLD).loss
     expected = gradients(model, full)
-    model.column_miner = HardNegatives(2, columns=range(L))
-    losses, sums, sizes = [], 0, set()
+    miner = Recorder(2, columns=range(L))
+    model.loss_function = GileLoss(miner=miner)
+    losses, sums = [], 0
     others = [column for column in range(L) if column not in GOLD_COLUMNS.tolist()]
     for drawn in combinations(others, 2):
         columns = torch.tensor(sorted([*GOLD_COLUMNS.tolist(), *drawn]))
@@ -154,10 +166,9 @@ def test_loss_and_gradients_of_all_samples_average_to_those_of_all_labels(per_do
             sampled_columns=columns,
             column_weights=weights.repeat(3, 1) if per_document else weights,
         )
-        sizes.add(output.logits.shape[1])
         losses.append(output.loss.item())
         sums = sums + gradients(model, output.loss)
-    assert len(sizes) > 1, "some samples held a hard column, others did not"
+    assert len(set(miner.sizes)) > 1, "some samples held a hard column, others did not"
     assert sum(losses) / len(losses) == pytest.approx(full.item(), rel=1e-5)
     torch.testing.assert_close(sums / len(losses), expected, rtol=1e-4, atol=1e-5)
 
@@ -168,7 +179,7 @@ def test_what_a_sampler_draws_stays_unbiased(frequencies):
     model, processor = make_model()
     documents = processor(TEXTS, return_tensors="pt")
     full = model(**documents, labels=GOLD).loss.item()
-    model.column_miner = HardNegatives(1)
+    model.loss_function = GileLoss(miner=HardNegatives(1))
     sampler = LabelSampler(L, 3, frequencies=frequencies)
     gold = [[column for column in row if column >= 0] for row in GOLD.tolist()]
     losses = []
@@ -184,7 +195,7 @@ def test_what_a_sampler_draws_stays_unbiased(frequencies):
 
 def test_labels_are_encoded_anew_every_few_steps():
     model, processor = make_model()
-    model.column_miner = HardNegatives(1, refresh_steps=3)
+    model.loss_function = GileLoss(miner=HardNegatives(1, refresh_steps=3))
     before = mine(model, processor, GOLD_COLUMNS)[0]
     with torch.no_grad():
         model.gile.output_layer.label_projection.weight.neg_()  # tanh: negative codes, and what was best is worst
@@ -198,7 +209,7 @@ def test_labels_are_encoded_anew_every_few_steps():
 
 def test_other_stored_labels_are_encoded_at_once():
     model, processor = make_model()
-    model.column_miner = HardNegatives(99, refresh_steps=1000)
+    model.loss_function = GileLoss(miner=HardNegatives(99, refresh_steps=1000))
     assert len(mine(model, processor, torch.tensor([0]))[0]) == L
     model.set_labels(LabelSet.from_names(NAMES[:9]), processor)
     assert mine(model, processor, torch.tensor([0]))[0].tolist() == list(range(9))
@@ -206,18 +217,18 @@ def test_other_stored_labels_are_encoded_at_once():
 
 def test_where_all_columns_are_trained_on_nothing_is_searched(monkeypatch):
     model, processor = make_model()
-    model.column_miner = HardNegatives(1)
+    model.loss_function = GileLoss(miner=HardNegatives(1))
     monkeypatch.setattr(model, "project_stored_labels", None)
     weights = torch.ones(L)
     assert mine(model, processor, None, weights) == (None, weights)
     assert mine(model, processor, ALL) == (ALL, None)
-    model.column_miner = HardNegatives(1, columns=[0, 2, 3])
+    model.loss_function = GileLoss(miner=HardNegatives(1, columns=[0, 2, 3]))
     assert mine(model, processor, GOLD_COLUMNS) == (GOLD_COLUMNS, None)
 
 
 def test_many_gold_labels_are_not_taken_for_all_columns():
     model, processor = make_model()
-    model.column_miner = HardNegatives(1, columns=[5, 6, 7])
+    model.loss_function = GileLoss(miner=HardNegatives(1, columns=[5, 6, 7]))
     assert len(mine(model, processor, GOLD_COLUMNS)[0]) > 6
 
 
@@ -226,12 +237,11 @@ def test_evaluation_and_inference_are_as_without(monkeypatch):
     documents = processor(TEXTS, return_tensors="pt")
     model.eval()
     before = model(**documents, labels=GOLD)
-    model.column_miner = HardNegatives(1)
+    model.loss_function = GileLoss(miner=HardNegatives(1))
     monkeypatch.setattr(HardNegatives, "__call__", None)
     after = model(**documents, labels=GOLD, sampled_columns=GOLD_COLUMNS)
     assert torch.equal(after.loss, before.loss)
-    model.train()
-    assert model(**documents, sampled_columns=GOLD_COLUMNS).logits.shape == (3, 6)
+    assert model.train()(**documents).logits.shape == (3, L)
 
 
 def test_an_approximate_search_may_choose():
@@ -248,7 +258,7 @@ def test_an_approximate_search_may_choose():
             return columns
 
     model, processor = make_model()
-    model.column_miner = HardNegatives(3, columns=range(1, L), make_search=Search)
+    model.loss_function = GileLoss(miner=HardNegatives(3, columns=range(1, L), make_search=Search))
     found = set(mine(model, processor, GOLD_COLUMNS)[0].tolist()) - set(GOLD_COLUMNS.tolist())
     assert found
     assert found <= negatives(model, processor, L, torch.arange(1, L))
@@ -266,7 +276,7 @@ def test_the_search_of_a_label_index_may_choose_and_knows_the_last_documents():
         return ApproximateSearch.build(index, text_codes, size=min(3, len(text_codes)))
 
     model, processor = make_model()
-    model.column_miner = HardNegatives(2, refresh_steps=2, make_search=make_search)
+    model.loss_function = GileLoss(miner=HardNegatives(2, refresh_steps=2, make_search=make_search))
     columns = [mine(model, processor, GOLD_COLUMNS)[0] for _ in range(700)][-1]
     assert set(columns.tolist()) == {*GOLD_COLUMNS.tolist(), *negatives(model, processor, 2)}
     assert seen[:3] == [3, 9, 15]
@@ -275,7 +285,8 @@ def test_the_search_of_a_label_index_may_choose_and_knows_the_last_documents():
 
 def test_sixteen_bit_autocast_works():
     model, processor = make_model()
-    model.column_miner = HardNegatives(2)
+    miner = Recorder(2)
+    model.loss_function = GileLoss(miner=miner)
     with torch.autocast("cpu", torch.bfloat16):
         output = model(
             **processor(TEXTS, return_tensors="pt"),
@@ -283,7 +294,7 @@ def test_sixteen_bit_autocast_works():
             sampled_columns=GOLD_COLUMNS,
             column_weights=torch.ones(6),
         )
-    assert output.logits.shape[1] > 6
+    assert miner.sizes[0] > 6
     assert output.loss.isfinite()
     output.loss.backward()
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
@@ -293,10 +304,12 @@ def test_excluded_columns_do_not_count_even_if_mined():
     model, processor = make_model()
     documents = processor(TEXTS, return_tensors="pt")
     excluded = torch.tensor([sorted(set(range(L)) - set(GOLD_COLUMNS.tolist()))] * 3)
+    model.loss_function = GileLoss()
     without = model(**documents, labels=GOLD, sampled_columns=GOLD_COLUMNS, excluded_columns=excluded).loss
-    model.column_miner = HardNegatives(2)
+    miner = Recorder(2)
+    model.loss_function = GileLoss(miner=miner)
     output = model(**documents, labels=GOLD, sampled_columns=GOLD_COLUMNS, excluded_columns=excluded)
-    assert output.logits.shape[1] > 6
+    assert miner.sizes[0] > 6
     assert output.loss.item() == pytest.approx(without.item(), rel=1e-6)
 
 
@@ -308,7 +321,7 @@ def make_trainer(tmp_path):
         rows = Dataset.from_dict({"text": [" ".join(row) for row in rows], "labels": rows})
         dataset = encode_dataset(rows, processor, model.label_set)
         sampler = LabelSampler(L, num_negatives=2, columns=range(12), seed=3)
-        model.column_miner = HardNegatives(1, refresh_steps, columns=range(12))
+        model.loss_function = GileLoss(miner=HardNegatives(1, refresh_steps, columns=range(12)))
         arguments = TrainingArguments(
             output_dir=str(tmp_path / folder),
             per_device_train_batch_size=8,
@@ -338,7 +351,7 @@ def test_the_stock_trainer_learns_and_saves_nothing_of_it(make_trainer, tmp_path
     assert trainer.evaluate()["eval_loss"] < before / 2
     trainer.save_model(str(tmp_path / "saved"))
     loaded = GileForSequenceClassification.from_pretrained(tmp_path / "saved")
-    assert loaded.column_miner is None
+    assert loaded.loss_function is label_loss
 
 
 @pytest.mark.slow
@@ -371,7 +384,7 @@ def test_bad_options_are_refused(options, message):
 
 def test_columns_that_the_model_has_not_are_refused():
     model, processor = make_model()
-    model.column_miner = HardNegatives(1, columns=[5, L])
+    model.loss_function = GileLoss(miner=HardNegatives(1, columns=[5, L]))
     with pytest.raises(ValueError, match="columns holds 13, but there are 13 labels"):
         mine(model, processor, GOLD_COLUMNS)
 
@@ -381,14 +394,14 @@ def test_a_model_of_several_languages_is_refused():
         Label(f"{name}{place}", name, language=("english", "german")[place > 5]) for place, name in enumerate(NAMES)
     ]
     model, _ = make_model(labels=LabelSet(labels), languages=["english", "german"])
-    model.column_miner = HardNegatives(1)
-    with pytest.raises(ValueError, match=r"this model has 2 languages: .*column_miner = None"):
-        model.column_miner(model, torch.zeros(3, 17), GOLD, GOLD_COLUMNS, None)
+    model.loss_function = GileLoss(miner=HardNegatives(1))
+    with pytest.raises(ValueError, match=r"this model has 2 languages: .*GileLoss\(miner=None\)"):
+        model.loss_function.miner(model, torch.zeros(3, 17), GOLD, GOLD_COLUMNS, None)
 
 
 def test_of_a_model_of_one_language_its_labels_are_mined():
     labels = LabelSet([Label(name, name, language="english") for name in NAMES])
     model, _ = make_model(labels=labels, languages=["english"], share_joint_space=False)
-    model.column_miner = HardNegatives(99)
-    columns, _ = model.column_miner(model, torch.ones(3, 17), GOLD, GOLD_COLUMNS, None)
+    model.loss_function = GileLoss(miner=HardNegatives(99))
+    columns, _ = model.loss_function.miner(model, torch.ones(3, 17), GOLD, GOLD_COLUMNS, None)
     assert columns.tolist() == list(range(L))

@@ -1,11 +1,11 @@
 """`label_smoothing_factor`, with which the Trainer keeps the labels from the model."""
 
 import pytest
-import torch
 from torch.nn.functional import cross_entropy
 from transformers import Trainer, TrainingArguments
 
-from hf_gile.training import GileDataCollator, LabelSampler
+from hf_gile.models.losses_gile import label_loss
+from hf_gile.training import GileDataCollator, GileLoss, LabelSampler
 
 
 def trainer(tmp_path, model, processor, labels, **options):
@@ -37,20 +37,18 @@ def test_label_smoothing_of_single_labels_is_that_of_torch(tmp_path, make_model)
 
 
 @pytest.mark.parametrize(
-    ("problem_type", "fields", "labels", "sampled", "why"),
+    ("problem_type", "loss", "labels", "sampled", "why"),
     [
-        (None, {}, [[1, 2], [2], []], False, "problem_type, which is not set"),
-        (None, {}, [1, 2, 0], False, "problem_type, which is not set"),
-        ("single_label_classification", {}, [1, 2, 0], True, "sampled_columns"),
-        ("single_label_classification", {"training_loss": "hinge"}, [1, 2, 0], False, "training_loss='hinge'"),
-        ("single_label_classification", {"label_chunk_size": 2}, [1, 2, 0], False, "label_chunk_size"),
+        (None, label_loss, [[1, 2], [2], []], False, "problem_type, which is not set"),
+        (None, label_loss, [1, 2, 0], False, "problem_type, which is not set"),
+        ("single_label_classification", GileLoss(), [1, 2, 0], True, "model.loss_function"),
+        ("single_label_classification", GileLoss(chunk_size=2), [1, 2, 0], False, "model.loss_function"),
     ],
-    ids=["several labels", "single labels", "sampled", "hinge", "chunks"],
+    ids=["several labels", "single labels", "sampled", "chunks"],
 )
-def test_a_loss_that_smoothing_would_replace_is_refused(
-    tmp_path, make_model, problem_type, fields, labels, sampled, why
-):
-    model, processor = make_model(problem_type=problem_type, **fields)
+def test_a_loss_that_smoothing_would_replace_is_refused(tmp_path, make_model, problem_type, loss, labels, sampled, why):
+    model, processor = make_model(problem_type=problem_type)
+    model.loss_function = loss
     own = trainer(tmp_path, model, processor, labels, label_sampler=LabelSampler(5, 1) if sampled else None)
     with pytest.raises(ValueError, match=f"its loss depends on {why}: set label_smoothing_factor=0"):
         own.train()
@@ -67,5 +65,5 @@ def test_several_labels_keep_the_loss_of_the_model_and_the_trainer_says_so(tmp_p
 
 def test_a_loop_of_ones_own_needs_no_labels(make_model):
     model, processor = make_model()
-    words = processor(["iron"], return_tensors="pt")
-    assert model.train()(**words, sampled_columns=torch.tensor([0, 3])).logits.shape == (1, 2)
+    model.loss_function = GileLoss()
+    assert model.train()(**processor(["iron"], return_tensors="pt")).logits.shape == (1, 5)

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from hf_gile.metrics import propensities
-from hf_gile.models.losses_gile import binary_cross_entropy
 from hf_gile.training import class_balanced_weights, propensity_weights
+from hf_gile.training.weighted_losses import binary_cross_entropy
 
 COUNTS = np.array([1, 2, 0, 30, 4000, 1])
 

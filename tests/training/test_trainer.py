@@ -7,7 +7,9 @@ from transformers import Trainer, TrainingArguments
 
 from hf_gile import LabelSet
 from hf_gile.metrics import LabelMetrics
-from hf_gile.training import EpochCallback, GileDataCollator, LabelSampler, encode_dataset
+from hf_gile.models.losses_gile import label_loss
+from hf_gile.training import EpochCallback, GileDataCollator, GileLoss, LabelSampler, encode_dataset
+from hf_gile.training.weighted_losses import warp
 
 TOPICS = {"Iron": "iron diet", "Milk, Human": "breast milk", "Blood": "blood drawn", "Heart Failure": "failing heart"}
 
@@ -28,6 +30,7 @@ def make_trainer(tmp_path, make_model, label_set):
             joint_size=43,
             problem_type="multi_label_classification",
         )
+        model.loss_function = GileLoss()
         dataset = encode_dataset(rows(), processor, label_set)
         arguments = TrainingArguments(
             output_dir=str(tmp_path / folder),
@@ -137,35 +140,29 @@ def test_gradients_are_averaged_over_accumulated_steps(make_trainer):
     assert norms[0] == pytest.approx(norms[1], rel=1e-4)
 
 
-OPTIONS = {
-    "sigmoid": {},
-    "softmax": {"problem_type": "single_label_classification"},
-    "decoupled softmax": {"training_loss": "decoupled_softmax"},
-    "WARP": {"training_loss": "warp"},
-    "hinge": {"training_loss": "hinge"},
-    "sigmoid in chunks": {"label_chunk_size": 2},
-    "softmax in chunks": {"label_chunk_size": 2, "problem_type": "single_label_classification"},
-    "decoupled softmax in chunks": {"label_chunk_size": 2, "training_loss": "decoupled_softmax"},
+LOSSES = {
+    "sigmoid": label_loss,
+    "softmax": label_loss,
+    "decoupled softmax": GileLoss("decoupled_softmax"),
+    "WARP": GileLoss(warp),
+    "sigmoid in chunks": GileLoss(chunk_size=2),
+    "softmax in chunks": GileLoss(chunk_size=2),
+    "decoupled softmax in chunks": GileLoss("decoupled_softmax", chunk_size=2),
+    "sigmoid, sampled": GileLoss(),
+    "softmax in chunks, sampled": GileLoss(chunk_size=2),
 }
 
 
-@pytest.mark.parametrize(
-    ("options", "sampled"),
-    [
-        *((options, False) for options in OPTIONS.values()),
-        (OPTIONS["sigmoid"], True),
-        (OPTIONS["softmax in chunks"], True),
-    ],
-    ids=[*OPTIONS, "sigmoid, sampled", "softmax in chunks, sampled"],
-)
-def test_unequal_batches_that_are_accumulated_train_as_one(tmp_path, make_model, label_set, options, sampled):
-    single = options.get("problem_type") == "single_label_classification"
+@pytest.mark.parametrize("name", LOSSES)
+def test_unequal_batches_that_are_accumulated_train_as_one(tmp_path, make_model, label_set, name):
+    single, sampled = name.startswith("softmax"), "sampled" in name
     data = rows().select(range(5))  # as batches 3 and 2 documents, of one or two gold labels
     if single:
         data = data.map(lambda row: {"labels": row["labels"][:1]})
     weights = []
     for size in (5, 3):
-        model, processor = make_model(**{"problem_type": "multi_label_classification"} | options)
+        model, processor = make_model(problem_type=f"{'single' if single else 'multi'}_label_classification")
+        model.loss_function = LOSSES[name]
         dataset = encode_dataset(data, processor, label_set)
         if not single and size == 5:
             assert [len(gold) for gold in dataset["labels"]] == [2, 1, 1, 2, 1]

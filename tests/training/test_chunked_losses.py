@@ -5,8 +5,9 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hf_gile.models.chunked_losses_gile import CHUNKED_LOSSES, LabelChunks, chunked_loss
-from hf_gile.models.losses_gile import binary_cross_entropy, cross_entropy, decoupled_softmax, multi_hot
+from hf_gile.models.losses_gile import multi_hot
+from hf_gile.training.chunked_losses import CHUNKED_LOSSES, LabelChunks, chunked_loss
+from hf_gile.training.weighted_losses import binary_cross_entropy, cross_entropy, decoupled_softmax
 
 B, L, J, D, V = 5, 23, 7, 3, 11
 DENSE = {

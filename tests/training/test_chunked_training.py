@@ -2,18 +2,20 @@
 
 import pytest
 import torch
-from huggingface_hub.errors import StrictDataclassError
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
+from hf_gile.models.losses_gile import multi_hot
+from hf_gile.training import GileLoss
+from hf_gile.training.weighted_losses import binary_cross_entropy, hinge
 
 TEXTS = ["Milk was fed to infants.", "Blood and iron.", "The failing heart."]
 GOLD = torch.tensor([[1, 3], [2, -100], [0, 4]])
 MULTI = "multi_label_classification"
 
 
-def step(model, inputs, chunk_size, **options):
+def step(model, inputs, chunk_size, loss="cross_entropy", **options):
     """The output of a training step, and all its gradients."""
-    model.config.label_chunk_size = chunk_size
+    model.loss_function = GileLoss(loss, chunk_size=chunk_size)
     model.double().train().zero_grad()
     output = model(**inputs, **options)
     output.loss.backward()
@@ -24,7 +26,7 @@ def assert_same_step(model, inputs, **options):
     """The same loss and gradients in chunks of two labels."""
     whole, expected = step(model, inputs, 0, **options)
     chunked, got = step(model, inputs, 2, **options)
-    assert chunked.logits is None
+    assert whole.logits is chunked.logits is None
     torch.testing.assert_close(chunked.loss, whole.loss, rtol=1e-10, atol=1e-10)
     assert got.keys() == expected.keys()
     for name, gradient in expected.items():
@@ -49,11 +51,10 @@ def test_a_step_in_chunks_is_the_step_with_logits(make_model, output_layer, labe
     model, processor = make_model(
         output_layer=output_layer,
         label_encoder_type=label_encoder_type,
-        training_loss=training_loss,
         problem_type=MULTI,
         **sizes,
     )
-    options = dict(options)
+    options = {**options, "loss": training_loss}
     if "sampled_columns" in options:
         options["sampled_columns"] = torch.tensor(options["sampled_columns"])
         options["column_weights"] = torch.rand(5, dtype=torch.float64) + 0.5
@@ -153,7 +154,7 @@ def test_in_evaluation_all_labels_are_scored_at_once(make_model):
     inputs = processor(TEXTS, return_tensors="pt")
     with torch.no_grad():
         whole = model(**inputs, labels=GOLD)
-        model.config.label_chunk_size = 2
+        model.loss_function = GileLoss(chunk_size=2)
         again = model(**inputs, labels=GOLD)
     assert torch.equal(again.logits, whole.logits)
     assert torch.equal(again.loss, whole.loss)
@@ -176,15 +177,81 @@ def test_wrong_labels_are_refused_as_with_logits(make_model):
         step(model, inputs, 2, **excluded)
 
 
-def test_ranking_losses_cannot_be_computed_in_chunks():
-    with pytest.raises(StrictDataclassError, match="training_loss 'warp' ranks all labels at once"):
-        GileConfig(training_loss="warp", label_chunk_size=100)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"loss": "warp"}, "loss must be 'cross_entropy', 'decoupled_softmax' or a function, got 'warp'"),
+        ({"loss": hinge, "chunk_size": 2}, "the loss hinge reads the scores of all labels at once"),
+        ({"chunk_size": -1}, "chunk_size must not be negative, got -1"),
+        ({"refresh_steps": -1}, "refresh_steps must not be negative, got -1"),
+        ({"row_dropout": 1}, "row_dropout must be at least 0 and below 1, got 1"),
+        ({"share_labels": True}, "share_labels divides chunks of labels: set chunk_size above 0"),
+        ({"share_labels": True, "chunk_size": 2}, "no processes to share labels with"),
+        ({"positive_weights": [1, -1]}, "positive_weights must be finite and not negative, got -1.0 for column 1"),
+        ({"positive_weights": [[1]]}, r"positive_weights must have shape \(L,\), one for each label, got \(1, 1\)"),
+    ],
+    ids=str,
+)
+def test_options_that_make_no_sense_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        GileLoss(**options)
 
 
-def test_labels_are_shared_by_processes_that_were_started(make_model):
-    model, _ = make_model(label_chunk_size=2)
-    with pytest.raises(ValueError, match="no processes to share labels with"):
-        model.share_labels()
-    model.config.label_chunk_size = 0
-    with pytest.raises(ValueError, match="label_chunk_size above zero"):
-        model.share_labels()
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"refresh_steps": 2}, "refresh_steps is for labels read by a pretrained encoder, .* not for 'mean'"),
+        ({"row_dropout": 0.5}, "row_dropout drops the rows of config.label_rows, which is off"),
+        ({"positive_weights": [1, 2]}, "positive_weights are of 2 labels, and 5 are stored"),
+    ],
+    ids=str,
+)
+def test_options_that_the_model_has_no_use_for_are_refused(make_model, options, message):
+    model, processor = make_model()
+    model.loss_function = GileLoss(**options)
+    with pytest.raises(ValueError, match=message):
+        model.train()(**processor(TEXTS, return_tensors="pt"), labels=GOLD)
+
+
+def test_positive_weights_are_those_of_the_labels_scored(make_model):
+    model, processor = make_model(problem_type=MULTI)
+    inputs, positive = processor(TEXTS, return_tensors="pt"), [1.0, 2, 3, 4, 5]
+    with torch.no_grad():
+        logits = model.double()(**inputs).logits
+    columns = torch.tensor([0, 1, 2, 4])
+    gold = torch.tensor([[1, -100], [2, -100], [0, 4]])
+    weights = torch.tensor([1.0, 2, 1, 3])
+    expected = binary_cross_entropy(
+        logits[:, columns], multi_hot(gold, 5)[:, columns], weights, torch.tensor(positive)[columns]
+    )
+    for chunk_size in (0, 2):
+        model.loss_function = GileLoss(chunk_size=chunk_size, positive_weights=positive)
+        loss = model.train()(**inputs, labels=gold, sampled_columns=columns, column_weights=weights).loss
+        torch.testing.assert_close(loss, expected)
+    model.loss_function = GileLoss("decoupled_softmax", positive_weights=positive)
+    with pytest.raises(ValueError, match="of binary_cross_entropy, and the loss is decoupled_softmax"):
+        model(**inputs, labels=gold)
+
+
+def test_the_plain_loss_takes_no_sample_and_says_which_loss_does(make_model):
+    model, processor = make_model(problem_type=MULTI)
+    inputs = processor(TEXTS, return_tensors="pt")
+    for mode in (True, False):
+        with pytest.raises(TypeError, match=r"keyword argument 'sampled_columns', .* hf_gile\.training\.GileLoss"):
+            model.train(mode)(**inputs, labels=GOLD, sampled_columns=torch.tensor([0, 1, 2, 3, 4]))
+
+
+def test_a_loss_of_transformers_own_form_is_called_with_logits_in_training(make_model):
+    model, processor = make_model(problem_type=MULTI)
+    inputs, given = processor(TEXTS, return_tensors="pt"), []
+
+    def loss(logits, labels, config, **kwargs):
+        given.append((logits.shape, config is model.config, kwargs))
+        return logits.mean(0).sum()
+
+    model.loss_function = loss
+    output = model.train()(**inputs, labels=GOLD, num_items_in_batch=3)
+    assert output.loss == output.logits.mean(0).sum()
+    assert given == [((3, 5), True, {"num_items_in_batch": 3})]
+    excluded = torch.tensor([[0], [1], [2]])
+    assert model(**inputs, labels=GOLD, excluded_columns=excluded).loss.isfinite()

@@ -1,4 +1,4 @@
-"""The losses of `losses_gile.py` over any number of labels, exact, in memory that does not grow with their number.
+"""The losses of `losses.py` over any number of labels, exact, in memory that does not grow with their number.
 
 The score is an inner product, so the gradient of a loss with respect to the logits of some labels is all that is needed
 of them: labels are taken chunk by chunk, a chunk is encoded and scored, its gradients are computed on the way, and its
@@ -17,8 +17,7 @@ from torch import Tensor, distributed
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from .losses_gile import IGNORE, check_positive_weights, widened
-from .processes_gile import all_gathered, share_of
+from ..models.losses_gile import IGNORE, widened
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def chunked_loss(
 ) -> Tensor:
     """One of the losses over all labels, without their scores.
 
-    Value and gradients are those of the same loss of `losses_gile.py` on `text_codes @ codes.T + bias`. Gradients are
+    Value and gradients are those of the same loss of `losses.py` on `text_codes @ codes.T + bias`. Gradients are
     made in the forward pass, before a loss is scaled or divided by the number of documents: without weights, those of
     scores are not larger than the number of gold labels, which 16 bits hold well. With large weights those of label
     codes can outgrow float16 (not bfloat16), and no gradient scaler would help. What is summed over chunks is summed in
@@ -109,6 +108,30 @@ def chunked_loss(
         check_positive_weights(positive_weights, loss, len(label_chunks))
     step = CHUNKED_LOSSES[loss](label_chunks, labels, chunk_size, column_weights, excluded, group, positive_weights)
     return _ChunkedLoss.apply(step, text_codes, bias, *label_chunks.rows, *label_chunks.parameters)
+
+
+def check_positive_weights(positive_weights: Tensor, loss: str, columns: int) -> None:
+    """Refuses weights of positive terms that a loss cannot take.
+
+    Args:
+        positive_weights: `(C,)` weights.
+        loss: The name of the loss function.
+        columns: Number C of columns scored.
+
+    Raises:
+        ValueError: The loss is not a sum of terms of single labels, as binary cross-entropy alone is, or there is not
+            one weight for each column.
+    """
+    if loss != "binary_cross_entropy":
+        raise ValueError(
+            f"positive_weights are of the positive terms of binary_cross_entropy, and the loss is {loss}; leave them "
+            "out, or train with loss='cross_entropy' and problem_type='multi_label_classification'"
+        )
+    if positive_weights.shape != (columns,):
+        raise ValueError(
+            f"positive_weights must have shape ({columns},), one weight for each column scored, got "
+            f"{tuple(positive_weights.shape)}"
+        )
 
 
 class _ChunkedLoss(torch.autograd.Function):
@@ -164,7 +187,7 @@ class _Step:
             rank, size = distributed.get_rank(group), distributed.get_world_size(group)
             batch = len(gold) // size
             self.own = slice(rank * batch, (rank + 1) * batch)
-            self.share = share_of(len(label_chunks), rank, size)
+            self.share = slice(len(label_chunks) * rank // size, len(label_chunks) * (rank + 1) // size)
         starts = range(self.share.start, self.share.stop, chunk_size)
         self.chunks = [slice(start, min(start + chunk_size, self.share.stop)) for start in starts]
         self.gold = self._by_chunk(gold)
@@ -183,7 +206,7 @@ class _Step:
         """The loss of this process's documents, and the gradients of text codes, bias, rows and parameters."""
         labels = self.label_chunks
         if self.group is not None:
-            text_codes = torch.cat(all_gathered(text_codes, self.group))
+            text_codes = torch.cat(_all_gathered(text_codes, self.group))
         self.text_codes, self.bias = text_codes, None if bias is None else bias.detach()
         self.losses = text_codes.new_zeros(len(text_codes), dtype=_wide(text_codes))
         text_gradient = torch.zeros_like(text_codes, dtype=_wide(text_codes))
@@ -286,10 +309,10 @@ class _Step:
                 )
         if self.weights is not None:
             raise ValueError("processes that share labels take all of them: column_weights are for a sample")
-        gold = torch.cat(all_gathered(functional.pad(gold, (0, wide - gold.shape[1]), value=IGNORE), self.group))
+        gold = torch.cat(_all_gathered(functional.pad(gold, (0, wide - gold.shape[1]), value=IGNORE), self.group))
         if excluded is not None:
             padding = (0, wide_excluded - excluded.shape[1])
-            excluded = torch.cat(all_gathered(functional.pad(excluded, padding, value=IGNORE), self.group))
+            excluded = torch.cat(_all_gathered(functional.pad(excluded, padding, value=IGNORE), self.group))
         return gold, excluded
 
 
@@ -387,11 +410,18 @@ def _add(total: Tensor, gradient: Tensor) -> None:
         total += gradient
 
 
+def _all_gathered(tensor: Tensor, group: Any) -> list[Tensor]:
+    """The tensors of all processes, which have the same shape."""
+    parts = [torch.empty_like(tensor) for _ in range(distributed.get_world_size(group))]
+    distributed.all_gather(parts, tensor.contiguous(), group=group)
+    return parts
+
+
 def _log_sum_exp(total: Tensor, group: Any) -> Tensor:
     """Over the labels of all processes."""
     if group is None:
         return total
-    return torch.stack(all_gathered(total, group)).logsumexp(0)
+    return torch.stack(_all_gathered(total, group)).logsumexp(0)
 
 
 def _random_state(device: torch.device) -> tuple[Tensor, ...]:
@@ -405,6 +435,3 @@ def _set_random_state(device: torch.device, states: tuple[Tensor, ...]) -> None:
     torch.set_rng_state(states[0])
     if device.type != "cpu":
         torch.get_device_module(device).set_rng_state(states[1], device)
-
-
-__all__ = ["CHUNKED_LOSSES", "LabelChunks", "chunked_loss"]

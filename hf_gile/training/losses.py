@@ -1,0 +1,400 @@
+"""The loss of training steps: over all stored labels or sampled ones, at once, in chunks, or shared by processes.
+
+Shapes: B documents, L stored labels, C columns scored in a step, P gold labels of a document (padded), J joint size.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, distributed
+from transformers import PreTrainedConfig
+
+from ..models.classification_gile import GileForSequenceClassification
+from ..models.languages_gile import Languages, in_each_language, of_language, own_columns
+from ..models.losses_gile import (
+    IGNORE,
+    ONE_GOLD_LABEL,
+    check_excluded,
+    check_targets,
+    in_step,
+    is_columns,
+    is_single_label,
+    multi_hot,
+    no_candidate,
+    targets_of,
+    without_infinities,
+)
+from ..models.modeling_gile import check_tensors
+from .chunked_losses import LabelChunks, check_positive_weights, chunked_loss
+from .label_sampling import read_weights
+from .paraphrases import LabelParaphrases
+from .weighted_losses import LOSSES, gold_places, places_among
+
+
+class GileLoss:
+    """The loss of training steps: the `loss_function` of a model that trains on sampled labels, or in chunks of labels.
+
+        model.loss_function = GileLoss(chunk_size=2048)
+
+    In training the model gives it the codes of the documents, and it scores the labels that it needs (`of_codes`): the
+    step then returns no logits. In evaluation it is computed of the logits of all labels, as the plain loss is. It is
+    not saved with the model.
+
+    The labels of a step are the `sampled_columns` of the batch, which a `GileDataCollator` with a `LabelSampler` makes,
+    weighted by its `column_weights`; without them they are all stored labels.
+
+    Args:
+        loss: `"cross_entropy"`, of sigmoids (Eq. 15) or a softmax as the model's `problem_type` says;
+            `"decoupled_softmax"`; or a function of `(B, C)` logits, `(B, C)` zeros and ones, and `(C,)` or `(B, C)`
+            weights of columns or None.
+        chunk_size: With more labels than these in a step, the loss is computed that many labels at a time, exactly, and
+            `(B, C)` scores are never held. 0 for no such limit; a function needs all scores at once.
+        share_labels: Whether processes divide the labels: each scores the documents of all with its part of the labels.
+            Results are those of each process scoring its documents with all labels, where gradients are averaged over
+            the processes, as DDP and FSDP do. All processes then train on the same labels without weights, of one
+            language.
+        positive_weights: `(L,)` what each label counts where it is gold, such as `propensity_weights`. Binary
+            cross-entropy alone takes them.
+        miner: Adds columns to those of the batch, such as `HardNegatives`.
+        paraphrases: Chooses the texts by which a step reads labels.
+        refresh_steps: With labels read by a pretrained encoder, training steps after which they are read again, without
+            training the encoder on them; 0 to read the labels of each step, and train the encoder through them.
+        row_dropout: Share of the labels that a step scores without their row (`config.label_rows`), as if unseen.
+
+    Raises:
+        ValueError: An option that makes no sense, or that does not go with another; or labels are to be shared, and no
+            processes were started.
+
+    Example:
+        >>> from hf_gile import GileConfig, GileForSequenceClassification
+        >>> config = GileConfig(vocab_size=9, num_labels=5, output_layer="linear")
+        >>> model = GileForSequenceClassification(config).train()
+        >>> model.loss_function = GileLoss(chunk_size=2)
+        >>> output = model(input_ids=torch.tensor([[3, 4]]), labels=torch.tensor([[1, 3]]))
+        >>> output.loss.shape, output.logits
+        (torch.Size([]), None)
+    """
+
+    def __init__(
+        self,
+        loss: str | Callable[..., Tensor] = "cross_entropy",
+        *,
+        chunk_size: int = 0,
+        share_labels: bool = False,
+        positive_weights: Sequence[float] | NDArray[Any] | None = None,
+        miner: Callable[..., tuple[Tensor | None, Tensor | None]] | None = None,
+        paraphrases: LabelParaphrases | None = None,
+        refresh_steps: int = 0,
+        row_dropout: float = 0.0,
+    ) -> None:
+        if not callable(loss) and loss not in ("cross_entropy", "decoupled_softmax"):
+            raise ValueError(f"loss must be 'cross_entropy', 'decoupled_softmax' or a function, got {loss!r}")
+        for name, number in {"chunk_size": chunk_size, "refresh_steps": refresh_steps}.items():
+            if number < 0:
+                raise ValueError(f"{name} must not be negative, got {number}")
+        if not 0 <= row_dropout < 1:
+            raise ValueError(f"row_dropout must be at least 0 and below 1, got {row_dropout}")
+        if callable(loss) and chunk_size > 0:
+            raise ValueError(
+                f"the loss {getattr(loss, '__name__', loss)} reads the scores of all labels at once and cannot be "
+                "computed in chunks; set chunk_size=0, or loss='cross_entropy' or 'decoupled_softmax'"
+            )
+        if share_labels and chunk_size == 0:
+            raise ValueError("share_labels divides chunks of labels: set chunk_size above 0")
+        if share_labels and not (distributed.is_available() and distributed.is_initialized()):
+            raise ValueError(
+                "no processes to share labels with: make this within accelerate launch or torchrun, after the "
+                "Accelerator, TrainingArguments or init_process_group has started the processes"
+            )
+        self.loss = loss
+        self.chunk_size = chunk_size
+        self.share_labels = share_labels
+        self.positive_weights = None if positive_weights is None else read_weights("positive_weights", positive_weights)
+        self.miner = miner
+        self.paraphrases = paraphrases
+        self.refresh_steps = refresh_steps
+        self.row_dropout = row_dropout
+        self._steps = 0
+        self._refreshed: tuple[int, Tensor, Tensor] | None = None  # period, words, and what the encoder made of them
+
+    def check_fits(self, config: PreTrainedConfig) -> None:
+        """Makes sure that a model has what the options are about.
+
+        Args:
+            config: The `GileConfig` of the model.
+
+        Raises:
+            ValueError: It has not; the message names the option.
+        """
+        if self.refresh_steps > 0 and not config.pools_labels:
+            raise ValueError(
+                "refresh_steps is for labels read by a pretrained encoder, label_encoder_type 'text_encoder', not for "
+                f"{config.label_encoder_type!r} with text_encoder_type {config.text_encoder_type!r}"
+            )
+        if self.row_dropout > 0 and not config.label_rows:
+            raise ValueError("row_dropout drops the rows of config.label_rows, which is off")
+        if self.share_labels and config.languages:
+            raise ValueError(f"labels are shared in a model without languages, got languages={config.languages}")
+        numbers = {
+            "paraphrases": None if self.paraphrases is None else len(self.paraphrases.own_rows),
+            "positive_weights": None if self.positive_weights is None else len(self.positive_weights),
+        }
+        for name, number in numbers.items():
+            if number not in (None, config.num_labels):
+                raise ValueError(
+                    f"{name} are of {number} labels, and {config.num_labels} are stored: make them of the stored "
+                    "label set"
+                )
+
+    def __call__(
+        self,
+        logits: Tensor,
+        labels: Tensor,
+        config: PreTrainedConfig,
+        sampled_columns: Tensor | None = None,
+        column_weights: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        shift_labels: Tensor | None = None,
+    ) -> Tensor:
+        """The loss of logits of all labels, as evaluation has it: a sample is ignored, and no label has a weight.
+
+        Arguments, result and errors are those of `hf_gile.models.losses_gile.label_loss`.
+        """
+        name = self._name(is_single_label(labels, len(logits), config))
+        targets = targets_of(labels, config.num_labels)
+        check_targets(targets, logits, config)
+        return in_step(self._function(name)(logits, targets, None), labels, num_items_in_batch, shift_labels)
+
+    def of_codes(
+        self,
+        model: GileForSequenceClassification,
+        text_codes: Tensor,
+        labels: Tensor,
+        language: Languages = None,
+        excluded_columns: Tensor | None = None,
+        sampled_columns: Tensor | None = None,
+        column_weights: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        shift_labels: Tensor | None = None,
+    ) -> Tensor:
+        """The loss of a training step.
+
+        Args:
+            model: The `GileForSequenceClassification`.
+            text_codes: `(B, J)` codes of the documents.
+            labels: As in `forward` of the model; zeros and ones cannot be taken in chunks.
+            language: As in `forward` of the model.
+            excluded_columns: As in `forward` of the model.
+            sampled_columns: `(C,)` or `(1, C)` ascending columns to train on, every gold one among them; all by
+                default.
+            column_weights: `(C,)`, `(1, C)` or `(B, C)` weights of these columns.
+            num_items_in_batch: Number of documents to divide the sum of the losses by, instead of B: those of all
+                batches of a step. `Trainer` passes it.
+            shift_labels: `(B,)` of a `GileDataCollator`, by which `Trainer` counts these documents.
+
+        Returns:
+            The loss, averaged over the documents: a scalar in float32 or better.
+
+        Raises:
+            ValueError: Labels or columns do not fit the model, or the options do not.
+        """
+        config = model.config
+        self.check_fits(config)
+        check_tensors(sampled_columns=sampled_columns, column_weights=column_weights)
+        if torch.is_grad_enabled():
+            self._steps += 1
+        name = self._name(is_single_label(labels, len(text_codes), config))
+        columns = None if sampled_columns is None else sampled_columns.flatten()
+        if self.miner is not None:
+            columns, column_weights = self.miner(model, text_codes.detach(), labels, columns, column_weights)
+        step = _Step(model, name, text_codes, labels, language, excluded_columns, columns, column_weights)
+        in_chunks = self.share_labels or step.size > self.chunk_size > 0
+        loss = self._in_chunks(step) if in_chunks else self._at_once(step)
+        return in_step(loss, labels, num_items_in_batch, shift_labels)
+
+    def _name(self, single: bool) -> str:
+        if self.loss == "cross_entropy" and not single:
+            return "binary_cross_entropy"
+        return str(getattr(self.loss, "__name__", self.loss))
+
+    def _function(self, name: str) -> Callable[..., Tensor]:
+        return self.loss if callable(self.loss) else LOSSES[name]
+
+    def _at_once(self, step: "_Step") -> Tensor:
+        model, config, columns = step.model, step.model.config, step.columns
+        codes = partial(self._label_codes, model, columns)
+        logits = model.score_stored_labels(step.text_codes, step.language, step.excluded_columns, columns, codes)
+        logits = without_infinities(logits)
+        if columns is None or not is_columns(step.labels):
+            targets = targets_of(step.labels, config.num_labels)
+            targets = targets if columns is None else targets[:, columns]
+        else:
+            gold = step.labels.reshape(len(step.labels), -1)
+            targets = multi_hot(gold_places(gold, config.num_labels, columns), len(columns))
+        check_targets(targets, logits, config, columns)
+        function = self._function(step.name)
+        positive = self._positive_weights(columns, logits.device)
+        if positive is None:
+            return function(logits, targets, step.column_weights)
+        check_positive_weights(positive, step.name, logits.shape[1])
+        return function(logits, targets, step.column_weights, positive)
+
+    def _in_chunks(self, step: "_Step") -> Tensor:
+        is_linear = step.model.config.output_layer == "linear"
+        shared, own = None, step.column_weights
+        if own is not None and (own.dim() == 1 or len(own) == 1):
+            shared, own = own.flatten(), None
+
+        def loss_of(
+            language: str | None,
+            text_codes: Tensor,
+            labels: Tensor,
+            excluded_columns: Tensor | None,
+            column_weights: Tensor | None,
+        ) -> tuple[Tensor]:
+            columns, weights = step.columns, shared if column_weights is None else column_weights
+            if step.model.config.language_labels:
+                columns, weights = step.of_candidates(language, labels, weights)
+            if excluded_columns is not None and columns is not None:
+                excluded_columns = places_among(columns, excluded_columns)
+            loss = chunked_loss(
+                step.name,
+                text_codes,
+                gold_places(labels, step.model.config.num_labels, columns),
+                self._label_chunks(step.model, columns, language),
+                None if is_linear else of_language(step.model.gile.output_layer.classifier, language).bias,
+                self.chunk_size,
+                weights,
+                excluded_columns,
+                distributed.group.WORLD if self.share_labels else None,
+                self._positive_weights(columns, labels.device),
+            )
+            return ((loss / len(text_codes)).expand(len(text_codes)),)
+
+        inputs = {
+            "text_codes": step.text_codes,
+            "labels": step.gold_columns(),
+            "excluded_columns": step.excluded_columns,
+            "column_weights": own,
+        }
+        return in_each_language(step.model.config, step.language, inputs, loss_of)[0].mean()
+
+    def _positive_weights(self, columns: Tensor | None, device: torch.device) -> Tensor | None:
+        if self.positive_weights is None:
+            return None
+        self.positive_weights = self.positive_weights.to(device)
+        return self.positive_weights if columns is None else self.positive_weights[columns]
+
+    def _label_codes(
+        self, model: GileForSequenceClassification, columns: Tensor | None, language: str | None
+    ) -> Tensor:
+        """`(C, J)` codes of stored labels as a step reads them."""
+        if model.config.output_layer == "linear":
+            return model.stored_codes(columns, language)
+        return model.project_labels(**self._label_inputs(model, columns), language=language)
+
+    def _label_chunks(
+        self, model: GileForSequenceClassification, columns: Tensor | None, language: str | None
+    ) -> LabelChunks:
+        """The stored labels, to be encoded chunk by chunk for documents of a language."""
+        checksum = 0
+        if self.share_labels and columns is not None:
+            checksum = int((columns * torch.arange(1, len(columns) + 1, device=columns.device)).sum())
+        if model.config.output_layer == "linear":
+            codes = model.stored_codes(columns)  # they are the weights, not made of anything
+            return LabelChunks(lambda codes: codes, [codes], checksum=checksum)
+        space = None if model.config.share_joint_space else language
+        rows = self._label_inputs(model, columns)
+
+        def encode(*chunk: Tensor) -> Tensor:
+            # Sparse: the gradient of the words of a chunk is not to be as large as the table of all words.
+            return model.project_labels(**dict(zip(rows, chunk, strict=True)), language=space, sparse=True)
+
+        parameters = model.gile.label_parameters(space, with_vectors="label_vectors" in rows)
+        return LabelChunks(encode, list(rows.values()), parameters, checksum)
+
+    def _label_inputs(self, model: GileForSequenceClassification, columns: Tensor | None) -> dict[str, Any]:
+        """What a step reads of stored labels: arguments of `project_labels`."""
+        if not torch.is_grad_enabled():
+            return model.stored_inputs(columns)
+        words = rows = vectors = None
+        if self.paraphrases is not None:
+            device = model.label_input_ids.device
+            every = torch.arange(model.config.num_labels, device=device) if columns is None else columns
+            rows = self.paraphrases.choose(every, self._steps)
+            words = self.paraphrases.words.to(device)
+        if self.refresh_steps > 0 and not model.config.has_fixed_pooling:
+            period = (self._steps - 1) // self.refresh_steps
+            read = model.label_input_ids if words is None else words
+            if self._refreshed is None or self._refreshed[0] != period or self._refreshed[1] is not read:
+                self._refreshed = (period, read, model.pool_stored_labels(words))
+            vectors = self._refreshed[2]
+        inputs = model.stored_inputs(columns, words, rows, vectors)
+        if self.row_dropout > 0:
+            own = inputs["label_rows"]
+            inputs["label_rows"] = own * (torch.rand(len(own), 1, device=own.device) >= self.row_dropout)
+        return inputs
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What the loss of a training step is of; `name` is that of the loss."""
+
+    model: GileForSequenceClassification
+    name: str
+    text_codes: Tensor
+    labels: Tensor
+    language: Languages
+    excluded_columns: Tensor | None
+    columns: Tensor | None
+    column_weights: Tensor | None
+
+    @property
+    def size(self) -> int:
+        """The number of labels."""
+        return self.model.config.num_labels if self.columns is None else len(self.columns)
+
+    def gold_columns(self) -> Tensor:
+        """Checks what a loss in chunks reads; returns `(B, P)` gold columns."""
+        config, excluded = self.model.config, self.excluded_columns
+        if not is_columns(self.labels):
+            raise ValueError(
+                "with chunk_size, labels are gold columns (integers padded with -100), got zeros and ones "
+                f"{tuple(self.labels.shape)}: a (documents, labels) matrix is what chunks are to avoid"
+            )
+        if self.column_weights is not None and self.column_weights.shape[-1] != self.size:
+            raise ValueError(
+                f"column_weights must have one weight for each of the {self.size} columns scored, got "
+                f"{tuple(self.column_weights.shape)}"
+            )
+        labels = self.labels.reshape(len(self.labels), -1)
+        if config.problem_type == "single_label_classification" and bool(((labels != IGNORE).sum(-1) != 1).any()):
+            raise ValueError(ONE_GOLD_LABEL)
+        if excluded is not None:
+            check_excluded(excluded, len(labels), config.num_labels)
+            foreign = (labels[:, :, None] == excluded[:, None]) & (labels != IGNORE)[:, :, None]
+            _check_candidates(foreign.any(-1), labels, config)
+        return labels
+
+    def of_candidates(
+        self, language: str | None, labels: Tensor, weights: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The columns that are labels of a language, and their weights."""
+        config = self.model.config
+        candidates = own_columns(config, language)
+        _check_candidates(
+            (labels != IGNORE) & ((labels < candidates.start) | (labels >= candidates.stop)), labels, config
+        )
+        every = torch.arange(config.num_labels, device=labels.device) if self.columns is None else self.columns
+        chosen = (every >= candidates.start) & (every < candidates.stop)
+        return every[chosen], None if weights is None else weights[..., chosen]
+
+
+def _check_candidates(foreign: Tensor, labels: Tensor, config: PreTrainedConfig) -> None:
+    if bool(foreign.any()):
+        row, place = foreign.nonzero()[0].tolist()
+        raise ValueError(no_candidate(row, int(labels[row, place]), config))

@@ -1,0 +1,191 @@
+"""Losses over weighted columns, by hand and beside the plain ones."""
+
+import pytest
+import torch
+
+from hf_gile.models import losses_gile
+from hf_gile.models.losses_gile import multi_hot
+from hf_gile.training.chunked_losses import check_positive_weights
+from hf_gile.training.weighted_losses import (
+    LOSSES,
+    binary_cross_entropy,
+    cross_entropy,
+    decoupled_softmax,
+    gold_places,
+    hinge,
+    warp,
+)
+
+B, L = 3, 17
+RANKING = {"warp": warp, "hinge": hinge}
+
+
+@pytest.fixture
+def logits():
+    return torch.randn(B, L, dtype=torch.double, generator=torch.Generator().manual_seed(0))
+
+
+LABELS = torch.tensor([[2, 5, -100], [16, -100, -100], [-100, -100, -100]])
+
+
+@pytest.mark.parametrize("name", ["binary_cross_entropy", "cross_entropy"])
+def test_without_weights_they_are_the_plain_ones(logits, name):
+    targets = multi_hot(torch.tensor([[2], [16], [0]]), L)
+    assert torch.equal(LOSSES[name](logits, targets), getattr(losses_gile, name)(logits, targets))
+
+
+def test_sampled_targets_are_the_columns_of_the_full_ones():
+    columns = torch.tensor([0, 2, 5, 11, 16])
+    torch.testing.assert_close(
+        multi_hot(gold_places(LABELS, L, columns), len(columns)), multi_hot(LABELS, L)[:, columns]
+    )
+
+
+@pytest.mark.parametrize("columns", [[0, 2], [0, 2, 5, 15]], ids=["past the end", "in between"])
+def test_a_gold_column_that_was_not_sampled_is_named(columns):
+    with pytest.raises(ValueError, match="which is not in sampled_columns"):
+        gold_places(LABELS, L, torch.tensor(columns))
+
+
+def test_positive_weights_weight_the_terms_of_gold_labels_alone(logits):
+    targets = multi_hot(LABELS, L).double()
+    positive = torch.linspace(0, 30, L)
+    y_hat = logits.sigmoid()
+    terms = -(targets * positive.double() * y_hat.log() + (1 - targets) * (1 - y_hat).log())
+    for weights in (None, torch.rand(L).double(), torch.rand(B, L).double()):
+        expected = (terms if weights is None else terms * weights).sum() / B
+        torch.testing.assert_close(binary_cross_entropy(logits, targets, weights, positive), expected)
+    half = binary_cross_entropy(logits.bfloat16(), targets, None, positive)
+    assert half.dtype == torch.float32
+    assert half.item() == pytest.approx((terms.sum() / B).item(), rel=0.01)
+
+
+def test_positive_weights_leave_labels_that_are_no_candidates_alone(logits):
+    targets = multi_hot(LABELS, L)
+    masked = logits.masked_fill(torch.arange(L) == 7, torch.finfo(logits.dtype).min).requires_grad_()
+    positive, kept = torch.full((L,), 5.0), [column for column in range(L) if column != 7]
+    loss = binary_cross_entropy(masked, targets, None, positive)
+    torch.testing.assert_close(loss, binary_cross_entropy(logits[:, kept], targets[:, kept], None, positive[kept]))
+    loss.backward()
+    assert masked.grad.isfinite().all()
+    assert not masked.grad[:, 7].any()
+
+
+@pytest.mark.parametrize("shape", [(L - 1,), (1, L), (B, L), ()])
+def test_positive_weights_of_another_shape_are_refused(logits, shape):
+    with pytest.raises(ValueError, match=r"positive_weights must have shape \(17,\), one weight for each column"):
+        binary_cross_entropy(logits, multi_hot(LABELS, L), None, torch.ones(shape))
+
+
+@pytest.mark.parametrize("loss", [*LOSSES.values(), warp, hinge])
+def test_binary_cross_entropy_alone_takes_positive_weights(loss):
+    if loss is binary_cross_entropy:
+        check_positive_weights(torch.ones(L), loss.__name__, L)
+    else:
+        with pytest.raises(ValueError, match=f"of binary_cross_entropy, and the loss is {loss.__name__}; leave them"):
+            check_positive_weights(torch.ones(L), loss.__name__, L)
+
+
+def test_softmax_weights_stand_for_repeated_columns(logits):
+    # A column of weight three counts like itself three times.
+    targets = multi_hot(torch.tensor([[0], [1], [0]]), 3)
+    repeated = torch.cat([logits[:, :3], logits[:, 2:3], logits[:, 2:3]], dim=1)
+    padded = torch.nn.functional.pad(targets, (0, 2))
+    torch.testing.assert_close(
+        cross_entropy(logits[:, :3], targets, torch.tensor([1.0, 1.0, 3.0])), cross_entropy(repeated, padded)
+    )
+
+
+def ranking_loss_by_hand(logits, targets, weights, kind):
+    """Both ranking losses, one pair of labels at a time."""
+    total = 0.0
+    for row in range(len(logits)):
+        others = [column for column in range(logits.shape[1]) if not targets[row, column]]
+        for gold in range(logits.shape[1]):
+            if not targets[row, gold]:
+                continue
+            margins = [max(0.0, 1 - logits[row, gold].item() + logits[row, other].item()) for other in others]
+            counts = [weights[other].item() for other in others]
+            weighted = sum(margin * count for margin, count in zip(margins, counts, strict=True))
+            if kind == "hinge":
+                total += weighted / sum(counts)
+            else:
+                rank = sum(count for margin, count in zip(margins, counts, strict=True) if margin > 0)
+                harmonic = sum(1 / place for place in range(1, round(rank) + 1))
+                total += harmonic * weighted / max(rank, 1)
+    return total / len(logits)
+
+
+@pytest.mark.parametrize("kind", ["warp", "hinge"])
+def test_ranking_losses_are_those_written_by_hand(logits, kind):
+    targets = multi_hot(LABELS, L)
+    for weights in (torch.ones(L, dtype=torch.double), torch.randint(1, 4, (L,)).double()):
+        expected = ranking_loss_by_hand(logits, targets, weights, kind)
+        given = None if bool((weights == 1).all()) else weights
+        assert RANKING[kind](logits, targets, given).item() == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["warp", "hinge"])
+def test_ranking_losses_are_zero_when_gold_labels_lead_by_one(kind):
+    targets = multi_hot(LABELS, L)
+    assert RANKING[kind](targets * 1.0, targets) == 0
+    assert RANKING[kind](targets * 0.9, targets) > 0
+
+
+@pytest.mark.parametrize("kind", ["warp", "hinge"])
+def test_ranking_losses_pass_over_labels_that_are_no_candidates(logits, kind):
+    targets = multi_hot(LABELS, L)
+    masked = logits.masked_fill(torch.arange(L) == 7, torch.finfo(logits.dtype).min).requires_grad_()
+    loss = RANKING[kind](masked, targets)
+    kept = [column for column in range(L) if column != 7]
+    torch.testing.assert_close(loss, RANKING[kind](logits[:, kept], targets[:, kept]))
+    loss.backward()
+    assert masked.grad.isfinite().all()
+    assert not masked.grad[:, 7].any()
+
+
+@pytest.mark.parametrize("kind", ["warp", "hinge"])
+def test_ranking_losses_gradients_are_right_and_half_precision_is_widened(logits, kind):
+    targets = multi_hot(LABELS, L)
+    assert torch.autograd.gradcheck(lambda given: RANKING[kind](given, targets), logits.requires_grad_())
+    assert RANKING[kind](logits.detach().bfloat16(), targets).dtype == torch.float32
+
+
+# Of four documents: weights of 1, of 0 but for the gold labels, of 0 alone, and labels that are no candidates.
+SPARSE_WEIGHTS = torch.tensor([[1.0, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0], [0, 1, 0, 1]])
+NO_CANDIDATES = torch.tensor([[0, 0, 0, 0], [0, 0, 1, 1], [0, 0, 0, 1], [0, 0, 1, 0]]).bool()
+GOLD = {
+    "none": [[-100]] * 4,
+    "some": [[0, 1], [0, 1], [-100, -100], [-100, 1]],
+    "all": [[0, 1, 2, 3], [0, 1, -100, -100], [0, 1, 2, -100], [-100, 0, 1, 3]],
+    "one each": [[2], [1], [0], [1]],
+}
+
+
+@pytest.mark.parametrize("gold", GOLD)
+@pytest.mark.parametrize("weights", [None, SPARSE_WEIGHTS, torch.tensor([0.0, 2, 0, 1])], ids=["none", "own", "shared"])
+@pytest.mark.parametrize("masked", [False, True], ids=["all candidates", "some"])
+@pytest.mark.parametrize("loss", [*LOSSES, *RANKING])
+def test_every_loss_and_its_gradient_are_finite_whatever_has_no_weight(loss, masked, weights, gold):
+    if loss == "cross_entropy" and gold != "one each":
+        pytest.skip("softmax takes one gold label a document")
+    scores = torch.randn(4, 4, requires_grad=True, generator=torch.Generator().manual_seed(0))
+    logits = scores.masked_fill(NO_CANDIDATES, torch.finfo(scores.dtype).min) if masked else scores
+    targets = multi_hot(torch.tensor(GOLD[gold]), 4)
+    value = (LOSSES | RANKING)[loss](logits, targets, weights)
+    value.backward()
+    assert value.isfinite()
+    assert value >= 0
+    assert scores.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_decoupled_softmax_sets_each_gold_label_against_those_that_are_not_gold(logits, weighted):
+    weights = torch.linspace(1, 3, L, dtype=torch.double) if weighted else torch.ones(L, dtype=torch.double)
+    target = multi_hot(LABELS, L)
+    expected = 0.0
+    for row, gold in enumerate(([2, 5], [16], [])):
+        others = sum(weights[column] * logits[row, column].exp() for column in range(L) if column not in gold)
+        expected += sum(-(logits[row, column].exp() / (logits[row, column].exp() + others)).log() for column in gold)
+    loss = decoupled_softmax(logits, target, weights if weighted else None)
+    assert loss.item() == pytest.approx(expected.item() / B)
