@@ -247,6 +247,7 @@ def test_a_missing_demo_file_names_the_extra_or_the_remedy(monkeypatch):
         demo_file()
 
 
+@pytest.mark.slow
 def test_the_demo_file_holds_what_is_said_of_it(demo_citations):
     assert len(demo_citations) == 30_000
     assert sum(bool(record["meshUI"]) for record in demo_citations) == 29_998

@@ -403,6 +403,7 @@ def test_all_of_mesh_is_a_label_set_whatever_describes_it(mesh_file, monkeypatch
     assert labels[labels.column("D000006")].text.startswith("Abdomen, Acute: Abdomens, Acute; Acute Abdomen; ")
 
 
+@pytest.mark.slow
 def test_names_of_headings_that_were_renamed_lead_to_their_ids(mesh_file):
     ids = mesh_ids(mesh_file)
     assert ids["Inuit"] == ids["Inuits"] == "D004930"

@@ -372,6 +372,7 @@ def test_a_dataset_without_any_record_is_an_error_too(write, load):
         load(path)
 
 
+@pytest.mark.slow
 def test_the_abstracts_of_the_shared_data_are_read(shared_data):
     report = ReadReport()
     records = list(read_records(shared_data / "pubmed_mesh" / "*.jsonl.gz", report))

@@ -792,6 +792,7 @@ def test_label_tables_without_a_column_or_without_labels(write):
         load_labels(path.with_name("absent.csv"))
 
 
+@pytest.mark.slow
 def test_the_records_and_subject_headings_of_a_library_with_their_homonyms(shared_data):
     report = ReadReport()
     labels = load_labels(shared_data / "tibkat" / "gnd_labels.jsonl.gz", name=["name_en", "name_de"], report=report)

@@ -418,6 +418,7 @@ def test_a_model_takes_the_table(load):
     assert model.get_input_embeddings()(ids).tolist() == [[[1, 2], [5, 6], [3, 4]]]
 
 
+@pytest.mark.slow
 def test_published_word_vectors_of_a_language(shared_data):
     got = load_word_vectors(shared_data / "dw_format" / "word_vectors" / "arabic.pkl.gz")
     assert got.vectors.shape == (20_882, 50)

@@ -248,6 +248,7 @@ def test_labels_that_others_push_out_are_scored_as_well(pipe):
     assert len(pipe._cache) == 0
 
 
+@pytest.mark.slow
 def test_threads_may_share_a_pipeline(pipe, monkeypatch):
     def project_label_set(model, processor, labels, *_, seen_words):
         seen_words.append(torch.tensor([1]))

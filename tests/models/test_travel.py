@@ -62,7 +62,8 @@ def in_a_clean_room(folder, out):
     return load_file(out)
 
 
-@pytest.mark.parametrize("text_encoder_type", ["wan", pytest.param("han", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("text_encoder_type", ["wan", "han"])
 def test_saved_model_gives_the_same_logits_where_hf_gile_is_not(tmp_path, make_model, text_encoder_type):
     model, processor = make_model(text_encoder_type, problem_type="multi_label_classification")
     folder = tmp_path / "saved"

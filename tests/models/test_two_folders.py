@@ -35,6 +35,7 @@ def without_package(monkeypatch, tmp_path):
         del sys.modules[name]
 
 
+@pytest.mark.slow
 def test_each_folder_runs_its_own_code(without_package, make_model, tmp_path):
     model, processor = make_model()
     model.save_pretrained(tmp_path / "a" / "model")

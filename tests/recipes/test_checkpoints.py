@@ -66,6 +66,7 @@ def kept(tmp_path_factory):
     return tmp_path_factory.mktemp("kept")
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_within_a_checkpoint_goes_on_from_the_one_before(make_trainer, tmp_path, monkeypatch, capsys):
     whole = weights_of(make_trainer("whole"))
     trainer = make_trainer()

@@ -88,6 +88,7 @@ def test_two_languages_are_trained_together_and_reported_apart(run):
     assert model.eval()(**inputs, language="german").logits.argmax() == 7
 
 
+@pytest.mark.slow
 def test_one_language_flat_documents_few_of_them_and_unseen_labels(run):
     arguments = ["--languages", "german", "--text_encoder_type", "nn", "--percent", "50", "--held_out", "0.4"]
     done, output = run(*arguments, "--units", "gile", "--label_share", "0.7", "--save_models", "false")
@@ -99,6 +100,7 @@ def test_one_language_flat_documents_few_of_them_and_unseen_labels(run):
     assert "of them never seen in training" in done.stdout
 
 
+@pytest.mark.slow
 def test_documents_with_one_label_each_are_trained_with_softmax(run, data):
     for path in data.glob("*/*.json"):
         content = json.loads(path.read_text())

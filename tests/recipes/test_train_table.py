@@ -68,6 +68,7 @@ def test_a_csv_file_alone_is_split_and_trained_on(tmp_path, run):
     assert {"results.json", "curves.png", "settings.yaml", "gile", "linear"} <= written
 
 
+@pytest.mark.slow
 def test_labels_of_a_skos_vocabulary_that_training_never_has_are_scored(tmp_path, run):
     (tmp_path / "terms.ttl").write_text(SKOS)
     seen = ["heart", "milk", "iron", "kidney"]
@@ -94,6 +95,7 @@ def test_labels_of_a_skos_vocabulary_that_training_never_has_are_scored(tmp_path
     assert sorted(names) == sorted(words[0] for words in WORDS.values())
 
 
+@pytest.mark.slow
 def test_a_dataset_with_class_names_is_trained_on(tmp_path, run):
     from datasets import ClassLabel, Dataset, Features, Value
 

@@ -163,6 +163,7 @@ def test_a_tuned_encoder_is_another_one_and_a_frozen_one_the_same(folder, run):
         assert gile > cosine + 0.02
 
 
+@pytest.mark.slow
 def test_a_training_that_gains_nothing_on_held_out_labels_leaves_the_cosine(folder):
     sets = read_sets(str(folder / "sets.yaml"), lambda *_: None)
     said = []

@@ -264,6 +264,7 @@ def test_an_approximate_search_may_choose():
     assert found <= negatives(model, processor, L, torch.arange(1, L))
 
 
+@pytest.mark.slow
 def test_the_search_of_a_label_index_may_choose_and_knows_the_last_documents():
     pytest.importorskip("faiss", reason="needs the `serve` extra")
     from hf_gile.ann import ApproximateSearch

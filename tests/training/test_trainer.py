@@ -113,6 +113,7 @@ class Recorder(LabelSampler):
         super().set_epoch(epoch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 def test_epochs_are_counted_from_the_first_also_when_resumed(make_trainer, tmp_path, stream):
     epochs = []
@@ -153,7 +154,12 @@ LOSSES = {
 }
 
 
-@pytest.mark.parametrize("name", LOSSES)
+QUICK = ("sigmoid", "softmax in chunks, sampled")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in LOSSES]
+)
 def test_unequal_batches_that_are_accumulated_train_as_one(tmp_path, make_model, label_set, name):
     single, sampled = name.startswith("softmax"), "sampled" in name
     data = rows().select(range(5))  # as batches 3 and 2 documents, of one or two gold labels
