@@ -171,7 +171,7 @@ def gile_minilm(work: dict[str, Any]) -> System:
     from transformers import AutoTokenizer, BertConfig, BertModel
 
     from hf_gile import GileConfig, LabelIndex, LabelSet
-    from hf_gile.models.output_layers_gile import JointInputLabelEmbedding
+    from hf_gile.models.scoring_gile import JointInputLabelEmbedding
 
     tokenizer = AutoTokenizer.from_pretrained(work["minilm"], trust_remote_code=False)
     encoder = BertModel(BertConfig(**MINILM), add_pooling_layer=False).eval()

@@ -30,7 +30,7 @@ class Mutation(NamedTuple):
 
 MUTATIONS = [
     Mutation(
-        "hf_gile/models/output_layers_gile.py",
+        "hf_gile/models/scoring_gile.py",
         "codes = codes * unit.weight[0]",
         "codes = codes + unit.weight[0]",
         "models/test_modeling.py",

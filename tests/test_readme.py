@@ -76,12 +76,12 @@ def test_readme_converts_a_published_checkpoint(tmp_path, monkeypatch, shared_da
 def test_readme_names_files_and_names_that_exist():
     import hf_gile.data
     import hf_gile.models
-    import hf_gile.models.output_layers_gile as output_layers
+    import hf_gile.models.scoring_gile as scoring
     import hf_gile.models.text_encoders_gile as text_encoders
     import hf_gile.training
 
     names = re.findall(r"`([A-Z]\w+)`", README.split("## Paper and code")[1].split("## Extras")[0])
-    rooms = (hf_gile.data, hf_gile.models, hf_gile.training, output_layers, text_encoders)
+    rooms = (hf_gile.data, hf_gile.models, hf_gile.training, scoring, text_encoders)
     assert names
     assert set(names) <= {name for room in rooms for name in dir(room)} | {"LabelMetrics"}
     root = Path(__file__).parents[1]

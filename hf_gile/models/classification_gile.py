@@ -21,9 +21,13 @@ from .configuration_gile import GileConfig
 from .fingerprint_gile import state_of
 from .labels_gile import LABELS_FILE, Label, LabelSet
 from .languages_gile import Languages, check_language, in_each_language, of_language, own_columns
-from .losses_gile import check_excluded, label_loss, without_infinities
+from .losses_gile import (
+    check_excluded,
+    label_loss,
+    without_infinities,
+)
 from .modeling_gile import UNFINISHED_SAVE, GileModel, GilePreTrainedModel, check_tensors
-from .score_terms_gile import ZeroEmbedding
+from .scoring_gile import ZeroEmbedding
 
 _LABELS_AT_ONCE = 2048
 """Stored labels encoded at a time, outside training."""

@@ -29,14 +29,18 @@ from transformers.utils import ModelOutput, can_return_tuple
 from .configuration_gile import GileConfig
 from .fingerprint_gile import check_finite, is_finite, state_of
 from .languages_gile import Languages, check_language, in_each_language, of_language
-from .output_layers_gile import (
+from .published_gile import RecurrentWeight
+from .scoring_gile import (
+    BagEmbedding,
     BiasUnit,
     ClassificationUnit,
+    CosineScale,
     JointInputLabelEmbedding,
+    LexicalOverlap,
     LinearOutput,
+    TokenBag,
+    ZeroEmbedding,
 )
-from .published_gile import RecurrentWeight
-from .score_terms_gile import BagEmbedding, CosineScale, LexicalOverlap, TokenBag, ZeroEmbedding
 from .text_encoders_gile import TEXT_ENCODERS, mean_of_words, position_limit, rms_normalized, without_pooler
 
 UNFINISHED_SAVE = ".saving/moves.json"

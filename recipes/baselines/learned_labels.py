@@ -10,7 +10,7 @@ from torch import Tensor
 
 from baselines.word_prediction import WordPrediction
 from hf_gile import GileConfig, GileForSequenceClassification
-from hf_gile.models.score_terms_gile import ZeroEmbedding
+from hf_gile.models.scoring_gile import ZeroEmbedding
 
 
 class LearnedLabels(GileForSequenceClassification):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hf_gile.models.score_terms_gile import ZeroEmbedding
+from hf_gile.models.scoring_gile import ZeroEmbedding
 
 NUM_NOISE = 5
 """What the noise counts, in words."""

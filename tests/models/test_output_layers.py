@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from hf_gile import GileConfig, GileModel
-from hf_gile.models.output_layers_gile import JointInputLabelEmbedding
+from hf_gile.models.scoring_gile import JointInputLabelEmbedding
 from hf_gile.models.text_encoders_gile import mean_of_words
 
 B, L, D, H, J = 2, 17, 7, 11, 13

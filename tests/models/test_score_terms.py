@@ -21,8 +21,7 @@ from hf_gile import (
     LabelSet,
 )
 from hf_gile.label_index import fingerprint
-from hf_gile.models.output_layers_gile import JointInputLabelEmbedding
-from hf_gile.models.score_terms_gile import LexicalOverlap, TokenBag
+from hf_gile.models.scoring_gile import JointInputLabelEmbedding, LexicalOverlap, TokenBag
 from hf_gile.training import GileLoss, fit_unseen_calibration
 
 B, L = 3, 17

@@ -41,7 +41,7 @@ def test_each_folder_runs_its_own_code(without_package, make_model, tmp_path):
     model.save_pretrained(tmp_path / "a" / "model")
     processor.save_pretrained(tmp_path / "a" / "model")
     shutil.copytree(tmp_path / "a", tmp_path / "b")
-    changed = ("score_terms_gile.py", "pipeline_gile.py")
+    changed = ("scoring_gile.py", "pipeline_gile.py")
     for name in ("a", "b"):
         for file in changed:
             with (tmp_path / name / "model" / file).open("a") as opened:
