@@ -69,7 +69,6 @@ _FIELDS = (
     "output_layer",
     "pad_token_id",
     "pooling",
-    "recurrent_act",
     "share_joint_space",
     "sharing",
     "text_encoder_type",

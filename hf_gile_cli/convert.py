@@ -78,4 +78,4 @@ def convert(
     model = from_keras(weights, args)
     model.save_pretrained(out)
     config = model.config
-    note(f"{config.text_encoder_type} and {config.output_layer}, {', '.join(config.languages)}: {out}")
+    note(f"{config.text_encoder_type} as published and {config.output_layer}, {', '.join(config.languages)}: {out}")

@@ -27,9 +27,9 @@ def load(model: str, revision: str | None = None, device: str | None = None) -> 
         OSError: The Hub does not give it.
     """
     import torch
-    from transformers import AutoConfig
+    from transformers import AutoConfig, AutoModelForSequenceClassification
 
-    from hf_gile import GileForSequenceClassification, GileProcessor
+    from hf_gile import GileProcessor
     from hf_gile.publishing.exchange import complete
 
     quiet_libraries()
@@ -56,9 +56,11 @@ def load(model: str, revision: str | None = None, device: str | None = None) -> 
         raise FileNotFoundError(
             f"{model} is no folder here, and the Hub does not give it: {why_not_read(error)}"
         ) from error
-    if config.model_type != "gile":
+    if not config.model_type.startswith("gile"):
         raise ValueError(f"{model} is a model of type {config.model_type!r}, not a GILE model")
-    loaded = GileForSequenceClassification.from_pretrained(model, revision=revision or "main").eval()
+    loaded = AutoModelForSequenceClassification.from_pretrained(
+        model, revision=revision or "main", trust_remote_code=False
+    ).eval()
     processor = GileProcessor.from_pretrained(model, revision=revision or "main", trust_remote_code=False)
     return loaded.to(device or ("cuda" if torch.cuda.is_available() else "cpu")), processor
 

@@ -8,12 +8,17 @@ from pathlib import Path
 
 import pytest
 from transformers import PreTrainedConfig
+from transformers.dynamic_module_utils import get_relative_import_files
 
 import hf_gile
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel
 
 ROOT = Path(hf_gile.__file__).parent.parent
-TRAVELLING = sorted((ROOT / "hf_gile" / "models").glob("*_gile.py"))
+MODELS = ROOT / "hf_gile" / "models"
+# What transformers copies beside a saved model: the file of its class, and all that it imports.
+TRAVELLING = sorted(
+    {MODELS / "classification_gile.py", *map(Path, get_relative_import_files(MODELS / "classification_gile.py"))}
+)
 TREES = {
     path: ast.parse(path.read_text()) for name in ("hf_gile", "hf_gile_cli") for path in (ROOT / name).rglob("*.py")
 }

@@ -38,8 +38,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 
 from ..extras import needs_extra
-from ..models import GileConfig, GileModel
-from ..models.published_gile import PublishedGru
+from ..models.published_gile import PublishedGileConfig, PublishedGileModel, PublishedGru
 
 ACTIVATIONS = ("tanh", "relu", "sigmoid", "linear")  # that mean the same in Keras and in transformers
 CHOICES: dict[str, dict[Any, str]] = {
@@ -67,7 +66,7 @@ class KerasLayer(NamedTuple):
     arrays: dict[str, np.ndarray]
 
 
-def from_keras(weights_path: str | os.PathLike[str], args_path: str | os.PathLike[str]) -> GileModel:
+def from_keras(weights_path: str | os.PathLike[str], args_path: str | os.PathLike[str]) -> PublishedGileModel:
     """Converts a published Keras checkpoint (idiap/gile, idiap/mhan) into a model that gives the same scores.
 
     A checkpoint holds no words: the model takes `inputs_embeds` and `label_embeds`, and its table of words has two rows
@@ -108,7 +107,7 @@ def from_keras(weights_path: str | os.PathLike[str], args_path: str | os.PathLik
         projections = [width for name, width in widths.items() if "_projection" in name]
         settings.setdefault("joint_size", max(projections, default=1))
     try:
-        model = GileModel(GileConfig(**settings))
+        model = PublishedGileModel(PublishedGileConfig(**settings))
     except StrictDataclassError as error:
         raise ValueError(f"{args_path}: {error.__cause__ or error}") from error
 
@@ -125,7 +124,7 @@ def from_keras(weights_path: str | os.PathLike[str], args_path: str | os.PathLik
 
 
 def _read_args(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The fields of a `GileConfig`, as far as the flags of the run tell them."""
+    """The fields of a `PublishedGileConfig`, as far as the flags of the run tell them."""
     try:
         args = json.loads(Path(path).read_text(encoding="utf-8"))
     except ValueError as error:  # no JSON, or no text
@@ -151,7 +150,6 @@ def _read_args(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     joint = "only_label" if args.get("onlylabel") else "only_input" if args.get("onlyinput") else "gile"
     settings = {
-        "text_encoder_type": "han_published",
         "label_encoder_type": "mean",
         "vocab_size": 2,
         "embedding_size": args["wdim"],

@@ -4,6 +4,8 @@ They import each other as flat siblings, and besides only torch and what transfo
 copied as it is, and runs where hf_gile is not installed.
 """
 
+from typing import Any
+
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoProcessor
 from transformers.pipelines import PIPELINE_REGISTRY
 
@@ -13,11 +15,17 @@ from .labels_gile import Label, LabelSet
 from .modeling_gile import GileModel, GileModelOutput
 from .pipeline_gile import LabelScoringPipeline
 from .processing_gile import GileProcessor
+from .published_gile import PublishedGileConfig, PublishedGileForSequenceClassification, PublishedGileModel
 
-AutoConfig.register("gile", GileConfig, exist_ok=True)
-AutoModel.register(GileConfig, GileModel, exist_ok=True)
-AutoModelForSequenceClassification.register(GileConfig, GileForSequenceClassification, exist_ok=True)
-AutoProcessor.register(GileConfig, GileProcessor, exist_ok=True)
+CLASSES: list[tuple[Any, Any, Any]] = [
+    (GileConfig, GileModel, GileForSequenceClassification),
+    (PublishedGileConfig, PublishedGileModel, PublishedGileForSequenceClassification),
+]
+for config, model, classifier in CLASSES:
+    AutoConfig.register(config.model_type, config, exist_ok=True)
+    AutoModel.register(config, model, exist_ok=True)
+    AutoModelForSequenceClassification.register(config, classifier, exist_ok=True)
+    AutoProcessor.register(config, GileProcessor, exist_ok=True)
 
 # Without this, a saved model would name its code in config.json and not carry it.
 GileConfig.register_for_auto_class()

@@ -44,7 +44,6 @@ class GileConfig(PreTrainedConfig):
     | `sdim`, `ddim` | `hidden_size`, one size for both levels |
     | `enc` (`attdense`, `attgru`, `attbigru`) | `encoder_cell` |
     | `act` | `hidden_act` |
-    | `gruact` | `recurrent_act`, of `text_encoder_type="han_published"` only |
     | `la`, `onlylabel`, `onlyinput` | `output_layer` |
     | `ladim` | `joint_size` |
     | `laact` | `joint_act` |
@@ -57,8 +56,7 @@ class GileConfig(PreTrainedConfig):
         embedding_size: Size D of a word vector, and of a label vector e (the mean of its word vectors).
         text_encoder_type: What reads a document. Over its words, `input_ids` (B, W): `"nn"`, their average, or `"wan"`,
             word attention. Over sentences of words, `input_ids` (B, S, W): `"hnn"`, encoders and averages at both
-            levels, or `"han"`, encoders and attention at both levels. `"han_published"` is the HAN as the published
-            checkpoints compute it, `published_gile.py`. Over the tokens of a pretrained encoder:
+            levels, or `"han"`, encoders and attention at both levels. Over the tokens of a pretrained encoder:
             `"transformer"`, `input_ids` (B, W), or `"hierarchical_transformer"`, windows of whole sentences (B, S, W)
             with attention over the windows, for long documents.
         text_encoder_config: Configuration of the pretrained encoder, that of any `AutoModel` that gives hidden states;
@@ -75,7 +73,6 @@ class GileConfig(PreTrainedConfig):
             and the document vector twice the size. An `nn` has document vectors of the size of its words.
         attention_size: Size of v = f(h) in the attention of Eq. 2.
         hidden_act: Activation of encoders and attention, a key of `transformers.activations.ACT2FN`.
-        recurrent_act: Activation of the candidate state of a published GRU; the clean GRUs have tanh.
         output_layer: `"gile"`, the joint input-label embedding of Eq. 14, and what the paper compares it with:
             `"only_label"` (Eq. 6a, J = H), `"only_input"` (Eq. 6b, J = D), `"bilinear"`, E W h of Eq. 5 ([N16] in
             Table 2), `"bilinear_yh15"`, act(E U) V h ([YH15]), and `"linear"`, the typical linear unit of Eq. 3, which
@@ -178,9 +175,7 @@ class GileConfig(PreTrainedConfig):
     vocab_size: int = 30_000
     pad_token_id: int = 0
     embedding_size: int = 100
-    text_encoder_type: Literal[
-        "nn", "hnn", "wan", "han", "han_published", "transformer", "hierarchical_transformer"
-    ] = "wan"
+    text_encoder_type: Literal["nn", "hnn", "wan", "han", "transformer", "hierarchical_transformer"] = "wan"
     text_encoder_config: PreTrainedConfig | dict[str, Any] | None = None
     freeze_text_encoder: bool = False
     encoder_cell: Literal["dense", "gru", "bigru", "none"] = "dense"
@@ -188,7 +183,6 @@ class GileConfig(PreTrainedConfig):
     hidden_size: int = 100
     attention_size: int = 100
     hidden_act: str = "relu"
-    recurrent_act: str = "tanh"
     output_layer: Literal["gile", "only_label", "only_input", "bilinear", "bilinear_yh15", "linear"] = "gile"
     label_encoder_type: Literal["mean", "text_encoder"] = "mean"
     bag_size: int = 0
@@ -277,6 +271,11 @@ class GileConfig(PreTrainedConfig):
                 "type": "text",
             }
         }
+
+    @property
+    def text_encoder_name(self) -> str:
+        """The name of the text encoder in `TEXT_ENCODERS`."""
+        return self.text_encoder_type
 
     @property
     def encoder_size(self) -> int:
@@ -371,10 +370,6 @@ class GileConfig(PreTrainedConfig):
             self.joint_layers * max(1, len(self.languages)),
             "joint_layers times the number of languages",
         )
-        if self.text_encoder_type == "han_published":  # which reads documents of this size, padding and all
-            self._check_largest(
-                "max_sentences", self.max_sentences * self.max_sentence_words, "max_sentences times max_sentence_words"
-            )
         for own in fields(self):
             value = getattr(self, own.name)
             if isinstance(value, float) and not abs(value) <= _LARGEST_NUMBER:  # as written, NaN is refused, too
@@ -417,7 +412,7 @@ class GileConfig(PreTrainedConfig):
 
     def validate_activations(self) -> None:
         """The activations are known to transformers."""
-        for name in ("hidden_act", "joint_act", "recurrent_act"):
+        for name in ("hidden_act", "joint_act"):
             if getattr(self, name) not in ACT2FN:
                 raise ValueError(
                     f"{name} must be one of transformers' activations ({', '.join(sorted(ACT2FN))}), "
@@ -489,24 +484,11 @@ class GileConfig(PreTrainedConfig):
             )
         if self.lexical_size % LEXICAL_HASHES:
             raise ValueError(f"lexical_size must be a multiple of {LEXICAL_HASHES}, got {self.lexical_size}")
-        if (self.bag_size or self.lexical_size) and self.text_encoder_type == "han_published":
-            raise ValueError(
-                "bag_size and lexical_size are not of the published graph, text_encoder_type 'han_published'"
-            )
 
     @property
     def _has_cosine(self) -> bool:
         """Whether the encoder's parts of h and e have one size and can be compared."""
         return self.cosine_score and self.encoder_size == self.label_size - self.bag_size
-
-    def validate_published(self) -> None:
-        """Labels fit the sentences of the published graph, which reads no longer ones."""
-        is_read = self.text_encoder_type == "han_published" and self.label_encoder_type == "text_encoder"
-        if is_read and self.max_label_words > self.max_sentence_words:
-            raise ValueError(
-                f"max_label_words must be at most {self.max_sentence_words}, the max_sentence_words of han_published, "
-                f"if its text encoder reads labels, got {self.max_label_words}"
-            )
 
     def validate_problem(self) -> None:
         """The loss is a classification loss."""

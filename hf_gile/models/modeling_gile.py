@@ -29,7 +29,6 @@ from transformers.utils import ModelOutput, can_return_tuple
 from .configuration_gile import GileConfig
 from .fingerprint_gile import check_finite, is_finite, state_of
 from .languages_gile import Languages, check_language, in_each_language, of_language
-from .published_gile import RecurrentWeight
 from .scoring_gile import (
     BagEmbedding,
     BiasUnit,
@@ -100,8 +99,6 @@ class GilePreTrainedModel(PreTrainedModel):
             init.constant_(module.scale, self.config.cosine_scale)
         elif isinstance(module, LexicalOverlap):
             init.ones_(module.idf)
-        elif isinstance(module, RecurrentWeight):
-            init.orthogonal_(module.weight)
         elif isinstance(module, nn.GRU):
             for name, parameter in module.named_parameters():
                 if "bias" in name:
@@ -287,7 +284,7 @@ class GileModel(GilePreTrainedModel):
 
     def __init__(self, config: GileConfig) -> None:
         super().__init__(config)
-        self.text_encoder = TEXT_ENCODERS[config.text_encoder_type](config)
+        self.text_encoder = TEXT_ENCODERS[config.text_encoder_name](config)
         encoder = getattr(self.text_encoder, "transformer", None)
         self.supports_gradient_checkpointing = getattr(encoder, "supports_gradient_checkpointing", False)
         self.bag = TokenBag(config) if config.bag_size else None
@@ -381,7 +378,7 @@ class GileModel(GilePreTrainedModel):
 
         Returns:
             `(B, H)` document vectors, and the attention weights as in `GileModelOutput`. A document without words
-            gets the zero vector (but not of a `han_published`, which masks nothing).
+            gets the zero vector (but not of a published graph, which masks nothing).
 
         Raises:
             ValueError: Not exactly one of `input_ids` and `inputs_embeds`, a wrong number of dimensions, or a language

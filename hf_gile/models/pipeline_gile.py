@@ -533,9 +533,8 @@ class _ReadTexts(NamedTuple):
 
 def _check_attends(config: Any) -> None:
     kind, pooling = config.text_encoder_type, config.pooling
-    # The published graph, and the windows of a long document, always have attention.
-    if kind in ("han_published", "hierarchical_transformer"):
-        return
+    if kind == "hierarchical_transformer":
+        return  # over its windows, always
     if kind in ("nn", "hnn"):
         raise ValueError(
             f"text_encoder_type {kind!r} averages words and has no attention to show as evidence: train a 'wan' or a "

@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import AutoTokenizer, BatchFeature, PreTrainedTokenizerFast
 from transformers.processing_utils import ProcessorMixin
 
-from .published_gile import TEXT_ENCODERS
+from .text_encoders_gile import TEXT_ENCODERS
 
 _PRETRAINED = ("transformer", "hierarchical_transformer")
 _BATCH = 10_000  # texts that are encoded at once: what a tokenizer returns takes many times the memory of their ids

@@ -1,7 +1,8 @@
 """The hierarchical attention network as the published Keras checkpoints of idiap/gile and idiap/mhan compute it.
 
 Their graph is not that of the paper, and a checkpoint gives its published scores only in its own graph. All that is
-particular to it is in this file; the clean encoders are elsewhere.
+particular to it is in this file, which travels only with models that `hf_gile.conversion.from_keras` has made; the
+clean encoders are elsewhere.
 
 1. Nothing is masked. A document is always `max_sentences` sentences of `max_sentence_words` words; where it has none
    stands a zero vector, which goes through encoders and attention like any word.
@@ -15,20 +16,20 @@ Shapes: B documents, S sentences, W words, N distinct words of the batch, R sequ
 H document size.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
+from huggingface_hub.dataclasses import strict
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
+from .classification_gile import GileForSequenceClassification
+from .configuration_gile import GileConfig
 from .languages_gile import of_language, per_language
+from .modeling_gile import GileModel
 from .text_encoders_gile import TEXT_ENCODERS, WordVectorEncoder
-
-
-class RecurrentWeight(nn.Linear):
-    """Weights from state to state; a class of its own because they start orthogonal: states run on for 900 words."""
 
 
 class PublishedGru(nn.Module):
@@ -48,8 +49,8 @@ class PublishedGru(nn.Module):
     def __init__(self, input_size: int, hidden_size: int, activation: str) -> None:
         super().__init__()
         self.inputs = nn.Linear(input_size, 3 * hidden_size)
-        self.gates = RecurrentWeight(hidden_size, 2 * hidden_size, bias=False)
-        self.candidate = RecurrentWeight(hidden_size, hidden_size, bias=False)
+        self.gates = nn.Linear(hidden_size, 2 * hidden_size, bias=False)
+        self.candidate = nn.Linear(hidden_size, hidden_size, bias=False)
         self.activation = ACT2FN[activation]
 
     def forward(self, vectors: Tensor, places: Tensor) -> Tensor:
@@ -214,6 +215,68 @@ class PublishedHierarchicalEncoder(WordVectorEncoder):
         return document, (word_weights, sentence_weights[:, : given[0]])
 
 
+@strict
+class PublishedGileConfig(GileConfig):
+    """Configuration of a converted model: that of a HAN with attention, which reads as many words as its graph has.
+
+    Args:
+        recurrent_act: Activation of the candidate state of a GRU (`gruact` of the published code).
+    """
+
+    model_type = "gile_published"
+
+    text_encoder_type: Literal["han"] = "han"
+    recurrent_act: str = "tanh"
+
+    def __post_init__(self, **kwargs: object) -> None:
+        super().__post_init__(**kwargs)
+        self.auto_map = {
+            "AutoConfig": "published_gile.PublishedGileConfig",
+            "AutoModel": "published_gile.PublishedGileModel",
+            "AutoModelForSequenceClassification": "published_gile.PublishedGileForSequenceClassification",
+        }
+
+    @property
+    def text_encoder_name(self) -> str:
+        """The name of the text encoder in `TEXT_ENCODERS`."""
+        return "han_published"
+
+    def validate_published(self) -> None:
+        """The graph has a part for all that is asked for, and a size that can be meant: it reads padding and all."""
+        self._check_largest(
+            "max_sentences", self.max_sentences * self.max_sentence_words, "max_sentences times max_sentence_words"
+        )
+        if self.pooling != "attention":
+            raise ValueError(f"the published graph has pooling 'attention', got {self.pooling!r}")
+        if self.bag_size or self.lexical_size:
+            raise ValueError("bag_size and lexical_size are not of the published graph")
+        if self.label_encoder_type == "text_encoder" and self.max_label_words > self.max_sentence_words:
+            raise ValueError(
+                f"max_label_words must be at most {self.max_sentence_words}, the max_sentence_words of the published "
+                f"graph, if its text encoder reads labels, got {self.max_label_words}"
+            )
+        if self.recurrent_act not in ACT2FN:
+            raise ValueError(f"recurrent_act must be one of transformers' activations, got {self.recurrent_act!r}")
+
+
+class PublishedGileModel(GileModel):
+    """A `GileModel` that computes what a published checkpoint does."""
+
+    config_class = PublishedGileConfig
+
+
+class PublishedGileForSequenceClassification(GileForSequenceClassification):
+    """A `GileForSequenceClassification` that computes what a published checkpoint does."""
+
+    config_class = PublishedGileConfig
+
+
 TEXT_ENCODERS["han_published"] = PublishedHierarchicalEncoder
 
-__all__ = ["TEXT_ENCODERS", "PublishedGru", "PublishedHierarchicalEncoder", "RecurrentWeight"]
+__all__ = [
+    "PublishedGileConfig",
+    "PublishedGileForSequenceClassification",
+    "PublishedGileModel",
+    "PublishedGru",
+    "PublishedHierarchicalEncoder",
+]

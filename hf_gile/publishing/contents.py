@@ -18,6 +18,9 @@ UNKNOWN_PLACE = "path/to/this/model"
 TEXTS_HEADING = "Texts that have these labels"
 """Stands on a card above texts of documents; without it, a report goes up without its texts."""
 
+MODEL_TYPES = ("gile", "gile_published")
+"""What config.json calls a GILE model; the second is one that was converted."""
+
 _LOADED = re.compile(
     r"model(-\d{5}-of-\d{5})?\.safetensors"
     r"|model\.safetensors\.index\.json"
@@ -180,7 +183,7 @@ def missing_parts(folder: Path) -> list[str]:
         What is missing, in words; empty if nothing is.
     """
     config = _read_json(folder / "config.json")
-    if config is None or config.get("model_type") != "gile":
+    if config is None or config.get("model_type") not in MODEL_TYPES:
         return ["a config.json with model_type 'gile'"]
     missing = []
     shards = _read_json(folder / "model.safetensors.index.json")
@@ -203,7 +206,7 @@ def code_of(folder: Path) -> set[str]:
         The names; none if the folder holds no GILE model.
     """
     config = _read_json(folder / "config.json") or {}
-    if config.get("model_type") != "gile":
+    if config.get("model_type") not in MODEL_TYPES:
         return set()
     code = [*config.get("auto_map", {}).values()]
     code += [one["impl"] for one in config.get("custom_pipelines", {}).values()]

@@ -72,6 +72,8 @@ class AiTextML(LearnedLabels):
         ValueError: They have several.
     """
 
+    accepts_loss_kwargs = False  # its loss is the mean over a batch, which Trainer then divides
+
     def __init__(self, config: GileConfig) -> None:
         super().__init__(config)
         if not config.document_size == config.label_size == config.embedding_size:

@@ -9,9 +9,18 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors.torch import load_file, save_file
+from transformers import AutoModel
 
+from hf_gile import GileProcessor, LabelScoringPipeline
 from hf_gile.conversion import from_keras
+from hf_gile.models.published_gile import (
+    PublishedGileConfig,
+    PublishedGileForSequenceClassification,
+    PublishedGileModel,
+    PublishedHierarchicalEncoder,
+)
 
 h5py = pytest.importorskip("h5py", reason="reading Keras checkpoints needs h5py")
 
@@ -345,6 +354,47 @@ def test_a_user_adds_words(tmp_path, texts):
     with torch.no_grad():
         by_words = model(input_ids=ids, label_input_ids=label_ids).logits
     torch.testing.assert_close(by_words, scores(model, words, mask, labels, None).logits)
+
+
+def test_a_model_of_the_published_graph_has_labels_and_shows_where_it_looked(tokenizer, label_set):
+    sizes = {"max_sentences": 5, "max_sentence_words": 13, "max_label_words": 13, "num_labels": len(label_set)}
+    config = PublishedGileConfig(vocab_size=len(tokenizer), embedding_size=D, hidden_size=H, **sizes)
+    model = PublishedGileForSequenceClassification(config).eval()
+    processor = GileProcessor.for_config(tokenizer, config)
+    model.set_labels(label_set, processor)
+    assert isinstance(model.gile.text_encoder, PublishedHierarchicalEncoder)
+    pipe = LabelScoringPipeline(model=model, processor=processor)
+    text = "The failing HEART, pumps 12.5 less. Breast milk!"
+    with torch.no_grad():
+        words, sentences = model(**processor([text], return_tensors="pt"), output_attentions=True).attentions
+    first, second = pipe(text, return_evidence=True)["evidence"]["sentences"]
+    assert [weight for _, weight in second["words"]] == words[0, 1, :2].tolist()
+    assert [first["weight"], second["weight"]] == sentences[0, :2].tolist()
+
+
+def test_other_models_do_not_carry_the_published_graph(tmp_path, texts, make_model):
+    from_keras(*Checkpoint().save(tmp_path)).save_pretrained(tmp_path / "converted")
+    make_model()[0].save_pretrained(tmp_path / "other")
+    code = {name: {path.name for path in (tmp_path / name).glob("*.py")} for name in ("converted", "other")}
+    assert code["converted"] == {*code["other"], "published_gile.py"}
+    again = AutoModel.from_pretrained(tmp_path / "converted")
+    assert type(again) is PublishedGileModel
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"text_encoder_type": "wan"}, "text_encoder_type"),
+        ({"pooling": "mean"}, "the published graph has pooling 'attention', got 'mean'"),
+        ({"bag_size": 3}, "bag_size and lexical_size are not of the published graph"),
+        ({"max_sentences": 2000, "max_sentence_words": 2000}, "max_sentences times max_sentence_words is 4000000"),
+        ({"label_encoder_type": "text_encoder"}, "max_label_words must be at most 30, the max_sentence_words of the"),
+        ({"recurrent_act": "no"}, "recurrent_act must be one of transformers' activations, got 'no'"),
+    ],
+)
+def test_what_the_published_graph_has_no_part_for_is_refused(fields, message):
+    with pytest.raises(StrictDataclassError, match=message):
+        PublishedGileConfig(**fields)
 
 
 def edit(layer, array, change):

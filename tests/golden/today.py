@@ -12,6 +12,7 @@ from torch import Tensor
 
 from hf_gile import GileConfig, GileForSequenceClassification
 from hf_gile.models.losses_gile import label_loss
+from hf_gile.models.published_gile import PublishedGileConfig, PublishedGileForSequenceClassification
 from hf_gile.training import GileLoss
 
 FIELDS: dict[str, str | None] = {
@@ -42,7 +43,12 @@ def build(fields: dict[str, Any], weights: dict[str, Tensor] | None = None) -> G
             for part in parts:
                 place = place.setdefault(part, {})
             place[last] = value
-    model = GileForSequenceClassification(GileConfig(**options)).double()
+    kinds: Any = (GileConfig, GileForSequenceClassification)
+    if options.get("text_encoder_type") == "han_published":
+        options["text_encoder_type"] = "han"
+        kinds = (PublishedGileConfig, PublishedGileForSequenceClassification)
+    config, classifier = kinds
+    model = classifier(config(**options)).double()
     loss, chunk_size = fields.get("training_loss", "cross_entropy"), fields.get("label_chunk_size", 0)
     if loss != "cross_entropy" or chunk_size:
         model.loss_function = GileLoss(loss, chunk_size=chunk_size)

@@ -7,7 +7,6 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel
-from hf_gile.models.published_gile import PublishedHierarchicalEncoder
 
 V, L, D, H, J = 23, 5, 7, 11, 13
 ENCODERS = ["nn", "wan", "hnn", "han"]
@@ -197,12 +196,6 @@ def test_word_vectors_that_do_not_fit_are_refused(vectors, message):
         make().gile.set_word_vectors(vectors)
 
 
-def test_the_published_graph_is_a_text_encoder_like_the_others():
-    model = make(text_encoder_type="han_published", max_sentences=4, max_sentence_words=6)
-    assert isinstance(model.gile.text_encoder, PublishedHierarchicalEncoder)
-    assert model(input_ids=documents("han")).logits.shape == (3, L)
-
-
 def test_a_linear_unit_keeps_the_order_of_its_labels(make_model, label_set):
     model, processor = make_model(output_layer="linear")
     model.set_labels(label_set.rename("Iron", "Ferrum"), processor)
@@ -224,13 +217,9 @@ def test_masked_vectors_are_not_read_even_if_they_are_no_numbers():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (
-            {"text_encoder_type": "han_published", "label_encoder_type": "text_encoder"},
-            "max_label_words must be at most 30, the max_sentence_words of han_published",
-        ),
         ({"languages": ["training"]}, "must be a name of letters, digits and underscores"),
     ],
-    ids=["published labels", "language"],
+    ids=["language"],
 )
 def test_parts_that_do_not_go_together_are_refused(fields, message):
     with pytest.raises(StrictDataclassError, match=message):

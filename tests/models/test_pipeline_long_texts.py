@@ -21,7 +21,6 @@ MODELS = {
     "hnn": SENTENCES,
     "han": SENTENCES,
     "han with gru": SENTENCES | {"encoder_cell": "bigru"},
-    "han_published": SENTENCES | {"max_label_words": 5},
 }
 PRETRAINED = {"transformer": WORDS, "hierarchical_transformer": SENTENCES}
 
@@ -144,7 +143,6 @@ def test_reading_in_pieces_costs_a_pass_for_each(make_model, monkeypatch):
 ATTENTIVE = {
     "wan": {"encoder_cell": "gru"},
     "han": {},
-    "han_published": {"max_sentences": 5, "max_sentence_words": 13, "max_label_words": 13},
 }
 
 

@@ -25,10 +25,6 @@ ENCODER = {"model_type": "bert", "hidden_size": 12, "num_hidden_layers": 1, "num
             {"languages": ["a", "b", "c"], "joint_layers": 500},
             "joint_layers times the number of languages is 1500, more than the 1000",
         ),
-        (
-            {"text_encoder_type": "han_published", "max_sentences": 2000, "max_sentence_words": 2000},
-            "max_sentences times max_sentence_words is 4000000, more than",
-        ),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
