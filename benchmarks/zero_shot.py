@@ -39,6 +39,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from hf_gile.data.zero_shot import SALT, fraction_of
 from hf_gile.metrics import LabelMetrics
+from hf_gile.training.labelled_sets import divide, held_out_ids
 
 RECIPE = RECIPES_FOLDER / "train_zero_shot.py"
 FOLDS = 3
@@ -161,16 +162,15 @@ def tfidf_cosine(file: Path) -> dict[str, dict[str, dict[str, float]]]:
     import train_zero_shot as recipe
 
     sets = recipe.read_sets(str(file), lambda *_: None)
-    trained = [one for one in sets if not one.options.test_only]
-    held_out = recipe.held_out_keys(trained)
+    held_out = held_out_ids([one for one in sets if not one.test_only])
     texts: list[str] = []
     tasks: list[tuple[str, str, Any, list[str], list[str]]] = []
     for one in sets:
         keys = list(one.label_of)
-        if one.options.test_only:
+        if one.test_only:
             tasks.append((one.name, "all", one.documents, keys, keys))
             continue
-        train, measured = (one.documents.select(places) for places in recipe.cut(one, held_out))
+        train, measured = (one.documents.select(places) for places in divide(one, held_out))
         texts += train["text"]
         unseen = [key for key in keys if key in held_out]
         if unseen:

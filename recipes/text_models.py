@@ -24,8 +24,7 @@ from hf_gile.data import held_out_labels, load_word_vectors
 from hf_gile.data.files import find_files
 from hf_gile.data.zero_shot import fraction_of
 from hf_gile.metrics import LabelMetrics, propensities
-from hf_gile.metrics.batch import Array, read_batch
-from hf_gile.metrics.trainer import TrainerMetric
+from hf_gile.metrics.on_columns import OnColumns
 from hf_gile.training import (
     EpochCallback,
     GileDataCollator,
@@ -883,35 +882,6 @@ def metric_name(wanted: str | None, has_unseen: bool, one_label: bool = False) -
         wanted = f"validation_seen_{'accuracy' if one_label else 'average_precision'}"
     wanted = full_name(str(wanted))
     return wanted if has_unseen else wanted.replace("_unseen_", "_").replace("_seen_", "_")
-
-
-class OnColumns(TrainerMetric):
-    """A metric that knows some labels only, and is given the scores of all.
-
-    Args:
-        metric: The metric.
-        columns: The labels it knows, ascending; gold labels that are not among them are left out.
-    """
-
-    def __init__(self, metric: Any, columns: Sequence[int]) -> None:
-        self.metric = metric
-        self.columns = torch.as_tensor(columns)
-
-    def reset(self) -> None:
-        """Forgets every batch."""
-        self.metric.reset()
-
-    def update(self, scores: Array, labels: Array) -> None:
-        """Adds a batch of all labels."""
-        scores, gold = read_batch(scores, labels)
-        columns = self.columns.to(scores.device)
-        new = torch.full((scores.shape[1] + 1,), -100, device=scores.device)
-        new[columns] = torch.arange(len(columns), device=scores.device)
-        self.metric.update(scores[:, columns], new[gold.masked_fill(gold < 0, scores.shape[1])])
-
-    def compute(self) -> dict[str, float]:
-        """What the metric computes."""
-        return self.metric.compute()
 
 
 def label_metrics(

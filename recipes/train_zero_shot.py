@@ -33,57 +33,36 @@ By default the encoder stays as it is, and its vectors are computed once; `--tun
 """
 
 import difflib
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from cards import card_info
-from datasets import Dataset, concatenate_datasets
-from text_models import OnColumns, check_files, load_encoder_config
+from datasets import Dataset
+from text_models import check_files, load_encoder_config
 from training import count_parameters, parse_settings, train, write_results
 from transformers import AutoConfig, Trainer, TrainingArguments, set_seed
 
 from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelSet
-from hf_gile.data import (
-    ReadReport,
-    held_out_labels,
-    load_records,
-    load_table,
-    read_label_file,
-    split_of,
-    table_of,
-)
+from hf_gile.data import ReadReport, load_records, load_table, read_label_file, table_of
 from hf_gile.data.files import read_yaml
 from hf_gile.data.zero_shot import fraction_of
-from hf_gile.metrics import LabelMetrics
-from hf_gile.models.losses_gile import multi_hot
-from hf_gile.models.search_gile import project_label_set
 from hf_gile.publishing import write_card
-from hf_gile.training import (
-    EpochCallback,
-    GileDataCollator,
-    GileLoss,
-    LabelParaphrases,
-    LabelSampler,
-    add_pooled_embeds,
-    encode_dataset,
-    log_idf,
-    parameter_groups,
+from hf_gile.training import GileLoss, LabelParaphrases, add_pooled_embeds, encode_dataset, log_idf, parameter_groups
+from hf_gile.training.labelled_sets import (
+    GROUPS,
+    LabelledSet,
+    foreign_tasks,
+    join_sets,
+    labelled_set,
+    training_parts,
 )
+from hf_gile.training.many_sets import ManySetTrainer, mean_of, start_as_cosine
 
-FIGURES = {"average_precision": "AvgPr", "precision_at_1": "P@1"}
-"""Figures of a set of labels, by their headings; of one gold label a document, P@1 is the accuracy."""
-
-GROUPS = {
-    "held_out": "held-out labels, among themselves",
-    "held_out_among_all": "held-out labels, among all of the set",
-    "seen": "seen labels",
-    "all": "all labels of an unseen set",
-}
+HEADINGS = {"average_precision": "AvgPr", "precision_at_1": "P@1"}
 
 
 @dataclass
@@ -142,42 +121,6 @@ class Recipe:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class LabelledSet:
-    """A set as it was read.
-
-    Args:
-        name: Its name in the YAML file.
-        options: What the YAML file says of it.
-        documents: Columns `id`, `text` and `labels`, which are keys of `label_of`.
-        label_of: Its labels by what they say, in small letters: sets have labels in common that say the same.
-    """
-
-    name: str
-    options: SetOptions
-    documents: Dataset
-    label_of: dict[str, Label]
-
-
-@dataclass(frozen=True, eq=False)
-class Task:
-    """What is measured: documents that are ranked against candidates.
-
-    Args:
-        set_name: The set.
-        group: A key of `GROUPS`.
-        documents: Encoded documents, with a gold label each.
-        columns: The candidates, ascending columns of the label set.
-        label_set: The labels of a set that is not trained on; by default those stored in the model.
-    """
-
-    set_name: str
-    group: str
-    documents: Any
-    columns: Sequence[int]
-    label_set: LabelSet | None = None
-
-
 def main() -> None:
     defaults = {
         "output_dir": "runs/zero_shot",
@@ -189,7 +132,10 @@ def main() -> None:
     say: Callable[..., None] = print if args.process_index == 0 else (lambda *_: None)
     with args.main_process_first(desc="reading the sets"):
         sets = read_sets(recipe.sets, say)
-    results = train_zero_shot(recipe, args, sets, say)
+    try:
+        results = train_zero_shot(recipe, args, sets, say)
+    except ValueError as error:
+        raise SystemExit(f"--sets: {recipe.sets}: {error}") from None
     if args.process_index == 0:
         print(table(results))
         print(f"\nwritten to {args.output_dir}: results.json, curves.png, settings.yaml and the model; to use it:")
@@ -239,7 +185,7 @@ def read_sets(path: str, say: Callable[..., None]) -> list[LabelledSet]:
                 f"{options.held_out} and {options.share}"
             )
         sets.append(read_set(str(name), options, say))
-    if all(one.options.test_only for one in sets):
+    if all(one.test_only for one in sets):
         raise SystemExit(f"--sets: {path}: there is nothing to train on, all sets are test_only")
     return sets
 
@@ -270,21 +216,15 @@ def read_set(name: str, options: SetOptions, say: Callable[..., None]) -> Labell
             report=ReadReport(options.on_error),
         )
         labels = {label.id: label for label in known if options.test_only or label.id in used}
-    key_of = {label_id: label.text.casefold() for label_id, label in labels.items()}
-    label_of: dict[str, Label] = {}
-    for label_id, key in key_of.items():
-        label_of.setdefault(key, replace(labels[label_id], id=key))
-
-    def keys(ids: list[str]) -> dict[str, list[str]]:
-        return {"labels": list(dict.fromkeys(key_of[label_id] for label_id in ids if label_id in key_of))}
-
     unknown = len(used.keys() - labels.keys())
-    documents = documents.map(keys, input_columns="labels").filter(lambda ids: len(ids) > 0, input_columns="labels")
-    if len(documents) == 0:
-        raise SystemExit(f"set {name}: no document has a label of {options.label_file}; is --label_id its column?")
+    shares = {"held_out": options.held_out, "share": options.share, "test_only": options.test_only}
+    try:
+        one = labelled_set(name, documents, labels, **shares)
+    except ValueError as error:
+        raise SystemExit(f"{error}; is label_id the column of ids of {options.label_file}?") from None
     left_out = f"; {unknown:,} label ids that the label file lacks are left out" if unknown else ""
-    say(f"{name}: {report}; used: {len(documents):,} documents, {len(label_of):,} labels{left_out}")
-    return LabelledSet(name, options, documents, label_of)
+    say(f"{name}: {report}; used: {len(one.documents):,} documents, {len(one.label_of):,} labels{left_out}")
+    return one
 
 
 def train_zero_shot(
@@ -303,160 +243,76 @@ def train_zero_shot(
         set and group (a key of `GROUPS`) those of `FIGURES`, with the numbers of documents and candidates.
 
     Raises:
-        SystemExit: Too little is left to train on or to measure.
+        ValueError: Too little is left to train on or to measure.
     """
     set_seed(args.seed)
-    trained = [one for one in sets if not one.options.test_only]
-    info = card_info(recipe.card, dataset_name=", ".join(one.name for one in trained))
-    foreign = [one for one in sets if one.options.test_only]
-    held_out = held_out_keys(trained)
-    label_of = {key: label for one in reversed(trained) for key, label in one.label_of.items()}
-    rows_of = {one.name: cut(one, held_out) for one in trained}
-    counts = Counter(
-        key for one in trained for keys in one.documents.select(rows_of[one.name][0])["labels"] for key in keys
-    )
-    unseen_keys = held_out | (label_of.keys() - counts.keys())  # with what only documents to measure have
-    stored = [
-        replace(label, seen=key not in unseen_keys, count=0 if key in unseen_keys else counts[key])
-        for key, label in label_of.items()
-    ]
-    labels = LabelSet(sorted(stored, key=lambda label: not label.seen))
-    say(f"{len(labels):,} labels, {len(held_out):,} of them held out, {len(unseen_keys):,} never seen in training")
-
-    model, processor = make_model(recipe, len(labels))
-    model.set_labels(labels, processor)
-    model.to(args.device)
-    paraphrases, shares = None, (recipe.paraphrase_synonyms, recipe.paraphrase_definitions)
-    if any(shares) and any(label.synonyms or label.description for label in labels):
-        paraphrases = LabelParaphrases(labels, processor, 0.0, *shares, seed=args.seed)
-    model.loss_function = GileLoss("decoupled_softmax", paraphrases=paraphrases)
+    joined = join_sets(sets)
+    labels, never = joined.labels, joined.labels.seen.count(False)
+    say(f"{len(labels):,} labels, {len(joined.held_out):,} of them held out, {never:,} never seen in training")
+    info = card_info(recipe.card, dataset_name=", ".join(one.name for one in joined.trained))
+    model, processor = make_model(recipe, labels, args)
 
     def encode(documents: Dataset, label_set: LabelSet) -> Any:
         encoded = encode_dataset(documents, processor, label_set)
-        return encoded if recipe.tune_text_encoder else add_pooled_embeds(
-            encoded, model, processor, bf16=recipe.bf16_vectors
-        )  # fmt: skip
+        if recipe.tune_text_encoder:
+            return encoded
+        return add_pooled_embeds(encoded, model, processor, bf16=recipe.bf16_vectors)
 
-    parts: list[Any] = []
-    samplers: list[LabelSampler] = []
-    tasks: list[Task] = []
     with args.main_process_first(desc="vectors of texts"):
-        for one in trained:
-            seen = [labels.column(key) for key in one.label_of if key not in unseen_keys]
-            if not seen:
-                raise SystemExit(f"set {one.name}: all its labels are held out, lower held_out")
-            train_rows, validation_rows = rows_of[one.name]
-            encoded = encode(one.documents, labels)
-            unseen = [labels.column(key) for key in one.label_of if key in held_out]
-            parts.append(only(encoded.select(train_rows), seen))
-            samplers.append(LabelSampler(len(labels), recipe.num_negatives, sorted(seen), seed=args.seed))
-            measured = encoded.select(validation_rows)
-            groups = {"seen": (seen, seen), "held_out": (unseen, unseen)}
-            groups["held_out_among_all"] = (unseen, [*seen, *unseen])
-            for group, (gold, candidates) in groups.items():
-                rows = only(measured, gold)
-                if len(rows) and len(candidates) > 1:
-                    tasks.append(Task(one.name, group, rows, sorted(candidates)))
-        tests = []
-        for one in foreign:
-            known = len(one.label_of.keys() & {label.id for label in labels if label.seen})
-            say(f"{one.name}: {known} of its {len(one.label_of):,} labels stand in a set that is trained on, too")
-            own = LabelSet(one.label_of.values())
-            tests.append(Task(one.name, "all", encode(one.documents, own), range(len(own)), own))
+        parts, samplers, tasks = training_parts(joined, encode, recipe.num_negatives, args.seed)
+        tests = foreign_tasks(joined, encode)
+    for one in joined.foreign:
+        known = len(one.label_of.keys() & {label.id for label in labels if label.seen})
+        say(f"{one.name}: {known} of its {len(one.label_of):,} labels stand in a set that is trained on, too")
     if recipe.bag_size:
-        special = processor.tokenizer.all_special_ids
         texts = (ids for part in parts for ids in part["input_ids"])
-        model.gile.set_token_weights(log_idf(texts, model.config.vocab_size, special))
+        model.gile.set_token_weights(log_idf(texts, model.config.vocab_size, processor.tokenizer.all_special_ids))
 
-    # A step is one item of the data set: a batch of one set.
-    batch_size, args.per_device_train_batch_size = args.per_device_train_batch_size, 1
-    batches = SetBatches(parts, [one.options.share for one in trained], batch_size, seed=args.seed)
+    # The trainer, the figures of the cosine, and those of the best epoch.
     groups = parameter_groups(
         model, args.learning_rate, recipe.text_encoder_learning_rate, recipe.layer_decay, args.weight_decay
     )
     optimizer_class, options = Trainer.get_optimizer_cls_and_kwargs(args)
-    chosen_by = "held_out" if any(task.group == "held_out" for task in tasks) else "seen"
-    if not any(task.group == chosen_by for task in tasks):
-        raise SystemExit(
-            "no document is left to choose the epoch by: give more documents, or hold labels out (held_out)"
-        )
-    args.metric_for_best_model, args.greater_is_better = f"eval_{chosen_by}_average_precision", True
-    trainer = ZeroShotTrainer(
+    trainer = ManySetTrainer(
         model,
         args,
+        parts=parts,
+        samplers=samplers,
         tasks=tasks,
-        data_collator=SetCollator(processor, samplers),
-        train_dataset=batches,
-        eval_dataset=batches,  # what is measured are the tasks
+        shares=[one.share for one in joined.trained],
         processing_class=processor,
-        callbacks=[EpochCallback(batches, *samplers)],
         optimizers=(optimizer_class(groups, **options), None),
     )
+    chosen_by = trainer.chosen_by
     cosine = trainer.measure([*tasks, *tests])
     start = {name: one.detach().clone() for name, one in model.named_parameters() if one.requires_grad}
-    say(f"\n{len(batches):,} steps an epoch; {count_parameters(model):,} parameters; chosen by {GROUPS[chosen_by]}")
+    steps = len(trainer.train_dataset)
+    say(f"\n{steps:,} steps an epoch; {count_parameters(model):,} parameters; chosen by {GROUPS[chosen_by]}")
     outcome = train(trainer, recipe.patience)
     figures = trainer.measure([*tasks, *tests])
     outcome["kept_cosine"] = mean_of(figures, chosen_by) <= mean_of(cosine, chosen_by)
     if outcome["kept_cosine"]:
         say(f"training gained nothing on {GROUPS[chosen_by]}: the model is kept as it was before, the cosine")
-        with torch.no_grad():
-            for name, one in model.named_parameters():
-                if name in start:
-                    one.copy_(start[name])
+        model.load_state_dict(start, strict=False)
         figures = cosine
+
     # A softmax does not tell the bias: with multi_label=True, a half is to lie between gold labels and others.
     with torch.no_grad():
         model.gile.output_layer.classifier.bias.fill_(-mean_of(figures, chosen_by, "boundary"))
     # A pipeline gives the candidates one probability of 1 to share, unless it is called with multi_label=True.
     model.config.problem_type = "single_label_classification"
-    trainer.save_model(f"{args.output_dir}/model")
-    Path(args.output_dir, "model", "training_args.bin").unlink(missing_ok=True)
+    folder = Path(args.output_dir)
+    trainer.save_model(str(folder / "model"))
+    (folder / "model" / "training_args.bin").unlink(missing_ok=True)
     results = {"gile": {**outcome, "figures": figures}, "cosine": {"figures": cosine}}
     if args.process_index == 0:
-        write_results(Path(args.output_dir), results, {"gile": args.metric_for_best_model})
-        write_card(Path(args.output_dir, "model"), model, info)
+        write_results(folder, results, {"gile": trainer.args.metric_for_best_model})
+        write_card(folder / "model", model, info)
     return results
 
 
-def held_out_keys(sets: Sequence[LabelledSet]) -> set[str]:
-    """Labels that no set trains on: those that one of them holds out, by a hash of what they say.
-
-    They have at most 500 documents, as those of `held_out_labels`: without more frequent ones, such as "Humans" in
-    MEDLINE, training would be another task.
-    """
-    return {
-        key
-        for one in sets
-        for key in held_out_labels(
-            Counter(key for keys in one.documents["labels"] for key in keys), share=one.options.held_out, min_count=1
-        )
-    }
-
-
-def cut(one: LabelledSet, held_out: set[str]) -> tuple[list[int], list[int]]:
-    """The rows to train on, and those to measure: a tenth, by a hash of their ids, and all that training cannot use."""
-    rows: dict[bool, list[int]] = {True: [], False: []}
-    for row, (name, keys) in enumerate(zip(one.documents["id"], one.documents["labels"], strict=True)):
-        rows[held_out.issuperset(keys) or split_of(name, test=0.0) == "validation"].append(row)
-    if not rows[False]:
-        raise SystemExit(f"set {one.name}: no document is left to train on")
-    return rows[False], rows[True]
-
-
-def only(encoded: Any, columns: Sequence[int]) -> Any:
-    """The documents with a gold label among the columns, without their other gold labels."""
-    wanted = set(columns)
-    kept = [[column for column in own if column in wanted] for own in encoded["labels"]]
-    rows = [row for row, own in enumerate(kept) if own]
-    labels = Dataset.from_dict(
-        {"labels": [kept[row] for row in rows]}, features=encoded.select_columns("labels").features
-    )
-    return concatenate_datasets([encoded.remove_columns("labels").select(rows), labels], axis=1)
-
-
-def make_model(recipe: Recipe, num_labels: int) -> tuple[Any, GileProcessor]:
-    """A model over the pretrained encoder that scores as the cosine does, and its processor."""
+def make_model(recipe: Recipe, labels: LabelSet, args: TrainingArguments) -> tuple[Any, GileProcessor]:
+    """A model over the pretrained encoder that scores the labels as the cosine does, and its processor."""
     size = AutoConfig.from_pretrained(recipe.text_encoder, trust_remote_code=False).hidden_size + recipe.bag_size
     model = GileForSequenceClassification.from_text_encoder(
         recipe.text_encoder,
@@ -467,181 +323,28 @@ def make_model(recipe: Recipe, num_labels: int) -> tuple[Any, GileProcessor]:
         joint_size=size,
         joint_act="linear",
         joint_dropout=recipe.joint_dropout,
-        num_labels=num_labels,
+        num_labels=len(labels),
         problem_type="multi_label_classification",
     )
     start_as_cosine(model, recipe.cosine_scale)
-    return model, GileProcessor.from_text_encoder(recipe.text_encoder, model.config)
-
-
-@torch.no_grad()
-def start_as_cosine(model: Any, scale: float) -> None:
-    """Makes the joint embedding the cosine of text and label, times a number: U = V = I, w constant, no biases.
-
-    Document and label vectors have a root mean square of 1, so their inner product over their size is the cosine; with
-    a bag, the score is the sum of its cosine and that of the encoder. From random projections instead, 80 to 100 labels
-    to train on left unseen ones worse than the cosine, whatever the activation, the learning rate and the size.
-
-    Args:
-        model: A `GileForSequenceClassification` with a linear joint embedding of the size of its vectors.
-        scale: The number.
-    """
-    layer, config = model.gile.output_layer, model.config
-    for projection in (layer.label_projection, layer.input_projection):
-        projection.weight.copy_(torch.eye(config.joint_size))
-        projection.bias.zero_()
-    layer.classifier.weight[:, : config.encoder_size] = scale / config.encoder_size
-    if config.bag_size:
-        layer.classifier.weight[:, config.encoder_size :] = scale / config.bag_size
-
-
-class SetBatches(torch.utils.data.Dataset[list[dict[str, Any]]]):
-    """Batches as items: each of one set, drawn by the shares of the sets; the draw is a function of seed and epoch.
-
-    Args:
-        parts: The encoded documents of each set.
-        shares: What share of the batches a set has, beside the others; by default the square root of its documents.
-        batch_size: Documents of a batch, fewer of a set that has not as many.
-        seed: Seed of the draw.
-    """
-
-    def __init__(self, parts: Sequence[Any], shares: Sequence[float | None], batch_size: int, seed: int) -> None:
-        self.parts = parts
-        weights = np.array([len(part) ** 0.5 if own is None else own for part, own in zip(parts, shares, strict=True)])
-        self.shares = weights / weights.sum()
-        self.batch_size = batch_size
-        self.seed = seed
-        # Shared memory: workers of a DataLoader that outlive an epoch see the next one.
-        self.epoch = torch.zeros(1, dtype=torch.long).share_memory_()
-
-    def set_epoch(self, epoch: int) -> None:
-        """Makes the batches of another epoch draw anew."""
-        self.epoch[0] = epoch
-
-    def __len__(self) -> int:
-        return -(-sum(map(len, self.parts)) // self.batch_size)
-
-    def __getitem__(self, step: int) -> list[dict[str, Any]]:
-        rng = np.random.default_rng([self.seed, int(self.epoch), step])
-        place = int(rng.choice(len(self.parts), p=self.shares))
-        part = self.parts[place]
-        rows = rng.choice(len(part), min(self.batch_size, len(part)), replace=False)
-        return [{**example, "set": place} for example in part.__getitems__(rows.tolist())]
-
-
-class SetCollator:
-    """Collates a batch of one set, with labels sampled from those of the set.
-
-    Args:
-        processor: The processor of the model.
-        samplers: The sampler of each set.
-    """
-
-    def __init__(self, processor: GileProcessor, samplers: Sequence[LabelSampler]) -> None:
-        self.collators = [GileDataCollator(processor, sampler) for sampler in samplers]
-
-    def __call__(self, items: Sequence[list[dict[str, Any]]]) -> dict[str, torch.Tensor]:
-        """Collates the one item of a step."""
-        (batch,) = items
-        return self.collators[batch[0]["set"]](batch)
-
-
-class ZeroShotTrainer(Trainer):
-    """Evaluates by tasks: some documents against some labels each.
-
-    Args:
-        args: Those of the `Trainer`.
-        tasks: What to measure.
-        kwargs: Those of the `Trainer`.
-    """
-
-    def __init__(self, *args: Any, tasks: Sequence[Task], **kwargs: Any) -> None:
-        self.tasks = tasks
-        super().__init__(*args, **kwargs)
-
-    def compute_loss(self, model: Any, inputs: dict[str, torch.Tensor], *args: Any, **kwargs: Any) -> Any:
-        """The mean over gold labels, so that sets with many of them for each document do not count for more."""
-        factor = len(inputs["labels"]) / (inputs["labels"] >= 0).sum()
-        outcome = super().compute_loss(model, inputs, *args, **kwargs)
-        return (outcome[0] * factor, outcome[1]) if isinstance(outcome, tuple) else outcome * factor
-
-    def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:
-        """The mean over the sets of the figures that choose the epoch."""
-        group = self.args.metric_for_best_model.removeprefix("eval_").removesuffix("_average_precision")
-        figures = self.measure([task for task in self.tasks if task.group == group])
-        metrics = {f"{metric_key_prefix}_{group}_average_precision": mean_of(figures, group)}
-        self.log(metrics)
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
-        return metrics
-
-    @torch.no_grad()
-    def measure(self, tasks: Sequence[Task]) -> dict[str, dict[str, dict[str, float]]]:
-        """The figures of tasks, by set and group."""
-        model, processor = self.accelerator.unwrap_model(self.model), self.processing_class
-        was_training = model.training
-        model.eval()
-        figures: dict[str, dict[str, dict[str, float]]] = {}
-        collate = GileDataCollator(processor)
-        for task in tasks:
-            with self.autocast():
-                codes = (
-                    model.project_stored_labels()
-                    if task.label_set is None
-                    else project_label_set(model, processor, task.label_set)
-                ).float()
-            columns, boundary = torch.as_tensor(task.columns), torch.zeros(())
-            metrics = OnColumns(LabelMetrics(len(columns), top_k=(1,)), task.columns)
-            for start in range(0, len(task.documents), self.args.per_device_eval_batch_size):
-                stop = min(start + self.args.per_device_eval_batch_size, len(task.documents))
-                batch = collate(task.documents.__getitems__(list(range(start, stop))))
-                gold = batch.pop("labels")
-                batch.pop("shift_labels")
-                with self.autocast():
-                    batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
-                    texts = model.gile.project_texts(**batch).float()
-                # Not in 16 bits, in which labels that differ a little tie.
-                scores = (texts @ codes.T).cpu()
-                metrics.update(scores, gold)
-                boundary += boundaries(scores[:, columns], multi_hot(gold, scores.shape[1])[:, columns]).sum()
-            computed = metrics.compute()
-            own = {name: computed[name] for name in FIGURES} | {"boundary": float(boundary) / len(task.documents)}
-            own |= {"documents": len(task.documents), "candidates": len(task.columns)}
-            figures.setdefault(task.set_name, {})[task.group] = own
-        model.train(was_training)
-        return figures
-
-    def autocast(self) -> Any:
-        """16 bits, if training has them."""
-        return torch.autocast(self.args.device.type, torch.bfloat16, enabled=self.args.bf16)
-
-
-def boundaries(scores: torch.Tensor, gold: torch.Tensor) -> torch.Tensor:
-    """Half-way between the lowest score of a gold label and the highest of another one, of each document.
-
-    Args:
-        scores: `(B, L)` scores.
-        gold: `(B, L)` zeros and ones, with both in each row, or else the row counts as 0.
-    """
-    lowest = scores.masked_fill(gold == 0, torch.inf).amin(1)
-    highest = scores.masked_fill(gold > 0, -torch.inf).amax(1)
-    return ((lowest + highest) / 2).nan_to_num(0.0, 0.0, 0.0)
-
-
-def mean_of(
-    figures: Mapping[str, Mapping[str, Mapping[str, float]]], group: str, name: str = "average_precision"
-) -> float:
-    """The mean over the sets of a figure of a group."""
-    return float(np.mean([groups[group][name] for groups in figures.values() if group in groups]))
+    processor = GileProcessor.from_text_encoder(recipe.text_encoder, model.config)
+    model.set_labels(labels, processor)
+    model.to(args.device)
+    paraphrases, shares = None, (recipe.paraphrase_synonyms, recipe.paraphrase_definitions)
+    if any(shares) and any(label.synonyms or label.description for label in labels):
+        paraphrases = LabelParaphrases(labels, processor, 0.0, *shares, seed=args.seed)
+    model.loss_function = GileLoss("decoupled_softmax", paraphrases=paraphrases)
+    return model, processor
 
 
 def table(results: Mapping[str, Any]) -> str:
     """The figures in percent, those of the untrained cosine beside them."""
     gile, cosine = results["gile"]["figures"], results["cosine"]["figures"]
-    headings = "".join(f"{f'{way} {heading}':>14}" for heading in FIGURES.values() for way in ("cosine", "GILE"))
+    headings = "".join(f"{f'{way} {heading}':>14}" for heading in HEADINGS.values() for way in ("cosine", "GILE"))
     lines = ["", f"{'set':20}{'ranked':40}{'documents':>10}{'labels':>8}{headings}"]
     for name, groups in gile.items():
         for group, own in groups.items():
-            figures = [100 * one[name][group][figure] for figure in FIGURES for one in (cosine, gile)]
+            figures = [100 * one[name][group][figure] for figure in HEADINGS for one in (cosine, gile)]
             cells = "".join(f"{figure:14.2f}" for figure in figures)
             lines.append(f"{name:20}{GROUPS[group]:40}{own['documents']:10,}{own['candidates']:8,}{cells}")
     return "\n".join(lines)

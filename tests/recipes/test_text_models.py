@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from text_models import ModelSettings, OnColumns, as_read, check_settings, hold_out, label_metrics, metric_name
+from text_models import ModelSettings, as_read, check_settings, hold_out, label_metrics, metric_name
 from transformers import AutoModelForSequenceClassification, TrainingArguments
 
 from hf_gile import GileProcessor, Label, LabelSet
 from hf_gile.metrics import LabelMetrics
+from hf_gile.metrics.on_columns import OnColumns
 from hf_gile.training import tune_threshold
 
 WORDS = {

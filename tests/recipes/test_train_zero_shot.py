@@ -2,29 +2,18 @@
 
 import json
 import random
-from collections import Counter
 
 import pytest
 import torch
 import yaml
 from datasets import Dataset
 from torch.nn import functional
-from train_zero_shot import (
-    LabelledSet,
-    Recipe,
-    SetBatches,
-    SetOptions,
-    boundaries,
-    cut,
-    held_out_keys,
-    make_model,
-    mean_of,
-    read_sets,
-    train_zero_shot,
-)
+from train_zero_shot import Recipe, make_model, read_sets, train_zero_shot
 from transformers import TrainingArguments, pipeline
 
-from hf_gile import Label
+from hf_gile import Label, LabelSet
+from hf_gile.training.labelled_sets import LabelledSet, join_sets
+from hf_gile.training.many_sets import mean_of
 
 TOPICS = {
     "T1": "heart failure",
@@ -120,14 +109,11 @@ def test_several_sets_make_a_model_that_a_pipeline_scores_new_labels_with(folder
     for line in ("held-out labels, among themselves", "all labels of an unseen set"):
         assert line in done.stdout
     # Labels count the documents that were trained on, and not those that were measured.
-    trained = [one for one in read_sets(str(folder / "sets.yaml"), lambda *_: None) if not one.options.test_only]
-    rows = {one.name: one.documents.select(cut(one, held_out_keys(trained))[0]) for one in trained}
-    counts = Counter(key for documents in rows.values() for keys in documents["labels"] for key in keys)
+    joined = join_sets(read_sets(str(folder / "sets.yaml"), lambda *_: None))
     stored = [json.loads(line) for line in (folder / "out" / "model" / "labels.jsonl").read_text().splitlines()]
-    assert {label["id"]: label["count"] for label in stored if label.get("count")} == {
-        key: count for key, count in counts.items() if key not in held_out_keys(trained)
-    }
-    assert sum(len(documents) for documents in rows.values()) < 160 + 120
+    counts = {label["id"]: label["count"] for label in stored if label.get("count")}
+    assert counts == {label.id: label.count for label in joined.labels if label.count}
+    assert counts.keys().isdisjoint(joined.held_out)
     pipe = pipeline("zero-shot-classification", model=str(folder / "out" / "model"), trust_remote_code=True)
     answer = pipe("please play some music", candidate_labels=["music volume", "bill due"])
     assert sorted(answer["labels"]) == ["bill due", "music volume"]
@@ -188,7 +174,8 @@ def test_a_training_that_gains_nothing_on_held_out_labels_leaves_the_cosine(fold
 @pytest.mark.parametrize("bag_size", [0, 7])
 def test_before_training_the_score_is_the_cosine(folder, bag_size):
     recipe = Recipe(text_encoder=str(folder / "encoder"), cosine_scale=9.0, bag_size=bag_size)
-    model, processor = make_model(recipe, num_labels=3)
+    args = TrainingArguments(str(folder / "out"), use_cpu=True, report_to="none")
+    model, processor = make_model(recipe, LabelSet.from_names(["iron", "milk", "pay bill"]), args)
     words = processor(["play some music", "the heart"], label_text=["iron", "pay bill"], return_tensors="pt")
     with torch.no_grad():
         out = model.eval().gile(**words)
@@ -198,49 +185,11 @@ def test_before_training_the_score_is_the_cosine(folder, bag_size):
     torch.testing.assert_close(scores, 9 * cosines, atol=1e-4, rtol=1e-4)
 
 
-def test_batches_are_of_one_set_each_and_drawn_by_the_shares():
-    parts = [
-        Dataset.from_dict({"x": [f"{name}{place}" for place in range(size)]}) for name, size in (("a", 50), ("b", 5))
-    ]
-    batches = SetBatches(parts, [3.0, 1.0], batch_size=8, seed=1)
-    assert len(batches) == 7
-    drawn = Counter()
-    for step in range(400):
-        batch = batches[step]
-        (place,) = {example["set"] for example in batch}
-        assert {example["x"][0] for example in batch} == {"ab"[place]}
-        assert len({example["x"] for example in batch}) == len(batch) == (8, 5)[place]
-        drawn[place] += 1
-    assert 0.68 < drawn[0] / 400 < 0.82
-    first = batches[0]
-    assert batches[0] == first
-    batches.set_epoch(1)
-    assert any(batches[step] != SetBatches(parts, [3.0, 1.0], 8, seed=1)[step] for step in range(3))
-
-
-def labelled(name, labels, rows, **options):
-    documents = Dataset.from_dict(
-        {"id": [f"{name}{row}" for row in range(len(rows))], "text": ["x"] * len(rows), "labels": rows}
-    )
-    return LabelledSet(name, SetOptions(files=[], **options), documents, {key: Label(key, key) for key in labels})
-
-
-def test_no_set_trains_on_a_label_that_another_one_holds_out():
-    keys = [f"label {place}" for place in range(40)]
-    first = labelled("first", keys, [[key] for key in keys], held_out=0.5)
-    second = labelled("second", keys[20:], [keys[20:22], [keys[22]]])
-    held_out = held_out_keys([first, second])
-    assert 10 <= len(held_out) <= 30
-    assert held_out == held_out_keys([first])
-    train, measured = cut(second, set(keys[20:22]))
-    assert 0 in measured  # all its labels are held out
-    assert sorted([*train, *measured]) == [0, 1]
-
-
 def test_sets_too_small_to_choose_an_epoch_are_refused(folder):
-    sets = [labelled("tiny", ["iron", "kidney"], [["iron"], ["kidney"]])]
+    documents = Dataset.from_dict({"id": ["1", "2"], "text": ["x", "x"], "labels": [["iron"], ["kidney"]]})
+    sets = [LabelledSet("tiny", documents, {name: Label(name, name) for name in ("iron", "kidney")})]
     args = TrainingArguments(str(folder / "out"), use_cpu=True, report_to="none")
-    with pytest.raises(SystemExit, match="no document is left to choose the epoch by"):
+    with pytest.raises(ValueError, match="no document is left to choose the epoch by"):
         train_zero_shot(Recipe(text_encoder=str(folder / "encoder")), args, sets, lambda *_: None)
 
 
@@ -260,7 +209,10 @@ def test_labels_that_say_the_same_are_one_and_ids_without_a_label_file_are_names
         ("a: {labels: x}", "set a names no files"),
         ("a: {files: x.csv, held_out: 1.5}", "held_out must be from 0 to below 1"),
         ("a: {files: intents.jsonl, labels: intent, test_only: true}", "nothing to train on"),
-        ("a: {files: intents.jsonl, labels: intent, label_file: topics.csv}", "no document has a label of topics.csv"),
+        (
+            "a: {files: intents.jsonl, labels: intent, label_file: topics.csv}",
+            "no document has one of its labels; is label_id the column of ids of topics.csv?",
+        ),
     ],
 )
 def test_a_file_of_sets_that_makes_no_sense_is_named(folder, monkeypatch, sets, message):
@@ -271,9 +223,3 @@ def test_a_file_of_sets_that_makes_no_sense_is_named(folder, monkeypatch, sets, 
         (folder / "intents.jsonl").write_text(text)
     with pytest.raises(SystemExit, match=message.replace("?", r"\?")):
         read_sets("wrong.yaml", lambda *_: None)
-
-
-def test_the_boundary_lies_between_the_lowest_gold_label_and_the_highest_other_one():
-    scores = torch.tensor([[5.0, 1.0, 3.0], [2.0, 4.0, -2.0], [1.0, 2.0, 3.0]])
-    gold = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0], [1.0, 1.0, 1.0]])
-    assert boundaries(scores, gold).tolist() == [4.0, 0.0, 0.0]

@@ -1,0 +1,44 @@
+"""Figures of some of the labels that a model scores."""
+
+from collections.abc import Sequence
+
+import torch
+
+from .batch import Array, read_batch
+from .trainer import TrainerMetric
+
+
+class OnColumns(TrainerMetric):
+    """A metric that knows some labels only, and gets the scores of all.
+
+    Args:
+        metric: The metric, such as `LabelMetrics`.
+        columns: The labels it knows, ascending; gold labels that are not among them are left out.
+
+    Example:
+        >>> from hf_gile.metrics import LabelMetrics
+        >>> metric = OnColumns(LabelMetrics(2, top_k=(1,)), columns=[0, 2])
+        >>> metric.update(torch.tensor([[0.1, 0.9, 0.3]]), torch.tensor([[2]]))
+        >>> metric.compute()["precision_at_1"]
+        1.0
+    """
+
+    def __init__(self, metric: TrainerMetric, columns: Sequence[int]) -> None:
+        self.metric = metric
+        self.columns = torch.as_tensor(columns)
+
+    def reset(self) -> None:
+        """Forgets every batch."""
+        self.metric.reset()
+
+    def update(self, scores: Array, labels: Array) -> None:
+        """Adds a batch of all labels."""
+        scores, gold = read_batch(scores, labels)
+        columns = self.columns.to(scores.device)
+        new = torch.full((scores.shape[1] + 1,), -100, device=scores.device)
+        new[columns] = torch.arange(len(columns), device=scores.device)
+        self.metric.update(scores[:, columns], new[gold.masked_fill(gold < 0, scores.shape[1])])
+
+    def compute(self) -> dict[str, float]:
+        """Returns what the metric computes."""
+        return self.metric.compute()
