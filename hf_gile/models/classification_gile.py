@@ -487,6 +487,13 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 return self.gile.output_layer.label_codes(columns)
             units = [self.gile.output_layer.label_codes(None, one) for one in self.config.languages]
             return torch.cat(units) if columns is None else torch.cat(units)[columns]
+        if torch.compiler.is_exporting():
+            if language not in self._kept_label_codes:
+                raise ValueError(
+                    "an exported model holds the codes of its labels as constants: call it once, in evaluation mode "
+                    "and without gradients, before torch.export"
+                )
+            return self._kept_label_codes[language][1]
         self._require_stored_labels()
         if self.training or torch.is_grad_enabled() or columns is not None:
             return self._stored_label_codes(columns, language)
@@ -499,7 +506,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
             words = self.label_input_ids.unique()
             made_of = state(words)
             columns = torch.arange(self.config.num_labels, device=self.label_input_ids.device)
-            codes = torch.cat([self._stored_label_codes(chunk, language) for chunk in columns.split(_LABELS_AT_ONCE)])
+            with torch.inference_mode(False), torch.no_grad():  # codes that torch.export takes, too
+                chunks = [self._stored_label_codes(chunk, language) for chunk in columns.split(_LABELS_AT_ONCE)]
+                codes = torch.cat(chunks)
             kept = self._kept_label_codes[language] = (made_of, codes, words)
         return kept[1]
 

@@ -20,7 +20,7 @@ from transformers.activations import ACT2FN
 
 from .configuration_gile import LEXICAL_HASHES
 from .languages_gile import of_language, per_language
-from .text_encoders_gile import rms_normalized
+from .text_encoders_gile import rms_normalized, rows_of
 
 
 class ZeroEmbedding(nn.Embedding):
@@ -61,19 +61,15 @@ class TokenBag(nn.Module):
             `(R, bag_size)` vectors; zero for a text without tokens.
         """
         number = self.vectors.num_embeddings
-        rows = torch.arange(len(input_ids), device=input_ids.device)[:, None]
+        rows = torch.arange(input_ids.shape[0], device=input_ids.device)[:, None]
         distinct, counts = torch.unique((rows * number + input_ids)[mask], return_counts=True)
         tokens = distinct % number
         starts = torch.searchsorted(distinct, rows[:, 0] * number)
-        weights = functional.embedding(tokens, self.log_weights.weight, sparse=sparse).squeeze(-1).exp()
-        total = functional.embedding_bag(
-            tokens,
-            self.vectors.weight,
-            starts,
-            mode="sum",
-            sparse=sparse,
-            per_sample_weights=weights * (1 + counts.to(weights.dtype).log()),
-        )
+        words, places = torch.unique(tokens, return_inverse=True)
+        weights = rows_of(self.log_weights, words, sparse).squeeze(-1).exp()[places]
+        weights = weights * (1 + counts.to(weights.dtype).log())
+        vectors = rows_of(self.vectors, words, sparse)
+        total = functional.embedding_bag(places, vectors, starts, mode="sum", per_sample_weights=weights)
         return rms_normalized(total)
 
 

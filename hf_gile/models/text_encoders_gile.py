@@ -38,6 +38,24 @@ def rms_normalized(vectors: Tensor) -> Tensor:
     return (functional.normalize(widened(vectors), dim=-1) * vectors.shape[-1] ** 0.5).to(vectors.dtype)
 
 
+def rows_of(table: nn.Module, ids: Tensor, sparse: bool = False) -> Tensor:
+    """`(..., D)` rows of a table of vectors, by a call of it: an adapter may have changed it, or have moved it.
+
+    `sparse` is for the gradient of an `nn.Embedding`, where those of many calls are added up.
+    """
+    if sparse and isinstance(table, nn.Embedding):
+        return functional.embedding(ids, table.weight, sparse=True)
+    return table(ids)
+
+
+def weighted_sum(vectors: Tensor, places: Tensor, weights: Tensor) -> Tensor:
+    """`(R, D)` sums of the rows of `(N, D)` vectors that `(R, T)` places name, times `(R, T)` weights."""
+    if torch.compiler.is_compiling():  # compilers and exports know products better
+        return (weights[:, None] @ vectors[places]).squeeze(1)
+    # Never builds (R, T, D).
+    return functional.embedding_bag(places, vectors, per_sample_weights=weights, mode="sum")
+
+
 class DenseEncoder(nn.Module):
     """The feed-forward encoder g of Eq. 1: `act(W x + c)` at every position.
 
@@ -143,9 +161,8 @@ class AttentionPooling(nn.Module):
         # The lowest finite number, not -inf: the softmax of a row of -inf is NaN.
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
         weights = scores.softmax(-1) * mask
-        # A weighted sum of rows without building (R, T, H). Autocast runs the softmax in float32, and not the rest.
-        document = functional.embedding_bag(places, hidden, per_sample_weights=weights.to(hidden.dtype), mode="sum")
-        return document, weights
+        # Autocast runs the softmax in float32, and not the rest.
+        return weighted_sum(hidden, places, weights.to(hidden.dtype)), weights
 
 
 class MeanPooling(nn.Module):
@@ -164,7 +181,7 @@ class MeanPooling(nn.Module):
         weights = mask.to(hidden.dtype)
         if not self.is_sum:
             weights = weights / weights.sum(-1, keepdim=True).clamp(min=1)
-        return functional.embedding_bag(places, hidden, per_sample_weights=weights, mode="sum"), weights
+        return weighted_sum(hidden, places, weights), weights
 
 
 def make_encoder(config: PreTrainedConfig, input_size: int) -> nn.Module:
@@ -194,20 +211,22 @@ def _pooling(config: PreTrainedConfig) -> nn.Module:
     )
 
 
-def mean_of_words(table: Any, input_ids: Tensor, pad_token_id: int, sparse: bool = False) -> Tensor:
+def mean_of_words(table: nn.Module, input_ids: Tensor, pad_token_id: int, sparse: bool = False) -> Tensor:
     """The label encoder of section 2.2: a label vector e is the mean of the label's word vectors.
 
     Args:
         table: The word vectors, or those of the tokens of a pretrained encoder.
         input_ids: `(L, T)` word ids, padded.
         pad_token_id: The padding word. (The table's own padding_idx may be missing.)
-        sparse: Whether the gradient of the table is a sparse tensor, for who adds up those of many calls.
+        sparse: As in `rows_of`.
 
     Returns:
         `(L, D)` label vectors; zero for a label without words.
     """
-    # embedding_bag never builds the (L, T, D) word vectors of all labels.
-    return functional.embedding_bag(input_ids, table.weight, mode="mean", sparse=sparse, padding_idx=pad_token_id)
+    words, places = torch.unique(input_ids, return_inverse=True)
+    vectors = rows_of(table, words, sparse)
+    weights = (input_ids != pad_token_id).to(vectors.dtype)
+    return weighted_sum(vectors, places, weights / weights.sum(-1, keepdim=True).clamp(min=1))
 
 
 class WordVectorEncoder(nn.Module):
@@ -255,13 +274,15 @@ class WordVectorEncoder(nn.Module):
             and `(B, S)`.
         """
         assert attention_mask is not None
-        if input_ids is not None:
+        if input_ids is not None and not torch.compiler.is_compiling():
             words, places = torch.unique(input_ids, return_inverse=True)
             return self.encode(self.word_embeddings(words), places, attention_mask, language)
+        if input_ids is not None:  # how many words are distinct, no compiler can know
+            inputs_embeds = self.word_embeddings(input_ids)
         assert inputs_embeds is not None
         # A weight of zero would not rid a sum of NaN.
         vectors = inputs_embeds.flatten(0, -2).masked_fill(~attention_mask.reshape(-1, 1), 0)
-        places = torch.arange(len(vectors), device=vectors.device).reshape(attention_mask.shape)
+        places = torch.arange(vectors.shape[0], device=vectors.device).reshape(attention_mask.shape)
         return self.encode(vectors, places, attention_mask, language)
 
     def encode(
@@ -322,7 +343,7 @@ class HierarchicalEncoder(WordVectorEncoder):
         hidden, places = of_language(self.word_encoder, language)(word_vectors, places.flatten(0, 1), word_mask)
         sentences, word_weights = of_language(self.word_attention, language)(hidden, places, word_mask)
         sentence_mask = mask.any(-1)
-        rows = torch.arange(len(sentences), device=sentences.device).reshape(sentence_mask.shape)
+        rows = torch.arange(sentences.shape[0], device=sentences.device).reshape(sentence_mask.shape)
         hidden, rows = of_language(self.sentence_encoder, language)(sentences, rows, sentence_mask)
         document, sentence_weights = of_language(self.sentence_attention, language)(hidden, rows, sentence_mask)
         return document, (word_weights.reshape(mask.shape), sentence_weights)
@@ -504,6 +525,10 @@ class TransformerEncoder(nn.Module):
                 f"the pretrained encoder has positions for {self.positions} tokens, got {mask.shape[1]}; the processor "
                 "saved with the model cuts texts, as does its tokenizer with truncation=True"
             )
+        if torch.compiler.is_compiling():  # which loops over batches no compiler can know
+            vectors, weight = self._pool_rows(input_ids, inputs_embeds, mask, language)
+            vectors = vectors.masked_fill(~mask.any(-1, keepdim=True), 0)
+            return vectors.view(*shape[:-1], self.pooled_size), weight.view(shape)
         there = torch.arange(1, mask.shape[1] + 1, device=mask.device)
         sizes = (mask * there).amax(-1).tolist()  # up to the last token
         order, pooled, weights = [], [], []
@@ -531,7 +556,7 @@ class TransformerEncoder(nn.Module):
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.is_frozen):
             hidden = self.transformer(**tokens, attention_mask=mask.long()).last_hidden_state
         hidden = hidden.flatten(0, 1).to(self.transformer.dtype)  # out of the 16 bits of autocast
-        places = torch.arange(len(hidden), device=mask.device).view(mask.shape)
+        places = torch.arange(hidden.shape[0], device=mask.device).view(mask.shape)
         vectors, weights = of_language(self.pooling, language)(hidden, places, mask)
         return rms_normalized(vectors), weights
 
@@ -580,7 +605,7 @@ class HierarchicalTransformerEncoder(TransformerEncoder):
         windows, weights = super().forward(input_ids, attention_mask, inputs_embeds, pooled, language)
         mask = windows.any(-1) if attention_mask is None else attention_mask.any(-1)
         hidden = windows.flatten(0, 1)
-        rows = torch.arange(len(hidden), device=hidden.device).view(mask.shape)
+        rows = torch.arange(hidden.shape[0], device=hidden.device).view(mask.shape)
         if self.sentence_encoder is not None:
             hidden, rows = of_language(self.sentence_encoder, language)(hidden, rows, mask)
         document, attention = of_language(self.sentence_attention, language)(hidden, rows, mask)

@@ -93,3 +93,71 @@ def test_tuples_hold_what_outputs_hold(make, kind):
         assert len(plain) == len(named.to_tuple())
         for one, other in zip(plain, named.to_tuple(), strict=True):
             torch.testing.assert_close(one, other)
+
+
+class TextTower(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids, attention_mask):
+        return self.model.gile.project_texts(input_ids, attention_mask)
+
+
+class Scores(TextTower):
+    def forward(self, input_ids, attention_mask):
+        return self.model(input_ids, attention_mask).logits
+
+
+def exported(module, inputs):
+    """An exported program of any number and length of documents."""
+    sizes = dict.fromkeys(range(inputs["input_ids"].dim()), torch.export.Dim.DYNAMIC)
+    arguments = tuple(inputs.values())
+    return torch.export.export(module, arguments, dynamic_shapes=(sizes, sizes)).module()
+
+
+@pytest.mark.parametrize(
+    ("part", "kind", "fields"),
+    [
+        pytest.param(Scores, "wan", {}, id="wan"),
+        pytest.param(Scores, "han", {}, id="han", marks=pytest.mark.slow),
+        pytest.param(Scores, "transformer", {}, id="transformer"),
+        *(pytest.param(TextTower, kind, {}, id=f"text tower, {kind}", marks=pytest.mark.slow) for kind in KINDS),
+        pytest.param(Scores, "wan", {"bag_size": 5, "cosine_score": True}, id="bag", marks=pytest.mark.slow),
+        pytest.param(Scores, "wan", {"output_layer": "linear"}, id="linear", marks=pytest.mark.slow),
+    ],
+)
+def test_exported_programs_compute_what_models_do_at_any_size(make, part, kind, fields):
+    model = make(kind, **fields)
+    with torch.inference_mode():
+        model(**documents(kind))  # and keep the codes of labels
+    program, module = exported(part(model), documents(kind)), part(model)
+    for sizes in ((3, 2, 5), (2, 3, 7), (5, 1, 4)):
+        inputs = tuple(documents(kind, *sizes).values())
+        with torch.no_grad():
+            torch.testing.assert_close(program(*inputs), module(*inputs), rtol=1e-5, atol=1e-6)
+
+
+def test_exports_ask_for_label_codes(make):
+    with pytest.raises(
+        ValueError, match=r"call it once, in evaluation mode and without gradients, before torch\.export"
+    ):
+        exported(Scores(make("wan")), documents("wan"))
+
+
+@pytest.mark.parametrize("kind", ["wan", "han", pytest.param("transformer", marks=pytest.mark.slow)])
+def test_compiled_towers_are_one_graph_at_any_size(make, kind):
+    torch.compiler.reset()
+    tower = TextTower(make(kind))
+    graphs = []
+
+    def count(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    compiled = torch.compile(tower, backend=count, fullgraph=True, dynamic=True)
+    with torch.no_grad():
+        for sizes in ((3, 2, 5), (4, 3, 7), (5, 4, 6)):
+            inputs = tuple(documents(kind, *sizes).values())
+            torch.testing.assert_close(compiled(*inputs), tower(*inputs), rtol=1e-5, atol=1e-6)
+    assert len(graphs) == 1
