@@ -58,13 +58,7 @@ def evaluate_index(
             batches without gold labels, not of tensors, in another language than the index, or with gold labels that it
             does not have; no documents; or no metrics.
     """
-    if max_scores < 1:
-        raise ValueError(f"max_scores must be at least 1, got {max_scores}")
-    if not hasattr(index, "check_fits"):
-        raise ValueError(f"the first argument must be a LabelIndex, the second the model; got {type(index).__name__}")
-    measured = list(metrics) if isinstance(metrics, Sequence) else [metrics]
-    if not measured or not all(isinstance(metric, TrainerMetric) for metric in measured):
-        raise ValueError(f"metrics must be metrics, such as LabelMetrics(num_labels), or a list of some; got {metrics}")
+    measured = _checked_metrics(index, metrics, max_scores)
     model, gile = unwrapped(model), towers_of(model)
     index.check_fits(gile)
     stored = getattr(model, "label_set", None)
@@ -81,14 +75,7 @@ def evaluate_index(
     model.eval()
     try:
         for batch in batches:
-            if not isinstance(batch, Mapping) or not isinstance(batch.get("labels", torch.empty(0)), Tensor):
-                raise ValueError(
-                    "batches must be as GileDataCollator makes them: DataLoader(encode_dataset(...), 64, "
-                    f"collate_fn=GileDataCollator(processor)); got one of {type(batch).__name__} without tensors"
-                )
-            gold, excluded = batch.get("labels"), batch.get("excluded_columns")
-            if gold is None:
-                raise ValueError(f"a batch has no labels, only {', '.join(sorted(batch))}: they are what to measure by")
+            gold, excluded = _gold_of(batch)
             text_codes = _text_codes(index, gile, batch)
             if translate is not None:
                 gold, excluded = translate.gold(gold), translate(excluded) if excluded is not None else None
@@ -102,6 +89,31 @@ def evaluate_index(
     finally:
         model.train(was_training)
     return {name: value for metric in measured for name, value in metric.compute().items()}
+
+
+def _checked_metrics(
+    index: object, metrics: TrainerMetric | Sequence[TrainerMetric], max_scores: int
+) -> list[TrainerMetric]:
+    if max_scores < 1:
+        raise ValueError(f"max_scores must be at least 1, got {max_scores}")
+    if not hasattr(index, "check_fits"):
+        raise ValueError(f"the first argument must be a LabelIndex, the second the model; got {type(index).__name__}")
+    chosen = list(metrics) if isinstance(metrics, Sequence) else [metrics]
+    if not chosen or not all(isinstance(metric, TrainerMetric) for metric in chosen):
+        raise ValueError(f"metrics must be metrics, such as LabelMetrics(num_labels), or a list of some; got {metrics}")
+    return chosen
+
+
+def _gold_of(batch: object) -> tuple[Tensor, Tensor | None]:
+    """The gold labels of a batch, and the labels that are no candidates."""
+    if not isinstance(batch, Mapping) or not isinstance(batch.get("labels", torch.empty(0)), Tensor):
+        raise ValueError(
+            "batches must be as GileDataCollator makes them: DataLoader(encode_dataset(...), 64, "
+            f"collate_fn=GileDataCollator(processor)); got one of {type(batch).__name__} without tensors"
+        )
+    if "labels" not in batch:
+        raise ValueError(f"a batch has no labels, only {', '.join(sorted(batch))}: they are what to measure by")
+    return batch["labels"], batch.get("excluded_columns")
 
 
 @torch.no_grad()

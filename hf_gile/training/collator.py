@@ -58,37 +58,11 @@ class GileDataCollator:
         Raises:
             ValueError: An example without `input_ids`, or with labels that are no gold columns.
         """
-        if not isinstance(features, Sequence) or not len(features):
-            raise ValueError(f"features must be a list of one example or more, got {features!r:.100}")
-        if isinstance(features[0], list):
-            features = [feature for row in features for feature in (row if isinstance(row, list) else [row])]
-        for place, feature in enumerate(features):
-            if not isinstance(feature, Mapping):
-                raise ValueError(
-                    f"example {place} of the batch must be a mapping with input_ids, got {type(feature).__name__}"
-                )
-            missing = [name for name in _IN_ALL if name in features[0] and name not in feature]
-            if missing:
-                raise ValueError(
-                    f"example {place} of the batch has no {missing[0]}, which the first one has: give it to all "
-                    "examples or to none"
-                )
-            if "input_ids" not in feature:
-                raise ValueError(
-                    f"example {place} of the batch has no input_ids, only {sorted(feature)}; make them with "
-                    "hf_gile.training.encode_dataset, or processor(text)['input_ids']"
-                )
+        features = _checked(features)
         # input_ids come first: the Trainer takes the batch size from the first tensor.
         batch = self.processor.pad_documents([feature["input_ids"] for feature in features])
         if "language" in features[0]:
-            known = self.processor.languages
-            for place, feature in enumerate(features):
-                if feature.get("language") not in known:
-                    raise ValueError(
-                        f"language of example {place} must be one of {', '.join(known) or '(the processor has none)'}, "
-                        f"got {feature.get('language')!r}"
-                    )
-            batch["language"] = torch.tensor([known.index(feature["language"]) for feature in features])
+            batch["language"] = _languages(features, self.processor.languages)
         if "excluded_columns" in features[0]:
             batch["excluded_columns"] = _padded(
                 [
@@ -97,23 +71,10 @@ class GileDataCollator:
                 ]
             )
         if "pooled_embeds" in features[0]:
-            pooled = [_numbers(feature["pooled_embeds"], place) for place, feature in enumerate(features)]
-            if not pooled[0].dim() or len({tuple(one.shape[one.dim() - 1 :]) for one in pooled}) > 1:
-                raise ValueError("pooled_embeds of the batch have several sizes: make them by one model")
-            batch["pooled_embeds"] = (
-                pad_sequence(pooled, batch_first=True) if pooled[0].dim() > 1 else torch.stack(pooled)
-            )
+            batch["pooled_embeds"] = _pooled(features)
         if "labels" not in features[0]:
             return batch
-        gold = [_columns(feature["labels"], f"labels of example {place}") for place, feature in enumerate(features)]
-        single = gold[0].ndim == 0
-        gold = [columns.reshape(-1).astype(np.int64 if columns.size == 0 else columns.dtype) for columns in gold]
-        for place, columns in enumerate(gold):
-            if columns.dtype.kind not in "iu" or len(np.unique(columns)) != len(columns):
-                raise ValueError(
-                    f"labels of example {place} must be gold columns, each once, got {columns[:8].tolist()}; "
-                    "of zeros and ones, np.flatnonzero makes columns"
-                )
+        gold, single = _gold(features)
         labels = _padded(gold)
         batch["labels"] = labels[:, 0] if single else labels
         # Trainer counts what a loss is divided by, over all batches of a step: the numbers of this that are not -100,
@@ -130,6 +91,61 @@ class GileDataCollator:
 
 # What either all examples of a batch have or none.
 _IN_ALL = ("labels", "excluded_columns", "pooled_embeds")
+
+
+def _checked(features: Sequence[Any]) -> Sequence[Any]:
+    if not isinstance(features, Sequence) or not len(features):
+        raise ValueError(f"features must be a list of one example or more, got {features!r:.100}")
+    if isinstance(features[0], list):
+        features = [feature for row in features for feature in (row if isinstance(row, list) else [row])]
+    for place, feature in enumerate(features):
+        if not isinstance(feature, Mapping):
+            raise ValueError(
+                f"example {place} of the batch must be a mapping with input_ids, got {type(feature).__name__}"
+            )
+        missing = [name for name in _IN_ALL if name in features[0] and name not in feature]
+        if missing:
+            raise ValueError(
+                f"example {place} of the batch has no {missing[0]}, which the first one has: give it to all "
+                "examples or to none"
+            )
+        if "input_ids" not in feature:
+            raise ValueError(
+                f"example {place} of the batch has no input_ids, only {sorted(feature)}; make them with "
+                "hf_gile.training.encode_dataset, or processor(text)['input_ids']"
+            )
+    return features
+
+
+def _languages(features: Sequence[Any], known: list[str]) -> Tensor:
+    for place, feature in enumerate(features):
+        if feature.get("language") not in known:
+            raise ValueError(
+                f"language of example {place} must be one of {', '.join(known) or '(the processor has none)'}, "
+                f"got {feature.get('language')!r}"
+            )
+    return torch.tensor([known.index(feature["language"]) for feature in features])
+
+
+def _pooled(features: Sequence[Any]) -> Tensor:
+    pooled = [_numbers(feature["pooled_embeds"], place) for place, feature in enumerate(features)]
+    if not pooled[0].dim() or len({tuple(one.shape[one.dim() - 1 :]) for one in pooled}) > 1:
+        raise ValueError("pooled_embeds of the batch have several sizes: make them by one model")
+    return pad_sequence(pooled, batch_first=True) if pooled[0].dim() > 1 else torch.stack(pooled)
+
+
+def _gold(features: Sequence[Any]) -> tuple[list[Any], bool]:
+    """The gold columns of each example, and whether each has one, not in a list."""
+    gold = [_columns(feature["labels"], f"labels of example {place}") for place, feature in enumerate(features)]
+    single = gold[0].ndim == 0
+    gold = [columns.reshape(-1).astype(np.int64 if columns.size == 0 else columns.dtype) for columns in gold]
+    for place, columns in enumerate(gold):
+        if columns.dtype.kind not in "iu" or len(np.unique(columns)) != len(columns):
+            raise ValueError(
+                f"labels of example {place} must be gold columns, each once, got {columns[:8].tolist()}; "
+                "of zeros and ones, np.flatnonzero makes columns"
+            )
+    return gold, single
 
 
 def _columns(given: Any, name: str) -> Any:

@@ -69,7 +69,6 @@ def calibrate(
     validation documents with labels that the model was not trained on: labels held out of the training documents, but
     not of these. Fewer than 30 documents with 50 such gold labels tell too little; then, as without any, unseen labels
     have the calibration and the threshold of the seen ones, so that the two can be compared, and `note` says so.
-
     A group whose calibration, fitted on one half of the documents, says less of the other half than none does, stays as
     it is.
 
@@ -79,8 +78,8 @@ def calibrate(
     these documents it stays, unless labels exclude each other. Nothing is set when it fails. A model whose labels
     exclude each other (`problem_type="single_label_classification"`) gets no thresholds: its best label counts.
 
-    The documents are read once, and only counted (of a model whose labels exclude each other, some are kept), so their
-    number does not matter: 26,000 labels take about 200 MB.
+    The documents are read once, and only counted (of a model whose labels exclude each other, some are kept): 26,000
+    labels take about 200 MB.
 
     Args:
         model: A `GileForSequenceClassification`.
@@ -124,17 +123,19 @@ def calibrate(
     model.eval()
     try:
         documents = _scored(model, batches, chosen, bf16)
-        if single:
-            found = _of_softmax(documents, seen)
-        else:
-            counts = ScoreCounts(seen)
-            for logits, gold in documents:
-                counts.update(logits, gold)
-            found = fit(counts, method, label_thresholds, objective)
+        options = (method, label_thresholds, objective)
+        found = _of_softmax(documents, seen) if single else fit(_counted(documents, seen), *options)
     finally:
         model.train(was_training)
     _keep(model, chosen, found)
     return found.figures
+
+
+def _counted(documents: Iterable[tuple[Tensor, Tensor]], seen: Tensor) -> ScoreCounts:
+    counts = ScoreCounts(seen)
+    for logits, gold in documents:
+        counts.update(logits, gold)
+    return counts
 
 
 def fit(
