@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from baselines import MODELS, AiTextML
+from baselines import MODELS, RANKING, AiTextML
 from cards import CALIBRATIONS, add_card, calibrate_model, card_info, say_calibration
 from datasets import Dataset
 from huggingface_hub.errors import StrictDataclassError
 from training import count_parameters, train, write_results
 from transformers import AutoConfig, Trainer, TrainingArguments, set_seed
-from units import RANKING, UNITS, check_choice, unit_fields
+from units import UNITS, check_choice, unit_fields
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
 from hf_gile.data import held_out_labels, load_word_vectors

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from baselines import MODELS
+from baselines import MODELS, RANKING
 from cards import CALIBRATIONS, add_card, calibrate_model, card_info, say_calibration
 from datasets import concatenate_datasets
 from text_models import PROBLEM_TYPES, check_files, check_problem_type, problem_type_of
 from training import count_parameters, parse_settings, train, write_results
 from transformers import BatchFeature, Trainer, TrainingArguments, set_seed
-from units import RANKING, UNITS, check_choice, unit_fields
+from units import UNITS, check_choice, unit_fields
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
 from hf_gile.data import load_dw, low_resource

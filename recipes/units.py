@@ -1,13 +1,11 @@
-"""The output layers and baselines of the paper's tables, as fields of `GileConfig`; `RANKING` has losses of some.
+"""The output layers and baselines of the paper's tables, as fields of `GileConfig`; `baselines` has the rest.
 
 The bilinear units and the ablations are named after the rows of Table 2 of GILE (Pappas & Henderson, TACL 2019).
 """
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
-
-from hf_gile.training.weighted_losses import hinge, warp
 
 UNITS: dict[str, dict[str, Any]] = {
     "linear": {"output_layer": "linear"},  # W h, Eq. 3
@@ -20,7 +18,7 @@ UNITS: dict[str, dict[str, Any]] = {
     # Two of "our preliminary experiments" (note 5), and future work (section 2.2).
     "hinge": {"output_layer": "linear"},
     "label_encoder": {"output_layer": "gile", "label_encoder_type": "text_encoder"},
-    # [N16], as far as GILE describes them: models of baselines/.
+    # [N16], as far as GILE describes them.
     "wsabie": {"text_encoder_type": "nn", "output_layer": "bilinear"},
     "aitextml": {"text_encoder_type": "nn", "output_layer": "bilinear"},
     # What text and label say, and a row of its own for each label with documents: the one made for pretrained encoders.
@@ -32,9 +30,6 @@ UNITS: dict[str, dict[str, Any]] = {
     "gile_learned": {"output_layer": "gile"},
     "wsabie_cross_entropy": {"text_encoder_type": "nn", "output_layer": "bilinear"},
 }
-
-RANKING: dict[str, Callable[..., Any]] = {"hinge": hinge, "wsabie": warp, "aitextml": warp, "gile_warp": warp}
-"""Losses of units that are trained by a ranking loss, which needs the scores of all labels at once."""
 
 
 def unit_fields(name: str, **fields: Any) -> dict[str, Any]:

@@ -522,7 +522,7 @@ def test_the_fingerprint_is_of_what_makes_codes(tmp_path, make_model):
     ours = fingerprint(model)
     model.save_pretrained(tmp_path / "saved")
     assert fingerprint(GileForSequenceClassification.from_pretrained(tmp_path / "saved")) == ours
-    twin, _ = make_model(label_prior=0.3, training_loss="hinge")
+    twin, _ = make_model(label_prior=0.3)
     assert fingerprint(twin) == ours
     other, _ = make_model(joint_act="tanh")
     assert fingerprint(other) != ours

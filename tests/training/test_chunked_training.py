@@ -6,7 +6,7 @@ import torch
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
 from hf_gile.models.losses_gile import multi_hot
 from hf_gile.training import GileLoss
-from hf_gile.training.weighted_losses import binary_cross_entropy, hinge
+from hf_gile.training.weighted_losses import binary_cross_entropy
 
 TEXTS = ["Milk was fed to infants.", "Blood and iron.", "The failing heart."]
 GOLD = torch.tensor([[1, 3], [2, -100], [0, 4]])
@@ -181,7 +181,6 @@ def test_wrong_labels_are_refused_as_with_logits(make_model):
     ("options", "message"),
     [
         ({"loss": "warp"}, "loss must be 'cross_entropy', 'decoupled_softmax' or a function, got 'warp'"),
-        ({"loss": hinge, "chunk_size": 2}, "the loss hinge reads the scores of all labels at once"),
         ({"chunk_size": -1}, "chunk_size must not be negative, got -1"),
         ({"refresh_steps": -1}, "refresh_steps must not be negative, got -1"),
         ({"row_dropout": 1}, "row_dropout must be at least 0 and below 1, got 1"),

@@ -9,7 +9,6 @@ from hf_gile import LabelSet
 from hf_gile.metrics import LabelMetrics
 from hf_gile.models.losses_gile import label_loss
 from hf_gile.training import EpochCallback, GileDataCollator, GileLoss, LabelSampler, encode_dataset
-from hf_gile.training.weighted_losses import warp
 
 TOPICS = {"Iron": "iron diet", "Milk, Human": "breast milk", "Blood": "blood drawn", "Heart Failure": "failing heart"}
 
@@ -145,7 +144,6 @@ LOSSES = {
     "sigmoid": label_loss,
     "softmax": label_loss,
     "decoupled softmax": GileLoss("decoupled_softmax"),
-    "WARP": GileLoss(warp),
     "sigmoid in chunks": GileLoss(chunk_size=2),
     "softmax in chunks": GileLoss(chunk_size=2),
     "decoupled softmax in chunks": GileLoss("decoupled_softmax", chunk_size=2),

@@ -12,12 +12,9 @@ from hf_gile.training.weighted_losses import (
     cross_entropy,
     decoupled_softmax,
     gold_places,
-    hinge,
-    warp,
 )
 
 B, L = 3, 17
-RANKING = {"warp": warp, "hinge": hinge}
 
 
 @pytest.fixture
@@ -77,7 +74,7 @@ def test_positive_weights_of_another_shape_are_refused(logits, shape):
         binary_cross_entropy(logits, multi_hot(LABELS, L), None, torch.ones(shape))
 
 
-@pytest.mark.parametrize("loss", [*LOSSES.values(), warp, hinge])
+@pytest.mark.parametrize("loss", LOSSES.values())
 def test_binary_cross_entropy_alone_takes_positive_weights(loss):
     if loss is binary_cross_entropy:
         check_positive_weights(torch.ones(L), loss.__name__, L)
@@ -96,61 +93,6 @@ def test_softmax_weights_stand_for_repeated_columns(logits):
     )
 
 
-def ranking_loss_by_hand(logits, targets, weights, kind):
-    """Both ranking losses, one pair of labels at a time."""
-    total = 0.0
-    for row in range(len(logits)):
-        others = [column for column in range(logits.shape[1]) if not targets[row, column]]
-        for gold in range(logits.shape[1]):
-            if not targets[row, gold]:
-                continue
-            margins = [max(0.0, 1 - logits[row, gold].item() + logits[row, other].item()) for other in others]
-            counts = [weights[other].item() for other in others]
-            weighted = sum(margin * count for margin, count in zip(margins, counts, strict=True))
-            if kind == "hinge":
-                total += weighted / sum(counts)
-            else:
-                rank = sum(count for margin, count in zip(margins, counts, strict=True) if margin > 0)
-                harmonic = sum(1 / place for place in range(1, round(rank) + 1))
-                total += harmonic * weighted / max(rank, 1)
-    return total / len(logits)
-
-
-@pytest.mark.parametrize("kind", ["warp", "hinge"])
-def test_ranking_losses_are_those_written_by_hand(logits, kind):
-    targets = multi_hot(LABELS, L)
-    for weights in (torch.ones(L, dtype=torch.double), torch.randint(1, 4, (L,)).double()):
-        expected = ranking_loss_by_hand(logits, targets, weights, kind)
-        given = None if bool((weights == 1).all()) else weights
-        assert RANKING[kind](logits, targets, given).item() == pytest.approx(expected, rel=1e-9)
-
-
-@pytest.mark.parametrize("kind", ["warp", "hinge"])
-def test_ranking_losses_are_zero_when_gold_labels_lead_by_one(kind):
-    targets = multi_hot(LABELS, L)
-    assert RANKING[kind](targets * 1.0, targets) == 0
-    assert RANKING[kind](targets * 0.9, targets) > 0
-
-
-@pytest.mark.parametrize("kind", ["warp", "hinge"])
-def test_ranking_losses_pass_over_labels_that_are_no_candidates(logits, kind):
-    targets = multi_hot(LABELS, L)
-    masked = logits.masked_fill(torch.arange(L) == 7, torch.finfo(logits.dtype).min).requires_grad_()
-    loss = RANKING[kind](masked, targets)
-    kept = [column for column in range(L) if column != 7]
-    torch.testing.assert_close(loss, RANKING[kind](logits[:, kept], targets[:, kept]))
-    loss.backward()
-    assert masked.grad.isfinite().all()
-    assert not masked.grad[:, 7].any()
-
-
-@pytest.mark.parametrize("kind", ["warp", "hinge"])
-def test_ranking_losses_gradients_are_right_and_half_precision_is_widened(logits, kind):
-    targets = multi_hot(LABELS, L)
-    assert torch.autograd.gradcheck(lambda given: RANKING[kind](given, targets), logits.requires_grad_())
-    assert RANKING[kind](logits.detach().bfloat16(), targets).dtype == torch.float32
-
-
 # Of four documents: weights of 1, of 0 but for the gold labels, of 0 alone, and labels that are no candidates.
 SPARSE_WEIGHTS = torch.tensor([[1.0, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0], [0, 1, 0, 1]])
 NO_CANDIDATES = torch.tensor([[0, 0, 0, 0], [0, 0, 1, 1], [0, 0, 0, 1], [0, 0, 1, 0]]).bool()
@@ -165,14 +107,14 @@ GOLD = {
 @pytest.mark.parametrize("gold", GOLD)
 @pytest.mark.parametrize("weights", [None, SPARSE_WEIGHTS, torch.tensor([0.0, 2, 0, 1])], ids=["none", "own", "shared"])
 @pytest.mark.parametrize("masked", [False, True], ids=["all candidates", "some"])
-@pytest.mark.parametrize("loss", [*LOSSES, *RANKING])
+@pytest.mark.parametrize("loss", LOSSES)
 def test_every_loss_and_its_gradient_are_finite_whatever_has_no_weight(loss, masked, weights, gold):
     if loss == "cross_entropy" and gold != "one each":
         pytest.skip("softmax takes one gold label a document")
     scores = torch.randn(4, 4, requires_grad=True, generator=torch.Generator().manual_seed(0))
     logits = scores.masked_fill(NO_CANDIDATES, torch.finfo(scores.dtype).min) if masked else scores
     targets = multi_hot(torch.tensor(GOLD[gold]), 4)
-    value = (LOSSES | RANKING)[loss](logits, targets, weights)
+    value = LOSSES[loss](logits, targets, weights)
     value.backward()
     assert value.isfinite()
     assert value >= 0

@@ -1,0 +1,96 @@
+"""WARP and hinge, against loops over pairs of labels."""
+
+import pytest
+import torch
+from baselines import hinge, warp
+
+from hf_gile.models.losses_gile import multi_hot
+from hf_gile.training import GileLoss
+
+B, L = 3, 17
+RANKING = {"warp": warp, "hinge": hinge}
+LABELS = torch.tensor([[2, 5, -100], [16, -100, -100], [-100, -100, -100]])
+
+
+@pytest.fixture
+def logits():
+    return torch.randn(B, L, dtype=torch.double, generator=torch.Generator().manual_seed(0))
+
+
+def ranking_loss_by_hand(logits, targets, weights, kind):
+    """Both ranking losses, one pair of labels at a time."""
+    total = 0.0
+    for row in range(len(logits)):
+        others = [column for column in range(logits.shape[1]) if not targets[row, column]]
+        for gold in range(logits.shape[1]):
+            if not targets[row, gold]:
+                continue
+            margins = [max(0.0, 1 - logits[row, gold].item() + logits[row, other].item()) for other in others]
+            counts = [weights[other].item() for other in others]
+            weighted = sum(margin * count for margin, count in zip(margins, counts, strict=True))
+            if kind == "hinge":
+                total += weighted / sum(counts)
+            else:
+                rank = sum(count for margin, count in zip(margins, counts, strict=True) if margin > 0)
+                harmonic = sum(1 / place for place in range(1, round(rank) + 1))
+                total += harmonic * weighted / max(rank, 1)
+    return total / len(logits)
+
+
+@pytest.mark.parametrize("kind", ["warp", "hinge"])
+def test_ranking_losses_are_those_written_by_hand(logits, kind):
+    targets = multi_hot(LABELS, L)
+    for weights in (torch.ones(L, dtype=torch.double), torch.randint(1, 4, (L,)).double()):
+        expected = ranking_loss_by_hand(logits, targets, weights, kind)
+        given = None if bool((weights == 1).all()) else weights
+        assert RANKING[kind](logits, targets, given).item() == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["warp", "hinge"])
+def test_ranking_losses_are_zero_when_gold_labels_lead_by_one(kind):
+    targets = multi_hot(LABELS, L)
+    assert RANKING[kind](targets * 1.0, targets) == 0
+    assert RANKING[kind](targets * 0.9, targets) > 0
+
+
+@pytest.mark.parametrize("kind", ["warp", "hinge"])
+def test_ranking_losses_pass_over_labels_that_are_no_candidates(logits, kind):
+    targets = multi_hot(LABELS, L)
+    masked = logits.masked_fill(torch.arange(L) == 7, torch.finfo(logits.dtype).min).requires_grad_()
+    loss = RANKING[kind](masked, targets)
+    kept = [column for column in range(L) if column != 7]
+    torch.testing.assert_close(loss, RANKING[kind](logits[:, kept], targets[:, kept]))
+    loss.backward()
+    assert masked.grad.isfinite().all()
+    assert not masked.grad[:, 7].any()
+
+
+@pytest.mark.parametrize("kind", ["warp", "hinge"])
+def test_ranking_losses_gradients_are_right_and_half_precision_is_widened(logits, kind):
+    targets = multi_hot(LABELS, L)
+    assert torch.autograd.gradcheck(lambda given: RANKING[kind](given, targets), logits.requires_grad_())
+    assert RANKING[kind](logits.detach().bfloat16(), targets).dtype == torch.float32
+
+
+@pytest.mark.parametrize("kind", ["warp", "hinge"])
+def test_ranking_losses_are_finite_whatever_has_no_weight(kind):
+    weights = torch.tensor([[1.0, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]])
+    for gold in ([[-100]] * 3, [[0, 1], [0, 1], [2, -100]], [[0, 1, 2, 3]] * 3):
+        logits = torch.randn(3, 4, requires_grad=True, generator=torch.Generator().manual_seed(0))
+        loss = RANKING[kind](logits, multi_hot(torch.tensor(gold), 4), weights)
+        loss.backward()
+        assert loss.isfinite()
+        assert loss >= 0
+        assert logits.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("kind", ["warp", "hinge"])
+def test_a_model_trains_by_a_ranking_loss_but_not_in_chunks(make_model, kind):
+    model, processor = make_model()
+    model.loss_function = GileLoss(RANKING[kind])
+    inputs = processor(["breast milk", "iron"], return_tensors="pt")
+    output = model.train()(**inputs, labels=torch.tensor([[1, 2], [0, -100]]), sampled_columns=torch.arange(4))
+    output.loss.backward()
+    assert model.gile.output_layer.classifier.weight.grad.any()
+    with pytest.raises(ValueError, match=f"the loss {kind} reads the scores of all labels at once"):
+        GileLoss(RANKING[kind], chunk_size=2)
