@@ -87,7 +87,7 @@ def measure(task: Task, folder: str | Path, bf16: bool = False) -> dict[str, Any
     processor = GileProcessor.from_pretrained(folder, trust_remote_code=False)
     known = {label.id for label in task.labels[: task.num_seen]}
     is_known = torch.tensor([label.id in known for label in model.label_set])
-    seen = model.seen_among().cpu()
+    seen = model.stored_labels.seen()
     if not bool((is_known & ~seen).any()):
         raise ValueError(f"{folder}: no label was held out of training; train with --held_out_labels")
     candidates = {"validation": is_known, "test": seen | ~is_known}

@@ -109,7 +109,7 @@ def note_unknown_labels(model: Any, processor: Any, labels: Iterable[Any], langu
     if config.languages and not all(label.language or language for label in labels):
         return  # what comes next refuses them
     if model.gile.label_tables and labels:
-        stored = model.stored_columns(labels, language).tolist()
+        stored = model.stored_labels.columns_of(labels, language).tolist()
         labels = [label for label, column in zip(labels, stored, strict=True) if column < 0]
     languages = [label.language or language for label in labels] if config.languages else None
     unknown = processor.unknown_labels([label.text for label in labels], languages)

@@ -42,6 +42,7 @@ from hf_gile.training import (
     merge_lora,
     parameter_groups,
     propensity_weights,
+    set_label_priors,
 )
 from hf_gile.training.calibration.thresholds import tells_enough
 
@@ -386,7 +387,7 @@ def train_text_models(
         if config.lexical_size:
             model.gile.set_lexical_weights(documents, special)
         if settings.frequency_priors and (is_linear or config.label_rows):
-            model.set_label_priors(number)
+            set_label_priors(model, number)
         if settings.lora_rank:
             add_lora(model, settings.lora_rank, alpha=2 * settings.lora_rank)
         optimizer = None

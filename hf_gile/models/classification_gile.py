@@ -20,14 +20,11 @@ from transformers.utils.hub import cached_file
 from .configuration_gile import GileConfig
 from .fingerprint_gile import state_of
 from .labels_gile import LABELS_FILE, Label, LabelSet
-from .languages_gile import Languages, check_language, in_each_language, of_language, own_columns
-from .losses_gile import (
-    check_excluded,
-    label_loss,
-    without_infinities,
-)
+from .languages_gile import Languages, in_each_language
+from .losses_gile import label_loss, without_infinities
 from .modeling_gile import UNFINISHED_SAVE, GileModel, GilePreTrainedModel, check_tensors
 from .scoring_gile import ZeroEmbedding
+from .stored_labels_gile import StoredLabels
 
 _LABELS_AT_ONCE = 2048
 """Stored labels encoded at a time, outside training."""
@@ -52,14 +49,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
         super().__init__(config)
         self.gile = GileModel(config)
         self.supports_gradient_checkpointing = self.gile.supports_gradient_checkpointing
-        self.label_set: LabelSet | None = None
+        self.stored_labels = StoredLabels(config)
         self.label_input_ids: Tensor  # (L, T)
         self.register_buffer("label_input_ids", torch.zeros(config.num_labels, config.label_length, dtype=torch.long))
-        # State, codes or vectors, and the words that they were made of.
-        self._kept_label_codes: dict[str | None, tuple[Any, Tensor, Tensor]] = {}
-        self._kept_label_vectors: dict[str, tuple[Any, Tensor, Tensor]] = {}
-        self._versions: dict[str, Any] = {}  # of what label vectors are made of, while training goes on
-        self._places: tuple[LabelSet, dict[str, int], dict[tuple[str, str | None], int]] | None = None
         self.loss_function = label_loss  # or another, such as a hf_gile.training.GileLoss; not saved
         self.post_init()
 
@@ -69,10 +61,19 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if module is self:
             init.constant_(self.label_input_ids, self.config.pad_token_id)
 
+    @property
+    def label_set(self) -> LabelSet | None:
+        """The stored labels; None where no more is known of them than their names."""
+        return self.stored_labels.label_set
+
+    @label_set.setter
+    def label_set(self, label_set: LabelSet | None) -> None:
+        self.stored_labels.label_set = label_set
+
     def train(self, mode: bool = True) -> Any:
         """Switches between training and evaluation."""
         if mode != self.training:
-            self._versions = {}
+            self.stored_labels.forget_versions()
         return super().train(mode)
 
     def set_labels(self, label_set: LabelSet, processor: Any, label_input_ids: Tensor | None = None) -> None:
@@ -140,7 +141,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self.config.id2label = label_set.id2label()
         self.config.label2id = {name: column for column, name in self.config.id2label.items()}
         self.label_set = label_set
-        self._kept_label_codes, self._kept_label_vectors, self._versions = {}, {}, {}
+        self.stored_labels.forget()
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
         """Gives the model another number of words; see `PreTrainedModel.resize_token_embeddings`.
@@ -156,7 +157,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if words.numel() and int(words.max()) >= self.config.vocab_size:
             self.label_input_ids = words.new_zeros(len(words), 0)
             self.config.label_length = 0
-            self._kept_label_codes, self._kept_label_vectors = {}, {}
+            self.stored_labels.forget()
         return resized
 
     def _keep_rows(self, table: nn.Embedding, label_set: LabelSet) -> None:
@@ -174,122 +175,11 @@ class GileForSequenceClassification(GilePreTrainedModel):
             attribute = next(own for own, module in self.gile.named_children() if module is table)
             setattr(self.gile, attribute, ZeroEmbedding.from_pretrained(new, freeze=False))
 
-    @torch.no_grad()
-    def set_label_priors(self, num_documents: int) -> None:
-        """Starts the bias of each stored label at the logit of the share of training documents that have it.
-
-        The biases are those of a linear unit, or of the rows of labels (`config.label_rows`), beside the common b.
-        Labels without training documents keep the common one.
-
-        Args:
-            num_documents: Number N of training documents, beside the `count` of each label.
-
-        Raises:
-            ValueError: No label set is stored, the model has no biases of single labels, or a count is above N.
-        """
-        if self.label_set is None:
-            raise ValueError("label priors are those of stored labels: call set_labels first")
-        counts = torch.tensor([label.count for label in self.label_set], dtype=torch.float64)
-        if bool((counts > num_documents).any()):
-            column = int((counts > num_documents).nonzero()[0])
-            raise ValueError(
-                f"label {self.label_set.ids[column]!r} has a count of {int(counts[column])}, more than num_documents, "
-                f"{num_documents}"
-            )
-        logits = ((counts + 0.5) / (num_documents + 1)).logit()
-        parts = [self.gile.output_layer.classifier]
-        if self.config.output_layer == "linear":
-            if self.config.languages:
-                parts = [of_language(parts[0], language) for language in self.config.languages]
-            shares = logits.split([len(part.bias) for part in parts])
-            for part, own, known in zip(parts, shares, counts.split([len(one) for one in shares]), strict=True):
-                part.bias.copy_(torch.where((known > 0).to(part.bias.device), own.to(part.bias), part.bias))
-        elif self.config.label_rows:
-            common = torch.cat([of_language(parts[0], one).bias for one in self.config.languages or [None]]).mean()
-            biases = self.gile.label_rows.weight[:, -1]
-            biases.copy_(torch.where((counts > 0).to(biases.device), logits.to(biases) - common, biases))
-        else:
-            raise ValueError(
-                "this model has one bias for all labels; label_rows=True gives each stored label one, as a linear unit "
-                "does"
-            )
-
-    def stored_columns(self, labels: Sequence[Label], language: str | None = None) -> Tensor:
-        """The columns that labels have among the stored ones.
-
-        A label is a stored one if it has its id, or its text and language.
-
-        Args:
-            labels: C `Label`s.
-            language: The language of labels that name none.
-
-        Returns:
-            `(C,)` columns, -1 for labels that are not stored.
-        """
-        columns = [-1] * len(labels)
-        if self.label_set is not None:
-            if self._places is None or self._places[0] is not self.label_set:
-                by_id = {label.id: column for column, label in enumerate(self.label_set)}
-                by_text = {(label.text, label.language): column for column, label in enumerate(self.label_set)}
-                self._places = self.label_set, by_id, by_text
-            _, by_id, by_text = self._places
-            # Stored labels that serve all languages name none, and neither do those of a model that has none.
-            default = language if self.config.language_labels else None
-            for place, label in enumerate(labels):
-                column = by_id.get(label.id)
-                columns[place] = by_text.get((label.text, label.language or default), -1) if column is None else column
-        return torch.tensor(columns, dtype=torch.long, device=self.device)
-
-    def seen_among(self, labels: Sequence[Label] | None = None, language: str | None = None) -> Tensor:
-        """Which labels the model was trained on, as its stored label set says: what `calibrated` asks for.
-
-        Args:
-            labels: C `Label`s; by default the stored ones.
-            language: The language of labels that name none.
-
-        Returns:
-            `(C,)` bool, True for labels that are stored, and stored as seen. Without a stored label set, as a linear
-            unit can be, its labels are those it was trained on.
-        """
-        if self.label_set is None:
-            number, known = (self.config.num_labels, True) if labels is None else (len(labels), False)
-            return torch.full((number,), known, device=self.device)
-        seen = torch.tensor(self.label_set.seen, device=self.device)
-        if labels is None:
-            return seen
-        columns = self.stored_columns(labels, language)
-        return seen[columns.clamp(min=0)] & (columns >= 0)
-
-    def thresholds_of(self, labels: Sequence[Label] | None = None, language: str | None = None) -> Tensor:
-        """From which probability, after calibration, each label counts as assigned.
-
-        Args:
-            labels: C `Label`s; by default the stored ones.
-            language: The language of labels that name none.
-
-        Returns:
-            `(C,)` float32: the threshold of the stored label, or of the given one if it is not stored; else that of its
-            group in `config.thresholds`, else that of the other group, else 0.5.
-        """
-        stored = self.config.thresholds
-        groups = [stored.get(group, next(iter(stored.values()), 0.5)) for group in ("unseen", "seen")]
-        thresholds = [groups[seen] for seen in self.seen_among(labels, language).tolist()]
-        known: Sequence[Label] = labels if labels is not None else self.label_set or ()
-        if self.label_set is not None and labels is not None:
-            columns = self.stored_columns(labels, language).tolist()
-            known = [
-                self.label_set[column] if column >= 0 else label for label, column in zip(labels, columns, strict=True)
-            ]
-        for place, label in enumerate(known):
-            if label.threshold is not None:
-                thresholds[place] = label.threshold
-        return torch.tensor(thresholds, dtype=torch.float32, device=self.device)
-
     def learned_of(self, labels: Sequence[Label], language: str | None = None) -> dict[str, Tensor]:
         """What the model has learned of single labels, for any labels: of stored ones their own, of others nothing.
 
         Args:
-            labels: C `Label`s; stored ones are found as `stored_columns` does.
+            labels: C `Label`s; stored ones are found as `StoredLabels.columns_of` does.
             language: The language of labels that name none.
 
         Returns:
@@ -298,7 +188,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         tables = self.gile.label_tables
         if not tables:
             return {}
-        columns = self.stored_columns(labels, language)
+        columns = self.stored_labels.columns_of(labels, language).to(self.device)
         known = (columns >= 0)[:, None]
         return {name: table.weight[columns.clamp(min=0)] * known for name, table in tables.items()}
 
@@ -415,49 +305,12 @@ class GileForSequenceClassification(GilePreTrainedModel):
 
         def score(language: str | None, text_codes: Tensor) -> tuple[Tensor]:
             scores = self.gile.output_layer.score(text_codes, codes_of(None if one_space else language), language)
-            return (self.mask_other_languages(scores, language, columns),)
+            return (self.stored_labels.mask_languages(scores, language, columns),)
 
         logits = in_each_language(self.config, language, {"text_codes": text_codes}, score)[0]
-        return logits if excluded_columns is None else self.mask_excluded(logits, excluded_columns, columns)
-
-    def mask_other_languages(self, logits: Tensor, language: str | None, columns: Tensor | None = None) -> Tensor:
-        """Gives the stored labels of other languages minus infinity, a probability of zero.
-
-        Args:
-            logits: `(B, L)` scores of all stored labels, or `(B, C)` of some.
-            language: The language whose labels are candidates; it can be left out if there is one.
-            columns: `(C,)` columns scored.
-
-        Returns:
-            The logits, as they are if the stored labels name no languages.
-        """
-        if not self.config.language_labels:
-            return logits
-        own = own_columns(self.config, check_language(self.config, language))
-        if columns is None:
-            columns = torch.arange(self.config.num_labels, device=logits.device)
-        return logits.masked_fill((columns < own.start) | (columns >= own.stop), -torch.inf)
-
-    def mask_excluded(self, logits: Tensor, excluded_columns: Tensor, columns: Tensor | None = None) -> Tensor:
-        """Gives labels that are no candidates for a document minus infinity, a probability of zero.
-
-        Args:
-            logits: `(B, L)` scores of all stored labels, or `(B, C)` of some.
-            excluded_columns: `(B, E)` columns, padded with -100.
-            columns: `(C,)` columns scored.
-
-        Returns:
-            The masked logits, of the same shape.
-
-        Raises:
-            ValueError: An excluded column is out of range, or there is not one row for each document.
-        """
-        num_labels = self.config.num_labels
-        check_excluded(excluded_columns, len(logits), num_labels)
-        padded = excluded_columns.masked_fill(excluded_columns < 0, num_labels)
-        mask = torch.zeros(len(logits), num_labels + 1, dtype=torch.bool, device=logits.device)
-        mask = mask.scatter_(1, padded, True)[:, :num_labels]
-        return logits.masked_fill(mask if columns is None else mask[:, columns], -torch.inf)
+        return (
+            logits if excluded_columns is None else self.stored_labels.mask_excluded(logits, excluded_columns, columns)
+        )
 
     def project_stored_labels(self, columns: Tensor | None = None, language: str | None = None) -> Tensor:
         """Label codes of the stored label set, in a tensor of their own.
@@ -473,7 +326,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             ValueError: No label set is stored.
         """
         codes = self.stored_codes(columns, language)
-        return codes.clone() if any(codes is kept for _, kept, _ in self._kept_label_codes.values()) else codes
+        return codes.clone() if self.stored_labels.keeps(codes) else codes
 
     def stored_codes(self, columns: Tensor | None = None, language: str | None = None) -> Tensor:
         """Label codes as of `project_stored_labels`, not to be changed: in inference they are made once and kept.
@@ -488,12 +341,13 @@ class GileForSequenceClassification(GilePreTrainedModel):
             units = [self.gile.output_layer.label_codes(None, one) for one in self.config.languages]
             return torch.cat(units) if columns is None else torch.cat(units)[columns]
         if torch.compiler.is_exporting():
-            if language not in self._kept_label_codes:
+            codes = self.stored_labels.made(("codes", language))
+            if codes is None:
                 raise ValueError(
                     "an exported model holds the codes of its labels as constants: call it once, in evaluation mode "
                     "and without gradients, before torch.export"
                 )
-            return self._kept_label_codes[language][1]
+            return codes
         self._require_stored_labels()
         if self.training or torch.is_grad_enabled() or columns is not None:
             return self._stored_label_codes(columns, language)
@@ -501,16 +355,12 @@ class GileForSequenceClassification(GilePreTrainedModel):
         def state(words: Tensor) -> tuple[Any, ...]:
             return self.gile.label_state(), self.gile.label_state(words), state_of(self.label_input_ids)
 
-        kept = self._kept_label_codes.get(language)
-        if kept is None or kept[0] != state(kept[2]):
-            words = self.label_input_ids.unique()
-            made_of = state(words)
-            columns = torch.arange(self.config.num_labels, device=self.label_input_ids.device)
+        def make() -> Tensor:
+            every = torch.arange(self.config.num_labels, device=self.label_input_ids.device)
             with torch.inference_mode(False), torch.no_grad():  # codes that torch.export takes, too
-                chunks = [self._stored_label_codes(chunk, language) for chunk in columns.split(_LABELS_AT_ONCE)]
-                codes = torch.cat(chunks)
-            kept = self._kept_label_codes[language] = (made_of, codes, words)
-        return kept[1]
+                return torch.cat([self._stored_label_codes(chunk, language) for chunk in every.split(_LABELS_AT_ONCE)])
+
+        return self.stored_labels.made_once(("codes", language), self.label_input_ids, state, make)
 
     def _require_stored_labels(self) -> None:
         if self.label_input_ids.shape[1] == 0:
@@ -562,14 +412,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
             inputs["label_vectors"] = vectors if rows is None else vectors[rows]
         inputs["words"] = words if rows is None else words[rows]
         if self.config.language_labels and self.config.label_encoder_type == "text_encoder":
-            languages = self._languages_of_labels()
+            languages = self.stored_labels.languages.to(self.label_input_ids.device)
             inputs["label_language"] = languages if columns is None else languages[columns]
         return inputs
-
-    def _languages_of_labels(self) -> Tensor:
-        """`(L,)` places in `config.languages`."""
-        sizes = torch.tensor([self.config.language_labels.get(one, 0) for one in self.config.languages])
-        return torch.arange(len(sizes)).repeat_interleave(sizes).to(self.label_input_ids.device)
 
     def pool_stored_labels(self, words: Tensor | None = None) -> Tensor:
         """What the pretrained encoder makes of the stored labels, without dropout and without gradients.
@@ -580,7 +425,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         Returns:
             `(L, P)` or `(M, P)` vectors.
         """
-        languages = self._languages_of_labels() if self.config.language_labels and words is None else None
+        languages = self.stored_labels.languages if self.config.language_labels and words is None else None
         encoder = self.gile.text_encoder
         mode = encoder.training
         encoder.eval()
@@ -590,7 +435,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
 
     def _kept_pooled(self, words: Tensor | None) -> Tensor:
         """`pool_stored_labels` of a frozen encoder, kept while it is the same."""
-        name = "own" if words is None else "others"
         read = self.label_input_ids if words is None else words
         encoder = self.gile.text_encoder
         weights = list(encoder.transformer.parameters())
@@ -598,19 +442,14 @@ class GileForSequenceClassification(GilePreTrainedModel):
         def state(distinct: Tensor) -> tuple[Any, ...]:
             return self.gile.label_state(None, weights), self.gile.label_state(distinct, weights), state_of(read)
 
-        kept = self._kept_label_vectors.get(name)
         # While training goes on, a frozen encoder is not read at each step, which can cost as much as the step.
-        tensors = [read, *encoder.parameters()]
-        versions = [torch.is_autocast_enabled(read.device.type), *((one.data_ptr(), one._version) for one in tensors)]
-        if kept is not None and self._versions.get(name) == versions:
-            return kept[1]
+        versions = None
         if self.training:
-            self._versions[name] = versions
-        if kept is None or kept[0] != state(kept[2]):
-            distinct = read.unique()
-            made_of = state(distinct)
-            kept = self._kept_label_vectors[name] = (made_of, self.pool_stored_labels(words), distinct)
-        return kept[1]
+            tensors = [read, *encoder.parameters()]
+            states = [(tensor.data_ptr(), tensor._version) for tensor in tensors]
+            versions = (torch.is_autocast_enabled(read.device.type), states)
+        make = partial(self.pool_stored_labels, words)
+        return self.stored_labels.made_once(("pooled", words is None), read, state, make, versions)
 
     def project_labels(
         self,

@@ -39,7 +39,7 @@ def label_loss(
     """
     single = is_single_label(labels, len(logits), config)
     targets = targets_of(labels, config.num_labels)
-    check_targets(targets, logits, config)
+    check_candidates(labels, logits, config)
     loss = (cross_entropy if single else binary_cross_entropy)(logits, targets)
     return in_step(loss, labels, num_items_in_batch, shift_labels)
 
@@ -188,20 +188,29 @@ def check_excluded(excluded_columns: Tensor, documents: int, num_labels: int) ->
         )
 
 
-def check_targets(targets: Tensor, logits: Tensor, config: PreTrainedConfig, columns: Tensor | None = None) -> None:
+def check_candidates(labels: Tensor, logits: Tensor, config: PreTrainedConfig, columns: Tensor | None = None) -> None:
     """Refuses gold labels that the problem type or the candidates do not allow.
 
     Args:
-        targets: `(B, C)` zeros and ones.
+        labels: `(B, P)` places of gold labels among the columns, padded with -100, `(B,)` such, or `(B, C)` zeros and
+            ones.
         logits: `(B, C)` scores, as those of `label_loss`.
         config: The `GileConfig` of the model.
         columns: `(C,)` columns scored; all by default.
     """
-    if config.problem_type == "single_label_classification" and bool((targets.sum(-1) != 1).any()):
+    if is_columns(labels):
+        places = labels.reshape(len(labels), -1)
+        gold = places != IGNORE
+        # A row without columns has no gold label either.
+        scores = logits.gather(1, places.clamp(min=0)) if logits.shape[1] else torch.zeros_like(places)
+    else:
+        places, gold, scores = torch.arange(logits.shape[1]).expand_as(labels), labels > 0, logits
+    if config.problem_type == "single_label_classification" and bool((gold.sum(-1) != 1).any()):
         raise ValueError(ONE_GOLD_LABEL)
-    foreign = (targets > 0) & (logits == torch.finfo(logits.dtype).min)
+    foreign = gold & (scores == torch.finfo(logits.dtype).min)
     if bool(foreign.any()):
-        row, column = foreign.nonzero()[0].tolist()
+        row, place = foreign.nonzero()[0].tolist()
+        column = int(places[row, place])
         raise ValueError(no_candidate(row, column if columns is None else int(columns[column]), config))
 
 

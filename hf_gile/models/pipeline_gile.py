@@ -354,8 +354,8 @@ class LabelScoringPipeline(Pipeline):
         if threshold == "stored" and not multi_label:
             threshold, top_k = None, 1
         of = (labels, slice(first, first + len(codes)), options.label_language or options.language)
-        least: Any = self._of_labels("thresholds_of", *of) if threshold == "stored" else threshold
-        seen = self._of_labels("seen_among", *of) if config.calibration else None
+        least: Any = self._of_labels("thresholds", *of) if threshold == "stored" else threshold
+        seen = self._of_labels("seen", *of) if config.calibration else None
         choice = Choice(
             multi_label, None if top_k is None else int(top_k), least, options.force_label, config.calibration, seen
         )
@@ -434,13 +434,14 @@ class LabelScoringPipeline(Pipeline):
         return codes, bias, 0
 
     def _of_labels(self, name: str, labels: Any, own: slice, language: str | None) -> Any:
-        """What the model stores of labels, `seen_among` or `thresholds_of`, made once for each label set."""
+        """What the model stores of labels, `seen` or `thresholds`, made once for each label set."""
         model = self.model
         stored, label_set = model.label_set, getattr(labels, "label_set", labels)
 
         def make() -> Any:
-            numbers = getattr(model, name)(label_set, check_language(model.config, language))[own]
-            is_one = name == "thresholds_of" and bool((numbers == numbers[0]).all())
+            of_labels = getattr(model.stored_labels, name)
+            numbers = of_labels(label_set, check_language(model.config, language))[own].to(model.device)
+            is_one = name == "thresholds" and bool((numbers == numbers[0]).all())
             return numbers[0].item() if is_one else numbers
 
         of = stored if label_set is None else label_set

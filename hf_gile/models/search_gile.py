@@ -246,7 +246,7 @@ def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> 
 
     Args:
         logits: `(..., C)` logits of a model; of half precision, they are taken to float32 first.
-        seen: `(C,)` bool, whether each label was trained on: `GileForSequenceClassification.seen_among`.
+        seen: `(C,)` bool, whether each label was trained on: `StoredLabels.seen`.
         calibration: As `GileConfig.calibration` holds it, which `hf_gile.training.calibrate` has fitted.
 
     Returns:
@@ -266,7 +266,7 @@ def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> 
     if seen.shape != logits.shape[-1:]:
         raise ValueError(
             f"seen must say of each of the {logits.shape[-1]} labels whether it was trained on, got "
-            f"{tuple(seen.shape)}; model.seen_among(labels) does"
+            f"{tuple(seen.shape)}; model.stored_labels.seen(labels) does"
         )
     logits = widened(logits)
     if not calibration:

@@ -118,7 +118,7 @@ def make_card(
 def _thresholds(model: Any, labels: LabelSet, figures: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
     if model.config.problem_type == "single_label_classification":
         return dict.fromkeys(labels.ids)
-    given = model.thresholds_of(None if labels is model.label_set or model.label_set is None else labels)
+    given = model.stored_labels.thresholds(None if labels is model.label_set or model.label_set is None else labels)
     known = {label.id: round(value, 6) for label, value in zip(labels, given.tolist(), strict=True)}
     return {**known, **{label_id: row["threshold"] for label_id, row in figures.items() if label_id in known}}
 
@@ -198,7 +198,7 @@ def _draw(folder: Path, model: Any, labels: LabelSet, report: Report | None) -> 
 
 def _draw_map(path: Path, model: Any, labels: LabelSet, report: Report | None) -> str | None:
     """Draws the labels whose codes the model keeps; returns how, or None where they are too few."""
-    columns = torch.arange(len(labels)) if model.label_set is None else model.stored_columns(labels).cpu()
+    columns = torch.arange(len(labels)) if model.label_set is None else model.stored_labels.columns_of(labels)
     stored = [label for label, column in zip(labels, columns.tolist(), strict=True) if column >= 0]
     if len(stored) < 3:
         return None

@@ -158,8 +158,8 @@ def make_report(
     Documents are scored a batch at a time, and never more than 16 million scores exist at once.
 
     Scores are those of the pipeline, calibrated if the model has a calibration. A label is given to a document if its
-    probability reaches the threshold in use, `model.thresholds_of()`; of a model of one label a document the most
-    probable label is given, and probabilities are those of a softmax over the candidates.
+    probability reaches the threshold in use, `model.stored_labels.thresholds()`; of a model of one label a document the
+    most probable label is given, and probabilities are those of a softmax over the candidates.
 
     Args:
         model: A `GileForSequenceClassification` with stored labels; its mode is afterwards as before.
@@ -248,8 +248,8 @@ class _Measured:
         self.labels = [self.label_set[column] for column in self.columns.tolist()]
         self.places = torch.full((config.num_labels,), IGNORE)
         self.places[self.columns] = torch.arange(len(self.columns))
-        self.seen = model.seen_among().cpu()[self.columns]
-        self.thresholds = model.thresholds_of().cpu()[self.columns]
+        self.seen = model.stored_labels.seen()[self.columns]
+        self.thresholds = model.stored_labels.thresholds()[self.columns]
         mask = None if len(self.seen.unique()) == 1 else self.seen
         size = len(self.labels)
         counts = torch.tensor([label.count for label in self.labels], dtype=torch.float64)

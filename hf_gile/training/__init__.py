@@ -5,7 +5,7 @@ from .collator import GileDataCollator
 from .encoding import encode_dataset
 from .hard_negatives import HardNegatives
 from .label_sampling import EpochCallback, LabelSampler
-from .label_weights import class_balanced_weights, propensity_weights
+from .label_weights import class_balanced_weights, propensity_weights, set_label_priors
 from .lora import add_lora, merge_lora
 from .losses import GileLoss
 from .multilingual import MultilingualDataset
@@ -32,5 +32,6 @@ __all__ = [
     "paper_threshold",
     "parameter_groups",
     "propensity_weights",
+    "set_label_priors",
     "tune_threshold",
 ]

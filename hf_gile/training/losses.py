@@ -18,8 +18,8 @@ from ..models.languages_gile import Languages, in_each_language, of_language, ow
 from ..models.losses_gile import (
     IGNORE,
     ONE_GOLD_LABEL,
+    check_candidates,
     check_excluded,
-    check_targets,
     in_step,
     is_columns,
     is_single_label,
@@ -166,7 +166,7 @@ class GileLoss:
         """
         name = self._name(is_single_label(labels, len(logits), config))
         targets = targets_of(labels, config.num_labels)
-        check_targets(targets, logits, config)
+        check_candidates(labels, logits, config)
         return in_step(self._function(name)(logits, targets, None), labels, num_items_in_batch, shift_labels)
 
     def of_codes(
@@ -228,14 +228,15 @@ class GileLoss:
         model, config, columns = step.model, step.model.config, step.columns
         codes = partial(self._label_codes, model, columns)
         logits = model.score_stored_labels(step.text_codes, step.language, step.excluded_columns, columns, codes)
-        logits = without_infinities(logits)
-        if columns is None or not is_columns(step.labels):
-            targets = targets_of(step.labels, config.num_labels)
-            targets = targets if columns is None else targets[:, columns]
+        if step.excluded_columns is not None or config.language_labels:
+            logits = without_infinities(logits)
+        if is_columns(step.labels):
+            labels = gold_places(step.labels.reshape(len(step.labels), -1), config.num_labels, columns)
+            targets = multi_hot(labels, step.size)
         else:
-            gold = step.labels.reshape(len(step.labels), -1)
-            targets = multi_hot(gold_places(gold, config.num_labels, columns), len(columns))
-        check_targets(targets, logits, config, columns)
+            targets = targets_of(step.labels, config.num_labels)
+            labels = targets = targets if columns is None else targets[:, columns]
+        check_candidates(labels, logits, config, columns)
         function = self._function(step.name)
         positive = self._positive_weights(columns, logits.device)
         if positive is None:

@@ -53,7 +53,7 @@ class LearnedLabels(GileForSequenceClassification):
 
     def train(self, mode: bool = True) -> Any:
         """Switches between training and evaluation, which keeps no codes of before."""
-        self._kept_label_codes = {}
+        self.stored_labels.forget()
         return super().train(mode)
 
     def stored_inputs(self, columns: Tensor | None = None, *others: Any) -> dict[str, Any]:
@@ -126,4 +126,4 @@ class AiTextML(LearnedLabels):
         words = self.label_input_ids[columns]
         means = self.gile.embed_labels(words)
         self.label_residual.weight[columns] = self.word_prediction.infer(means, words) - means
-        self._kept_label_codes = {}
+        self.stored_labels.forget()

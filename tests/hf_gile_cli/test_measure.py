@@ -125,7 +125,7 @@ def test_calibration_is_stored_in_the_model_and_changes_its_probabilities(run, s
         dict(zip(before["labels"], before["scores"], strict=True))
     )
     stored = json.loads(run("score", saved_model, "--threshold", "stored", input="iron\n").stdout)
-    thresholds = dict(zip(model.label_set.names, model.thresholds_of().tolist(), strict=True))
+    thresholds = dict(zip(model.label_set.names, model.stored_labels.thresholds().tolist(), strict=True))
     passing = [name for name, score in zip(after["labels"], after["scores"], strict=True) if score >= thresholds[name]]
     assert stored["labels"] == passing
 

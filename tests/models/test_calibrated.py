@@ -151,15 +151,15 @@ def test_labels_are_found_by_id_or_by_text_and_language(make_model):
         Label("y", "Blood", "red", threshold=0.9),
         Label("1", "Iron", threshold=0.9),
     ]
-    assert model.stored_columns(asked).tolist() == [2, 0, -1, 1, 0]
-    assert model.seen_among(asked).tolist() == [False, True, False, True, True]
-    assert model.seen_among().tolist() == [True, True, False]
+    assert model.stored_labels.columns_of(asked).tolist() == [2, 0, -1, 1, 0]
+    assert model.stored_labels.seen(asked).tolist() == [False, True, False, True, True]
+    assert model.stored_labels.seen().tolist() == [True, True, False]
     model.config.thresholds = {"seen": 0.25}
     expected = torch.tensor([0.25, 0.3, 0.9, 0.25, 0.3])
-    assert torch.equal(model.thresholds_of(asked), expected)
+    assert torch.equal(model.stored_labels.thresholds(asked), expected)
     model.config.thresholds = {"seen": 0.25, "unseen": 0.125}
-    assert torch.equal(model.thresholds_of(), torch.tensor([0.3, 0.25, 0.125]))
-    assert model.thresholds_of(asked)[0] == 0.125
+    assert torch.equal(model.stored_labels.thresholds(), torch.tensor([0.3, 0.25, 0.125]))
+    assert model.stored_labels.thresholds(asked)[0] == 0.125
 
 
 def test_labels_of_several_languages_are_found_in_their_own():
@@ -170,23 +170,23 @@ def test_labels_of_several_languages_are_found_in_their_own():
     stored = LabelSet([Label("e", "Iron", language="english", seen=True), Label("g", "Iron", language="german")])
     model.set_labels(stored, GileProcessor.for_config(tokenizer, config))
     names = LabelSet.from_names(["Iron", "Blood"])
-    assert model.stored_columns(names, "english").tolist() == [0, -1]
-    assert model.stored_columns(names, "german").tolist() == [1, -1]
-    assert model.seen_among(names, "german").tolist() == [False, False]
-    assert model.seen_among(names, "english").tolist() == [True, False]
+    assert model.stored_labels.columns_of(names, "english").tolist() == [0, -1]
+    assert model.stored_labels.columns_of(names, "german").tolist() == [1, -1]
+    assert model.stored_labels.seen(names, "german").tolist() == [False, False]
+    assert model.stored_labels.seen(names, "english").tolist() == [True, False]
 
 
 def test_a_bare_linear_unit_was_trained_on_all_of_its_labels(tokenizer, label_set):
     model = GileForSequenceClassification(
         GileConfig(vocab_size=len(tokenizer), output_layer="linear", num_labels=3, thresholds={"seen": 0.125})
     )
-    assert model.seen_among().tolist() == [True] * 3
-    assert model.thresholds_of().tolist() == [0.125] * 3
-    assert model.stored_columns(label_set).tolist() == [-1] * 5
-    assert model.seen_among(label_set).tolist() == [False] * 5
-    assert model.thresholds_of(label_set).tolist() == [0.125] * 5
+    assert model.stored_labels.seen().tolist() == [True] * 3
+    assert model.stored_labels.thresholds().tolist() == [0.125] * 3
+    assert model.stored_labels.columns_of(label_set).tolist() == [-1] * 5
+    assert model.stored_labels.seen(label_set).tolist() == [False] * 5
+    assert model.stored_labels.thresholds(label_set).tolist() == [0.125] * 5
     model.config.thresholds = {}
-    assert model.thresholds_of(label_set).tolist() == [0.5] * 5
+    assert model.stored_labels.thresholds(label_set).tolist() == [0.5] * 5
 
 
 CLEAN_ROOM = """
@@ -197,7 +197,7 @@ model = AutoModelForSequenceClassification.from_pretrained(sys.argv[1], trust_re
 asked = [type(model.label_set[0])(*fields) for fields in json.loads(sys.argv[2])]
 model.save_pretrained(sys.argv[1] + ".again")
 print(json.dumps([model.config.calibration, model.config.thresholds, model.label_set.seen,
-                  model.thresholds_of().tolist(), model.seen_among(asked).tolist()]))
+                  model.stored_labels.thresholds().tolist(), model.stored_labels.seen(asked).tolist()]))
 """
 
 
@@ -219,17 +219,17 @@ def test_a_saved_model_keeps_calibration_and_thresholds_also_where_hf_gile_is_no
     assert calibration == {"seen": PLATT, "unseen": STEEP}
     assert thresholds == {"seen": 0.31, "unseen": 0.2}
     assert seen == [True, True, False, True, True]
-    assert of_labels == model.thresholds_of().tolist() == pytest.approx([0.31, 0.31, 0.9, 0.31, 0.1])
+    assert of_labels == model.stored_labels.thresholds().tolist() == pytest.approx([0.31, 0.31, 0.9, 0.31, 0.1])
     assert among == [False, True]
     again = AutoModelForSequenceClassification.from_pretrained(f"{folder}.again")
     assert again.config.calibration == model.config.calibration
-    assert torch.equal(again.thresholds_of(), model.thresholds_of())
+    assert torch.equal(again.stored_labels.thresholds(), model.stored_labels.thresholds())
 
 
 def test_thresholds_go_by_id_when_labels_change(make_model, label_set):
     model, processor = make_model()
     labels = label_set.with_thresholds({"Blood": 0.1, "Iron": 0.9})
     model.set_labels(labels.rename("Iron", "Iron, Dietary").retire("Heart Failure").add(Label("x", "Rats")), processor)
-    assert dict(zip(model.label_set.ids, model.thresholds_of().tolist(), strict=True)) == pytest.approx(
+    assert dict(zip(model.label_set.ids, model.stored_labels.thresholds().tolist(), strict=True)) == pytest.approx(
         {"Milk, Human": 0.5, "Iron": 0.9, "Infant": 0.5, "Blood": 0.1, "x": 0.5}
     )

@@ -109,7 +109,7 @@ def test_kept_label_codes_follow_the_text_encoder_that_reads_labels():
         before = model(input_ids=words).logits
         model.gile.text_encoder.word_encoder.dense.weight.mul_(1.5)
         after = model(input_ids=words).logits
-        model._kept_label_codes.clear()
+        model.stored_labels.forget()
         assert torch.equal(model(input_ids=words).logits, after)
     assert not torch.equal(before, after)
 

@@ -116,7 +116,7 @@ def crossed(model, documents, candidate_language):
     """Scores documents with the stored labels of another language."""
     codes = model.stored_codes(language=documents["language"])
     scores = model.gile.score(model.gile.project_texts(**documents), codes, documents["language"])
-    return model.mask_other_languages(scores, candidate_language)
+    return model.stored_labels.mask_languages(scores, candidate_language)
 
 
 def test_cross_lingual_prediction_scores_with_the_labels_of_another(make):

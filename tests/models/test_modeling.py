@@ -240,7 +240,7 @@ class TestKeptLabelCodes:
             state = {name: tensor * factor for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
             model.load_state_dict(state, strict=False, assign=assign)
             kept = self.scores(model, processor)
-            model._kept_label_codes.clear()
+            model.stored_labels.forget()
             assert torch.equal(kept, self.scores(model, processor))
 
     def test_scoring_under_autocast_and_without_it_in_turn_works(self, make_model):

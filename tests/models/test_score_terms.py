@@ -22,7 +22,7 @@ from hf_gile import (
 )
 from hf_gile.label_index import fingerprint
 from hf_gile.models.scoring_gile import JointInputLabelEmbedding, LexicalOverlap, TokenBag
-from hf_gile.training import GileLoss, fit_unseen_calibration
+from hf_gile.training import GileLoss, fit_unseen_calibration, set_label_priors
 
 B, L = 3, 17
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
@@ -476,17 +476,17 @@ def test_label_priors_are_the_shares_of_the_training_documents(make_pretrained):
             if options.get("label_rows"):
                 model.gile.label_rows.weight.zero_()
             before = layer.classifier.bias.clone().expand(3)
-            model.set_label_priors(10)
+            set_label_priors(model, 10)
             rows = getattr(model.gile, "label_rows", None)
             after = layer.classifier.bias if rows is None else rows.weight[:, -1] + layer.classifier.bias
         assert after[0].sigmoid().item() == pytest.approx(3.5 / 11)
         assert after[2].sigmoid().item() == pytest.approx(9.5 / 11)
         assert after[1].item() == pytest.approx(before[1].item())
         with pytest.raises(ValueError, match="'Blood' has a count of 9, more than num_documents, 8"):
-            model.set_label_priors(8)
+            set_label_priors(model, 8)
     model, _ = make_pretrained(labels=labels)
     with pytest.raises(ValueError, match="one bias for all labels"):
-        model.set_label_priors(10)
+        set_label_priors(model, 10)
 
 
 def test_the_calibration_of_unseen_labels_is_the_logistic_regression_that_explains_the_held_out_ones(make_pretrained):

@@ -86,9 +86,9 @@ def test_figures_are_those_of_all_scores_at_once(make, documents, calibration):
     model, processor = make(calibration)
     report = make_report(model, processor, texts, gold, batch_size=3, num_training_documents=11)
     raw, truth = logits_of(model, processor, texts), multi_hot(model, gold)
-    scores = calibrated(raw, model.seen_among(), model.config.calibration)
-    seen, counts = model.seen_among(), [label.count for label in model.label_set]
-    expected = LabelMetrics(5, seen, model.thresholds_of(), top_k=(1, 3, 5), counts=counts)
+    scores = calibrated(raw, model.stored_labels.seen(), model.config.calibration)
+    seen, counts = model.stored_labels.seen(), [label.count for label in model.label_set]
+    expected = LabelMetrics(5, seen, model.stored_labels.thresholds(), top_k=(1, 3, 5), counts=counts)
     expected.update(scores, truth)
     error = CalibrationMetrics(5, seen)
     error.update(scores, truth)
@@ -114,8 +114,8 @@ def test_figures_of_single_labels_are_those_of_scikit_learn(make, documents):
     texts, gold = documents
     model, processor = make(CALIBRATION)
     report = make_report(model, processor, texts, gold)
-    scores = calibrated(logits_of(model, processor, texts), model.seen_among(), model.config.calibration)
-    given = (scores.sigmoid() >= model.thresholds_of()).numpy()
+    scores = calibrated(logits_of(model, processor, texts), model.stored_labels.seen(), model.config.calibration)
+    given = (scores.sigmoid() >= model.stored_labels.thresholds()).numpy()
     truth = multi_hot(model, gold).numpy()
     assert [row["id"] for row in report.labels] == model.label_set.ids
     for column, row in enumerate(report.labels):
@@ -165,7 +165,7 @@ def test_only_candidates_are_measured(make, documents):
     report = make_report(model, processor, texts, gold, columns=[3, 0, 1])
     kept = [[one for one in ids if one in ("Heart Failure", "Milk, Human", "Infant")] for ids in gold]
     assert [row["id"] for row in report.labels] == ["Heart Failure", "Milk, Human", "Infant"]
-    expected = LabelMetrics(3, [True, True, False], model.thresholds_of()[[0, 1, 3]])
+    expected = LabelMetrics(3, [True, True, False], model.stored_labels.thresholds()[[0, 1, 3]])
     expected.update(logits_of(model, processor, texts)[:, [0, 1, 3]], multi_hot(model, kept)[:, [0, 1, 3]])
     for name in ("seen_average_precision", "micro_f1", "unseen_macro_f1"):
         assert report.metrics[name] == pytest.approx(expected.compute()[name], abs=1e-6)
@@ -190,7 +190,7 @@ def test_a_model_of_one_label_a_document_gives_the_best(make, documents, calibra
     ids = model.label_set.ids
     gold = [ids[place % 5] for place in range(22)]
     report = make_report(model, processor, texts, [*gold, []])
-    scores = calibrated(logits_of(model, processor, texts[:22]), model.seen_among(), model.config.calibration)
+    scores = calibrated(logits_of(model, processor, texts[:22]), model.stored_labels.seen(), model.config.calibration)
     given = [ids[column] for column in scores.argmax(dim=1).tolist()]
     assert report.metrics["accuracy"] == pytest.approx(accuracy_score(gold, given))
     seen = [place for place in range(22) if gold[place] in ids[:3]]
@@ -199,8 +199,8 @@ def test_a_model_of_one_label_a_document_gives_the_best(make, documents, calibra
     found = {(ids.index(missed), ids.index(wrong)): number for missed, wrong, number in report.confused}
     assert found == {(a, b): matrix[a, b] for a in range(5) for b in range(5) if a != b and matrix[a, b]}
     assert all(row["threshold"] is None for row in report.labels)
-    all_scores = calibrated(logits_of(model, processor, texts), model.seen_among(), model.config.calibration)
-    own = CalibrationMetrics(5, model.seen_among())
+    all_scores = calibrated(logits_of(model, processor, texts), model.stored_labels.seen(), model.config.calibration)
+    own = CalibrationMetrics(5, model.stored_labels.seen())
     own.update(all_scores.double().softmax(dim=1).logit(), multi_hot(model, [*([one] for one in gold), []]))
     for name, value in own.compute().items():
         assert report.metrics[name] == pytest.approx(value, abs=1e-6), name

@@ -76,7 +76,7 @@ def test_probabilities_of_other_documents_can_be_trusted_afterwards(scripted, me
     figures = calibrate(model, batches, method=method)
     assert model.config.calibration["seen"]["method"] == model.config.calibration["unseen"]["method"] == method
     logits, gold = scores(seed=2, documents=1501)
-    seen = model.seen_among()
+    seen = model.stored_labels.seen()
     before = measured(logits, gold, seen=seen)
     after = measured(calibrated(logits, seen, model.config.calibration), gold, seen=seen)
     for group in ("seen", "unseen"):
@@ -101,7 +101,7 @@ def test_figures_are_those_of_the_metrics(scripted):
     logits, gold = scores(seed=3)
     model, batches = scripted(logits, gold)
     figures = calibrate(model, batches, label_thresholds=False)
-    seen = model.seen_among()
+    seen = model.stored_labels.seen()
     after = calibrated(logits, seen, model.config.calibration)
     for when, own in {"before": logits, "after": after}.items():
         exact = measured(own, gold, seen=seen)
@@ -109,7 +109,10 @@ def test_figures_are_those_of_the_metrics(scripted):
             for name in ("expected_calibration_error", "top_5_expected_calibration_error"):
                 # Logits are counted to three digits: a cell in a thousand is counted in the next bin.
                 assert figures[f"{group}_{name}_{when}"] == pytest.approx(exact[f"{group}_{name}"], abs=2e-3)
-    for own, threshold, name in [(logits, 0.5, "micro_f1_before"), (after, model.thresholds_of(), "micro_f1")]:
+    for own, threshold, name in [
+        (logits, 0.5, "micro_f1_before"),
+        (after, model.stored_labels.thresholds(), "micro_f1"),
+    ]:
         metrics = LabelMetrics(SEEN + UNSEEN, seen=seen, threshold=threshold)
         metrics.update(own, gold)
         for group in ("seen", "unseen"):
@@ -130,12 +133,12 @@ def test_labels_with_a_threshold_of_their_own_keep_it_in_the_label_set_and_on_di
     own = [label.threshold for label in model.label_set]
     assert figures["seen_label_thresholds"] + figures["unseen_label_thresholds"] == sum(one is not None for one in own)
     assert sum(one is not None for one in own) > SEEN
-    seen = model.seen_among()
+    seen = model.stored_labels.seen()
     more, right = scores(seed=5, documents=1001)
     more = calibrated(more + torch.linspace(-8, 8, SEEN + UNSEEN), seen, model.config.calibration)
     found = {}
     for name, thresholds in {
-        "own": model.thresholds_of(),
+        "own": model.stored_labels.thresholds(),
         "common": torch.tensor([model.config.thresholds["seen" if one else "unseen"] for one in seen]),
     }.items():
         metrics = LabelMetrics(SEEN + UNSEEN, seen=seen, threshold=thresholds)
@@ -151,7 +154,7 @@ def test_labels_with_a_threshold_of_their_own_keep_it_in_the_label_set_and_on_di
     again = AutoModelForSequenceClassification.from_pretrained(tmp_path)
     assert again.config.calibration == model.config.calibration
     assert again.config.thresholds == model.config.thresholds
-    assert torch.equal(again.thresholds_of(), model.thresholds_of())
+    assert torch.equal(again.stored_labels.thresholds(), model.stored_labels.thresholds())
     # A second call leaves nothing of the first.
     calibrate(model, batches, label_thresholds=False, columns=range(5))
     assert [label.threshold for label in model.label_set] == [None] * 5 + own[5:]
@@ -219,10 +222,10 @@ def test_few_documents_with_unseen_labels_leave_them_what_the_seen_ones_have(scr
     assert figures.get("note", "").startswith(f"{documents} document") == (0 < documents < 50)
     assert any(name.startswith("unseen_") for name in figures) == enough
     if not enough:
-        ours = calibrated(logits, model.seen_among(), model.config.calibration)
+        ours = calibrated(logits, model.stored_labels.seen(), model.config.calibration)
         assert torch.equal(ours.argsort(dim=1), logits.argsort(dim=1))
     if not enough and not single:
-        unseen = model.thresholds_of()[~model.seen_among()].tolist()
+        unseen = model.stored_labels.thresholds()[~model.stored_labels.seen()].tolist()
         assert unseen[-1] == pytest.approx(0.9)  # what was set of a label stays
         assert unseen[:-1] == pytest.approx([model.config.thresholds["seen"]] * (UNSEEN - 1))
 
@@ -243,7 +246,7 @@ def test_a_group_that_needs_no_calibration_is_not_calibrated_like_the_other(scri
     logits[:, SEEN:] *= 3  # the seen ones are right
     model, batches = scripted(logits, gold)
     calibrate(model, batches, method="spline")
-    seen = model.seen_among()
+    seen = model.stored_labels.seen()
     ours = calibrated(logits, seen, model.config.calibration)
     assert torch.equal(ours[:, seen], logits[:, seen])
     assert not torch.equal(ours[:, ~seen], logits[:, ~seen])
@@ -303,7 +306,7 @@ def test_labels_that_exclude_each_other_are_calibrated_by_their_softmax(scripted
         assert own["unseen"]["scale"] == pytest.approx(1 / 3, abs=0.05)
         assert own["unseen"]["offset"] - own["seen"]["offset"] == pytest.approx(-4 / 3, abs=0.3)
     logits, gold = drawn(2)
-    seen = model.seen_among()
+    seen = model.stored_labels.seen()
     for when, scores in {"before": logits, "after": calibrated(logits, seen, own)}.items():
         exact = measured(scores.double().softmax(-1).logit(), gold, seen=seen if both else None)
         name = "seen_expected_calibration_error" if both else "expected_calibration_error"
@@ -346,7 +349,7 @@ def test_a_real_model_is_calibrated_by_what_its_collator_makes(make_model, label
     assert model.training
     assert figures["documents"] == 200
     assert set(model.config.thresholds) == {"seen", "unseen"}
-    assert all(0 < threshold <= 1 for threshold in model.thresholds_of())
+    assert all(0 < threshold <= 1 for threshold in model.stored_labels.thresholds())
 
 
 def test_documents_of_several_languages_are_calibrated_with_the_labels_of_their_own():
@@ -393,7 +396,7 @@ def test_a_bare_linear_unit_gets_thresholds_of_its_group(make_model):
     batch = GileDataCollator(processor)([{"input_ids": [2, 3], "labels": [1]}, {"input_ids": [4], "labels": [0, 2]}])
     calibrate(model, [batch])
     assert set(model.config.thresholds) == {"seen"}
-    assert model.thresholds_of().tolist() == pytest.approx([model.config.thresholds["seen"]] * 5)
+    assert model.stored_labels.thresholds().tolist() == pytest.approx([model.config.thresholds["seen"]] * 5)
 
 
 @pytest.mark.parametrize(("factor", "is_kept"), [(1.0, False), (3.0, True)])
@@ -406,7 +409,7 @@ def test_a_calibration_that_other_documents_do_not_bear_out_is_not_kept(scripted
     calibrate(model, batches, method="spline")
     assert (model.config.calibration.get("seen", {}).get("method") == "spline") == is_kept
     scored = logits * factor
-    ours = calibrated(scored, model.seen_among(), model.config.calibration)[:, :SEEN]
+    ours = calibrated(scored, model.stored_labels.seen(), model.config.calibration)[:, :SEEN]
     assert torch.equal(ours, scored[:, :SEEN]) != is_kept
     assert "seen" in model.config.thresholds
 
@@ -504,8 +507,8 @@ def test_the_threshold_of_labels_that_are_easily_told_apart_is_between_their_sco
     model, batches = scripted(*drawn(1, 20.0), seen=5)
     assert calibrate(model, batches)["seen_micro_f1"] == 1
     logits, gold = drawn(2, 9.0)  # other documents, of which it is less sure, and as right
-    logits = calibrated(logits, model.seen_among(), model.config.calibration)
-    assert torch.equal(logits.sigmoid() >= model.thresholds_of(), gold)
+    logits = calibrated(logits, model.stored_labels.seen(), model.config.calibration)
+    assert torch.equal(logits.sigmoid() >= model.stored_labels.thresholds(), gold)
 
 
 def test_a_threshold_near_one_is_reached_by_what_it_was_made_of(scripted):
@@ -514,9 +517,9 @@ def test_a_threshold_near_one_is_reached_by_what_it_was_made_of(scripted):
     gold = torch.ones(307, 3, dtype=torch.bool)
     model, batches = scripted(logits, gold, seen=3)
     figures = calibrate(model, batches, label_thresholds=False)
-    probabilities = calibrated(logits, model.seen_among(), model.config.calibration).sigmoid()
+    probabilities = calibrated(logits, model.stored_labels.seen(), model.config.calibration).sigmoid()
     assert figures["seen_micro_f1"] == 1
-    assert bool((probabilities >= model.thresholds_of()).all())
+    assert bool((probabilities >= model.stored_labels.thresholds()).all())
 
 
 def test_labels_that_exclude_each_other_may_be_of_several_languages(scripted):

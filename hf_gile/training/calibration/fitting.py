@@ -118,7 +118,7 @@ def calibrate(
     check_method(method, model.config.problem_type)
     check_objective(objective)
     chosen = _candidates(model, batches, columns)
-    seen = model.seen_among().cpu()[chosen]
+    seen = model.stored_labels.seen()[chosen]
     was_training = model.training
     model.eval()
     try:
@@ -343,7 +343,7 @@ def _candidates(model: Any, batches: Iterable[dict[str, Any]], columns: Sequence
                 f"{chosen[:8].tolist()}"
             )
         return chosen.sort().values
-    chosen = model.seen_among().cpu()
+    chosen = model.stored_labels.seen()
     if not bool(chosen.all()):
         if iter(batches) is batches:
             raise ValueError(
