@@ -6,11 +6,10 @@ They are models to compare with, not to publish: they are trained and measured, 
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from baselines.word_prediction import WordPrediction
 from hf_gile import GileConfig, GileForSequenceClassification
-from hf_gile.models.scoring_gile import ZeroEmbedding
 
 
 class LearnedLabels(GileForSequenceClassification):
@@ -35,8 +34,8 @@ class LearnedLabels(GileForSequenceClassification):
                 "label_rows"
             )
         super().__init__(config)
-        self.label_residual = ZeroEmbedding(config.num_labels, config.embedding_size)
-        self.post_init()
+        self.label_residual = nn.Embedding(config.num_labels, config.embedding_size)
+        nn.init.zeros_(self.label_residual.weight)
 
     def project_labels(self, words: Tensor, residual: Tensor | None = None, **options: Any) -> Tensor:
         """Label codes; see `GileForSequenceClassification.project_labels`.
@@ -84,7 +83,6 @@ class AiTextML(LearnedLabels):
         self.word_prediction = WordPrediction(config.vocab_size, config.embedding_size, config.pad_token_id)
         self._documents: Tensor | None = None
         self.gile.text_encoder.register_forward_hook(self._keep_documents)
-        self.post_init()
 
     def _keep_documents(self, module: Any, inputs: Any, output: Any) -> None:
         self._documents = output[0]

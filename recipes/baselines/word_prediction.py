@@ -12,8 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hf_gile.models.scoring_gile import ZeroEmbedding
-
 NUM_NOISE = 5
 """What the noise counts, in words."""
 SHARED_NOISE = 64
@@ -32,7 +30,8 @@ class WordPrediction(nn.Module):
     def __init__(self, vocab_size: int, size: int, pad_token_id: int) -> None:
         super().__init__()
         self.pad_token_id = pad_token_id
-        self.context = ZeroEmbedding(vocab_size, size)
+        self.context = nn.Embedding(vocab_size, size)
+        nn.init.zeros_(self.context.weight)
 
     def forward(self, vectors: Tensor, input_ids: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """The loss of predicting the words of each text from its vector.
