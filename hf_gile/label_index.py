@@ -20,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from .models import GileProcessor, Scorer
 from .models.fingerprint_gile import state_of, towers_of, unwrapped
 from .models.labels_gile import LabelSet, whole_file
 from .models.languages_gile import check_language, own_columns
@@ -149,8 +150,8 @@ class LabelIndex:
     @classmethod
     def build(
         cls,
-        model: Any,
-        processor: Any = None,
+        model: Scorer,
+        processor: GileProcessor | None = None,
         label_set: LabelSet | None = None,
         *,
         language: str | None = None,
@@ -284,7 +285,7 @@ class LabelIndex:
         return best
 
     @torch.inference_mode(False)
-    def add(self, labels: Any, model: Any, processor: Any) -> None:
+    def add(self, labels: Any, model: Scorer, processor: GileProcessor) -> None:
         """Adds labels behind the present ones, whose codes and columns stay. All codes are copied: add many at once.
 
         Args:
@@ -325,7 +326,7 @@ class LabelIndex:
         if self.search is not None:
             self.search.remove(columns)
 
-    def rename(self, label_id: str, name: str, model: Any, processor: Any) -> None:
+    def rename(self, label_id: str, name: str, model: Scorer, processor: GileProcessor) -> None:
         """Gives a label another name, and the code of that (not with a linear unit); its id and column stay.
 
         Raises:
@@ -345,7 +346,7 @@ class LabelIndex:
         if self.search is not None:
             self.search.replace(torch.tensor([column]), new)
 
-    def _encode(self, labels: Sequence[Any], model: Any, processor: Any) -> Tensor:
+    def _encode(self, labels: Sequence[Any], model: Scorer, processor: GileProcessor) -> Tensor:
         if towers_of(model).label_tables and getattr(unwrapped(model), "label_set", None) is None:
             raise ValueError(
                 f"the model may have learned more of label {labels[0].id!r} than its words say, which a GileModel "
@@ -360,7 +361,7 @@ class LabelIndex:
             dtype=self.codes.dtype,
         ).codes
 
-    def check_fits(self, model: Any) -> None:
+    def check_fits(self, model: Scorer) -> None:
         """Makes sure that a model made this index, with the weights it has now.
 
         Raises:
@@ -414,7 +415,7 @@ class LabelIndex:
     @classmethod
     @torch.inference_mode(False)
     def from_pretrained(
-        cls, folder: str | PathLike[str], model: Any = None, mmap: bool = True, verify: bool = True
+        cls, folder: str | PathLike[str], model: Scorer | None = None, mmap: bool = True, verify: bool = True
     ) -> "LabelIndex":
         """Loads an index from a folder.
 
@@ -470,7 +471,7 @@ class LabelIndex:
         return index
 
 
-def fingerprint(model: Any) -> str:
+def fingerprint(model: Scorer) -> str:
     """What tells a model's codes from those of any other: a hash of the weights and of what else makes codes.
 
     It survives saving, loading and moving to another device, but not another type of the weights. Hashed again only
@@ -522,7 +523,7 @@ def _file_of(folder: Path, name: Any) -> Path:
 
 
 def _stored(
-    model: Any, language: str | None, label_language: str | None, batch_size: int, dtype: torch.dtype | None
+    model: Scorer, language: str | None, label_language: str | None, batch_size: int, dtype: torch.dtype | None
 ) -> tuple[LabelSet, Tensor]:
     label_set = getattr(model, "label_set", None)
     if label_set is None:

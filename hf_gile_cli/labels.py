@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +20,9 @@ from .options import (
 )
 from .running import add_command, counted, new_group, note, visible
 from .saved_model import is_hub_name
+
+if TYPE_CHECKING:
+    from hf_gile import LabelSet
 
 Target = Annotated[
     str, typer.Argument(metavar="MODEL_OR_FILE", help="The folder of a saved model, or a label file (.jsonl, .csv).")
@@ -139,8 +142,8 @@ def add(
 
     new = Label(id, name, description, language, threshold=threshold, synonyms=tuple(synonym or ()))
 
-    def change(labels: Any) -> Any:
-        if id in labels:
+    def change(labels: "LabelSet") -> Any:
+        if id in labels.ids:
             raise ValueError(
                 f"{target} has a label {id!r} already, {labels[labels.column(id)].name!r}: hf-gile labels rename gives "
                 "it another name, hf-gile labels import --update a description, too"
@@ -208,7 +211,7 @@ def import_(options: Import) -> None:
     read = options.read(source, synonyms=options.label_synonyms or [], encoding=options.encoding, report=report)
     note(f"{source}: {report}")
 
-    def change(labels: Any) -> Any:
+    def change(labels: "LabelSet") -> Any:
         if not labels:
             return read
         there = {label.id: label for label in read}
@@ -292,10 +295,11 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool, may_be_new
         note_old_card(path)
 
 
-def _known_ids(target: str, labels: Any, *ids: str) -> tuple[str, ...]:
+def _known_ids(target: str, labels: "LabelSet", *ids: str) -> tuple[str, ...]:
     """Makes sure that ids are some, and says of a name whose it is."""
+    known = set(labels.ids)
     for one in ids:
-        named = [] if one in labels else [repr(label.id) for label in labels if label.name == one]
+        named = [] if one in known else [repr(label.id) for label in labels if label.name == one]
         if named:
             raise ValueError(
                 f"{target} has no label with the id {one!r}, which is the name of {' and of '.join(named[:3])}: give "
@@ -321,7 +325,7 @@ def _print_changes(old: Iterable[Any], new: Iterable[Any]) -> None:
         sys.stdout.write(f"+ {_one_line(label.id)}  {_one_line(label.text)}\n")
 
 
-def _conclude(target: str, old: Any, new: Any, dry_run: bool, more: str = "") -> None:
+def _conclude(target: str, old: Any, new: "LabelSet", dry_run: bool, more: str = "") -> None:
     added, gone, changed = _differences(old, new)
     counts = f"{len(added):,} new, {len(gone):,} gone, {len(changed):,} changed"
     if dry_run:

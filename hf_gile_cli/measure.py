@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,6 +23,9 @@ from .options import (
     checked_on_error,
 )
 from .running import add_command, counted, note, visible
+
+if TYPE_CHECKING:
+    from hf_gile import LabelSet
 
 _ROWS = {
     "average_precision": "average precision",
@@ -103,7 +106,7 @@ class Documents:
         note(str(report))
         return rows
 
-    def known(self, rows: Any, label_set: Any) -> Any:
+    def known(self, rows: Any, label_set: "LabelSet") -> Any:
         """Leaves the labels that a model has.
 
         Args:

@@ -5,9 +5,12 @@ import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .running import note, quiet_libraries
+
+if TYPE_CHECKING:
+    from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
 
 
 def load(model: str, revision: str | None = None, device: str | None = None) -> tuple[Any, Any]:
@@ -92,7 +95,12 @@ def is_hub_name(model: str) -> bool:
     return model.count("/") == 1 and not model.startswith((".", "/", "~")) and not Path(model).exists()
 
 
-def note_unknown_labels(model: Any, processor: Any, labels: Iterable[Any], language: str | None = None) -> None:
+def note_unknown_labels(
+    model: "GileForSequenceClassification",
+    processor: "GileProcessor",
+    labels: Iterable[Any],
+    language: str | None = None,
+) -> None:
     """Says of which new labels the model knows no word; it gives all of them the same score, which nobody sees.
 
     Args:
@@ -142,7 +150,9 @@ def changing(path: Path, dry_run: bool = False) -> Iterator[None]:
         yield
 
 
-def save_changed(folder: Path, model: Any, processor: Any, label_set: Any) -> str:
+def save_changed(
+    folder: Path, model: "GileForSequenceClassification", processor: "GileProcessor", label_set: "LabelSet"
+) -> str:
     """Saves a model in place of itself, with changed labels or settings; the codes in its `index` follow.
 
     The card and all other files stay as they are. If something fails, so does everything.
@@ -185,7 +195,9 @@ def note_old_card(folder: Path) -> None:
     note(f"{old} of before this change: {command} makes a new card{figures}")
 
 
-def _index_for(folder: Path, model: Any, processor: Any, new: Any) -> tuple[Any, str]:
+def _index_for(
+    folder: Path, model: "GileForSequenceClassification", processor: "GileProcessor", new: "LabelSet"
+) -> tuple[Any, str]:
     """The index to save: that of the folder with the labels that are new, or True to make all codes anew."""
     from hf_gile import LabelIndex
 

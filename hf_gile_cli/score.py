@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, Queue
-from typing import IO, Annotated, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -28,6 +28,9 @@ from .options import (
     checked_on_error,
 )
 from .running import add_command, counted, note, visible
+
+if TYPE_CHECKING:
+    from hf_gile import GileForSequenceClassification, GileProcessor
 
 T = TypeVar("T")
 
@@ -128,7 +131,7 @@ class Scoring(LabelColumns):
             raise typer.BadParameter("pass one of --label, --label-file and --index")
         return None if self.label_file is None else self.read(self.label_file)
 
-    def candidates(self, read: Any, model: Any, processor: Any) -> Any:
+    def candidates(self, read: Any, model: "GileForSequenceClassification", processor: "GileProcessor") -> Any:
         """The labels to score with: those read, those of the index, those named, or None for the model's."""
         from hf_gile import LabelIndex, LabelSet
 

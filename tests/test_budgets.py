@@ -40,14 +40,14 @@ def place(path, node):
 
 
 def test_few_files_travel():
-    assert len(TRAVELLING) <= 14  # 11
-    assert sum(len(path.read_text().splitlines()) for path in TRAVELLING) <= 6838  # 5,200
+    assert len(TRAVELLING) <= 13  # 11
+    assert sum(len(path.read_text().splitlines()) for path in TRAVELLING) <= 6572  # 5,200
 
 
 def test_the_configuration_has_few_fields():
     inherited = {field.name for field in fields(PreTrainedConfig)}
     own = [field.name for field in fields(GileConfig) if field.name not in inherited]
-    assert len(own) <= 42, own  # 26
+    assert len(own) <= 41, own  # 26
 
 
 @pytest.mark.parametrize(("model", "limit"), [(GileModel, 11), (GileForSequenceClassification, 8)])  # 8
@@ -74,7 +74,7 @@ def test_few_parameters_may_be_anything():
         for parameter in named_parameters(node)
         if isinstance(parameter.annotation, ast.Name) and parameter.annotation.id == "Any"
     ]
-    assert len(bare) <= 209, bare  # 40
+    assert len(bare) <= 125, bare  # 40
 
 
 def test_no_modules_import_each_other():

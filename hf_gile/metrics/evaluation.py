@@ -4,12 +4,12 @@ Shapes: B documents in a batch, L labels scored, P gold labels of a document, E 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..label_index import LabelIndex
+from ..models import GileModel, Scorer
 from ..models.fingerprint_gile import towers_of, unwrapped
 from ..models.labels_gile import LabelSet
 from ..models.losses_gile import IGNORE, check_excluded
@@ -18,7 +18,7 @@ from .trainer import TrainerMetric
 
 def evaluate_index(
     index: LabelIndex,
-    model: Any,
+    model: Scorer,
     batches: Iterable[Mapping[str, Tensor]],
     metrics: TrainerMetric | Sequence[TrainerMetric],
     *,
@@ -117,7 +117,7 @@ def _gold_of(batch: object) -> tuple[Tensor, Tensor | None]:
 
 
 @torch.no_grad()
-def _text_codes(index: LabelIndex, gile: Any, batch: Mapping[str, Tensor]) -> Tensor:
+def _text_codes(index: LabelIndex, gile: GileModel, batch: Mapping[str, Tensor]) -> Tensor:
     names = ("input_ids", "attention_mask", "inputs_embeds", "pooled_embeds")
     inputs = {name: batch[name].to(gile.device) for name in names if batch.get(name) is not None}
     language = batch.get("language")

@@ -17,6 +17,9 @@ from .pipeline_gile import LabelScoringPipeline
 from .processing_gile import GileProcessor
 from .published_gile import PublishedGileConfig, PublishedGileForSequenceClassification, PublishedGileModel
 
+Scorer = GileModel | GileForSequenceClassification
+"""What has label codes: both towers, alone or with stored labels."""
+
 CLASSES: list[tuple[Any, Any, Any]] = [
     (GileConfig, GileModel, GileForSequenceClassification),
     (PublishedGileConfig, PublishedGileModel, PublishedGileForSequenceClassification),
@@ -47,4 +50,5 @@ __all__ = [
     "Label",
     "LabelScoringPipeline",
     "LabelSet",
+    "Scorer",
 ]

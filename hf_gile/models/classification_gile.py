@@ -7,6 +7,7 @@ import inspect
 import os
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from .labels_gile import LABELS_FILE, Label, LabelSet
 from .languages_gile import Languages, in_each_language
 from .losses_gile import label_loss, without_infinities
 from .modeling_gile import UNFINISHED_SAVE, GileModel, GilePreTrainedModel, check_tensors
+from .processing_gile import GileProcessor
 from .scoring_gile import ZeroEmbedding
 from .stored_labels_gile import StoredLabels
 
@@ -76,7 +78,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             self.stored_labels.forget_versions()
         return super().train(mode)
 
-    def set_labels(self, label_set: LabelSet, processor: Any, label_input_ids: Tensor | None = None) -> None:
+    def set_labels(self, label_set: LabelSet, processor: GileProcessor, label_input_ids: Tensor | None = None) -> None:
         """Stores a label set; columns of the logits and `config.id2label` follow its order.
 
         Labels that are the same words to the processor get the same score, among them all those of unknown words only.
@@ -515,7 +517,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+    def from_pretrained(
+        cls, pretrained_model_name_or_path: str | PathLike[str] | None, *args: Any, **kwargs: Any
+    ) -> Any:
         """Loads a model and its label set; see `PreTrainedModel.from_pretrained`.
 
         Raises:

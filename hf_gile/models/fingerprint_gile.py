@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 
-def unwrapped(model: Any) -> Any:
+def unwrapped(model: nn.Module) -> Any:
     """The model itself, of one in a wrapper such as `DistributedDataParallel`.
 
     Args:
@@ -18,7 +18,7 @@ def unwrapped(model: Any) -> Any:
     return getattr(model, "module", model)
 
 
-def towers_of(model: Any) -> Any:
+def towers_of(model: nn.Module) -> Any:
     """The `GileModel` of a classifier, or that itself, out of any wrapper.
 
     Args:

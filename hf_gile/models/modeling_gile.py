@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from json import JSONDecodeError
+from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -137,7 +138,9 @@ class GilePreTrainedModel(PreTrainedModel):
         return super().resize_token_embeddings(*args, **kwargs)
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+    def from_pretrained(
+        cls, pretrained_model_name_or_path: str | PathLike[str] | None, *args: Any, **kwargs: Any
+    ) -> Any:
         """Loads a model; see `PreTrainedModel.from_pretrained`, which takes all weights for trainable.
 
         Raises:
@@ -197,7 +200,11 @@ class GilePreTrainedModel(PreTrainedModel):
 
     @classmethod
     def from_text_encoder(
-        cls, pretrained_model_name_or_path: Any, *, text_encoder_options: dict[str, Any] | None = None, **fields: Any
+        cls,
+        pretrained_model_name_or_path: str | PathLike[str] | None,
+        *,
+        text_encoder_options: dict[str, Any] | None = None,
+        **fields: Any,
     ) -> Any:
         """A model over a pretrained encoder, whose weights are loaded; all else starts fresh.
 

@@ -19,13 +19,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset
-from transformers import Pipeline, ZeroShotClassificationPipeline
+from transformers import Pipeline, PreTrainedConfig, ZeroShotClassificationPipeline
 from transformers.pipelines import PIPELINE_REGISTRY
 from transformers.utils import logging
 
 from .labels_gile import LabelSet
 from .languages_gile import check_language, own_columns
 from .losses_gile import widened
+from .processing_gile import GileProcessor
 from .search_gile import Choice, TopLabels, best_labels, bias_of, project_label_set
 
 LONG_TEXTS = ("cut", "max", "mean")
@@ -478,7 +479,7 @@ def _one_set_for_each_text(labels: Any) -> bool:
     )
 
 
-def _checked_texts(inputs: Any, processor: Any) -> Any:
+def _checked_texts(inputs: Any, processor: GileProcessor) -> Any:
     """A text; a list of texts, of all that is in memory anyway; else a dataset or generator that checks in its turn."""
     if isinstance(inputs, str):
         return inputs
@@ -503,14 +504,14 @@ def _checked_texts(inputs: Any, processor: Any) -> Any:
     return list(texts) if has_length else texts
 
 
-def _checked(texts: Iterable[Any], processor: Any) -> Iterator[Any]:
+def _checked(texts: Iterable[Any], processor: GileProcessor) -> Iterator[Any]:
     for place, text in enumerate(texts):
         processor.check_text(text, f"text[{place}]")
         yield text
 
 
 class _CheckedDataset(Dataset[Any]):
-    def __init__(self, texts: Any, processor: Any) -> None:
+    def __init__(self, texts: Any, processor: GileProcessor) -> None:
         self.texts = texts
         self.processor = processor
 
@@ -532,7 +533,7 @@ class _ReadTexts(NamedTuple):
     known: list[bool]  # whether each text, as far as it was read, holds a word that the model knows
 
 
-def _check_attends(config: Any) -> None:
+def _check_attends(config: PreTrainedConfig) -> None:
     kind, pooling = config.text_encoder_type, config.pooling
     if kind == "hierarchical_transformer":
         return  # over its windows, always
@@ -654,7 +655,7 @@ class LabelCache:
         self._given[is_mapping, given] = label_set
         return label_set
 
-    def fact(self, label_set: Any, name: str, state: Any, make: Callable[[], Any]) -> Any:
+    def fact(self, label_set: LabelSet, name: str, state: Any, make: Callable[[], Any]) -> Any:
         """Something that is made of a label set once.
 
         Args:
@@ -676,7 +677,7 @@ class LabelCache:
 
     def codes(
         self,
-        label_set: Any,
+        label_set: LabelSet,
         by_id: bool,
         state: tuple[Any, ...],
         make: Callable[[], tuple[Tensor, Any]],
@@ -728,7 +729,7 @@ def _bytes(codes: Tensor) -> int:
     return codes.numel() * codes.element_size()
 
 
-def _digest(label_set: Any, by_id: bool) -> bytes:
+def _digest(label_set: LabelSet, by_id: bool) -> bytes:
     """What tells the texts of a label set from those of any other."""
     rows = [(label.id if by_id else "", label.text, label.language) for label in label_set]
     return hashlib.blake2b(json.dumps(rows).encode(), digest_size=32).digest()

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer, models
 from torch import Tensor
-from transformers import AutoTokenizer, BatchFeature, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, BatchFeature, PreTrainedConfig, PreTrainedTokenizerFast
 from transformers.processing_utils import ProcessorMixin
 
 from .text_encoders_gile import TEXT_ENCODERS
@@ -86,7 +86,9 @@ class GileProcessor(ProcessorMixin):
         super().__init__(tokenizer, **kwargs)
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+    def from_pretrained(
+        cls, pretrained_model_name_or_path: str | PathLike[str] | None, *args: Any, **kwargs: Any
+    ) -> Any:
         """Loads a processor; see `ProcessorMixin.from_pretrained`.
 
         Raises:
@@ -106,7 +108,7 @@ class GileProcessor(ProcessorMixin):
 
     @classmethod
     def from_text_encoder(
-        cls, name_or_path: str | PathLike[str], config: Any, **tokenizer_options: Any
+        cls, name_or_path: str | PathLike[str], config: PreTrainedConfig, **tokenizer_options: Any
     ) -> "GileProcessor":
         """The processor of a model over a pretrained encoder.
 
@@ -130,7 +132,7 @@ class GileProcessor(ProcessorMixin):
         return cls.for_config(AutoTokenizer.from_pretrained(name_or_path, trust_remote_code=trust, **options), config)
 
     @classmethod
-    def for_config(cls, tokenizer: PreTrainedTokenizerFast, config: Any) -> "GileProcessor":
+    def for_config(cls, tokenizer: PreTrainedTokenizerFast, config: PreTrainedConfig) -> "GileProcessor":
         """The processor that fits a model's configuration.
 
         Raises:
@@ -149,7 +151,7 @@ class GileProcessor(ProcessorMixin):
         processor.check_fits(config)
         return processor
 
-    def check_fits(self, config: Any) -> None:
+    def check_fits(self, config: PreTrainedConfig) -> None:
         """Makes sure that a model reads the words this processor writes.
 
         Raises:
@@ -184,8 +186,8 @@ class GileProcessor(ProcessorMixin):
         self,
         text: str | Iterable[str] | Iterable[Sequence[str]] | None = None,
         label_text: Iterable[str] | None = None,
-        language: str | Sequence[str] | None = None,
-        label_language: str | Sequence[str] | None = None,
+        language: str | Sequence[str | None] | None = None,
+        label_language: str | Sequence[str | None] | None = None,
         return_tensors: str | None = None,
         **kwargs: Any,
     ) -> BatchFeature:
@@ -234,7 +236,7 @@ class GileProcessor(ProcessorMixin):
     def pieces(
         self,
         text: str | Iterable[str] | Iterable[Sequence[str]],
-        language: str | Sequence[str] | None = None,
+        language: str | Sequence[str | None] | None = None,
         whole: bool = True,
         written: bool = False,
     ) -> list[list[Any]]:
@@ -312,7 +314,7 @@ class GileProcessor(ProcessorMixin):
                     f"return_tensors, got {_shown(document)}"
                 )
 
-    def unknown_labels(self, texts: Sequence[str], language: str | Sequence[str] | None = None) -> list[int]:
+    def unknown_labels(self, texts: Sequence[str], language: str | Sequence[str | None] | None = None) -> list[int]:
         """Finds labels that are nothing but unknown words: a model of words cannot tell them from one another.
 
         Args:
@@ -357,7 +359,7 @@ class GileProcessor(ProcessorMixin):
         nothing = {*self._front, *self._back, self.tokenizer.unk_token_id}
         return not all(map(nothing.issuperset, document if self._reads_sentences else [document]))
 
-    def _rows(self, text: Any, language: str | Sequence[str] | None, written: bool = False) -> list[Any]:
+    def _rows(self, text: Any, language: str | Sequence[str | None] | None, written: bool = False) -> list[Any]:
         """All ids of each text, or of each of its sentences that has a word; or what is written in their places."""
         if isinstance(text, Mapping) or not isinstance(text, Iterable) or getattr(text, "ndim", 1) == 0:
             self.check_text(text, "text")  # refuses
@@ -474,7 +476,7 @@ class GileProcessor(ProcessorMixin):
                 )
         return front, back
 
-    def _labels(self, texts: Sequence[str], language: str | Sequence[str] | None) -> list[list[int]]:
+    def _labels(self, texts: Sequence[str], language: str | Sequence[str | None] | None) -> list[list[int]]:
         if isinstance(texts, str):
             raise ValueError("label_text must be a list of label texts, got one text")
         if len(texts) == 0:
@@ -494,7 +496,7 @@ class GileProcessor(ProcessorMixin):
             labels.append(self._cut(known or words or nothing, self.max_label_words))
         return labels
 
-    def _languages(self, language: str | Sequence[str] | None, size: int, name: str) -> Sequence[str | None]:
+    def _languages(self, language: str | Sequence[str | None] | None, size: int, name: str) -> Sequence[str | None]:
         if not self.languages and language is None:
             return [None] * size
         if language is None and len(self.languages) == 1:
@@ -597,7 +599,7 @@ class GileProcessor(ProcessorMixin):
         return {**self.__dict__, "_tokenizers": {}}
 
 
-def _check_config(config: Any) -> None:
+def _check_config(config: PreTrainedConfig) -> None:
     if not hasattr(config, "text_encoder_type") or not hasattr(config, "vocab_size"):
         hint = "; pass model.config" if hasattr(config, "config") else ""
         raise ValueError(f"config must be a GileConfig, got {type(config).__name__}{hint}")

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 from transformers.utils import logging
 
 from .fingerprint_gile import is_finite, towers_of
 from .labels_gile import LabelSet
 from .losses_gile import widened
+from .processing_gile import GileProcessor
 
 _logger = logging.get_logger(__name__)
 
@@ -426,7 +428,7 @@ def _ranking(logits: Tensor, raw: Tensor) -> Tensor:
     return order.gather(-1, logits.gather(-1, order).argsort(dim=-1, descending=True, stable=True))
 
 
-def bias_of(gile: Any, language: str | None) -> float:
+def bias_of(gile: PreTrainedModel, language: str | None) -> float:
     """The constant b of a model's scores for documents in a language; of a linear unit 0, its codes hold their own.
 
     Args:
@@ -439,8 +441,8 @@ def bias_of(gile: Any, language: str | None) -> float:
 
 
 def project_label_set(
-    model: Any,
-    processor: Any,
+    model: PreTrainedModel,
+    processor: GileProcessor | None,
     label_set: LabelSet,
     language: str | None = None,
     label_language: str | None = None,
@@ -469,7 +471,7 @@ def project_label_set(
     gile = towers_of(model)
     if gile.config.output_layer == "linear":
         gile.project_labels()  # refuses, and says why
-    if not hasattr(processor, "unknown_labels"):
+    if processor is None or not hasattr(processor, "unknown_labels"):
         raise ValueError("pass processor=, the GileProcessor saved with the model: it makes words of label texts")
     processor.check_fits(gile.config)
     default = label_language or language
@@ -504,7 +506,7 @@ def project_label_set(
     return codes
 
 
-def _places_unknown(label_input_ids: Tensor, processor: Any) -> list[int]:
+def _places_unknown(label_input_ids: Tensor, processor: GileProcessor) -> list[int]:
     """The rows of labels that are nothing but unknown words."""
     tokenizer = processor.tokenizer
     is_nothing = (label_input_ids == tokenizer.unk_token_id) | (label_input_ids == tokenizer.pad_token_id)

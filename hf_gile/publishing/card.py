@@ -10,6 +10,7 @@ import torch
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from ..extras import needs_extra
+from ..models import GileForSequenceClassification
 from ..models.fingerprint_gile import unwrapped
 from ..models.labels_gile import LabelSet
 from ..resources import resource
@@ -44,7 +45,7 @@ _NAMED_METRICS = {
 
 
 def make_card(
-    model: Any,
+    model: GileForSequenceClassification,
     label_set: LabelSet | None,
     info: CardInfo,
     report: Report | None = None,
@@ -115,7 +116,9 @@ def make_card(
     return ModelCard(re.sub(r"\n{3,}", "\n\n", str(card)).rstrip() + "\n")
 
 
-def _thresholds(model: Any, labels: LabelSet, figures: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
+def _thresholds(
+    model: GileForSequenceClassification, labels: LabelSet, figures: Mapping[str, Mapping[str, Any]]
+) -> dict[str, float | None]:
     if model.config.problem_type == "single_label_classification":
         return dict.fromkeys(labels.ids)
     given = model.stored_labels.thresholds(None if labels is model.label_set or model.label_set is None else labels)
@@ -123,7 +126,7 @@ def _thresholds(model: Any, labels: LabelSet, figures: Mapping[str, Mapping[str,
     return {**known, **{label_id: row["threshold"] for label_id, row in figures.items() if label_id in known}}
 
 
-def _metadata(model: Any, info: CardInfo, report: Report | None) -> ModelCardData:
+def _metadata(model: GileForSequenceClassification, info: CardInfo, report: Report | None) -> ModelCardData:
     one_label = model.config.problem_type == "single_label_classification"
     is_linear = model.config.output_layer == "linear"
     tags = ["gile", "label-scoring", "single-label" if one_label else "multi-label", *info.tags]
@@ -180,7 +183,9 @@ def _plain(value: Any) -> Any:
 
 
 @torch.no_grad()
-def _draw(folder: Path, model: Any, labels: LabelSet, report: Report | None) -> dict[str, str]:
+def _draw(
+    folder: Path, model: GileForSequenceClassification, labels: LabelSet, report: Report | None
+) -> dict[str, str]:
     paths = {name: folder / path for name, path in FIGURES.items()}
     drawn: dict[str, str] = {}
     if report is not None and calibration_plot(report.reliability, paths["calibration"]):
@@ -196,7 +201,7 @@ def _draw(folder: Path, model: Any, labels: LabelSet, report: Report | None) -> 
     return drawn
 
 
-def _draw_map(path: Path, model: Any, labels: LabelSet, report: Report | None) -> str | None:
+def _draw_map(path: Path, model: GileForSequenceClassification, labels: LabelSet, report: Report | None) -> str | None:
     """Draws the labels whose codes the model keeps; returns how, or None where they are too few."""
     columns = torch.arange(len(labels)) if model.label_set is None else model.stored_labels.columns_of(labels)
     stored = [label for label, column in zip(labels, columns.tolist(), strict=True) if column >= 0]

@@ -13,6 +13,7 @@ import yaml
 
 from ..data.files import read_yaml
 from ..label_index import leads_out
+from ..models import GileForSequenceClassification
 from ..models.labels_gile import whole_file
 from .card import make_card
 from .card_info import CardInfo
@@ -49,7 +50,10 @@ def read_card_fields(path: str | PathLike[str]) -> dict[str, Any]:
 
 
 def write_card(
-    folder: str | PathLike[str], model: Any, info: CardInfo | None = None, report: Report | None = None
+    folder: str | PathLike[str],
+    model: GileForSequenceClassification,
+    info: CardInfo | None = None,
+    report: Report | None = None,
 ) -> None:
     """Writes the card of a saved model with its figures, and what it was made of, where the next card finds it.
 

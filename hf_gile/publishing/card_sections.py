@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..metrics.frequency import DECILES, read_deciles
+from ..models import GileForSequenceClassification
 from ..models.labels_gile import Label, LabelSet
 from .card_info import CardInfo
 from .label_table import shown_labels
@@ -38,7 +39,7 @@ _DESCRIPTION, _NAME, _ID = 80, 60, 28
 _CONFUSED = 10
 
 
-def overview(model: Any, labels: LabelSet, info: CardInfo) -> dict[str, Any]:
+def overview(model: GileForSequenceClassification, labels: LabelSet, info: CardInfo) -> dict[str, Any]:
     """Numbers of labels, some of their names, and what the code on the card works with.
 
     Args:
@@ -191,7 +192,7 @@ def _deciles(report: Report) -> dict[str, Any]:
     return {"decile_columns": [names[name] for name in shown], "decile_rows": rows if shown else []}
 
 
-def calibration(model: Any, labels: LabelSet, report: Report | None) -> dict[str, Any]:
+def calibration(model: GileForSequenceClassification, labels: LabelSet, report: Report | None) -> dict[str, Any]:
     """How probabilities were calibrated, how far they are off, and from which of them a label is given.
 
     Args:
@@ -231,7 +232,7 @@ def calibration(model: Any, labels: LabelSet, report: Report | None) -> dict[str
     }
 
 
-def limits(model: Any, labels: LabelSet, info: CardInfo, report: Report | None) -> list[str]:
+def limits(model: GileForSequenceClassification, labels: LabelSet, info: CardInfo, report: Report | None) -> list[str]:
     """What can be said of the limits of a model without knowing what it was made for.
 
     Args:

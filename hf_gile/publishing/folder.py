@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ..label_index import INDEX_FILE, LabelIndex, checksum_of_head
+from ..models import GileForSequenceClassification, GileProcessor
 from ..models.fingerprint_gile import unwrapped
 from ..models.labels_gile import LabelSet
 from .contents import code_of, is_loaded, missing_parts
@@ -24,8 +25,8 @@ INDEX_FOLDER = "index"
 
 def save(
     folder: str | PathLike[str],
-    model: Any,
-    processor: Any,
+    model: GileForSequenceClassification,
+    processor: GileProcessor,
     label_set: LabelSet | None = None,
     *,
     index: bool | LabelIndex = True,
@@ -88,7 +89,7 @@ def save(
     return written
 
 
-def check_saveable(model: Any, label_set: LabelSet | None, report: Any, card: Any) -> None:
+def check_saveable(model: GileForSequenceClassification, label_set: LabelSet | None, report: Any, card: Any) -> None:
     """Makes sure of what can be told before anything is written; arguments as in `save`.
 
     Raises:
@@ -113,7 +114,13 @@ def check_saveable(model: Any, label_set: LabelSet | None, report: Any, card: An
 
 
 def _write(
-    folder: Path, model: Any, processor: Any, label_set: LabelSet | None, index: Any, report: Any, card: Any
+    folder: Path,
+    model: GileForSequenceClassification,
+    processor: GileProcessor,
+    label_set: LabelSet | None,
+    index: Any,
+    report: Any,
+    card: Any,
 ) -> None:
     processor.check_fits(model.config)
     model.save_pretrained(folder)
@@ -140,7 +147,9 @@ def _write(
         write_card(folder, model, card, report)
 
 
-def _with_labels(model: Any, folder: Path, processor: Any, label_set: LabelSet) -> Any:
+def _with_labels(
+    model: GileForSequenceClassification, folder: Path, processor: GileProcessor, label_set: LabelSet
+) -> Any:
     """A copy of a model that was just saved, with other labels."""
     copy = type(model).from_pretrained(folder, dtype="auto").to(model.device).eval()
     words = None
@@ -154,7 +163,7 @@ def _texts(label_set: LabelSet) -> list[tuple[str, str, str | None]]:
     return [(label.id, label.text, label.language) for label in label_set]
 
 
-def _write_index(folder: Path, model: Any, index: Any) -> None:
+def _write_index(folder: Path, model: GileForSequenceClassification, index: Any) -> None:
     languages = model.config.languages
     if index is not True:
         index.check_fits(model)

@@ -16,6 +16,7 @@ from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
 from .. import __version__
 from ..label_index import LabelIndex
+from ..models import GileForSequenceClassification, GileProcessor
 from ..models.labels_gile import LABELS_FILE, LabelSet
 from .contents import TEXTS_HEADING, UNKNOWN_PLACE, contents_of, is_ours, missing_parts
 from .exchange import complete
@@ -68,8 +69,8 @@ class Publication:
 
 
 def publish(
-    model: Any,
-    processor: Any,
+    model: GileForSequenceClassification,
+    processor: GileProcessor,
     label_set: LabelSet | None,
     repo_id: str,
     *,

@@ -20,6 +20,7 @@ from tqdm.auto import tqdm
 
 from ..masking import masked
 from ..metrics import CalibrationMetrics, F1Metrics, RankingMetrics, propensities
+from ..models import GileForSequenceClassification, GileProcessor
 from ..models.fingerprint_gile import unwrapped
 from ..models.labels_gile import Label, LabelSet, whole_file
 from ..models.losses_gile import IGNORE
@@ -139,8 +140,8 @@ class Report:
 
 @torch.no_grad()
 def make_report(
-    model: Any,
-    processor: Any,
+    model: GileForSequenceClassification,
+    processor: GileProcessor,
     texts: Sequence[Any],
     gold: Sequence[Any],
     *,
@@ -239,7 +240,11 @@ class _Measured:
     """Everything that is counted while documents pass by."""
 
     def __init__(
-        self, model: Any, columns: Sequence[int] | Tensor | None, num_documents: int | None, example_texts: int
+        self,
+        model: GileForSequenceClassification,
+        columns: Sequence[int] | Tensor | None,
+        num_documents: int | None,
+        example_texts: int,
     ) -> None:
         config = model.config
         self.label_set, self.columns = stored_labels(model), _read_columns(columns, config.num_labels)
@@ -362,7 +367,7 @@ class _Measured:
         }
 
 
-def stored_labels(model: Any) -> LabelSet:
+def stored_labels(model: GileForSequenceClassification) -> LabelSet:
     """The labels stored with a model; of one that knows only their names, these.
 
     Args:

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..models import GileForSequenceClassification
 from ..models.search_gile import top_k_of
 
 _DOCUMENTS = 1024
@@ -107,7 +108,7 @@ class HardNegatives:
 
     def __call__(
         self,
-        model: Any,
+        model: GileForSequenceClassification,
         text_codes: Tensor,
         labels: Tensor,
         sampled_columns: Tensor | None,
@@ -149,7 +150,7 @@ class HardNegatives:
         enough = len(sampled_columns) >= len(self.columns)
         return enough and bool(torch.isin(self.columns.to(sampled_columns.device), sampled_columns).all())
 
-    def _mine(self, model: Any, text_codes: Tensor, labels: Tensor, period: int) -> Tensor:
+    def _mine(self, model: GileForSequenceClassification, text_codes: Tensor, labels: Tensor, period: int) -> Tensor:
         """`(M,)` hard columns of the batch."""
         if self.make_search is not None:
             self._last.append(text_codes)
@@ -169,7 +170,7 @@ class HardNegatives:
         known &= ~is_gold
         return torch.unique(found[known & (known.cumsum(-1) <= self.num_negatives)])
 
-    def _labels(self, model: Any, period: int) -> tuple[Tensor, Tensor, Any]:
+    def _labels(self, model: GileForSequenceClassification, period: int) -> tuple[Tensor, Tensor, Any]:
         """The trainable columns, their codes, and what searches these."""
         words = model.label_input_ids  # of other labels, or on another device, a tensor of its own
         if self._kept is None or self._kept[0] is not words or self._kept[1] != period:

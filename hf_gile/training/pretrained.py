@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ..models import GileProcessor
+from ..models import GileModel, GileProcessor, Scorer
 from ..models.fingerprint_gile import towers_of
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def log_idf(
 
 
 def add_pooled_embeds(
-    dataset: "Dataset", model: Any, processor: GileProcessor, batch_size: int = 64, bf16: bool = False
+    dataset: "Dataset", model: Scorer, processor: GileProcessor, batch_size: int = 64, bf16: bool = False
 ) -> "Dataset":
     """Adds what a frozen pretrained encoder makes of each document, so that no epoch runs it again.
 
@@ -135,7 +135,7 @@ def add_pooled_embeds(
     return concatenate_datasets([dataset, pooled], axis=1)
 
 
-def _fingerprint(read: "Dataset", gile: Any, bf16: bool) -> str:
+def _fingerprint(read: "Dataset", gile: GileModel, bf16: bool) -> str:
     """A hash of what the vectors are made of: `datasets` would make one of the history of the dataset."""
     config, encoder = gile.config, gile.text_encoder.transformer
     said = (config.text_encoder_type, config.pooling, bf16, encoder.config.to_json_string())

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from ...metrics.batch import read_batch
 from ...metrics.calibration import calibration_error
+from ...models import GileForSequenceClassification
 from ...models.configuration_gile import GROUPS
 from ...models.losses_gile import IGNORE, widened
 from ...models.search_gile import calibrated
@@ -50,7 +51,7 @@ class Calibration:
 
 @torch.no_grad()
 def calibrate(
-    model: Any,
+    model: GileForSequenceClassification,
     batches: Iterable[dict[str, Any]],
     *,
     method: str | None = None,
@@ -332,7 +333,9 @@ def _error(probabilities: Tensor, cells: Tensor, gold: Tensor) -> float:
     return calibration_error(*sums)
 
 
-def _candidates(model: Any, batches: Iterable[dict[str, Any]], columns: Sequence[int] | None) -> Tensor:
+def _candidates(
+    model: GileForSequenceClassification, batches: Iterable[dict[str, Any]], columns: Sequence[int] | None
+) -> Tensor:
     """`(C,)` columns, ascending."""
     number = model.config.num_labels
     if columns is not None:
@@ -365,7 +368,7 @@ def _candidates(model: Any, batches: Iterable[dict[str, Any]], columns: Sequence
 
 
 def _scored(
-    model: Any, batches: Iterable[dict[str, Any]], chosen: Tensor, bf16: bool
+    model: GileForSequenceClassification, batches: Iterable[dict[str, Any]], chosen: Tensor, bf16: bool
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Of each batch `(B, C)` logits and `(B, P)` gold places among the candidates, padded with -100."""
     places = torch.full((model.config.num_labels + 1,), IGNORE)
@@ -399,7 +402,7 @@ def _is_multi_hot(gold: Tensor) -> bool:
     return gold.is_floating_point() or gold.dtype == torch.bool
 
 
-def _keep(model: Any, chosen: Tensor, found: Calibration) -> None:
+def _keep(model: GileForSequenceClassification, chosen: Tensor, found: Calibration) -> None:
     """Sets in the model what was found, if all of it makes sense."""
     config, before = model.config, (model.config.calibration, model.config.thresholds)
     labels, single = model.label_set, config.problem_type == "single_label_classification"

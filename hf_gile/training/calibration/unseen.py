@@ -1,12 +1,12 @@
 """How sure a model may be of labels it was never trained on, fitted on labels held out of training."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ...models import GileForSequenceClassification
 from ...models.fingerprint_gile import towers_of
 from ...models.losses_gile import multi_hot
 from .thresholds import LEAST_DOCUMENTS, LEAST_GOLD, tells_enough
@@ -14,7 +14,10 @@ from .thresholds import LEAST_DOCUMENTS, LEAST_GOLD, tells_enough
 
 @torch.no_grad()
 def fit_unseen_calibration(
-    model: Any, batches: Iterable[dict[str, Tensor]], columns: Sequence[int], bf16: bool = False
+    model: GileForSequenceClassification,
+    batches: Iterable[dict[str, Tensor]],
+    columns: Sequence[int],
+    bf16: bool = False,
 ) -> dict[str, float]:
     """Fits the score of labels without a row, a logistic regression on held-out ones, and sets it in the model.
 
