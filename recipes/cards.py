@@ -6,42 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset
-from torch.utils.data import DataLoader
 from transformers import Trainer
 
 from hf_gile.models.configuration_gile import METHODS
 from hf_gile.publishing import CardInfo, make_report, read_card_fields, write_card
-from hf_gile.training import GileDataCollator, calibrate
+from hf_gile.training.experiment import NO_CALIBRATION
 
-CALIBRATIONS = (*METHODS, "none")
+CALIBRATIONS = (*METHODS, NO_CALIBRATION)
 """What `--calibration` can be."""
-
-
-def calibrate_model(
-    model: Any, processor: Any, validation: Dataset, columns: Sequence[int], method: str | None, args: Any
-) -> dict[str, Any]:
-    """Fits probabilities and thresholds on the validation documents, in each process alike.
-
-    Args:
-        model: The trained model.
-        processor: Its processor.
-        validation: The encoded documents.
-        columns: The labels that are candidates of them.
-        method: One of `CALIBRATIONS`, or None for that of the problem type.
-        args: The training arguments.
-
-    Returns:
-        What `hf_gile.training.calibrate` returns; nothing for the method "none".
-    """
-    if method == "none":
-        return {}
-    batches = DataLoader(
-        validation,  # type: ignore[arg-type]
-        args.per_device_eval_batch_size,
-        collate_fn=GileDataCollator(processor),
-    )
-    return calibrate(model, batches, method=method, columns=columns, bf16=args.bf16)
 
 
 def say_calibration(figures: dict[str, Any], say: Any) -> None:

@@ -2,7 +2,6 @@
 
 import difflib
 import json
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,39 +11,38 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from baselines import MODELS, RANKING, AiTextML
-from cards import CALIBRATIONS, add_card, calibrate_model, card_info, say_calibration
+from cards import CALIBRATIONS, add_card, card_info, say_calibration
 from datasets import Dataset
 from huggingface_hub.errors import StrictDataclassError
-from training import count_parameters, train, write_results
-from transformers import AutoConfig, Trainer, TrainingArguments, set_seed
+from training import write_results
+from transformers import AutoConfig, TrainingArguments, set_seed
 from units import UNITS, check_choice, unit_fields
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
 from hf_gile.data import held_out_labels, load_word_vectors
 from hf_gile.data.files import find_files
 from hf_gile.data.zero_shot import fraction_of
-from hf_gile.metrics import LabelMetrics, propensities
-from hf_gile.metrics.on_columns import OnColumns
+from hf_gile.metrics import LabelMetrics
 from hf_gile.training import (
-    EpochCallback,
-    GileDataCollator,
     GileLoss,
     HardNegatives,
     LabelParaphrases,
     LabelSampler,
-    ThresholdTuner,
     add_lora,
-    add_pooled_embeds,
     class_balanced_weights,
-    encode_dataset,
-    fit_unseen_calibration,
     log_idf,
     merge_lora,
-    parameter_groups,
     propensity_weights,
     set_label_priors,
 )
-from hf_gile.training.calibration.thresholds import tells_enough
+from hf_gile.training.experiment import (
+    Experiment,
+    count_parameters,
+    documents_per_second,
+    encode_parts,
+    pretrained_optimizer,
+    run_arguments,
+)
 
 TOP_K = (5, 10, 20)
 """Precision, recall and nDCG are given at these numbers of labels; of the test part also at 1 and 3."""
@@ -286,32 +284,105 @@ def train_text_models(
         of all labels.
     """
     check_settings(settings, args)
+    info = card_info(settings.card, **about)
+    task = make_task(settings, args, parts, labels, text, gold, say)
+    folder, encoded = Path(args.output_dir), {}
+    results: dict[str, Any] = {}
+    metrics: dict[str, str] = {}
+    for unit in settings.units:
+        set_seed(args.seed)
+        experiment = make_experiment(settings, args, unit, task, encoded)
+        metrics[unit] = experiment.args.metric_for_best_model
+        say(f"\n{unit}: {count_parameters(experiment.model):,} parameters")
+        results[unit] = train_unit(settings, experiment, say)
+        measure_unit(experiment, unit, task, results)
+        if args.process_index == 0:
+            write_results(folder, results, metrics)
+        if unit in MODELS:
+            continue  # to compare with, not to use
+        experiment.save(folder / unit / "model")
+        if args.process_index == 0 and settings.make_cards:
+            rows = task.parts["test"]
+            add_card(
+                folder / unit / "model",
+                experiment.model,
+                experiment.processor,
+                some_texts(rows, text, len(rows)),
+                rows[gold],
+                experiment.trainer,
+                info,
+                columns=experiment.in_test,
+                num_training_documents=len(task.parts["train"]),
+                dataset=tested_on,
+            )
+    return results
+
+
+@dataclass(frozen=True, eq=False)
+class TextTask:
+    """What all units are trained and measured on.
+
+    Args:
+        parts: The documents of each part; those to train on without held-out labels.
+        labels: The labels as the model reads them, the seen ones first.
+        described: The same with all that is known of them.
+        held_out: Ids of the labels that are held out for validation.
+        text: The column of the texts, or a function that makes a text of a row.
+        gold: The column of the lists of label ids.
+        problem_type: One of `PROBLEM_TYPES`.
+        words: A tokenizer, and word vectors or None; for models over words.
+        prior: Probability of a label before training.
+    """
+
+    parts: dict[str, Dataset]
+    labels: LabelSet
+    described: LabelSet
+    held_out: set[str]
+    text: str | Callable[[dict[str, Any]], str]
+    gold: str
+    problem_type: str
+    words: tuple[Any, Any]
+    prior: float
+
+    @property
+    def num_seen(self) -> int:
+        """Number of labels that training sees."""
+        return sum(self.labels.seen)
+
+    @property
+    def one_label(self) -> bool:
+        """Whether each document has one label."""
+        return self.problem_type == "single_label_classification"
+
+
+def make_task(
+    settings: ModelSettings,
+    args: TrainingArguments,
+    parts: dict[str, Dataset],
+    labels: LabelSet,
+    text: str | Callable[[dict[str, Any]], str],
+    gold: str,
+    say: Callable[..., None],
+) -> TextTask:
+    """Holds labels out, and makes the words that all units have in common."""
     problem_type = problem_type_of(settings, parts, gold)
-    one_label = problem_type == "single_label_classification"
-    if one_label and settings.problem_type is None:
+    if problem_type == "single_label_classification" and settings.problem_type is None:
         say(
             "every document has exactly one label: trained with softmax, chosen by accuracy (--problem_type "
             "multi_label_classification scores each label on its own)"
         )
-    info = card_info(settings.card, **about)
-    folder, wanted_metric = Path(args.output_dir), args.metric_for_best_model
     held_out: set[str] = set()
     if settings.held_out_labels:
         labels, held_out = hold_out(labels, settings.held_out_labels)
         with args.main_process_first(desc="held-out labels"):
             parts = {**parts, "train": without(parts["train"], gold, held_out)}
-    elif "unseen" in (wanted_metric or ""):
-        unseen = {label.id for label in labels if not label.seen}
-        if unseen.isdisjoint(label_id for row in parts["validation"][gold] for label_id in row):
-            raise ValueError(
-                f"metric_for_best_model {wanted_metric}: no validation document has an unseen label; hold some out of "
-                "training with --held_out_labels"
-            )
+    else:
+        check_unseen(args.metric_for_best_model, labels, parts["validation"][gold])
     num_seen = sum(labels.seen)
     assert not any(labels.seen[num_seen:]), "seen labels stand first"
 
     # Words of documents and of seen labels; what an unseen label says must be learned from these, unless word vectors
-    # say it. All units have the same words.
+    # say it.
     described, labels = labels, as_read(labels, settings.label_texts)
     words: tuple[Any, Any] = (None, None)
     if settings.text_encoder is None and settings.start_from is None:
@@ -321,173 +392,149 @@ def train_text_models(
     say(f"{labels}, {len(held_out):,} of them held out for validation" if held_out else f"{labels}")
     labels_per_document = sum(label.count for label in labels) / len(parts["train"])
     prior = settings.label_prior or min(0.5, labels_per_document / num_seen)
-    encoded: dict[str, dict[str, Dataset]] = {}
-    results: dict[str, Any] = {}
-    metrics: dict[str, str] = {}
-    for unit in settings.units:
-        # The same encoder under every output layer. A linear unit has no use for labels it is not trained on.
-        set_seed(args.seed)
-        is_linear = UNITS[unit]["output_layer"] == "linear"
-        label_set = labels[:num_seen] if is_linear else labels
-        model, processor = make_model(settings, unit, label_set, words, prior, problem_type)
-        config = model.config
-        model.set_labels(label_set, processor)
-        # All gold labels of a batch, and a sample of the other seen labels. Unseen labels are never sampled.
-        counts, number = [label.count for label in label_set], len(parts["train"])
-        in_batch, by_frequency = settings.negatives == "in_batch", settings.negatives == "frequency"
-        sampler = LabelSampler(
-            len(label_set),
-            num_negatives=0 if in_batch else settings.num_negatives or None,
-            columns=range(num_seen),
-            per_document=settings.per_document,
-            weighted=not settings.unweighted,
-            frequencies=[count**0.5 for count in counts] if by_frequency else None,
-            seed=args.seed,
-            label_weights=class_balanced_weights(counts, settings.class_balanced) if settings.class_balanced else None,
-        )
-        paraphrases = miner = None
-        if any(shares := paraphrase_shares(settings)) and not is_linear:
-            known = described if settings.label_texts == "name" else label_set
-            paraphrases = LabelParaphrases(known, processor, *shares, seed=args.seed)
-        if settings.hard_negatives:
-            miner = HardNegatives(settings.hard_negatives, settings.hard_refresh_steps, columns=range(num_seen))
-        model.loss_function = GileLoss(
-            **loss_options(settings, unit),
-            share_labels=settings.share_labels and not is_linear,
-            positive_weights=propensity_weights(counts, number) if settings.propensity_weighted else None,
-            miner=miner,
-            paraphrases=paraphrases,
-        )
-        kind = {"hnn": "han", "nn": "wan"}.get(config.text_encoder_type, config.text_encoder_type)
-        with args.main_process_first(desc="words and columns"):
-            if kind not in encoded:
-                encoded[kind] = {
-                    part: encode_dataset(
-                        rows, processor, labels, text, gold, excluded=excluded_of(rows), on_unknown_label="drop"
-                    )
-                    for part, rows in parts.items()
-                }
-                if config.has_fixed_pooling:
-                    model.to(args.device)
-                    encoded[kind] = {
-                        part: add_pooled_embeds(rows, model, processor, bf16=args.bf16)
-                        for part, rows in encoded[kind].items()
-                    }
-            own = {
-                part: rows.map(first_columns, fn_kwargs={"number": num_seen}, batched=True)
-                if is_linear and num_seen < len(labels)
-                else rows
-                for part, rows in encoded[kind].items()
+    return TextTask(parts, labels, described, held_out, text, gold, problem_type, words, prior)
+
+
+def make_experiment(
+    settings: ModelSettings,
+    args: TrainingArguments,
+    unit: str,
+    task: TextTask,
+    encoded: dict[str, dict[str, Dataset]],
+) -> Experiment:
+    """A unit with its documents, labels and loss; `encoded` keeps what units of the same encoder read."""
+    # A linear unit has no use for labels it is not trained on.
+    label_set = task.labels[: task.num_seen] if is_linear(unit) else task.labels
+    model, processor = make_model(settings, unit, label_set, task.words, task.prior, task.problem_type)
+    model.set_labels(label_set, processor)
+    number = len(task.parts["train"])
+    set_loss(settings, unit, task, model, processor, args.seed)
+    kind = {"hnn": "han", "nn": "wan"}.get(model.config.text_encoder_type, model.config.text_encoder_type)
+    with args.main_process_first(desc="words and columns"):
+        if kind not in encoded:
+            encoded[kind] = encode_parts(task.parts, model, processor, task.labels, task.text, task.gold, args)
+        parts = encoded[kind]
+        if len(label_set) < len(task.labels):
+            parts = {
+                part: rows.map(first_columns, fn_kwargs={"number": task.num_seen}, batched=True)
+                for part, rows in parts.items()
             }
-            if one_label:
-                own = {part: with_a_label(rows, part) for part, rows in own.items()}
-        special, documents = processor.tokenizer.all_special_ids, encoded[kind]["train"]["input_ids"]
-        if config.bag_size and settings.start_from is None:
-            model.gile.set_token_weights(log_idf(documents, config.vocab_size, special))
-        if config.lexical_size:
-            model.gile.set_lexical_weights(documents, special)
-        if settings.frequency_priors and (is_linear or config.label_rows):
-            set_label_priors(model, number)
-        if settings.lora_rank:
-            add_lora(model, settings.lora_rank, alpha=2 * settings.lora_rank)
-        optimizer = None
-        if config.reads_pretrained:
-            model.to(args.device)
-            groups = parameter_groups(
-                model, args.learning_rate, settings.text_encoder_learning_rate, settings.layer_decay, args.weight_decay
-            )
-            optimizer_class, options = Trainer.get_optimizer_cls_and_kwargs(args)
-            optimizer = optimizer_class(groups, **options)
+        if task.one_label:
+            parts = {part: with_a_label(rows, part) for part, rows in parts.items()}
+    start_from_documents(settings, unit, model, processor, encoded[kind]["train"]["input_ids"], number)
+    optimizer = None
+    if model.config.reads_pretrained:
+        optimizer = pretrained_optimizer(model, args, settings.text_encoder_learning_rate, settings.layer_decay)
+    metric = metric_name(args.metric_for_best_model, len(label_set) > task.num_seen, task.one_label)
+    return Experiment(
+        model,
+        processor,
+        parts,
+        make_sampler(settings, label_set, task.num_seen, args.seed),
+        run_arguments(args, Path(args.output_dir) / unit, metric),
+        held_out=task.held_out,
+        one_label=task.one_label,
+        num_documents=number,
+        top_k=TOP_K,
+        test_curve=settings.test_curve,
+        optimizer=optimizer,
+    )
 
-        # Held-out labels are candidates of validation documents and not of test documents, unseen ones the other way.
-        in_test = [column for column, label in enumerate(label_set) if label.id not in held_out]
-        in_validation = [
-            column for column, label in enumerate(label_set) if label.seen or label.id in held_out or not held_out
-        ]
-        args.output_dir = str(folder / unit)
-        metrics[unit] = args.metric_for_best_model = metric_name(wanted_metric, len(label_set) > num_seen, one_label)
-        args.greater_is_better = not args.metric_for_best_model.endswith(("loss", "one_error", "coverage"))
-        trainer = Trainer(
-            model,
-            args,
-            data_collator=GileDataCollator(processor, sampler),
-            train_dataset=own["train"],
-            eval_dataset={part: own[part] for part in ("validation", "test") if part != "test" or settings.test_curve},
-            processing_class=processor,
-            compute_metrics=label_metrics(label_set, in_validation, top_k=TOP_K, one_label=one_label),
-            callbacks=[EpochCallback(sampler)],
-            optimizers=(optimizer, None),
+
+def is_linear(unit: str) -> bool:
+    """Whether a unit reads no labels."""
+    return UNITS[unit]["output_layer"] == "linear"
+
+
+def make_sampler(settings: ModelSettings, labels: LabelSet, num_seen: int, seed: int) -> LabelSampler:
+    """All gold labels of a batch, and a sample of the other seen labels; unseen labels are never sampled."""
+    counts = [label.count for label in labels]
+    return LabelSampler(
+        len(labels),
+        num_negatives=0 if settings.negatives == "in_batch" else settings.num_negatives or None,
+        columns=range(num_seen),
+        per_document=settings.per_document,
+        weighted=not settings.unweighted,
+        frequencies=[count**0.5 for count in counts] if settings.negatives == "frequency" else None,
+        seed=seed,
+        label_weights=class_balanced_weights(counts, settings.class_balanced) if settings.class_balanced else None,
+    )
+
+
+def set_loss(
+    settings: ModelSettings, unit: str, task: TextTask, model: Any, processor: GileProcessor, seed: int
+) -> None:
+    """Gives a model the loss that the settings name."""
+    paraphrases = miner = None
+    if any(shares := paraphrase_shares(settings)) and not is_linear(unit):
+        known = task.described if settings.label_texts == "name" else model.label_set
+        paraphrases = LabelParaphrases(known, processor, *shares, seed=seed)
+    if settings.hard_negatives:
+        miner = HardNegatives(settings.hard_negatives, settings.hard_refresh_steps, columns=range(task.num_seen))
+    counts, number = [label.count for label in model.label_set], len(task.parts["train"])
+    model.loss_function = GileLoss(
+        **loss_options(settings, unit),
+        share_labels=settings.share_labels and not is_linear(unit),
+        positive_weights=propensity_weights(counts, number) if settings.propensity_weighted else None,
+        miner=miner,
+        paraphrases=paraphrases,
+    )
+
+
+def start_from_documents(
+    settings: ModelSettings, unit: str, model: Any, processor: GileProcessor, documents: Any, number: int
+) -> None:
+    """Sets what a model knows of the training documents before it is trained, and adds adapters."""
+    config, special = model.config, processor.tokenizer.all_special_ids
+    if config.bag_size and settings.start_from is None:
+        model.gile.set_token_weights(log_idf(documents, config.vocab_size, special))
+    if config.lexical_size:
+        model.gile.set_lexical_weights(documents, special)
+    if settings.frequency_priors and (is_linear(unit) or config.label_rows):
+        set_label_priors(model, number)
+    if settings.lora_rank:
+        add_lora(model, settings.lora_rank, alpha=2 * settings.lora_rank)
+
+
+def train_unit(settings: ModelSettings, experiment: Experiment, say: Callable[..., None]) -> dict[str, Any]:
+    """Trains a unit and fits what goes with it; what is returned goes to `results.json`."""
+    result = experiment.fit(settings.patience)
+    if settings.lora_rank:
+        merge_lora(experiment.model)
+    weights = experiment.weigh_unseen()
+    if weights:
+        say("  for labels never trained on: " + ", ".join(f"--{name} {weights[name]:.3g}" for name in weights))
+    reliable = experiment.calibrate(settings.calibration)
+    say_calibration(reliable, say)
+    return {**result, **weights, **experiment.tune(), "calibration": reliable}
+
+
+def measure_unit(experiment: Experiment, unit: str, task: TextTask, results: dict[str, Any]) -> None:
+    """Adds the figures of the test part to the results of a unit."""
+    model, names = experiment.model, ("threshold", "unseen_threshold")
+    thresholds = {name: results[unit][name] for name in names if name in results[unit]}
+    results[unit]["test"] = experiment.test(**thresholds)
+    if isinstance(model, AiTextML) and len(task.labels) > task.num_seen:
+        # AiTextML inf: the vector of an unseen label predicts its words.
+        model.infer_label_vectors(torch.arange(task.num_seen, len(task.labels), device=model.device))
+        results[f"{unit}_inferred"] = {**results[unit], "test": experiment.test(**thresholds)}
+    texts = some_texts(task.parts["test"], task.text)
+    speed = documents_per_second(model, experiment.processor, texts, experiment.args.bf16)
+    results[unit]["test"]["test_documents_per_second"] = speed
+
+
+def check_unseen(wanted_metric: str | None, labels: LabelSet, gold: Sequence[Sequence[str]]) -> None:
+    """Makes sure that validation documents have unseen labels, where these choose the epoch.
+
+    Raises:
+        ValueError: They have none.
+    """
+    unseen = {label.id for label in labels if not label.seen}
+    if "unseen" in (wanted_metric or "") and unseen.isdisjoint(label_id for row in gold for label_id in row):
+        raise ValueError(
+            f"metric_for_best_model {wanted_metric}: no validation document has an unseen label; hold some out of "
+            "training with --held_out_labels"
         )
-        say(f"\n{unit}: {count_parameters(model):,} parameters")
-        results[unit] = train(trainer, settings.patience)
-        if settings.lora_rank:
-            merge_lora(model)
-
-        calibration: dict[str, float] = {}
-        columns = [column for column, label in enumerate(label_set) if label.id in held_out]
-        numbers = [len(set(columns).intersection(row)) for row in own["validation"]["labels"]]
-        if config.lexical_size and config.label_rows and tells_enough(np.count_nonzero(numbers), sum(numbers)):
-            calibration = fit_unseen_calibration(
-                model, trainer.get_eval_dataloader(own["validation"]), columns, bf16=args.bf16
-            )
-            say(
-                "  for labels never trained on: "
-                + ", ".join(f"--{name} {calibration[name]:.3g}" for name in calibration)
-            )
-
-        # Probabilities to rely on, and thresholds, that go with the model.
-        reliable = calibrate_model(model, processor, own["validation"], in_validation, settings.calibration, args)
-        say_calibration(reliable, say)
-
-        # The thresholds of the figures are those of the validation part, on scores as training left them.
-        thresholds: dict[str, float] = {}
-        if not one_label:
-            tuner = ThresholdTuner(len(in_validation), seen=[label_set[column].seen for column in in_validation])
-            trainer.compute_metrics = OnColumns(tuner, in_validation)
-            tuned = trainer.evaluate(own["validation"])
-            names = [name for name in ("threshold", "unseen_threshold") if f"eval_{name}" in tuned]
-            thresholds = {name: tuned[f"eval_{name}"] for name in names}
-        trainer.compute_metrics = label_metrics(
-            label_set,
-            in_test,
-            **thresholds,
-            top_k=(1, 3, *TOP_K),
-            num_documents=len(parts["train"]),
-            one_label=one_label,
-        )
-        results[unit] |= {**calibration, **thresholds, "calibration": reliable}
-        results[unit]["test"] = trainer.evaluate(own["test"], metric_key_prefix="test")
-        if isinstance(model, AiTextML) and len(label_set) > num_seen:
-            # AiTextML inf: the vector of an unseen label predicts its words.
-            model.infer_label_vectors(torch.arange(num_seen, len(labels), device=model.device))
-            inferred = trainer.evaluate(own["test"], metric_key_prefix="test")
-            results[f"{unit}_inferred"] = {**results[unit], "test": inferred}
-        speed = documents_per_second(model, processor, some_texts(parts["test"], text), args.bf16)
-        results[unit]["test"]["test_documents_per_second"] = speed
-
-        if args.process_index == 0:
-            write_results(folder, results, metrics)
-        if unit in MODELS:
-            continue  # to compare with, not to use
-        # A folder as the Hub has it: weights, code, words, labels.
-        trainer.save_model(str(folder / unit / "model"))
-        (folder / unit / "model" / "training_args.bin").unlink(missing_ok=True)  # a pickle: nothing to hand to others
-        if args.process_index == 0 and settings.make_cards:
-            rows = parts["test"]
-            add_card(
-                folder / unit / "model",
-                model,
-                processor,
-                some_texts(rows, text, len(rows)),
-                rows[gold],
-                trainer,
-                info,
-                columns=in_test,
-                num_training_documents=number,
-                dataset=tested_on,
-            )
-    args.output_dir, args.metric_for_best_model = str(folder), wanted_metric
-    return results
 
 
 def check_settings(settings: ModelSettings, args: TrainingArguments) -> None:
@@ -739,7 +786,7 @@ def model_fields(
         "num_labels": num_labels,
         "problem_type": problem_type,
     }
-    if UNITS[unit]["output_layer"] != "linear":
+    if not is_linear(unit):
         for name in (
             "label_encoder_type",
             "cosine_score",
@@ -757,12 +804,11 @@ def model_fields(
 
 def loss_options(settings: ModelSettings, unit: str) -> dict[str, Any]:
     """Options of `GileLoss` that the settings name."""
-    is_linear = UNITS[unit]["output_layer"] == "linear"
     return {
         "loss": RANKING.get(unit, "cross_entropy"),
         "chunk_size": 0 if settings.num_negatives or unit in RANKING else settings.label_chunk_size,
-        "refresh_steps": 0 if is_linear else settings.label_refresh_steps,
-        "row_dropout": 0.0 if is_linear else settings.label_row_dropout,
+        "refresh_steps": 0 if is_linear(unit) else settings.label_refresh_steps,
+        "row_dropout": 0.0 if is_linear(unit) else settings.label_row_dropout,
     }
 
 
@@ -885,50 +931,9 @@ def metric_name(wanted: str | None, has_unseen: bool, one_label: bool = False) -
     return wanted if has_unseen else wanted.replace("_unseen_", "_").replace("_seen_", "_")
 
 
-def label_metrics(
-    label_set: LabelSet,
-    columns: Sequence[int],
-    threshold: float = 0.5,
-    unseen_threshold: float | None = None,
-    *,
-    top_k: Sequence[int],
-    num_documents: int | None = None,
-    one_label: bool = False,
-) -> OnColumns:
-    """The figures of some labels; those of rare labels too, given the number of training documents.
-
-    Unseen labels without a threshold of their own have that of the seen ones.
-    """
-    seen = [label_set[column].seen for column in columns]
-    of_unseen = threshold if unseen_threshold is None else unseen_threshold
-    counts = np.array([label_set[column].count for column in columns])
-    rare: dict[str, Any] = {}
-    if num_documents is not None:
-        rare = {"counts": counts, "propensities": propensities(counts, num_documents)}
-    groups, thresholds = None if all(seen) else seen, np.where(seen, threshold, of_unseen)
-    metrics = LabelMetrics(len(columns), groups, thresholds, top_k=top_k, one_label=one_label, **rare)
-    return OnColumns(metrics, columns)
-
-
 def some_texts(rows: Dataset, text: str | Callable[[dict[str, Any]], str], number: int = 256) -> list[str]:
     """The texts of the first documents."""
     return [row[text] if isinstance(text, str) else text(row) for row in rows.select(range(min(number, len(rows))))]
-
-
-def documents_per_second(model: Any, processor: GileProcessor, texts: Sequence[str], bf16: bool) -> float:
-    """How many texts a second get the scores of all stored labels, 32 at a time; reading the labels is left out."""
-    model.eval()
-
-    def score(texts: Sequence[str]) -> None:
-        batch = processor(texts, return_tensors="pt")
-        model(**{name: tensor.to(model.device) for name, tensor in batch.items()}).logits.cpu()
-
-    with torch.no_grad(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
-        score(texts[:32])
-        start = time.perf_counter()
-        for first in range(0, len(texts), 32):
-            score(texts[first : first + 32])
-    return len(texts) / (time.perf_counter() - start)
 
 
 def make_words(
@@ -949,11 +954,6 @@ def make_words(
         fresh = np.random.default_rng(0).normal(scale=vectors.std(), size=(len(others), vectors.shape[1]))
         words, vectors = [*words, *others], np.concatenate([vectors, fresh.astype(np.float32)])
     return build_tokenizer(vocabulary=words), vectors
-
-
-def excluded_of(rows: Dataset) -> str | None:
-    """The column of label ids that are no candidates for a document, which sets of `load_xmc` have."""
-    return "excluded" if "excluded" in rows.column_names else None
 
 
 def first_columns(batch: Mapping[str, Any], number: int) -> dict[str, list[list[int]]]:

@@ -22,10 +22,10 @@ from typing import Any
 
 import torch
 from baselines import MODELS, RANKING
-from cards import CALIBRATIONS, add_card, calibrate_model, card_info, say_calibration
+from cards import CALIBRATIONS, add_card, card_info, say_calibration
 from datasets import concatenate_datasets
 from text_models import PROBLEM_TYPES, check_files, check_problem_type, problem_type_of
-from training import count_parameters, parse_settings, train, write_results
+from training import parse_settings, write_results
 from transformers import BatchFeature, Trainer, TrainingArguments, set_seed
 from units import UNITS, check_choice, unit_fields
 
@@ -41,6 +41,7 @@ from hf_gile.training import (
     ThresholdTuner,
     paper_threshold,
 )
+from hf_gile.training.experiment import calibrate_on, count_parameters, fit, run_arguments, save_model
 
 NEWS_UNITS = [unit for unit in UNITS if unit not in MODELS]
 """What `--units` can be: the baselines are of other tables."""
@@ -184,13 +185,10 @@ def main() -> None:
         dev = concatenate_datasets([read[language]["dev"] for language in languages])
         prefix = "seen_" if unseen else ""
         mask = labels.seen if unseen else None
-        args.output_dir = str(folder / unit)
-        args.metric_for_best_model = f"eval_{prefix}{'accuracy' if one_label else 'average_precision'}"
-        args.greater_is_better = True
-        metrics[unit] = args.metric_for_best_model
+        metrics[unit] = f"eval_{prefix}{'accuracy' if one_label else 'average_precision'}"
         trainer = Trainer(
             model,
-            args,
+            run_arguments(args, folder / unit, metrics[unit]),
             data_collator=GileDataCollator(processor, sampler),
             train_dataset=documents,
             eval_dataset=dev,
@@ -199,7 +197,7 @@ def main() -> None:
             callbacks=[EpochCallback(sampler, documents)],
         )
         say(f"\n{unit}: {count_parameters(model):,} parameters, joint size {config.joint_size}")
-        results[unit] = train(trainer, recipe.patience)
+        results[unit] = fit(trainer, recipe.patience)
 
         # 4. Each language on its own, at the paper's threshold and at the one that is best on development documents; of
         # documents with one label each, the best label.
@@ -218,9 +216,8 @@ def main() -> None:
                 results[unit].setdefault(language, {})[f"{name}_f1"] = figures[f"test_{prefix}micro_f1"]
             results[unit][language] |= {"tuned_threshold": tuned, "fixed_threshold": fixed, "test": figures}
         if recipe.save_models:
-            say_calibration(calibrate_model(model, processor, dev, seen, recipe.calibration, args), say)
-            trainer.save_model(str(folder / unit / "model"))
-            (folder / unit / "model" / "training_args.bin").unlink(missing_ok=True)  # a pickle: nothing to hand on
+            say_calibration(calibrate_on(trainer, dev, seen, recipe.calibration), say)
+            save_model(trainer, folder / unit / "model")
         if args.process_index == 0:
             write_results(folder, results, metrics)
             if recipe.save_models:

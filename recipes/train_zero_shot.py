@@ -43,15 +43,16 @@ import torch
 from cards import card_info
 from datasets import Dataset
 from text_models import check_files, load_encoder_config
-from training import count_parameters, parse_settings, train, write_results
-from transformers import AutoConfig, Trainer, TrainingArguments, set_seed
+from training import parse_settings, write_results
+from transformers import AutoConfig, TrainingArguments, set_seed
 
 from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelSet
 from hf_gile.data import ReadReport, load_records, load_table, read_label_file, table_of
 from hf_gile.data.files import read_yaml
 from hf_gile.data.zero_shot import fraction_of
 from hf_gile.publishing import write_card
-from hf_gile.training import GileLoss, LabelParaphrases, add_pooled_embeds, encode_dataset, log_idf, parameter_groups
+from hf_gile.training import GileLoss, LabelParaphrases, add_pooled_embeds, encode_dataset, log_idf
+from hf_gile.training.experiment import count_parameters, fit, pretrained_optimizer, save_model
 from hf_gile.training.labelled_sets import (
     GROUPS,
     LabelledSet,
@@ -269,10 +270,7 @@ def train_zero_shot(
         model.gile.set_token_weights(log_idf(texts, model.config.vocab_size, processor.tokenizer.all_special_ids))
 
     # The trainer, the figures of the cosine, and those of the best epoch.
-    groups = parameter_groups(
-        model, args.learning_rate, recipe.text_encoder_learning_rate, recipe.layer_decay, args.weight_decay
-    )
-    optimizer_class, options = Trainer.get_optimizer_cls_and_kwargs(args)
+    optimizer = pretrained_optimizer(model, args, recipe.text_encoder_learning_rate, recipe.layer_decay)
     trainer = ManySetTrainer(
         model,
         args,
@@ -281,14 +279,14 @@ def train_zero_shot(
         tasks=tasks,
         shares=[one.share for one in joined.trained],
         processing_class=processor,
-        optimizers=(optimizer_class(groups, **options), None),
+        optimizers=(optimizer, None),
     )
     chosen_by = trainer.chosen_by
     cosine = trainer.measure([*tasks, *tests])
     start = {name: one.detach().clone() for name, one in model.named_parameters() if one.requires_grad}
     steps = len(trainer.train_dataset)
     say(f"\n{steps:,} steps an epoch; {count_parameters(model):,} parameters; chosen by {GROUPS[chosen_by]}")
-    outcome = train(trainer, recipe.patience)
+    outcome = fit(trainer, recipe.patience)
     figures = trainer.measure([*tasks, *tests])
     outcome["kept_cosine"] = mean_of(figures, chosen_by) <= mean_of(cosine, chosen_by)
     if outcome["kept_cosine"]:
@@ -302,8 +300,7 @@ def train_zero_shot(
     # A pipeline gives the candidates one probability of 1 to share, unless it is called with multi_label=True.
     model.config.problem_type = "single_label_classification"
     folder = Path(args.output_dir)
-    trainer.save_model(str(folder / "model"))
-    (folder / "model" / "training_args.bin").unlink(missing_ok=True)
+    save_model(trainer, folder / "model")
     results = {"gile": {**outcome, "figures": figures}, "cosine": {"figures": cosine}}
     if args.process_index == 0:
         write_results(folder, results, {"gile": trainer.args.metric_for_best_model})

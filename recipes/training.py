@@ -1,9 +1,8 @@
-"""What the recipes have in common: settings from a file and from flags, a line an epoch, results and their curves."""
+"""What the recipes have in common: settings from a file and from flags, results and their curves."""
 
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from enum import Enum
@@ -13,15 +12,13 @@ from typing import Any, TypeVar
 
 import torch
 import yaml
-from checkpoints import checkpoint_to_resume
 from flags import FlagParser
-from tqdm.auto import tqdm
-from transformers import EarlyStoppingCallback, Trainer, TrainingArguments
-from transformers.trainer_callback import ProgressCallback
+from transformers import TrainingArguments
 
 from hf_gile.data.files import read_yaml
 from hf_gile.masking import is_secret, masked
 from hf_gile.models.labels_gile import whole_file
+from hf_gile.training.experiment import short_name
 
 Recipe = TypeVar("Recipe")
 
@@ -145,97 +142,12 @@ def _keep_settings(settings: Any, args: TrainingArguments) -> None:
         raise OSError(f"output_dir: cannot write to {folder}: {error.strerror or error}") from None
 
 
-def train(trainer: Trainer, patience: int) -> dict[str, Any]:
-    """Trains until `args.metric_for_best_model` stops rising, with a progress bar and a line an epoch.
-
-    Args:
-        trainer: What to train; with `--resume_from_checkpoint true` from its newest whole checkpoint, if there is one.
-        patience: Epochs without a better figure before training stops.
-
-    Returns:
-        `seconds`, the number of trainable `parameters`, `history`, what was logged after each epoch, and `losses`,
-        pairs of a step and the mean loss of the steps before it.
-    """
-    stop, clock = EarlyStoppingCallback(patience), Clock(trainer.args.metric_for_best_model)
-    trainer.remove_callback(ProgressCallback)
-    trainer.add_callback(clock)
-    trainer.add_callback(stop)
-    if trainer.args.world_size > 1 and trainer.is_world_process_zero():
-        tqdm.write(f"training in {trainer.args.world_size} processes")
-    trainer.train(resume_from_checkpoint=checkpoint_to_resume(trainer))
-    trainer.remove_callback(stop)  # it would miss its metric in what is evaluated later
-    history = trainer.state.log_history
-    return {
-        "seconds": time.perf_counter() - clock.start,
-        "parameters": count_parameters(trainer.model),
-        "history": [entry for entry in history if "seconds" in entry],
-        "losses": [[entry["step"], entry["loss"]] for entry in history if "loss" in entry],
-    }
-
-
-def count_parameters(model: torch.nn.Module) -> int:
-    """Numbers that training changes."""
-    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-
-
-class Clock(ProgressCallback):
-    """A progress bar, and one line an epoch; all the figures go to the history, with the time so far.
-
-    That is `seconds`, with all that was done, and `training_cpu_seconds`, the processor time of the training steps of
-    this process alone, which other programs of the machine hardly change.
-
-    Args:
-        metric: Name of the figure of the line, in 0..1.
-    """
-
-    def __init__(self, metric: str) -> None:
-        super().__init__()
-        self.metric = metric
-        self.start = time.perf_counter()
-        self.cpu_seconds = 0.0
-
-    def on_epoch_begin(self, *_: Any, **__: Any) -> None:
-        """Starts the clock of the training steps."""
-        self.cpu_seconds -= time.process_time()
-
-    def on_epoch_end(self, *_: Any, **__: Any) -> None:
-        """Stops it: evaluation comes after this."""
-        self.cpu_seconds += time.process_time()
-
-    def on_log(self, *_: Any, **__: Any) -> None:
-        """Says nothing: `on_evaluate` has the line."""
-
-    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, float], **kwargs: Any) -> None:
-        """Writes the line of an epoch, and the time into the history."""
-        super().on_evaluate(args, state, control, **kwargs)
-        if state.epoch and state.log_history and "seconds" not in state.log_history[-1]:
-            state.log_history[-1]["seconds"] = seconds = time.perf_counter() - self.start
-            state.log_history[-1]["training_cpu_seconds"] = self.cpu_seconds
-            if self.metric in metrics and state.is_world_process_zero:
-                left = seconds * (args.num_train_epochs / state.epoch - 1)
-                losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
-                loss = f"{losses[-1]:7.2f}" if losses else "      -"
-                tqdm.write(
-                    f"  epoch {state.epoch:4.0f} of {args.num_train_epochs:.0f}  loss {loss}  "
-                    f"validation {short_name(self.metric)} {100 * metrics[self.metric]:6.2f}  {seconds:5.0f} s, "
-                    f"at most {left:.0f} s left"
-                )
-
-
-def short_name(metric: str) -> str:
-    """How people call a figure of `LabelMetrics`."""
-    for name, short in {"average_precision": "AvgPr", "ranking_loss": "RL", "one_error": "OneErr"}.items():
-        if metric.endswith(name):
-            return short
-    return metric.removeprefix("eval_").removeprefix("validation_").replace("_", " ")
-
-
 def write_results(folder: Path, results: Mapping[str, Any], metrics: Mapping[str, str]) -> None:
     """Writes `results.json`, and `curves.png` with loss and metric against the step.
 
     Args:
         folder: Where to write.
-        results: What `train` returned, by the name of the model.
+        results: What `fit` returned, by the name of the model.
         metrics: The figure to draw of each model, a key of its history.
     """
     with whole_file(folder / "results.json") as written:

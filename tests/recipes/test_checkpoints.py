@@ -14,11 +14,12 @@ from transformers import Trainer, TrainingArguments
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes"))
 
-from checkpoints import checkpoint_to_resume
-from training import DEFAULTS, train
+from training import DEFAULTS
 
 from hf_gile.metrics import LabelMetrics
 from hf_gile.training import GileDataCollator, encode_dataset
+from hf_gile.training.checkpoints import checkpoint_to_resume
+from hf_gile.training.experiment import fit
 
 READ = ("trainer_state.json", "model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth")
 
@@ -45,7 +46,7 @@ def make_trainer(tmp_path, make_model, label_set):
 
 
 def weights_of(trainer):
-    train(trainer, patience=9)
+    fit(trainer, patience=9)
     return {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
 
 
@@ -79,7 +80,7 @@ def test_a_run_that_ends_within_a_checkpoint_goes_on_from_the_one_before(make_tr
 
     monkeypatch.setattr(trainer, "_save_rng_state", save)
     with pytest.raises(Ended):
-        train(trainer, patience=9)
+        fit(trainer, patience=9)
     assert checkpoints(tmp_path / "run") == ["checkpoint-4", "checkpoint-8"]  # though save_total_limit is 1
     capsys.readouterr()
     assert same(weights_of(make_trainer(resume_from_checkpoint="true")), whole)
@@ -152,7 +153,7 @@ def test_after_a_kill_at_any_operation_on_checkpoints_training_ends_at_the_same_
                         os.kill(os.getpid(), signal.SIGKILL)
 
             sys.addaudithook(count)
-            train(make_trainer(folder), patience=9)
+            fit(make_trainer(folder), patience=9)
 
         return is_killed(act)
 

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from text_models import ModelSettings, as_read, check_settings, hold_out, label_metrics, metric_name
+from text_models import ModelSettings, as_read, check_settings, hold_out, metric_name
 from transformers import AutoModelForSequenceClassification, TrainingArguments
 
 from hf_gile import GileProcessor, Label, LabelSet
 from hf_gile.metrics import LabelMetrics
 from hf_gile.metrics.on_columns import OnColumns
 from hf_gile.training import tune_threshold
+from hf_gile.training.experiment import label_metrics
 
 WORDS = {
     "heart": ("heart failure", "heart failing cardiac output ventricle"),
@@ -197,7 +198,11 @@ def test_no_recipe_tunes_a_threshold_over_labels_that_no_validation_document_can
     root = Path(__file__).parents[2]
     calls = [
         (path.name, call)
-        for path in [*root.glob("recipes/*.py"), root / "benchmarks" / "accuracy.py"]
+        for path in [
+            *root.glob("recipes/*.py"),
+            root / "benchmarks/accuracy.py",
+            root / "hf_gile/training/experiment.py",
+        ]
         for call in re.findall(r"\bThresholdTuner\(.*", path.read_text(encoding="utf-8"))
     ]
     assert len(calls) == 3

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from datasets import Dataset
 from train_dw import Recipe, attention_size, of_training
-from training import count_parameters
 
 from hf_gile import GileConfig, GileForSequenceClassification, Label, LabelSet
 from hf_gile.data import low_resource
+from hf_gile.training.experiment import count_parameters
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 WORDS = {

@@ -1,0 +1,430 @@
+"""The steps of an experiment with one model: encode, fit, calibrate, test, save.
+
+    experiment = Experiment(model, processor, parts, sampler, run_arguments(args, folder, metric))
+    result = experiment.fit(patience=2)
+    result["calibration"] = experiment.calibrate()
+    result |= (thresholds := experiment.tune())
+    result["test"] = experiment.test(**thresholds)
+    experiment.save(folder / "model")
+
+`parts` are encoded documents, `encode_parts`; the model has its labels stored, those that training sees first.
+"""
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+from tqdm.auto import tqdm
+from transformers import EarlyStoppingCallback, Trainer, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_callback import ProgressCallback
+
+from ..metrics.frequency import propensities
+from ..metrics.label_metrics import LabelMetrics
+from ..metrics.on_columns import OnColumns
+from ..models.labels_gile import LabelSet
+from .calibration import ThresholdTuner, calibrate, fit_unseen_calibration
+from .calibration.thresholds import tells_enough
+from .checkpoints import checkpoint_to_resume
+from .collator import GileDataCollator
+from .encoding import encode_dataset
+from .label_sampling import EpochCallback, LabelSampler
+from .pretrained import add_pooled_embeds, parameter_groups
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from ..models.classification_gile import GileForSequenceClassification
+    from ..models.processing_gile import GileProcessor
+
+NO_CALIBRATION = "none"
+"""The method of `calibrate_on` that fits nothing."""
+
+
+def run_arguments(args: TrainingArguments, folder: Path, metric: str) -> TrainingArguments:
+    """Copies training arguments for one run.
+
+    Args:
+        args: The arguments, which stay as they are.
+        folder: The `output_dir` of the run.
+        metric: The figure that chooses the epoch.
+    """
+    own = copy(args)
+    own.output_dir, own.metric_for_best_model = str(folder), metric
+    own.greater_is_better = not metric.endswith(("loss", "one_error", "coverage"))
+    return own
+
+
+def encode_parts(
+    parts: "Mapping[str, Dataset]",
+    model: "GileForSequenceClassification",
+    processor: "GileProcessor",
+    label_set: LabelSet,
+    text: str | Callable[[dict[str, Any]], str],
+    labels: str,
+    args: TrainingArguments,
+) -> "dict[str, Dataset]":
+    """Encodes the documents of each part; what a frozen encoder makes of them is computed once.
+
+    Args:
+        parts: Documents; of a part with a column `excluded`, these labels are no candidates.
+        model: The model that reads them.
+        processor: Its processor.
+        label_set: Gives label ids their columns; other ids are left out.
+        text: The column of texts, or a function that makes a text of a row.
+        labels: The column of the lists of label ids.
+        args: Say where and in how many bits a frozen encoder reads.
+    """
+    encoded = {}
+    for part, rows in parts.items():
+        excluded = "excluded" if "excluded" in rows.column_names else None
+        encoded[part] = encode_dataset(
+            rows, processor, label_set, text, labels, excluded=excluded, on_unknown_label="drop"
+        )
+        if model.config.has_fixed_pooling:
+            model.to(args.device)
+            encoded[part] = add_pooled_embeds(encoded[part], model, processor, bf16=args.bf16)
+    return encoded
+
+
+def pretrained_optimizer(
+    model: nn.Module, args: TrainingArguments, encoder_learning_rate: float, layer_decay: float
+) -> Optimizer:
+    """Makes an optimizer that gives each layer of a pretrained encoder its learning rate.
+
+    Args:
+        model: The model.
+        args: Name the optimizer, and the learning rate of what is above the encoder.
+        encoder_learning_rate: Of the last layer.
+        layer_decay: Learning rate of a layer in that of the layer above.
+    """
+    model.to(args.device)
+    groups = parameter_groups(model, args.learning_rate, encoder_learning_rate, layer_decay, args.weight_decay)
+    kind, options = Trainer.get_optimizer_cls_and_kwargs(args)
+    optimizer: Optimizer = kind(groups, **options)
+    return optimizer
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Counts the numbers that training changes.
+
+    Args:
+        model: The model.
+    """
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+
+def fit(trainer: Trainer, patience: int) -> dict[str, Any]:
+    """Trains until `args.metric_for_best_model` stops rising, with a progress bar and a line an epoch.
+
+    Args:
+        trainer: What to train; with `resume_from_checkpoint="true"` from its newest whole checkpoint, if there is one.
+        patience: Epochs without a better figure before training stops.
+
+    Returns:
+        `seconds`, the number of trainable `parameters`, `history`, what was logged after each epoch, and `losses`,
+        pairs of a step and the mean loss of the steps before it.
+    """
+    stop, clock = EarlyStoppingCallback(patience), Clock(str(trainer.args.metric_for_best_model))
+    trainer.remove_callback(ProgressCallback)
+    trainer.add_callback(clock)
+    trainer.add_callback(stop)
+    if trainer.args.world_size > 1 and trainer.is_world_process_zero():
+        tqdm.write(f"training in {trainer.args.world_size} processes")
+    trainer.train(resume_from_checkpoint=checkpoint_to_resume(trainer))
+    trainer.remove_callback(stop)  # it would miss its metric in what is evaluated later
+    history = trainer.state.log_history
+    return {
+        "seconds": time.perf_counter() - clock.start,
+        "parameters": count_parameters(trainer.model),
+        "history": [entry for entry in history if "seconds" in entry],
+        "losses": [[entry["step"], entry["loss"]] for entry in history if "loss" in entry],
+    }
+
+
+class Clock(ProgressCallback):
+    """A progress bar, and one line an epoch; all the figures go to the history, with the time so far.
+
+    That is `seconds`, with all that was done, and `training_cpu_seconds`, the processor time of the training steps of
+    this process alone, which other programs of the machine hardly change.
+
+    Args:
+        metric: Name of the figure of the line, in 0..1.
+    """
+
+    def __init__(self, metric: str) -> None:
+        super().__init__()
+        self.metric = metric
+        self.start = time.perf_counter()
+        self.cpu_seconds = 0.0
+
+    def on_epoch_begin(self, *_: Any, **__: Any) -> None:
+        """Starts the clock of the training steps."""
+        self.cpu_seconds -= time.process_time()
+
+    def on_epoch_end(self, *_: Any, **__: Any) -> None:
+        """Stops it: evaluation comes after this."""
+        self.cpu_seconds += time.process_time()
+
+    def on_log(self, *_: Any, **__: Any) -> None:
+        """Says nothing: `on_evaluate` has the line."""
+
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: dict[str, float],
+        **kwargs: Any,
+    ) -> None:
+        """Writes the line of an epoch, and the time into the history."""
+        super().on_evaluate(args, state, control, **kwargs)
+        if state.epoch and state.log_history and "seconds" not in state.log_history[-1]:
+            state.log_history[-1]["seconds"] = seconds = time.perf_counter() - self.start
+            state.log_history[-1]["training_cpu_seconds"] = self.cpu_seconds
+            if self.metric in metrics and state.is_world_process_zero:
+                left = seconds * (args.num_train_epochs / state.epoch - 1)
+                losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
+                loss = f"{losses[-1]:7.2f}" if losses else "      -"
+                tqdm.write(
+                    f"  epoch {state.epoch:4.0f} of {args.num_train_epochs:.0f}  loss {loss}  "
+                    f"validation {short_name(self.metric)} {100 * metrics[self.metric]:6.2f}  {seconds:5.0f} s, "
+                    f"at most {left:.0f} s left"
+                )
+
+
+def short_name(metric: str) -> str:
+    """Returns how people call a figure of `LabelMetrics`.
+
+    Args:
+        metric: Its name.
+
+    Example:
+        >>> short_name("eval_validation_seen_average_precision"), short_name("eval_validation_accuracy")
+        ('AvgPr', 'accuracy')
+    """
+    for name, short in {"average_precision": "AvgPr", "ranking_loss": "RL", "one_error": "OneErr"}.items():
+        if metric.endswith(name):
+            return short
+    return metric.removeprefix("eval_").removeprefix("validation_").replace("_", " ")
+
+
+def calibrate_on(
+    trainer: Trainer, documents: "Dataset", columns: Sequence[int], method: str | None = None
+) -> dict[str, Any]:
+    """Fits probabilities and thresholds of a trained model, in each process alike.
+
+    Args:
+        trainer: Has the model and its processor.
+        documents: Encoded validation documents.
+        columns: The labels that are candidates of them.
+        method: One of `METHODS`; `"none"` to fit nothing; by default that of the problem type.
+
+    Returns:
+        What `hf_gile.training.calibrate` returns; nothing for the method "none".
+    """
+    if method == NO_CALIBRATION:
+        return {}
+    collator: Any = GileDataCollator(trainer.processing_class)
+    size = trainer.args.per_device_eval_batch_size
+    batches: Any = DataLoader(documents, size, collate_fn=collator)
+    return calibrate(trainer.model, batches, method=method, columns=columns, bf16=trainer.args.bf16)
+
+
+def save_model(trainer: Trainer, folder: Path) -> None:
+    """Saves a folder as the Hub has it: weights, code, words, labels.
+
+    Args:
+        trainer: Has the model.
+        folder: Where.
+    """
+    trainer.save_model(str(folder))
+    (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle: nothing to hand to others
+
+
+def label_metrics(
+    label_set: LabelSet,
+    columns: Sequence[int],
+    threshold: float = 0.5,
+    unseen_threshold: float | None = None,
+    *,
+    top_k: Sequence[int],
+    num_documents: int | None = None,
+    one_label: bool = False,
+) -> OnColumns:
+    """Makes the figures of some labels.
+
+    Args:
+        label_set: All labels of the model.
+        columns: The labels that count.
+        threshold: Scores from here on give a label.
+        unseen_threshold: The same of unseen labels, by default that of the seen ones.
+        top_k: Numbers of labels for precision, recall and nDCG.
+        num_documents: Number of training documents; with it, figures of rare labels are given, too.
+        one_label: Whether each document has one label.
+    """
+    seen = [label_set[column].seen for column in columns]
+    of_unseen = threshold if unseen_threshold is None else unseen_threshold
+    counts = np.array([label_set[column].count for column in columns])
+    rare: dict[str, Any] = {}
+    if num_documents is not None:
+        rare = {"counts": counts, "propensities": propensities(counts, num_documents)}
+    groups, thresholds = None if all(seen) else seen, np.where(seen, threshold, of_unseen)
+    metrics = LabelMetrics(len(columns), groups, thresholds, top_k=top_k, one_label=one_label, **rare)
+    return OnColumns(metrics, columns)
+
+
+@dataclass(eq=False)
+class Experiment:
+    """One model, what it is trained on and what it is measured on.
+
+    Args:
+        model: The model, with its labels stored and its loss.
+        processor: Its processor.
+        parts: Encoded documents: `train`, `validation` and `test`.
+        sampler: Samples labels of training.
+        args: The arguments of this run, `run_arguments`.
+        held_out: Ids of labels that only validation documents have: they are no candidates of test documents, and
+            other unseen labels none of validation documents.
+        one_label: Whether each document has one label.
+        num_documents: Number of training documents; with it, figures of rare labels are given, too.
+        top_k: Numbers of labels for precision, recall and nDCG; those of the test part have 1 and 3 as well.
+        test_curve: Whether the test part is evaluated after every epoch, too.
+        optimizer: By default that of the arguments.
+    """
+
+    model: "GileForSequenceClassification"
+    processor: "GileProcessor"
+    parts: "Mapping[str, Dataset]"
+    sampler: LabelSampler
+    args: TrainingArguments
+    held_out: Collection[str] = ()
+    one_label: bool = False
+    num_documents: int | None = None
+    top_k: Sequence[int] = (5, 10, 20)
+    test_curve: bool = False
+    optimizer: Optimizer | None = None
+    trainer: Trainer = field(init=False)
+
+    def __post_init__(self) -> None:
+        metrics = label_metrics(self.labels, self.in_validation, top_k=self.top_k, one_label=self.one_label)
+        evaluated = ("validation", "test") if self.test_curve else ("validation",)
+        self.trainer = Trainer(
+            self.model,
+            self.args,
+            data_collator=GileDataCollator(self.processor, self.sampler),
+            train_dataset=self.parts["train"],
+            eval_dataset={part: self.parts[part] for part in evaluated},
+            processing_class=self.processor,
+            compute_metrics=metrics,
+            callbacks=[EpochCallback(self.sampler)],
+            optimizers=(self.optimizer, None),
+        )
+
+    @property
+    def labels(self) -> LabelSet:
+        """The labels of the model."""
+        if self.model.label_set is None:
+            raise ValueError("the model stores no labels: call set_labels before the experiment")
+        return self.model.label_set
+
+    @property
+    def in_test(self) -> list[int]:
+        """The candidates of test documents."""
+        return [column for column, label in enumerate(self.labels) if label.id not in self.held_out]
+
+    @property
+    def in_validation(self) -> list[int]:
+        """The candidates of validation documents."""
+        kept = ((label.seen or label.id in self.held_out or not self.held_out) for label in self.labels)
+        return [column for column, is_kept in enumerate(kept) if is_kept]
+
+    def fit(self, patience: int) -> dict[str, Any]:
+        """Trains the model, see `fit`."""
+        return fit(self.trainer, patience)
+
+    def calibrate(self, method: str | None = None) -> dict[str, Any]:
+        """Fits probabilities and thresholds that go with the model on validation documents, see `calibrate_on`."""
+        return calibrate_on(self.trainer, self.parts["validation"], self.in_validation, method)
+
+    def weigh_unseen(self) -> dict[str, float]:
+        """Fits how the score of labels never trained on is weighed, on held-out labels.
+
+        Returns:
+            What `fit_unseen_calibration` returns; nothing if validation documents tell too little of them, or the model
+            does not score them apart.
+        """
+        columns = [column for column, label in enumerate(self.labels) if label.id in self.held_out]
+        numbers = [len(set(columns).intersection(row)) for row in self.parts["validation"]["labels"]]
+        scored_apart = self.model.config.lexical_size and self.model.config.label_rows
+        if not scored_apart or not tells_enough(int(np.count_nonzero(numbers)), sum(numbers)):
+            return {}
+        batches: Any = self.trainer.get_eval_dataloader(self.parts["validation"])
+        return fit_unseen_calibration(self.model, batches, columns, bf16=self.args.bf16)
+
+    def tune(self) -> dict[str, float]:
+        """Finds the best thresholds for validation documents, on scores as training left them.
+
+        Returns:
+            `threshold`, and `unseen_threshold` if the documents tell enough of unseen labels; nothing where each
+            document has one label.
+        """
+        if self.one_label:
+            return {}
+        columns = self.in_validation
+        tuner = ThresholdTuner(len(columns), seen=[self.labels[column].seen for column in columns])
+        self.trainer.compute_metrics = OnColumns(tuner, columns)
+        tuned = self.trainer.evaluate(self.parts["validation"])
+        return {name: tuned[f"eval_{name}"] for name in ("threshold", "unseen_threshold") if f"eval_{name}" in tuned}
+
+    def test(self, **thresholds: float) -> dict[str, float]:
+        """Measures the model on test documents.
+
+        Args:
+            thresholds: Those of `tune`.
+        """
+        self.trainer.compute_metrics = label_metrics(
+            self.labels,
+            self.in_test,
+            **thresholds,
+            top_k=(1, 3, *self.top_k),
+            num_documents=self.num_documents,
+            one_label=self.one_label,
+        )
+        return self.trainer.evaluate(self.parts["test"], metric_key_prefix="test")
+
+    def save(self, folder: Path) -> None:
+        """Saves the model, see `save_model`."""
+        save_model(self.trainer, folder)
+
+
+def documents_per_second(
+    model: "GileForSequenceClassification", processor: "GileProcessor", texts: Sequence[str], bf16: bool
+) -> float:
+    """Measures how many texts a second get the scores of all stored labels, 32 at a time, without reading the labels.
+
+    Args:
+        model: The model.
+        processor: Its processor.
+        texts: The texts.
+        bf16: Whether to run under bfloat16 autocast.
+    """
+    model.eval()
+
+    def score(texts: Sequence[str]) -> None:
+        batch = processor(texts, return_tensors="pt")
+        model(**{name: tensor.to(model.device) for name, tensor in batch.items()}).logits.cpu()
+
+    with torch.no_grad(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
+        score(texts[:32])
+        start = time.perf_counter()
+        for first in range(0, len(texts), 32):
+            score(texts[first : first + 32])
+    return len(texts) / (time.perf_counter() - start)

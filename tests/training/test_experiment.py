@@ -1,0 +1,115 @@
+"""The steps of an experiment: each can be taken on its own, and none changes the caller's arguments."""
+
+from pathlib import Path
+
+import pytest
+from datasets import Dataset
+from transformers import TrainingArguments
+
+from hf_gile import (
+    GileConfig,
+    GileForSequenceClassification,
+    GileProcessor,
+    Label,
+    LabelSet,
+    build_tokenizer,
+)
+from hf_gile.training import GileLoss, LabelSampler
+from hf_gile.training.experiment import Experiment, documents_per_second, encode_parts, run_arguments, short_name
+
+WORDS = {"red": "crimson", "blue": "navy", "green": "olive", "grey": "ash"}
+
+
+@pytest.fixture
+def args(tmp_path):
+    return TrainingArguments(
+        str(tmp_path),
+        num_train_epochs=9,
+        per_device_train_batch_size=8,
+        learning_rate=1e-2,
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        load_best_model_at_end=True,
+        report_to="none",
+        use_cpu=True,
+        dataloader_pin_memory=False,
+        disable_tqdm=True,
+    )
+
+
+@pytest.fixture
+def make(args, tmp_path):
+    """Makes an experiment of colours; the last one is held out of training."""
+
+    def make_experiment(**options):
+        names = list(WORDS)
+        labels = LabelSet(Label(name, name, seen=name != "grey", count=20 * (name != "grey")) for name in names)
+        tokenizer = build_tokenizer([*WORDS.values(), "a thing"], label_texts=names, min_count=1)
+        config = GileConfig(vocab_size=len(tokenizer), num_labels=4, problem_type="multi_label_classification")
+        model, processor = GileForSequenceClassification(config), GileProcessor.for_config(tokenizer, config)
+        model.set_labels(labels, processor)
+        model.loss_function = GileLoss()
+        rows = {"train": names[:3] * 20, "validation": names * 5, "test": names[:3] * 5}
+        parts = {
+            part: Dataset.from_dict({"text": [f"a {WORDS[name]} thing" for name in own], "labels": [[n] for n in own]})
+            for part, own in rows.items()
+        }
+        encoded = encode_parts(parts, model, processor, labels, "text", "labels", args)
+        run = run_arguments(args, tmp_path / "run", "eval_validation_seen_average_precision")
+        sampler = LabelSampler(4, num_negatives=2, columns=range(3))
+        options = {"held_out": {"grey"}, "num_documents": 60, "top_k": (2,)} | options
+        return Experiment(model, processor, encoded, sampler, run, **options)
+
+    return make_experiment
+
+
+def test_an_experiment_fits_calibrates_tunes_tests_and_saves(make, args, tmp_path):
+    experiment = make()
+    result = experiment.fit(patience=9)
+    assert [entry["epoch"] for entry in result["history"]] == list(range(1, 10))
+    assert result["parameters"] == sum(one.numel() for one in experiment.model.parameters() if one.requires_grad)
+    assert "seen_threshold" in experiment.calibrate("platt")
+    assert experiment.calibrate("none") == {}
+    thresholds = experiment.tune()
+    assert set(thresholds) == {"threshold"}  # too few documents have a held-out label
+    figures = experiment.test(**thresholds)
+    assert figures["test_average_precision"] == 1.0
+    assert figures["test_micro_f1"] == 1.0
+    assert {"test_precision_at_1", "test_recall_at_2", "test_psp_at_1"} <= figures.keys()
+    assert experiment.weigh_unseen() == {}  # the model has no code of words
+    experiment.save(tmp_path / "model")
+    saved = {path.name for path in (tmp_path / "model").iterdir()}
+    assert {"model.safetensors", "labels.jsonl", "processor_config.json"} <= saved
+    assert "training_args.bin" not in saved
+    assert documents_per_second(experiment.model, experiment.processor, ["a navy thing"], bf16=False) > 0
+    assert (args.output_dir, args.metric_for_best_model) == (str(tmp_path), "loss")
+
+
+def test_held_out_labels_are_candidates_of_validation_documents_alone(make):
+    experiment = make()
+    assert (experiment.in_validation, experiment.in_test) == ([0, 1, 2, 3], [0, 1, 2])
+    experiment = make(held_out=())
+    assert (experiment.in_validation, experiment.in_test) == ([0, 1, 2, 3], [0, 1, 2, 3])
+
+
+def test_the_test_part_is_evaluated_after_each_epoch_where_that_is_asked_for(make):
+    assert set(make().trainer.eval_dataset) == {"validation"}
+    assert set(make(test_curve=True).trainer.eval_dataset) == {"validation", "test"}
+
+
+def test_a_model_without_labels_is_refused(make):
+    experiment = make()
+    experiment.model.label_set = None
+    with pytest.raises(ValueError, match="the model stores no labels: call set_labels"):
+        experiment.tune()
+
+
+@pytest.mark.parametrize(("metric", "greater"), [("eval_accuracy", True), ("eval_one_error", False), ("loss", False)])
+def test_arguments_of_a_run_are_a_copy(args, metric, greater):
+    own = run_arguments(args, Path("elsewhere"), metric)
+    assert (own.output_dir, own.metric_for_best_model, own.greater_is_better) == ("elsewhere", metric, greater)
+    assert args.output_dir != "elsewhere"
+
+
+def test_figures_have_short_names():
+    assert short_name("eval_validation_seen_ranking_loss") == "RL"
