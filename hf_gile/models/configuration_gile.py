@@ -219,8 +219,14 @@ class GileConfig(PreTrainedConfig):
         """Makes a configuration of what a file holds; see `PreTrainedConfig.from_dict`.
 
         Raises:
-            ValueError: A field of the wrong type or with a value that makes no sense.
+            ValueError: A model of another kind, or a field of the wrong type or with a value that makes no sense.
         """
+        kind = config_dict.get("model_type", cls.model_type)
+        if kind != cls.model_type:
+            raise ValueError(
+                f"config.json is of a model of type {kind!r:.100}, and this class loads {cls.model_type!r}: load it "
+                "with AutoModel or AutoModelForSequenceClassification"
+            )
         try:
             return super().from_dict(config_dict, **kwargs)
         except (AttributeError, KeyError, TypeError, StrictDataclassError) as error:

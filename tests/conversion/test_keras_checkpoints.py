@@ -13,7 +13,7 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel
 
-from hf_gile import GileProcessor, LabelScoringPipeline
+from hf_gile import GileModel, GileProcessor, LabelScoringPipeline
 from hf_gile.conversion import from_keras
 from hf_gile.models.published_gile import (
     PublishedGileConfig,
@@ -379,6 +379,10 @@ def test_other_models_do_not_carry_the_published_graph(tmp_path, texts, make_mod
     assert code["converted"] == {*code["other"], "published_gile.py"}
     again = AutoModel.from_pretrained(tmp_path / "converted")
     assert type(again) is PublishedGileModel
+    with pytest.raises(ValueError, match="is of a model of type 'gile_published', and this class loads 'gile'"):
+        GileModel.from_pretrained(tmp_path / "converted")
+    with pytest.raises(ValueError, match="is of a model of type 'gile', and this class loads 'gile_published'"):
+        PublishedGileModel.from_pretrained(tmp_path / "other")
 
 
 @pytest.mark.parametrize(
