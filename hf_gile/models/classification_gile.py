@@ -351,7 +351,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 )
             return codes
         self._require_stored_labels()
-        if self.training or torch.is_grad_enabled() or columns is not None:
+        # Of weights that are elsewhere until a module is called, there is no telling whether they are still the same.
+        is_away = any(weight.is_meta for weight in self.gile.label_parameters())
+        if self.training or torch.is_grad_enabled() or columns is not None or is_away:
             return self._stored_label_codes(columns, language)
 
         def state(words: Tensor) -> tuple[Any, ...]:

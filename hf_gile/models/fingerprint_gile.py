@@ -34,6 +34,7 @@ def towers_of(model: nn.Module) -> Any:
     return gile
 
 
+@torch.compiler.disable
 @torch.no_grad()
 def state_of(*tensors: Tensor) -> tuple[Any, ...]:
     """What stays equal while tensors hold the same, read at the speed of memory: a number made of all their bits.

@@ -908,14 +908,7 @@ class GileModel(GilePreTrainedModel):
 
 
 def check_unknown(arguments: Mapping[str, Any]) -> None:
-    """Refuses arguments that `forward` does not have, but `output_hidden_states`, which adapters of peft always pass.
-
-    Args:
-        arguments: What `forward` got beside its own.
-
-    Raises:
-        TypeError: There are such; the message names one.
-    """
+    """Refuses arguments that no `forward` has, but for `output_hidden_states`, which adapters of peft always pass."""
     for name in arguments.keys() - {"output_hidden_states"}:
         raise TypeError(f"forward() got an unexpected keyword argument {name!r}")
 

@@ -46,6 +46,7 @@ class TokenBag(nn.Module):
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
+        self.vocab_size = config.vocab_size
         self.vectors = BagEmbedding(config.vocab_size, config.bag_size)
         self.log_weights = ZeroEmbedding(config.vocab_size, 1)
 
@@ -60,11 +61,10 @@ class TokenBag(nn.Module):
         Returns:
             `(R, bag_size)` vectors; zero for a text without tokens.
         """
-        number = self.vectors.num_embeddings
-        rows = torch.arange(input_ids.shape[0], device=input_ids.device)[:, None]
-        distinct, counts = torch.unique((rows * number + input_ids)[mask], return_counts=True)
-        tokens = distinct % number
-        starts = torch.searchsorted(distinct, rows[:, 0] * number)
+        rows = torch.arange(input_ids.shape[0], device=input_ids.device)[:, None] * self.vocab_size
+        distinct, counts = torch.unique((rows + input_ids)[mask], return_counts=True)
+        tokens = distinct % self.vocab_size
+        starts = torch.searchsorted(distinct, rows[:, 0].contiguous())
         words, places = torch.unique(tokens, return_inverse=True)
         weights = rows_of(self.log_weights, words, sparse).squeeze(-1).exp()[places]
         weights = weights * (1 + counts.to(weights.dtype).log())

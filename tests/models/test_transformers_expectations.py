@@ -1,10 +1,13 @@
 """What Transformers, its Trainer and peft expect of any model, as the tests of its own models have it."""
 
+import accelerate
+import peft
 import pytest
 import torch
 from transformers import BertConfig
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel
+from hf_gile.training import GileLoss
 
 WORDS = torch.tensor([[3, 7], [5, 0], [11, 2]])
 BERT = {
@@ -161,3 +164,111 @@ def test_compiled_towers_are_one_graph_at_any_size(make, kind):
             inputs = tuple(documents(kind, *sizes).values())
             torch.testing.assert_close(compiled(*inputs), tower(*inputs), rtol=1e-5, atol=1e-6)
     assert len(graphs) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of what dynamo traces on its way
+@pytest.mark.parametrize("kind", ["wan", "transformer"])
+@pytest.mark.parametrize("is_training", [True, False], ids=["training", "evaluation"])
+def test_compiled_models_are_traced_once(make, kind, is_training):
+    torch.compiler.reset()
+    model, inputs = make(kind).train(is_training), documents(kind)
+    labels = {"labels": torch.tensor([[0, 1], [2, -100], [1, -100]])} if is_training else {}
+    graphs = []
+
+    def count(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    compiled, counts = torch.compile(model, backend=count, dynamic=True), []
+    with torch.set_grad_enabled(is_training):
+        for _ in range(4):
+            output = compiled(**inputs, **labels)
+            if is_training:
+                output.loss.backward()
+            counts.append(len(graphs))
+    assert counts[1] == counts[-1]  # the second step has gradients to add to
+
+
+def with_adapters(model, **options):
+    """A model with adapters of random weights, and what peft wraps around it."""
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=2, **options))
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for name, parameter in adapted.named_parameters():
+            if "lora_" in name:
+                parameter.normal_(std=0.5)
+    return adapted
+
+
+HEAD = ["input_projection", "label_projection"]
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # which peft asks for
+@pytest.mark.parametrize(
+    ("kind", "fields", "targets"),
+    [
+        ("wan", {}, ["word_embeddings", *HEAD]),
+        ("han", {}, ["word_embeddings", "dense", "context"]),
+        ("wan", {"bag_size": 5, "cosine_score": True}, ["vectors", "log_weights"]),
+        ("transformer", {}, ["query", "word_embeddings", *HEAD]),
+        ("transformer", {"label_rows": True}, "all-linear"),
+    ],
+    ids=["words and projections", "words and attention", "bag", "transformer", "all linear layers"],
+)
+def test_adapters_are_trained_and_score_as_they_do_when_merged(make, kind, fields, targets):
+    model, inputs, words = make(kind, joint_act="tanh", **fields), documents(kind), torch.tensor([[3, 9], [4, 0]])
+    with torch.no_grad():
+        before = model(**inputs).logits
+    adapted = with_adapters(model, task_type=peft.TaskType.SEQ_CLS, target_modules=targets)
+    adapted.train()(**inputs, labels=torch.tensor([[0, 1], [2, -100], [1, -100]])).loss.backward()
+    for name, parameter in adapted.named_parameters():
+        # A linear layer that attention calls, and the head, which SEQ_CLS trains as a whole.
+        assert not parameter.requires_grad or parameter.grad is not None, name
+    adapted.eval()
+    with torch.no_grad():
+        stored, new = adapted(**inputs).logits, adapted.base_model.model.gile(**inputs, label_input_ids=words).logits
+        merged = adapted.merge_and_unload()
+        torch.testing.assert_close(merged(**inputs).logits, stored, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(merged.gile(**inputs, label_input_ids=words).logits, new, rtol=1e-4, atol=1e-5)
+    assert (stored - before).abs().max() > 0.01
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+def test_adapters_of_chunked_losses_have_the_gradients_of_whole_ones(make):
+    gradients = {}
+    for chunk in (0, 2):
+        model = make("wan", joint_act="tanh", problem_type="multi_label_classification")
+        model.loss_function = GileLoss(chunk_size=chunk)
+        adapted = with_adapters(model, target_modules=["word_embeddings", "label_projection"]).train()
+        adapted(**documents("wan"), labels=torch.tensor([[0, 1], [2, -100], [1, -100]])).loss.backward()
+        gradients[chunk] = {
+            name: parameter.grad for name, parameter in adapted.named_parameters() if parameter.requires_grad
+        }
+    for name, gradient in gradients[0].items():
+        assert gradient.any(), name
+        torch.testing.assert_close(gradients[2][name], gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_adapters_of_the_last_weights_are_refused(make):
+    # They stand in codes, which no adapter of a product could change; modules_to_save trains them.
+    with pytest.raises(ValueError, match=r"Target module ClassificationUnit\(\) is not supported"):
+        peft.get_peft_model(make("wan"), peft.LoraConfig(target_modules=["classifier"]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("wan", {"bag_size": 5, "cosine_score": True, "lexical_size": 64}),
+        ("han", {"encoder_cell": "gru", "output_layer": "bilinear"}),
+        ("transformer", {}),
+    ],
+)
+def test_weights_may_stay_elsewhere_until_modules_are_called(make, kind, fields):
+    model, inputs = make(kind, **fields), documents(kind)
+    with torch.no_grad():
+        expected = model(**inputs).logits
+        model = accelerate.cpu_offload(model, execution_device=torch.device("cpu"))
+        assert all(weight.is_meta for weight in model.parameters())
+        for _ in range(2):
+            torch.testing.assert_close(model(**inputs).logits, expected)
