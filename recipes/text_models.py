@@ -21,7 +21,7 @@ from units import UNITS, check_choice, unit_fields
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
 from hf_gile.data import held_out_labels, load_word_vectors
 from hf_gile.data.files import find_files
-from hf_gile.data.zero_shot import fraction_of
+from hf_gile.data.zero_shot import drop_labels, fraction_of
 from hf_gile.metrics import LabelMetrics
 from hf_gile.training import (
     GileLoss,
@@ -40,8 +40,10 @@ from hf_gile.training.experiment import (
     count_parameters,
     documents_per_second,
     encode_parts,
+    first_columns,
     pretrained_optimizer,
     run_arguments,
+    with_a_label,
 )
 
 TOP_K = (5, 10, 20)
@@ -375,7 +377,7 @@ def make_task(
     if settings.held_out_labels:
         labels, held_out = hold_out(labels, settings.held_out_labels)
         with args.main_process_first(desc="held-out labels"):
-            parts = {**parts, "train": without(parts["train"], gold, held_out)}
+            parts = {**parts, "train": drop_labels(parts["train"], held_out, gold)}
     else:
         check_unseen(args.metric_for_best_model, labels, parts["validation"][gold])
     num_seen = sum(labels.seen)
@@ -415,12 +417,9 @@ def make_experiment(
             encoded[kind] = encode_parts(task.parts, model, processor, task.labels, task.text, task.gold, args)
         parts = encoded[kind]
         if len(label_set) < len(task.labels):
-            parts = {
-                part: rows.map(first_columns, fn_kwargs={"number": task.num_seen}, batched=True)
-                for part, rows in parts.items()
-            }
+            parts = first_columns(parts, len(label_set))
         if task.one_label:
-            parts = {part: with_a_label(rows, part) for part, rows in parts.items()}
+            parts = with_a_label(parts)
     start_from_documents(settings, unit, model, processor, encoded[kind]["train"]["input_ids"], number)
     optimizer = None
     if model.config.reads_pretrained:
@@ -747,18 +746,6 @@ def problem_type_of(settings: Any, parts: Mapping[str, Dataset], gold: str) -> s
     return "single_label_classification"
 
 
-def with_a_label(rows: Dataset, part: str) -> Dataset:
-    """Rows without those whose one label the model does not have.
-
-    Raises:
-        ValueError: None are left.
-    """
-    kept = rows.filter(lambda labels: len(labels) > 0, input_columns="labels")
-    if len(kept) == 0:
-        raise ValueError(f"no document of {part} has one of the labels of the model")
-    return kept
-
-
 def model_fields(
     settings: ModelSettings,
     unit: str,
@@ -879,15 +866,6 @@ def hold_out(labels: LabelSet, number: int) -> tuple[LabelSet, set[str]]:
     return LabelSet([*seen, *held_out, *(label for label in labels if not label.seen)]), chosen
 
 
-def without(rows: Dataset, gold: str, label_ids: set[str]) -> Dataset:
-    """Rows without some gold labels, and without the rows that have no others."""
-
-    def others(ids: list[str]) -> dict[str, list[str]]:
-        return {gold: [label_id for label_id in ids if label_id not in label_ids]}
-
-    return rows.map(others, input_columns=gold).filter(lambda ids: len(ids) > 0, input_columns=gold)
-
-
 def as_read(labels: LabelSet, label_texts: str) -> LabelSet:
     """The labels with the descriptions that the model is to read.
 
@@ -954,12 +932,6 @@ def make_words(
         fresh = np.random.default_rng(0).normal(scale=vectors.std(), size=(len(others), vectors.shape[1]))
         words, vectors = [*words, *others], np.concatenate([vectors, fresh.astype(np.float32)])
     return build_tokenizer(vocabulary=words), vectors
-
-
-def first_columns(batch: Mapping[str, Any], number: int) -> dict[str, list[list[int]]]:
-    """Columns below a number: those of the labels that a linear unit has."""
-    names = [name for name in ("labels", "excluded_columns") if name in batch]
-    return {name: [[column for column in columns if column < number] for columns in batch[name]] for name in names}
 
 
 def table(results: dict[str, Any], columns: dict[str, str], groups: Sequence[str], note: str) -> str:

@@ -31,6 +31,7 @@ from units import UNITS, check_choice, unit_fields
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
 from hf_gile.data import load_dw, low_resource
+from hf_gile.data.zero_shot import drop_labels
 from hf_gile.metrics import LabelMetrics
 from hf_gile.training import (
     EpochCallback,
@@ -302,14 +303,10 @@ def of_training(labels: LabelSet, parts: list[Any]) -> LabelSet:
 
 def split_of(documents: dict[str, Any], language: str, unseen: set[int]) -> dict[str, Any]:
     """The splits of a language; documents that are not for the test lose their unseen labels."""
-
-    def without(row: dict[str, Any]) -> dict[str, Any]:
-        return {"labels": [column for column in row["labels"] if column not in unseen]}
-
     parts = {}
     for part, rows in documents.items():
         if unseen and part != "test":
-            rows = rows.map(without).filter(lambda row: len(row["labels"]) > 0)
+            rows = drop_labels(rows, unseen)
         parts[part] = rows if "language" in rows.column_names else rows.add_column("language", [language] * len(rows))
     return parts
 

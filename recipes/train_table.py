@@ -43,6 +43,7 @@ from hf_gile.data import (
 )
 from hf_gile.data.files import suffix_of
 from hf_gile.data.table_files import SUFFIXES
+from hf_gile.data.zero_shot import drop_labels
 
 FORMATS = {"table": SUFFIXES, "annif": (".tsv", ".csv", ".jsonl", ".txt"), "xmc": ()}
 """What `--format` can be, and which files are read."""
@@ -287,19 +288,13 @@ def order_labels(
 def hold_out(parts: dict[str, Dataset], share: float) -> dict[str, Dataset]:
     """Leaves a share of the labels to the test part alone: what is tuned on validation is not tuned on them."""
     counts = Counter(label_id for row in parts["train"]["labels"] for label_id in row)
-    unseen = set(held_out_labels(counts, share=share))
+    unseen = held_out_labels(counts, share=share)
     left = dict(parts)
     for part in ("train", "validation"):
-        rows = parts[part].map(without, fn_kwargs={"unseen": unseen})
-        left[part] = rows.filter(lambda labels: len(labels) > 0, input_columns="labels")
+        left[part] = drop_labels(parts[part], unseen)
         if len(left[part]) == 0:
             raise SystemExit(f"--held_out {share} takes all labels of the documents for {part}: lower it")
     return left
-
-
-def without(row: dict[str, Any], unseen: set[str]) -> dict[str, Any]:
-    """A row without the labels that training is not to see."""
-    return {"labels": [label_id for label_id in row["labels"] if label_id not in unseen]}
 
 
 if __name__ == "__main__":

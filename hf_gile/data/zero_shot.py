@@ -7,10 +7,10 @@ lose the held-out labels from their gold; test documents keep all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -190,6 +190,27 @@ def zero_shot_split(
         },
         dropped=dropped,
     )
+
+
+def drop_labels(rows: Dataset, labels: Collection[Any], column: str = "labels") -> Dataset:
+    """Removes some labels from documents, and the documents that have no others.
+
+    Args:
+        rows: The documents.
+        labels: Ids, or columns of encoded documents.
+        column: The column of the lists of labels.
+
+    Example:
+        >>> from datasets import Dataset
+        >>> drop_labels(Dataset.from_dict({"labels": [["mice", "rats"], ["rats"]]}), {"rats"})["labels"][:]
+        [['mice']]
+    """
+    dropped = set(labels)
+
+    def others(own: list[Any]) -> dict[str, list[Any]]:
+        return {column: [label for label in own if label not in dropped]}
+
+    return rows.map(others, input_columns=column).filter(len, input_columns=column)
 
 
 def fraction_of(kind: str, name: str, salt: str) -> float:

@@ -94,6 +94,37 @@ def encode_parts(
     return encoded
 
 
+def first_columns(parts: "Mapping[str, Dataset]", number: int) -> "dict[str, Dataset]":
+    """Removes the labels that a model does not have from encoded documents, where it has the first ones.
+
+    Args:
+        parts: The encoded documents of each part.
+        number: How many labels the model has.
+    """
+
+    def below(batch: Mapping[str, Any]) -> dict[str, list[list[int]]]:
+        names = [name for name in ("labels", "excluded_columns") if name in batch]
+        return {name: [[column for column in columns if column < number] for columns in batch[name]] for name in names}
+
+    return {part: rows.map(below, batched=True) for part, rows in parts.items()}
+
+
+def with_a_label(parts: "Mapping[str, Dataset]") -> "dict[str, Dataset]":
+    """Removes the documents whose one label the model does not have.
+
+    Args:
+        parts: The encoded documents of each part.
+
+    Raises:
+        ValueError: None are left of a part.
+    """
+    left = {part: rows.filter(len, input_columns="labels") for part, rows in parts.items()}
+    for part, rows in left.items():
+        if len(rows) == 0:
+            raise ValueError(f"no document of {part} has one of the labels of the model")
+    return left
+
+
 def pretrained_optimizer(
     model: nn.Module, args: TrainingArguments, encoder_learning_rate: float, layer_decay: float
 ) -> Optimizer:

@@ -15,7 +15,15 @@ from hf_gile import (
     build_tokenizer,
 )
 from hf_gile.training import GileLoss, LabelSampler
-from hf_gile.training.experiment import Experiment, documents_per_second, encode_parts, run_arguments, short_name
+from hf_gile.training.experiment import (
+    Experiment,
+    documents_per_second,
+    encode_parts,
+    first_columns,
+    run_arguments,
+    short_name,
+    with_a_label,
+)
 
 WORDS = {"red": "crimson", "blue": "navy", "green": "olive", "grey": "ash"}
 
@@ -113,3 +121,12 @@ def test_arguments_of_a_run_are_a_copy(args, metric, greater):
 
 def test_figures_have_short_names():
     assert short_name("eval_validation_seen_ranking_loss") == "RL"
+
+
+def test_labels_that_a_model_lacks_are_left_out_and_documents_without_any():
+    rows = Dataset.from_dict({"labels": [[0, 2], [2], [1]], "excluded_columns": [[3], [], [0]]})
+    parts = first_columns({"train": rows}, 2)
+    assert parts["train"][:] == {"labels": [[0], [], [1]], "excluded_columns": [[], [], [0]]}
+    assert with_a_label(parts)["train"]["labels"][:] == [[0], [1]]
+    with pytest.raises(ValueError, match="no document of test has one of the labels of the model"):
+        with_a_label({"test": Dataset.from_dict({"labels": [[], []]})})
