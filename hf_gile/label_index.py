@@ -22,7 +22,7 @@ from torch import Tensor
 
 from .models import GileProcessor, Scorer
 from .models.fingerprint_gile import state_of, towers_of, unwrapped
-from .models.labels_gile import LabelSet, whole_file
+from .models.labels_gile import Label, LabelSet, whole_file
 from .models.languages_gile import check_language, own_columns
 from .models.search_gile import (
     TopLabels,
@@ -285,7 +285,7 @@ class LabelIndex:
         return best
 
     @torch.inference_mode(False)
-    def add(self, labels: Any, model: Scorer, processor: GileProcessor) -> None:
+    def add(self, labels: Label | Iterable[Label], model: Scorer, processor: GileProcessor) -> None:
         """Adds labels behind the present ones, whose codes and columns stay. All codes are copied: add many at once.
 
         Args:
@@ -298,7 +298,7 @@ class LabelIndex:
                 learned more of labels than their words say, or another model.
         """
         self.check_fits(model)
-        labels = [labels] if hasattr(labels, "text") else labels
+        labels = [labels] if isinstance(labels, Label) else labels
         if not isinstance(labels, Iterable):
             raise ValueError(f"labels must be Labels, got {type(labels).__name__}")
         labels = list(labels)
@@ -376,7 +376,7 @@ class LabelIndex:
             )
 
     @torch.inference_mode(False)
-    def to(self, device: Any = None, dtype: torch.dtype | None = None) -> "LabelIndex":
+    def to(self, device: torch.device | str | int | None = None, dtype: torch.dtype | None = None) -> "LabelIndex":
         """Moves the codes, in place, to a device or another type; returns the index itself.
 
         Raises:

@@ -3,14 +3,13 @@
 import os
 import signal
 import sys
-from typing import Any
 
 
 def main() -> None:
     """Runs the command. When it is asked to end, by SIGTERM or a terminal that closes, it removes what it has begun."""
     process = os.getpid()
 
-    def end(number: int, frame: Any) -> None:
+    def end(number: int, frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)
         if os.getpid() != process:  # forked, for data; what was begun is not its own
             os.kill(os.getpid(), number)

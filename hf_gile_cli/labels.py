@@ -3,7 +3,7 @@
 import difflib
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -325,7 +325,7 @@ def _print_changes(old: Iterable[Any], new: Iterable[Any]) -> None:
         sys.stdout.write(f"+ {_one_line(label.id)}  {_one_line(label.text)}\n")
 
 
-def _conclude(target: str, old: Any, new: "LabelSet", dry_run: bool, more: str = "") -> None:
+def _conclude(target: str, old: Sequence[Any], new: "LabelSet", dry_run: bool, more: str = "") -> None:
     added, gone, changed = _differences(old, new)
     counts = f"{len(added):,} new, {len(gone):,} gone, {len(changed):,} changed"
     if dry_run:

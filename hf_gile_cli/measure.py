@@ -25,6 +25,8 @@ from .options import (
 from .running import add_command, counted, note, visible
 
 if TYPE_CHECKING:
+    from datasets import Dataset
+
     from hf_gile import LabelSet
 
 _ROWS = {
@@ -106,7 +108,7 @@ class Documents:
         note(str(report))
         return rows
 
-    def known(self, rows: Any, label_set: "LabelSet") -> Any:
+    def known(self, rows: "Dataset", label_set: "LabelSet") -> Any:
         """Leaves the labels that a model has.
 
         Args:
@@ -290,12 +292,13 @@ def _quiet_datasets() -> None:
     datasets.disable_progress_bars()
 
 
-def _separator_hint(unknown: Iterable[str], label_set: Any) -> str:
+def _separator_hint(unknown: Iterable[str], label_set: "LabelSet") -> str:
     """Asks whether ids that the model does not know are several ids in one text."""
+    known = set(label_set.ids)
     for sign in (";", "|", ","):
         cut = [one.split(sign) for one in unknown if sign in one]
         # Commas stand in many an id that is one; the other signs hardly do.
-        if cut and (sign != "," or any(part.strip() in label_set for parts in cut for part in parts)):
+        if cut and (sign != "," or any(part.strip() in known for parts in cut for part in parts)):
             return f" (is that --separator {sign!r}?)"
     return ""
 

@@ -30,7 +30,8 @@ from .options import (
 from .running import add_command, counted, note, visible
 
 if TYPE_CHECKING:
-    from hf_gile import GileForSequenceClassification, GileProcessor
+    from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
+    from hf_gile.data import Document, ReadReport
 
 T = TypeVar("T")
 
@@ -131,7 +132,9 @@ class Scoring(LabelColumns):
             raise typer.BadParameter("pass one of --label, --label-file and --index")
         return None if self.label_file is None else self.read(self.label_file)
 
-    def candidates(self, read: Any, model: "GileForSequenceClassification", processor: "GileProcessor") -> Any:
+    def candidates(
+        self, read: "LabelSet | None", model: "GileForSequenceClassification", processor: "GileProcessor"
+    ) -> Any:
         """The labels to score with: those read, those of the index, those named, or None for the model's."""
         from hf_gile import LabelIndex, LabelSet
 
@@ -192,7 +195,7 @@ def score(options: Scoring) -> None:
     _conclude(report, written, unknown)
 
 
-def _conclude(report: Any, written: int, unknown: int) -> None:
+def _conclude(report: "ReadReport", written: int, unknown: int) -> None:
     if unknown:
         note(
             f"the model knows no word of {counted(unknown, 'text')} (lines with a note): such scores say how frequent "
@@ -206,7 +209,7 @@ def _conclude(report: Any, written: int, unknown: int) -> None:
             raise ValueError("not one text could be read")
 
 
-def _line(document: Any, answer: Any, with_text: bool | None) -> str:
+def _line(document: "Document", answer: dict[str, Any], with_text: bool | None) -> str:
     row: dict[str, Any] = {} if document.id is None else {"id": document.id}
     if with_text or (with_text is None and document.id is None):
         row["text"] = document.text
@@ -216,7 +219,7 @@ def _line(document: Any, answer: Any, with_text: bool | None) -> str:
     return visible(json.dumps(row, ensure_ascii=False)) + "\n"
 
 
-def _short(value: Any) -> Any:
+def _short(value: object) -> Any:
     """Numbers to six digits, more than 32 bits mean."""
     if isinstance(value, float):
         return float(f"{value:.6g}")
@@ -246,7 +249,7 @@ def _is_file(stream: Any) -> bool:
         return False
 
 
-def _batches(source: str, stream: Any, documents: Iterator[T], size: int) -> Iterator[list[T]]:
+def _batches(source: str, stream: IO[bytes] | str, documents: Iterator[T], size: int) -> Iterator[list[T]]:
     if source == "-" and sys.stdin.isatty():
         note("reading texts from the terminal, one a line; Ctrl-D ends")
     waits = source == "-" and not _is_file(stream)

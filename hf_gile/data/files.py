@@ -171,7 +171,7 @@ def read_yaml(path: str | os.PathLike[str]) -> Any:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        def compose_node(self, parent: Any, index: Any) -> Any:
+        def compose_node(self, parent: object, index: object) -> Any:
             if self.check_event(yaml.AliasEvent):
                 event = self.peek_event()
                 raise ValueError(f"line {event.start_mark.line + 1}: write out what *{event.anchor[:40]} stands for")

@@ -129,7 +129,9 @@ def _rows(pieces: list[Piece], read: Reader, report: ReadReport) -> Iterator[dic
         yield from read(Piece(*piece), report)
 
 
-def _rows_and_reports(pieces: list[Piece], read: Reader, on_error: Any, folder: str) -> Iterator[dict[str, Any]]:
+def _rows_and_reports(
+    pieces: list[Piece], read: Reader, on_error: Literal["raise", skip], folder: str
+) -> Iterator[dict[str, Any]]:
     # Written by the generator, hence before datasets declares its cache complete and by the process that holds its
     # lock: whoever gets the dataset, from the cache or not, finds the reports.
     for piece in (Piece(*piece) for piece in pieces):

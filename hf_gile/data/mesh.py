@@ -360,7 +360,7 @@ def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes]]:
 
 
 def _descriptor(
-    *, ui: Any, name: Any, terms: list[Any], permuted: list[Any], scope_note: Any, tree_numbers: list[Any]
+    *, ui: object, name: object, terms: list[Any], permuted: list[Any], scope_note: object, tree_numbers: list[Any]
 ) -> Descriptor:
     ui, name = _one_line(ui, "the UI"), _one_line(name, "the name")
     if not ui or not name:

@@ -206,7 +206,7 @@ def _features() -> Features:
     )
 
 
-def _without_repeated(dataset: Any, pieces: list[Piece], of_pieces: list[ReadReport], report: ReadReport) -> Any:
+def _without_repeated(dataset: Dataset, pieces: list[Piece], of_pieces: list[ReadReport], report: ReadReport) -> Any:
     """Treats repeated pmids of all pieces together, which no process has seen alone."""
     rows = _repeated_rows(dataset.data.column("pmid"))
     if len(rows) == 0:

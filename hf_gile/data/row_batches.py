@@ -26,7 +26,7 @@ class RowBatches(datasets.ArrowBasedBuilder):
     def _info(self) -> datasets.DatasetInfo:
         return datasets.DatasetInfo(features=self.config.features)
 
-    def _split_generators(self, dl_manager: Any) -> list[datasets.SplitGenerator]:
+    def _split_generators(self, dl_manager: object) -> list[datasets.SplitGenerator]:
         return [datasets.SplitGenerator(name="train", gen_kwargs=self.config.gen_kwargs)]
 
     def _generate_tables(self, **gen_kwargs: Any) -> Iterator[tuple[int, pa.Table]]:

@@ -184,7 +184,7 @@ def _check_hashed(values: Iterable[Any]) -> None:
             raise pickle.UnpicklingError("keys and members of sets must be texts or whole numbers below 2^61")
 
 
-def _check_size(value: Any, most: int) -> None:
+def _check_size(value: object, most: int) -> None:
     """Goes through all values as often as they are there: lists within lists may be a few, named again and again."""
     waiting = [value]
     while waiting:

@@ -303,7 +303,7 @@ def _store(vocabulary: _Vocabulary) -> Store:
     from rdflib import BNode, Literal
     from rdflib.store import Store
 
-    def name(node: Any) -> str:
+    def name(node: object) -> str:
         return f"_:{node}" if isinstance(node, BNode) else str(node)
 
     class Statements(Store):
@@ -335,10 +335,10 @@ def _store(vocabulary: _Vocabulary) -> Store:
             elif predicate == _DEPRECATED and str(value).lower() in ("true", "1"):
                 vocabulary.deprecated.add(name(subject))
 
-        def add_graph(self, graph: Any) -> None:
+        def add_graph(self, graph: object) -> None:
             """Named graphs are one."""
 
-        def remove_graph(self, graph: Any) -> None:
+        def remove_graph(self, graph: object) -> None:
             """Named graphs are one."""
 
     return Statements()

@@ -404,7 +404,12 @@ def _document(row: Mapping[str, Any], columns: _Columns, place: str) -> dict[str
 
 
 def _documents_of_batch(
-    batch: Mapping[str, list[Any]], places: list[int], *, columns: _Columns, names: list[str] | None, on_error: Any
+    batch: Mapping[str, list[Any]],
+    places: list[int],
+    *,
+    columns: _Columns,
+    names: list[str] | None,
+    on_error: Literal["raise", "skip"],
 ) -> dict[str, list[Any]]:
     documents: dict[str, list[Any]] = {"id": [], "text": [], "labels": []}
     report = ReadReport(on_error)
@@ -432,7 +437,7 @@ def _names_of_classes(value: object, names: list[str]) -> list[str]:
     return [names[one] for one in classes]
 
 
-def _first_of_each_id(dataset: Any, report: ReadReport) -> Any:
+def _first_of_each_id(dataset: Dataset, report: ReadReport) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -468,7 +473,7 @@ def _synonyms(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]
     return tuple(names)
 
 
-def _own_value(value: Any) -> Any:
+def _own_value(value: object) -> Any:
     # A cell of CSV says true, 7 or 0.5 as JSON does.
     return json.loads(value.lower()) if isinstance(value, str) else value
 

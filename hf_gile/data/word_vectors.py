@@ -217,7 +217,7 @@ class _Table:
             self.vectors.resize((len(self.places) * 9 // 8, vectors.shape[1]), refcheck=False)
         self.vectors[before : len(self.places)] = kept
 
-    def _add(self, word: Any, place: int) -> bool:
+    def _add(self, word: object, place: int) -> bool:
         where = f"{self.source.unit} {place:,}"
         codec = self.source.encoding
         try:
@@ -379,7 +379,7 @@ def _vector(text: bytes, size: int) -> Matrix:
     return vector
 
 
-def _float32(numbers: Any) -> Matrix:
+def _float32(numbers: object) -> Matrix:
     with np.errstate(over="ignore"):  # what is too large for float32 is not finite then
         return np.asarray(numbers).astype(np.float32, copy=False)
 
@@ -457,7 +457,7 @@ def _checked(words: Any, vectors: Any, source: _Source) -> Block:
     return words, _float32(matrix), range(len(words))
 
 
-def _is_of_numbers(vector: Any) -> bool:
+def _is_of_numbers(vector: object) -> bool:
     if isinstance(vector, np.ndarray):
         return vector.dtype.kind in "fiu"
     kinds = set(map(type, vector)) if isinstance(vector, list | tuple) else {str}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import compress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -90,7 +90,7 @@ def year_split(
     )
 
 
-def _draw_validation(parts: NDArray[np.int8], table: Any, validation: float, salt: str) -> None:
+def _draw_validation(parts: NDArray[np.int8], table: object, validation: float, salt: str) -> None:
     """Turns some of the training documents into validation documents."""
     is_train = parts == _TRAIN
     rows = np.flatnonzero(is_train)

@@ -343,7 +343,7 @@ class GileConfig(PreTrainedConfig):
         k = num_labels if isinstance(num_labels, int) else sum(num_labels)
         return max(1, hidden_size * k // (hidden_size + embedding_size))
 
-    def _check_largest(self, limit: str, value: Any, name: str | None = None) -> None:
+    def _check_largest(self, limit: str, value: object, name: str | None = None) -> None:
         if isinstance(value, int) and value > self.largest[limit]:
             raise ValueError(
                 f"{name or limit} is {value}, more than the {self.largest[limit]} that a configuration may ask for; "

@@ -411,7 +411,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 _values = attrgetter(*_TYPES)
 
 
-def _iterable(values: Any, what: str) -> Any:
+def _iterable(values: object, what: str) -> Any:
     if not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0:
         raise ValueError(f"{what}, got {type(values).__name__}")
     return values
@@ -422,7 +422,7 @@ def _text_key(label: Label) -> Any:
     return label.text if label.language is None else (label.text, label.language)
 
 
-def _is_plain(label: Any) -> bool:
+def _is_plain(label: object) -> bool:
     """Whether a label is valid at first sight, as nearly all are; `_check` says it of any."""
     try:
         id, name, description, language, seen, count, threshold, synonyms = _values(label)
@@ -577,7 +577,7 @@ def _cells(label: Label) -> list[Any]:
     return cells
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> Any:
     if isinstance(value, tuple):
         return "; ".join(re.sub(r"[;\\]", r"\\\g<0>", synonym) for synonym in value)
     return str(value).lower() if isinstance(value, bool) else value

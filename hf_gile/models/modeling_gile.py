@@ -11,7 +11,7 @@ may be of any language: words of all languages share one space.
 
 import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from json import JSONDecodeError
@@ -182,7 +182,7 @@ class GilePreTrainedModel(PreTrainedModel):
         getattr(model, cls.base_model_prefix, model).freeze()
         return (model, info) if wants_info else model
 
-    def _move_missing_keys_from_meta_to_device(self, missing_keys: Any, *args: Any, **kwargs: Any) -> None:
+    def _move_missing_keys_from_meta_to_device(self, missing_keys: Iterable[str], *args: Any, **kwargs: Any) -> None:
         # Up to here nothing that the files do not hold takes memory, and it is the configuration that says how much
         # will: not one of a few bytes is to take all there is.
         sizes = {name: tensor.numel() for name, tensor in self.state_dict(keep_vars=True).items()}
@@ -318,7 +318,7 @@ class GileModel(GilePreTrainedModel):
         """The table of word vectors, or that of the tokens of the pretrained encoder."""
         return self.text_encoder.get_input_embeddings()
 
-    def set_input_embeddings(self, value: Any) -> None:
+    def set_input_embeddings(self, value: object) -> None:
         """Puts another table in the place of `get_input_embeddings`."""
         self.text_encoder.set_input_embeddings(value)
 
@@ -498,7 +498,7 @@ class GileModel(GilePreTrainedModel):
             parts.append(lexical(tokens, mask).to(self.dtype))
         return torch.cat(parts, dim=-1)
 
-    def set_lexical_weights(self, documents: Any, special_ids: Any = ()) -> None:
+    def set_lexical_weights(self, documents: object, special_ids: object = ()) -> None:
         """Gives the words of the lexical code their weights, by how many documents have them.
 
         Args:

@@ -246,7 +246,7 @@ class LabelScoringPipeline(Pipeline):
         self.processor.save_pretrained(save_directory, **kwargs)
 
     def _sanitize_parameters(
-        self, candidate_labels: Any = None, hypothesis_template: Any = None, **options: Any
+        self, candidate_labels: object = None, hypothesis_template: object = None, **options: Any
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         if hypothesis_template is not None:
             logging.get_logger(__name__).warning_once(
@@ -265,11 +265,11 @@ class LabelScoringPipeline(Pipeline):
             chosen["labels"] = self._cache.label_set(candidate_labels)
         return {}, chosen, {}
 
-    def preprocess(self, inputs: Any) -> dict[str, Any]:
+    def preprocess(self, inputs: object) -> dict[str, Any]:
         """Wraps a text: words are made of whole batches, in `_forward`."""
         return {"request": inputs if hasattr(inputs, "labels") else _Request(inputs, None)}
 
-    def _forward(self, model_inputs: dict[str, Any], labels: Any = None, **chosen: Any) -> dict[str, Any]:
+    def _forward(self, model_inputs: dict[str, Any], labels: object = None, **chosen: Any) -> dict[str, Any]:
         if self.model.training:  # asked of each batch, for a stream may be read between steps of training
             self.model.eval()
         batched = isinstance(model_inputs["request"], list)
@@ -344,7 +344,7 @@ class LabelScoringPipeline(Pipeline):
         return codes, [[level[row] for level in weights] for row in range(len(documents))]
 
     def _best_labels(
-        self, labels: Any, read: "_ReadTexts", places: list[int], options: Options, state: Callable[[], Any]
+        self, labels: object, read: "_ReadTexts", places: list[int], options: Options, state: Callable[[], Any]
     ) -> list[TopLabels]:
         """The answers to the texts in some places, of which all are scored with the same labels."""
         config = self.model.config
@@ -462,7 +462,7 @@ class _ZeroShot(ZeroShotClassificationPipeline):
 
     _load_tokenizer = None  # where the model is not ours, it is asked for below
 
-    def __new__(cls, *args: Any, tokenizer: Any = None, **kwargs: Any) -> Any:
+    def __new__(cls, *args: Any, tokenizer: object = None, **kwargs: Any) -> Any:
         if hasattr(kwargs.get("model"), "gile"):
             return LabelScoringPipeline(*args, **kwargs)
         if tokenizer is None:
@@ -473,7 +473,7 @@ class _ZeroShot(ZeroShotClassificationPipeline):
 PIPELINE_REGISTRY.supported_tasks["zero-shot-classification"]["impl"] = _ZeroShot
 
 
-def _one_set_for_each_text(labels: Any) -> bool:
+def _one_set_for_each_text(labels: object) -> bool:
     return isinstance(labels, list | tuple) and any(
         isinstance(own, list | tuple | Mapping) or hasattr(own, "texts") or hasattr(own, "check_fits") for own in labels
     )
@@ -616,7 +616,7 @@ class LabelCache:
             self._codes.clear()
             self.num_bytes = 0
 
-    def label_set(self, labels: Any) -> Any:
+    def label_set(self, labels: object) -> Any:
         """The label set of what a user gives as candidate labels, the same for the same names.
 
         Args:
@@ -655,7 +655,7 @@ class LabelCache:
         self._given[is_mapping, given] = label_set
         return label_set
 
-    def fact(self, label_set: LabelSet, name: str, state: Any, make: Callable[[], Any]) -> Any:
+    def fact(self, label_set: LabelSet, name: str, state: object, make: Callable[[], Any]) -> Any:
         """Something that is made of a label set once.
 
         Args:
@@ -719,7 +719,7 @@ class LabelCache:
                 self.num_bytes += size
         return codes
 
-    def _drop(self, key: Any) -> None:
+    def _drop(self, key: tuple[Any, ...]) -> None:
         gone = self._codes.pop(key, None)
         if gone is not None:
             self.num_bytes -= _bytes(gone[0])

@@ -299,7 +299,7 @@ class GileProcessor(ProcessorMixin):
             raise ValueError("documents is an empty list; a batch has at least one document")
         return {"input_ids": input_ids, "attention_mask": (input_ids != pad).long()}
 
-    def _check_documents(self, documents: Any) -> None:
+    def _check_documents(self, documents: object) -> None:
         """Says which document is not made of word ids, if that is what is wrong."""
         if isinstance(documents, str | Mapping) or not isinstance(documents, Sequence):
             raise ValueError(f"documents must be a list of documents, got {type(documents).__name__}")
@@ -605,11 +605,11 @@ def _check_config(config: PreTrainedConfig) -> None:
         raise ValueError(f"config must be a GileConfig, got {type(config).__name__}{hint}")
 
 
-def _is_row(value: Any) -> bool:
+def _is_row(value: object) -> bool:
     return isinstance(value, list | tuple | np.ndarray | Tensor) and (not hasattr(value, "ndim") or value.ndim > 0)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """What to call a value of a wrong kind; a long one is not to fill the message."""
     text = f"{type(value).__name__} {value!r}"
     return text if len(text) < 100 else type(value).__name__

@@ -153,7 +153,7 @@ class StoredLabels:
         words: Tensor,
         state: Callable[[Tensor], Any],
         make: Callable[[], Tensor],
-        versions: Any = None,
+        versions: object = None,
     ) -> Tensor:
         """What is made of the words of labels, made once while what it is made of stays as it is.
 

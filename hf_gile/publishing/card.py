@@ -178,7 +178,7 @@ def _eval_results(info: CardInfo, report: Report) -> list[EvalResult]:
     return found
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 

@@ -2,8 +2,9 @@
 
 import re
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
+from huggingface_hub import ModelCard
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
@@ -125,4 +126,7 @@ class CardInfo:
         return self.model_name or (self.repo_id or "GILE model").rpartition("/")[2]
 
 
-__all__ = ["EMISSIONS", "CardInfo"]
+Card = CardInfo | ModelCard | str | Literal[False] | None
+"""What a card can be made of, or a card that is made already; False for none."""
+
+__all__ = ["EMISSIONS", "Card", "CardInfo"]

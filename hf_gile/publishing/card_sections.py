@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..metrics.frequency import DECILES, read_deciles
-from ..models import GileForSequenceClassification
+from ..models import GileConfig, GileForSequenceClassification
 from ..models.labels_gile import Label, LabelSet
 from .card_info import CardInfo
 from .label_table import shown_labels
@@ -279,7 +279,7 @@ def limits(model: GileForSequenceClassification, labels: LabelSet, info: CardInf
     return said
 
 
-def _length_read(config: Any) -> str:
+def _length_read(config: GileConfig) -> str:
     kind = config.text_encoder_type
     if kind == "hierarchical_transformer":
         size = f"{config.max_sentences} windows of whole sentences, each of up to {config.max_sentence_words} tokens"

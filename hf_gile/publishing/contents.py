@@ -5,7 +5,7 @@ import re
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from numpy.lib import format as npy
 
@@ -163,7 +163,7 @@ def _is_pickled(archive: zipfile.ZipFile, name: str) -> bool:
     return _PICKLED.fullmatch(Path(name).name) is not None
 
 
-def _has_objects(file: Any) -> bool:
+def _has_objects(file: IO[bytes]) -> bool:
     file.seek(0)
     try:
         version = npy.read_magic(file)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -15,9 +15,10 @@ from ..label_index import INDEX_FILE, LabelIndex, checksum_of_head
 from ..models import GileForSequenceClassification, GileProcessor
 from ..models.fingerprint_gile import unwrapped
 from ..models.labels_gile import LabelSet
+from .card_info import Card
 from .contents import code_of, is_loaded, missing_parts
 from .exchange import exchange
-from .report import REPORT_FILE
+from .report import REPORT_FILE, Report
 
 INDEX_FOLDER = "index"
 """Where the codes of the labels are, for `LabelIndex.from_pretrained`; those of several languages in folders below."""
@@ -30,8 +31,8 @@ def save(
     label_set: LabelSet | None = None,
     *,
     index: bool | LabelIndex = True,
-    report: Any = None,
-    card: Any = None,
+    report: Report | None = None,
+    card: Card = None,
 ) -> list[Path]:
     """Saves a model with all that belongs to it, as `publish` does and as the Hub would have it.
 
@@ -89,7 +90,12 @@ def save(
     return written
 
 
-def check_saveable(model: GileForSequenceClassification, label_set: LabelSet | None, report: Any, card: Any) -> None:
+def check_saveable(
+    model: GileForSequenceClassification,
+    label_set: LabelSet | None,
+    report: Report | None,
+    card: Card,
+) -> None:
     """Makes sure of what can be told before anything is written; arguments as in `save`.
 
     Raises:
@@ -118,9 +124,9 @@ def _write(
     model: GileForSequenceClassification,
     processor: GileProcessor,
     label_set: LabelSet | None,
-    index: Any,
-    report: Any,
-    card: Any,
+    index: bool | LabelIndex,
+    report: Report | None,
+    card: Card,
 ) -> None:
     processor.check_fits(model.config)
     model.save_pretrained(folder)
@@ -163,7 +169,7 @@ def _texts(label_set: LabelSet) -> list[tuple[str, str, str | None]]:
     return [(label.id, label.text, label.language) for label in label_set]
 
 
-def _write_index(folder: Path, model: GileForSequenceClassification, index: Any) -> None:
+def _write_index(folder: Path, model: GileForSequenceClassification, index: Literal[True] | LabelIndex) -> None:
     languages = model.config.languages
     if index is not True:
         index.check_fits(model)

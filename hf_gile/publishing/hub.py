@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, hf_hub_url, is_offline_mode
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
@@ -18,6 +18,7 @@ from .. import __version__
 from ..label_index import LabelIndex
 from ..models import GileForSequenceClassification, GileProcessor
 from ..models.labels_gile import LABELS_FILE, LabelSet
+from .card_info import Card, CardInfo
 from .contents import TEXTS_HEADING, UNKNOWN_PLACE, contents_of, is_ours, missing_parts
 from .exchange import complete
 from .folder import check_saveable, save
@@ -74,8 +75,8 @@ def publish(
     label_set: LabelSet | None,
     repo_id: str,
     *,
-    report: Any = None,
-    card: Any = None,
+    report: Report | None = None,
+    card: Card = None,
     index: bool | LabelIndex = True,
     private: bool | None = None,
     revision: str | None = None,
@@ -185,12 +186,10 @@ def push_folder(
     return _Target(repo_id, revision, create_pr, private, token).push(folder, commit_message, dry_run)
 
 
-def _for_repository(card: Any, repo_id: str) -> Any:
+def _for_repository(card: Card, repo_id: str) -> Card:
     """What is known about a model, and where it will be; a card that is there stays as it is."""
-    if card is not None and not hasattr(card, "repo_id"):
+    if card is not None and not isinstance(card, CardInfo):
         return card
-    from .card_info import CardInfo
-
     card = CardInfo() if card is None else card
     return card if card.repo_id else replace(card, repo_id=repo_id)
 

@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 from ..extras import needs_extra
 from ..models.labels_gile import whole_file
 from .markdown import is_right_to_left, shortened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # On a transparent ground each is at least 3.7 times as light or as dark as white and as the dark page of the Hub.
 GREY, SEEN, UNSEEN = "#797979", "#3b7fd6", "#c8661a"
@@ -199,7 +203,7 @@ def _figure(height: float, width: float) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _write(figure: Any, path: str | PathLike[str]) -> None:
+def _write(figure: "Figure", path: str | PathLike[str]) -> None:
     from PIL import Image  # matplotlib brings it
 
     _in_grey(figure)
@@ -211,7 +215,7 @@ def _write(figure: Any, path: str | PathLike[str]) -> None:
         image.save(written, format="PNG", optimize=True)
 
 
-def _in_grey(figure: Any) -> None:
+def _in_grey(figure: "Figure") -> None:
     """Axes and texts that were not given a colour, in one that can be read on any page."""
     for axis in figure.axes:
         axis.tick_params(colors=GREY, labelsize=11)
@@ -226,7 +230,7 @@ def _in_grey(figure: Any) -> None:
 
 
 def _write_names(
-    figure: Any, axis: Any, places: NDArray[np.float64], names: Sequence[str], colors: NDArray[np.str_]
+    figure: "Figure", axis: "Axes", places: NDArray[np.float64], names: Sequence[str], colors: NDArray[np.str_]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Writes names above their places; returns which were written, and which places are under one of them."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -6,7 +6,7 @@ Shapes: N documents, B documents in a batch, L stored labels, C labels that are 
 import json
 import math
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from os import PathLike
 from pathlib import Path
@@ -332,7 +332,7 @@ class _Measured:
                 }
         return found
 
-    def _gold(self, ids: Any, document: int) -> list[int]:
+    def _gold(self, ids: str | Iterable[str], document: int) -> list[int]:
         ids = [ids] if isinstance(ids, str) else ids
         try:
             known = dict.fromkeys(self.label_set.columns(ids))
@@ -399,7 +399,7 @@ def _of_one(logits: Tensor) -> Tensor:
     return (chances - (-chances.expm1()).log()).clamp(max=_SURE)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """A number of numpy or torch as one of Python; what is not finite, JSON cannot hold."""
     if isinstance(value, np.generic | Tensor):
         value = value.item()

@@ -60,7 +60,7 @@ def chunked_loss(
     chunk_size: int = 8192,
     column_weights: Tensor | None = None,
     excluded: Tensor | None = None,
-    group: Any = None,
+    group: distributed.ProcessGroup | None = None,
     positive_weights: Tensor | None = None,
 ) -> Tensor:
     """One of the losses over all labels, without their scores.
@@ -173,7 +173,7 @@ class _Step:
         chunk_size: int,
         column_weights: Tensor | None,
         excluded: Tensor | None,
-        group: Any,
+        group: distributed.ProcessGroup | None,
         positive_weights: Tensor | None = None,
     ) -> None:
         self.label_chunks = label_chunks
@@ -410,14 +410,14 @@ def _add(total: Tensor, gradient: Tensor) -> None:
         total += gradient
 
 
-def _all_gathered(tensor: Tensor, group: Any) -> list[Tensor]:
+def _all_gathered(tensor: Tensor, group: distributed.ProcessGroup | None) -> list[Tensor]:
     """The tensors of all processes, which have the same shape."""
     parts = [torch.empty_like(tensor) for _ in range(distributed.get_world_size(group))]
     distributed.all_gather(parts, tensor.contiguous(), group=group)
     return parts
 
 
-def _log_sum_exp(total: Tensor, group: Any) -> Tensor:
+def _log_sum_exp(total: Tensor, group: distributed.ProcessGroup | None) -> Tensor:
     """Over the labels of all processes."""
     if group is None:
         return total

@@ -148,7 +148,7 @@ def _gold(features: Sequence[Any]) -> tuple[list[Any], bool]:
     return gold, single
 
 
-def _columns(given: Any, name: str) -> Any:
+def _columns(given: object, name: str) -> Any:
     try:
         columns = np.asarray(given)
     except ValueError:  # of lists of different lengths
@@ -158,7 +158,7 @@ def _columns(given: Any, name: str) -> Any:
     return columns
 
 
-def _numbers(given: Any, place: int) -> Tensor:
+def _numbers(given: object, place: int) -> Tensor:
     try:
         return torch.as_tensor(np.asarray(given, np.float32))
     except (TypeError, ValueError):

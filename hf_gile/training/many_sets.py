@@ -160,7 +160,7 @@ class ManySetTrainer(Trainer):
             **kwargs,
         )
 
-    def compute_loss(self, model: Any, inputs: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
+    def compute_loss(self, model: object, inputs: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
         """The mean over gold labels, so that sets with many of them for each document do not count for more."""
         factor = len(inputs["labels"]) / (inputs["labels"] >= 0).sum()
         outcome = super().compute_loss(model, inputs, *args, **kwargs)

@@ -235,7 +235,7 @@ def read_index(folder: str | os.PathLike[str], report: ReadReport | None = None)
             yield answer
 
 
-def _answer(raw: Any) -> Answer:
+def _answer(raw: object) -> Answer:
     if not isinstance(raw, dict):
         raise ValueError(f"expected an object, got {shortened(raw)}")
     for name, kind in _KINDS.items():

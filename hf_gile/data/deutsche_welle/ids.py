@@ -331,7 +331,7 @@ def _documents(
     return _dataset({"input_ids": texts, "labels": gold})
 
 
-def _sentences(document: Any, vocabulary: int) -> list[list[int]]:
+def _sentences(document: object, vocabulary: int) -> list[list[int]]:
     if not isinstance(document, list) or not all(isinstance(sentence, list) for sentence in document):
         raise ValueError(f"expected sentences of word ids, got {shortened(document)}")
     _check_numbers([word for sentence in document for word in sentence], "word ids", vocabulary)
@@ -341,7 +341,7 @@ def _sentences(document: Any, vocabulary: int) -> list[list[int]]:
     return sentences
 
 
-def _columns(labels: Any, column_of: dict[str, int]) -> list[int]:
+def _columns(labels: object, column_of: dict[str, int]) -> list[int]:
     if not isinstance(labels, list):
         raise ValueError(f"expected a list of labels, got {shortened(labels)}")
     keys = ["_".join(map(str, label)) if isinstance(label, list) else label for label in labels]

@@ -134,7 +134,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.translate({0: None, 0xAD: None, ord(_STAND_IN): "\u200c"}).split())
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     """The text of a value of JSON, which may hold entities."""
     return _one_line(entities.unescape(value)) if isinstance(value, str) else ""
 
@@ -168,7 +168,7 @@ def _linked_data(page: HtmlElement) -> dict[str, Any]:
     return fields
 
 
-def _names(value: Any, cut: bool = False) -> list[str]:
+def _names(value: object, cut: bool = False) -> list[str]:
     """Names out of a text, an object with a name, or a list of these."""
     if isinstance(value, list):
         return [name for one in value if not isinstance(one, list) for name in _names(one, cut)]

@@ -1,7 +1,7 @@
 """Probabilities that can be trusted, and thresholds for them, fitted on validation documents and kept in the model."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -388,7 +388,7 @@ def _scored(
         yield logits, places.to(gold.device)[gold.masked_fill(gold == IGNORE, -1)]
 
 
-def _gold(batch: Any) -> Tensor:
+def _gold(batch: Mapping[str, Any]) -> Tensor:
     gold = batch.get("labels") if hasattr(batch, "get") else None
     if not isinstance(gold, Tensor):
         raise ValueError(
