@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..extras import needs_extra
 from .report import ReadReport
@@ -130,7 +130,7 @@ def _rows(pieces: list[Piece], read: Reader, report: ReadReport) -> Iterator[dic
 
 
 def _rows_and_reports(
-    pieces: list[Piece], read: Reader, on_error: Literal["raise", skip], folder: str
+    pieces: list[Piece], read: Reader, on_error: Literal["raise", "skip"], folder: str
 ) -> Iterator[dict[str, Any]]:
     # Written by the generator, hence before datasets declares its cache complete and by the process that holds its
     # lock: whoever gets the dataset, from the cache or not, finds the reports.
