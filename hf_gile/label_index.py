@@ -20,8 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from .models import GileProcessor, Scorer
-from .models.fingerprint_gile import state_of, towers_of, unwrapped
+from .models import GileProcessor, Scorer, towers_of, unwrapped
 from .models.labels_gile import Label, LabelSet, whole_file
 from .models.languages_gile import check_language, own_columns
 from .models.search_gile import (
@@ -36,6 +35,7 @@ from .models.search_gile import (
     top_k_of,
     wide_type,
 )
+from .models.stored_labels_gile import state_of
 
 INDEX_FILE = "label_index.json"
 """The file of a saved index that names the others; it is written last."""

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from ..label_index import LabelIndex
-from ..models import GileModel, Scorer
-from ..models.fingerprint_gile import towers_of, unwrapped
+from ..models import GileModel, Scorer, towers_of, unwrapped
 from ..models.labels_gile import LabelSet
 from ..models.losses_gile import IGNORE, check_excluded
 from .trainer import TrainerMetric

@@ -20,6 +20,32 @@ from .published_gile import PublishedGileConfig, PublishedGileForSequenceClassif
 Scorer = GileModel | GileForSequenceClassification
 """What has label codes: both towers, alone or with stored labels."""
 
+
+def unwrapped(model: object) -> Any:
+    """The model itself, of one in a wrapper such as `DistributedDataParallel`.
+
+    Args:
+        model: A model, or a wrapper that has it as its `module`.
+    """
+    return getattr(model, "module", model)
+
+
+def towers_of(model: object) -> GileModel:
+    """The `GileModel` of a classifier, or that itself, out of any wrapper.
+
+    Args:
+        model: A `GileModel` or a `GileForSequenceClassification`, wrapped or not.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    model = unwrapped(model)
+    gile: Any = getattr(model, "gile", model)
+    if not hasattr(gile, "label_tables"):
+        raise ValueError(f"model must be a GileModel or a GileForSequenceClassification, got {type(model).__name__}")
+    return gile
+
+
 CLASSES: list[tuple[Any, Any, Any]] = [
     (GileConfig, GileModel, GileForSequenceClassification),
     (PublishedGileConfig, PublishedGileModel, PublishedGileForSequenceClassification),

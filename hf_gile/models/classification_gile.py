@@ -19,14 +19,13 @@ from transformers.utils import can_return_tuple
 from transformers.utils.hub import cached_file
 
 from .configuration_gile import GileConfig
-from .fingerprint_gile import state_of
 from .labels_gile import LABELS_FILE, Label, LabelSet
 from .languages_gile import Languages, in_each_language
 from .losses_gile import label_loss, without_infinities
 from .modeling_gile import UNFINISHED_SAVE, GileModel, GilePreTrainedModel, check_tensors
 from .processing_gile import GileProcessor
 from .scoring_gile import ZeroEmbedding
-from .stored_labels_gile import StoredLabels
+from .stored_labels_gile import StoredLabels, state_of
 
 _LABELS_AT_ONCE = 2048
 """Stored labels encoded at a time, outside training."""

@@ -28,7 +28,6 @@ from transformers import initialization as init
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_gile import GileConfig
-from .fingerprint_gile import check_finite, is_finite, state_of
 from .languages_gile import Languages, check_language, in_each_language, of_language
 from .scoring_gile import (
     BagEmbedding,
@@ -41,6 +40,7 @@ from .scoring_gile import (
     TokenBag,
     ZeroEmbedding,
 )
+from .stored_labels_gile import check_finite, is_finite, state_of
 from .text_encoders_gile import TEXT_ENCODERS, mean_of_words, position_limit, rms_normalized, without_pooler
 
 UNFINISHED_SAVE = ".saving/moves.json"

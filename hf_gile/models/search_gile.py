@@ -13,10 +13,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
-from .fingerprint_gile import is_finite, towers_of
 from .labels_gile import LabelSet
 from .losses_gile import widened
 from .processing_gile import GileProcessor
+from .stored_labels_gile import is_finite
 
 _logger = logging.get_logger(__name__)
 
@@ -468,7 +468,7 @@ def project_label_set(
     Raises:
         ValueError: A model with a linear unit, no processor, an unknown language, or codes that are not finite.
     """
-    gile = towers_of(model)
+    gile = getattr(model, "gile", model)
     if gile.config.output_layer == "linear":
         gile.project_labels()  # refuses, and says why
     if processor is None or not hasattr(processor, "unknown_labels"):

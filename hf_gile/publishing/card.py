@@ -10,8 +10,7 @@ import torch
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from ..extras import needs_extra
-from ..models import GileForSequenceClassification
-from ..models.fingerprint_gile import unwrapped
+from ..models import GileForSequenceClassification, unwrapped
 from ..models.labels_gile import LabelSet
 from ..resources import resource
 from . import card_sections as sections

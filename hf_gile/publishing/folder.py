@@ -12,8 +12,7 @@ from typing import Any, Literal
 import torch
 
 from ..label_index import INDEX_FILE, LabelIndex, checksum_of_head
-from ..models import GileForSequenceClassification, GileProcessor
-from ..models.fingerprint_gile import unwrapped
+from ..models import GileForSequenceClassification, GileProcessor, unwrapped
 from ..models.labels_gile import LabelSet
 from .card_info import Card
 from .contents import code_of, is_loaded, missing_parts

@@ -20,8 +20,7 @@ from tqdm.auto import tqdm
 
 from ..masking import masked
 from ..metrics import CalibrationMetrics, F1Metrics, RankingMetrics, propensities
-from ..models import GileForSequenceClassification, GileProcessor
-from ..models.fingerprint_gile import unwrapped
+from ..models import GileForSequenceClassification, GileProcessor, unwrapped
 from ..models.labels_gile import Label, LabelSet, whole_file
 from ..models.losses_gile import IGNORE
 from ..models.search_gile import calibrated

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ..models import GileModel, GileProcessor, Scorer
-from ..models.fingerprint_gile import towers_of
+from ..models import GileModel, GileProcessor, Scorer, towers_of
 
 if TYPE_CHECKING:
     from datasets import Dataset

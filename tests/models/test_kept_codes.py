@@ -5,7 +5,7 @@ import torch
 
 from hf_gile import LabelIndex, LabelScoringPipeline
 from hf_gile.label_index import fingerprint
-from hf_gile.models.fingerprint_gile import state_of
+from hf_gile.models.stored_labels_gile import state_of
 
 TEXT = "The failing heart pumps less blood."
 

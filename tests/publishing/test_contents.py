@@ -100,7 +100,7 @@ def test_a_link_of_the_cache_of_the_hub_is_the_file(tmp_path):
     [
         ("config.json", "a config.json with model_type 'gile'"),
         ("model.safetensors", r"the weights \(model.safetensors\)"),
-        ("fingerprint_gile.py", r"its code \(fingerprint_gile.py\)"),
+        ("stored_labels_gile.py", r"its code \(stored_labels_gile.py\)"),
         ("pipeline_gile.py", r"its code \(pipeline_gile.py\)"),
         ("tokenizer.json", r"its processor \(tokenizer.json\)"),
         ("labels.jsonl", r"its labels \(labels.jsonl\)"),

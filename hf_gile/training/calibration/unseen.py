@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ...models import GileForSequenceClassification
-from ...models.fingerprint_gile import towers_of
+from ...models import GileForSequenceClassification, towers_of
 from ...models.losses_gile import multi_hot
 from .thresholds import LEAST_DOCUMENTS, LEAST_GOLD, tells_enough
 
