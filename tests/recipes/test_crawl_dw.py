@@ -1,5 +1,6 @@
 """The crawler against a site on this machine, and what is made of its pages."""
 
+import asyncio
 import contextlib
 import gzip
 import json
@@ -745,6 +746,14 @@ def test_a_crawl_without_its_libraries_names_the_extra(crawl, monkeypatch):
     monkeypatch.setitem(sys.modules, "protego", None)
     with pytest.raises(ImportError, match=r"crawl_dw needs the `data` extra: pip install 'hf-gile\[data\]'"):
         crawl("http://127.0.0.1/p/2")
+
+
+def test_a_notebook_is_told_to_crawl_in_a_process(crawl):
+    async def cell():
+        crawl("http://127.0.0.1/p/2")
+
+    with pytest.raises(RuntimeError, match=r"an event loop runs already, as in a notebook: crawl in a process"):
+        asyncio.run(cell())
 
 
 @pytest.mark.parametrize("options", [{"delay": -1.0}, {"timeout": 0.0}, {"max_bytes": 0}, {"max_pages": -1}])

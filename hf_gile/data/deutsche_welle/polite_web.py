@@ -70,6 +70,7 @@ class Visitor:
 
     Raises:
         ImportError: If httpx2 or protego is not installed.
+        RuntimeError: Where an event loop runs already, as in a notebook.
         ValueError: If contact is no address, or a number is not positive.
     """
 
@@ -77,6 +78,8 @@ class Visitor:
         with needs_extra("data", "crawl_dw"):
             import httpx2
             import protego
+        if asyncio._get_running_loop() is not None:
+            raise RuntimeError("an event loop runs already, as in a notebook: crawl in a process, recipes/crawl_dw.py")
         is_address = "@" in contact or contact.startswith(("http://", "https://"))
         if not is_address or not (contact.isascii() and contact.isprintable()):
             raise ValueError(f"contact must be a mail address or the address of a web page, got {contact!r}")
