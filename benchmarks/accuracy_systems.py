@@ -582,7 +582,7 @@ def recipe(
 
     @torch.no_grad()
     def score(texts: list[str]) -> Tensor:
-        with torch.autocast("cpu", torch.bfloat16, enabled=model.config.reads_pretrained):
+        with torch.autocast("cpu", torch.bfloat16, enabled=model.config.text_config.reads_pretrained):
             codes = model.gile.project_texts(**processor(texts, return_tensors="pt"))
         # Label codes in float32, made once; with 16 bits scores of -9 are steps of 0.06.
         return model.gile.score(codes.float(), model.project_stored_labels())

@@ -82,7 +82,7 @@ def measure(way: str, documents: int, num_labels: int) -> None:
     collator = GileDataCollator(processor)
     seen = [label.seen for label in model.label_set]
     metrics = LabelMetrics(num_labels, seen)
-    dataset = Documents(documents, model.config.vocab_size, num_labels)
+    dataset = Documents(documents, model.config.text_config.vocab_size, num_labels)
     index = LabelIndex.build(model)
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(

@@ -85,7 +85,7 @@ def codes_of_model(folder: str, records: str, num_labels: int, num_documents: in
     ]
     words = model.label_input_ids
     unknown = processor.tokenizer.unk_token_id
-    words = words[((words != unknown) & (words != model.config.pad_token_id)).any(1)]
+    words = words[((words != unknown) & (words != model.config.text_config.pad_token_id)).any(1)]
     codes = model.gile.project_labels(words)[:num_labels]
     pairs = torch.randint(len(words), (num_labels - len(codes), 2), generator=torch.Generator().manual_seed(0))
     label_codes = codes.new_empty(num_labels, codes.shape[1])

@@ -50,13 +50,13 @@ def make(system: str, documents: int, device: str, dtype: torch.dtype, labels: i
     if "sampled" in system or "chunks" in system:
         model.loss_function = GileLoss(chunk_size=CHUNK if "chunks" in system else 0)
     if config.output_layer != "linear":  # names of one to five words
-        words = rng.integers(1, config.vocab_size, (labels, 5))
-        words[np.arange(5) >= rng.integers(1, 6, (labels, 1))] = config.pad_token_id
+        words = rng.integers(1, config.text_config.vocab_size, (labels, 5))
+        words[np.arange(5) >= rng.integers(1, 6, (labels, 1))] = config.text_config.pad_token_id
         model.label_input_ids = torch.from_numpy(words)
         config.label_length = 5
     model = model.to(device).train()
     # Words as frequent as in text: the more a batch repeats, the fewer are encoded.
-    text = torch.from_numpy(np.minimum(rng.zipf(1.2, (documents, WORDS)), config.vocab_size - 1)).to(device)
+    text = torch.from_numpy(np.minimum(rng.zipf(1.2, (documents, WORDS)), config.text_config.vocab_size - 1)).to(device)
     gold = torch.from_numpy(np.stack([rng.choice(labels, GOLD, replace=False) for _ in range(documents)]))
     rows = gold.tolist()
     gold = gold.to(device)

@@ -488,9 +488,11 @@ def fingerprint(model: Scorer) -> str:
     kept = _FINGERPRINTS.get(gile)
     if kept is None or kept[0] != state:
         digest = hashlib.blake2b(digest_size=32)
-        fields = {name: getattr(gile.config, name) for name in _FIELDS} | {"unseen": unseen}
-        if gile.config.text_encoder_config is not None:
-            encoder = gile.config.text_encoder_config.to_dict()
+        config, text = gile.config, gile.config.text_config
+        fields = {name: getattr(config if hasattr(config, name) else text, name) for name in _FIELDS}
+        fields["unseen"] = unseen
+        if text.text_encoder_config is not None:
+            encoder = text.text_encoder_config.to_dict()
             fields["text_encoder_config"] = {
                 name: value for name, value in encoder.items() if name not in _NO_DIFFERENCE and "dropout" not in name
             }

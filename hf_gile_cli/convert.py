@@ -78,4 +78,5 @@ def convert(
     model = from_keras(weights, args)
     model.save_pretrained(out)
     config = model.config
-    note(f"{config.text_encoder_type} as published and {config.output_layer}, {', '.join(config.languages)}: {out}")
+    kind = config.text_config.text_encoder_type
+    note(f"{kind} as published and {config.output_layer}, {', '.join(config.languages)}: {out}")

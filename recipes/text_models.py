@@ -411,7 +411,9 @@ def make_experiment(
     model.set_labels(label_set, processor)
     number = len(task.parts["train"])
     set_loss(settings, unit, task, model, processor, args.seed)
-    kind = {"hnn": "han", "nn": "wan"}.get(model.config.text_encoder_type, model.config.text_encoder_type)
+    kind = {"hnn": "han", "nn": "wan"}.get(
+        model.config.text_config.text_encoder_type, model.config.text_config.text_encoder_type
+    )
     with args.main_process_first(desc="words and columns"):
         if kind not in encoded:
             encoded[kind] = encode_parts(task.parts, model, processor, task.labels, task.text, task.gold, args)
@@ -422,7 +424,7 @@ def make_experiment(
             parts = with_a_label(parts)
     start_from_documents(settings, unit, model, processor, encoded[kind]["train"]["input_ids"], number)
     optimizer = None
-    if model.config.reads_pretrained:
+    if model.config.text_config.reads_pretrained:
         optimizer = pretrained_optimizer(model, args, settings.text_encoder_learning_rate, settings.layer_decay)
     metric = metric_name(args.metric_for_best_model, len(label_set) > task.num_seen, task.one_label)
     return Experiment(
@@ -486,7 +488,7 @@ def start_from_documents(
     """Sets what a model knows of the training documents before it is trained, and adds adapters."""
     config, special = model.config, processor.tokenizer.all_special_ids
     if config.bag_size and settings.start_from is None:
-        model.gile.set_token_weights(log_idf(documents, config.vocab_size, special))
+        model.gile.set_token_weights(log_idf(documents, config.text_config.vocab_size, special))
     if config.lexical_size:
         model.gile.set_lexical_weights(documents, special)
     if settings.frequency_priors and (is_linear(unit) or config.label_rows):
@@ -817,7 +819,7 @@ def make_model(
         kept |= {name: fields[name] for name in OF_TRAINING if name in fields}
         config = GileConfig.from_pretrained(settings.start_from, **kept)
         for name, value in json.loads(settings.text_encoder_options).items():
-            setattr(config.text_encoder_config, name, value)
+            setattr(config.text_config.text_encoder_config, name, value)
         model = GileForSequenceClassification.from_pretrained(settings.start_from, config=config)
         return model, GileProcessor.from_pretrained(settings.start_from, trust_remote_code=False)
     if settings.text_encoder is not None:

@@ -165,7 +165,7 @@ def main() -> None:
             problem_type=problem_type,
         )
         config = GileConfig(**fields)
-        if "joint_size" not in UNITS[unit]:
+        if UNITS[unit]["output_layer"] == "gile" and "joint_size" not in UNITS[unit]:
             equal = GileConfig.joint_size_for(config.document_size, config.label_size, len(labels))  # Eq. 19
             config.joint_size = recipe.joint_size or equal
         processor = GileProcessor.for_config(build_tokenizer(vocabulary=corpus.words), config)
@@ -174,7 +174,7 @@ def main() -> None:
         model.set_labels(labels, processor, torch.from_numpy(corpus.label_input_ids))
 
         # 3. One document of each language at every step, and all seen labels of its language.
-        read = flatten(parts) if config.text_encoder_type in ("nn", "wan") else parts
+        read = flatten(parts) if config.text_config.text_encoder_type in ("nn", "wan") else parts
         documents = MultilingualDataset(
             {language: read[language]["train"] for language in languages},
             rounds=recipe.epoch_size or None,

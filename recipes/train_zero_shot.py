@@ -267,7 +267,8 @@ def train_zero_shot(
         say(f"{one.name}: {known} of its {len(one.label_of):,} labels stand in a set that is trained on, too")
     if recipe.bag_size:
         texts = (ids for part in parts for ids in part["input_ids"])
-        model.gile.set_token_weights(log_idf(texts, model.config.vocab_size, processor.tokenizer.all_special_ids))
+        special, size = processor.tokenizer.all_special_ids, model.config.text_config.vocab_size
+        model.gile.set_token_weights(log_idf(texts, size, special))
 
     # The trainer, the figures of the cosine, and those of the best epoch.
     optimizer = pretrained_optimizer(model, args, recipe.text_encoder_learning_rate, recipe.layer_decay)

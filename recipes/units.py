@@ -7,6 +7,8 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
+from hf_gile import GileConfig
+
 UNITS: dict[str, dict[str, Any]] = {
     "linear": {"output_layer": "linear"},  # W h, Eq. 3
     "gile": {"output_layer": "gile"},  # Eq. 14
@@ -33,7 +35,7 @@ UNITS: dict[str, dict[str, Any]] = {
 
 
 def unit_fields(name: str, **fields: Any) -> dict[str, Any]:
-    """Fields of a `GileConfig` with the named unit.
+    """Fields of a `GileConfig` with the named unit, without those that its model would not read.
 
     Args:
         name: One of `UNITS`.
@@ -46,7 +48,7 @@ def unit_fields(name: str, **fields: Any) -> dict[str, Any]:
     merged = {**fields, **UNITS[name]}
     if isinstance(merged.get("joint_size"), str):  # bounded by another size
         merged["joint_size"] = merged[merged["joint_size"]]
-    return merged
+    return GileConfig.only_read(**merged)
 
 
 def check_choice(setting: str, value: str, choices: Iterable[str]) -> None:

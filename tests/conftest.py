@@ -54,14 +54,9 @@ def make_model(tokenizer, label_set):
     def make(text_encoder_type="wan", output_layer="gile", problem_type=None, **options):
         torch.manual_seed(0)
         sizes = {"embedding_size": 7, "hidden_size": 11, "attention_size": 5, "joint_size": 13} | options
-        config = GileConfig(
-            vocab_size=len(tokenizer),
-            text_encoder_type=text_encoder_type,
-            output_layer=output_layer,
-            problem_type=problem_type,
-            num_labels=len(label_set),
-            **sizes,
-        )
+        kinds = {"text_encoder_type": text_encoder_type, "output_layer": output_layer}
+        fields = GileConfig.only_read(**kinds, **sizes)
+        config = GileConfig(vocab_size=len(tokenizer), problem_type=problem_type, num_labels=len(label_set), **fields)
         processor = GileProcessor.for_config(tokenizer, config)
         model = GileForSequenceClassification(config)
         # Biases start at zero; random ones leave no term of a formula untested.

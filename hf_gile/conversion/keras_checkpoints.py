@@ -107,7 +107,7 @@ def from_keras(weights_path: str | os.PathLike[str], args_path: str | os.PathLik
         projections = [width for name, width in widths.items() if "_projection" in name]
         settings.setdefault("joint_size", max(projections, default=1))
     try:
-        model = PublishedGileModel(PublishedGileConfig(**settings))
+        model = PublishedGileModel(PublishedGileConfig(**PublishedGileConfig.only_read(**settings)))
     except StrictDataclassError as error:
         raise ValueError(f"{args_path}: {error.__cause__ or error}") from error
 
@@ -150,7 +150,7 @@ def _read_args(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     joint = "only_label" if args.get("onlylabel") else "only_input" if args.get("onlyinput") else "gile"
     settings = {
-        "label_encoder_type": "mean",
+        "text_encoder_type": "han",
         "vocab_size": 2,
         "embedding_size": args["wdim"],
         "encoder_cell": CHOICES["enc"][args["enc"]],

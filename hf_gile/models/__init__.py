@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 from transformers.pipelines import PIPELINE_REGISTRY
 
 from .classification_gile import GileForSequenceClassification
-from .configuration_gile import GileConfig
+from .configuration_gile import GileConfig, GileTextConfig
 from .labels_gile import Label, LabelSet
 from .modeling_gile import GileModel, GileModelOutput
 from .pipeline_gile import LabelScoringPipeline
@@ -73,6 +73,7 @@ __all__ = [
     "GileModel",
     "GileModelOutput",
     "GileProcessor",
+    "GileTextConfig",
     "Label",
     "LabelScoringPipeline",
     "LabelSet",

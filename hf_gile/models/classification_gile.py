@@ -60,7 +60,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
         if module is self:
-            init.constant_(self.label_input_ids, self.config.pad_token_id)
+            init.constant_(self.label_input_ids, self.config.text_config.pad_token_id)
 
     @property
     def label_set(self) -> LabelSet | None:
@@ -155,7 +155,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         """
         resized = super().resize_token_embeddings(*args, **kwargs)
         words = self.label_input_ids
-        if words.numel() and int(words.max()) >= self.config.vocab_size:
+        if words.numel() and int(words.max()) >= self.config.text_config.vocab_size:
             self.label_input_ids = words.new_zeros(len(words), 0)
             self.config.label_length = 0
             self.stored_labels.forget()
@@ -372,7 +372,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 "model.set_labels(label_set, processor) first, or score other labels with model.gile(..., "
                 "label_input_ids=...)"
             )
-        if bool((self.label_input_ids[0] == self.config.pad_token_id).all()):  # a label has words, or was not loaded
+        if bool(
+            (self.label_input_ids[0] == self.config.text_config.pad_token_id).all()
+        ):  # a label has words, or was not loaded
             raise ValueError(
                 "the stored labels have no words: this checkpoint was saved without them (by GileModel, for example); "
                 "call model.set_labels(label_set, processor)"
@@ -407,7 +409,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             name: table.weight if columns is None else table.weight[columns]
             for name, table in self.gile.label_tables.items()
         }
-        if vectors is None and self.config.pools_labels and self.config.has_fixed_pooling:
+        if vectors is None and self.config.pools_labels and self.config.text_config.has_fixed_pooling:
             vectors = self._kept_pooled(words)
         rows = columns if words is None else rows
         words = self.label_input_ids if words is None else words

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import MISSING, field, fields
+from difflib import get_close_matches
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -24,8 +25,365 @@ LEXICAL_HASHES = 32
 # Numbers that are not sizes; far below where 32 bits overflow.
 _LARGEST_NUMBER = 1e9
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Raised when a saved model changes meaning, so that older code refuses it instead of misreading it."""
+
+_PRETRAINED = ("transformer", "hierarchical_transformer")
+PRETRAINED_DEFAULTS: dict[str, dict[str, Any]] = {
+    "transformer": {"pooling": "mean"},
+    "hierarchical_transformer": {"pooling": "mean", "encoder_cell": "none", "max_sentences": 16},
+}
+"""How `from_text_encoder` has texts read by default."""
+
+_READ_SENTENCES = ("hnn", "han", "hierarchical_transformer")
+
+_LARGEST: dict[str, int] = {
+    "vocab_size": 1 << 24,
+    "embedding_size": 1 << 16,
+    "hidden_size": 1 << 16,
+    "attention_size": 1 << 16,
+    "joint_size": 1 << 17,
+    "joint_layers": 1000,
+    "bag_size": 1 << 16,
+    "lexical_size": 1 << 18,
+    "label_length": 1 << 16,
+    "max_words": 1 << 24,
+    "max_sentences": 1 << 20,
+    "max_sentence_words": 1 << 20,
+    "max_label_words": 1 << 16,
+    "languages": 1000,
+    "num_labels": 1 << 21,
+    "missing_weights": 1 << 27,
+    "text_encoder_layers": 1000,
+    "text_encoder_size": 1 << 24,
+    "text_encoder_number": 1 << 31,
+}
+"""The limits of `GileConfig.largest`."""
+
+
+def _fields_of(config: type[PreTrainedConfig]) -> set[str]:
+    """The names of the fields that a class of configurations has beside those of all."""
+    return {one.name for one in fields(config)} - {one.name for one in fields(PreTrainedConfig)}
+
+
+# What transformers itself passes to configurations, and writes into their files, beside the fields of all.
+_GENERIC = (
+    "attn_implementation",
+    "auto_map",
+    "custom_pipelines",
+    "experts_implementation",
+    "model_type",
+    "name_or_path",
+    "num_labels",
+    "output_attentions",
+    "per_layer_config",
+    "quantization_config",
+    "torch_dtype",
+    "use_cache",
+)
+
+
+def _refuse_unknown(config: PreTrainedConfig, unknown: Mapping[str, Any]) -> None:
+    """Refuses fields that a configuration does not have, and says which may be meant."""
+    for name in unknown:
+        if name in _GENERIC or name.startswith("_") or name.endswith("_token_id"):
+            continue
+        known = _fields_of(type(config)) | {"num_labels", "id2label", "problem_type", "dtype"}
+        if type(config) is not GileTextConfig:
+            known |= _fields_of(GileTextConfig)
+        close = get_close_matches(name, known, 1)
+        hint = f": did you mean {close[0]}?" if close else f"; there are {', '.join(sorted(known))}"
+        raise ValueError(f"{type(config).__name__} has no field {name!r:.100}{hint}")
+
+
+def _unread_of_text(fields: Mapping[str, Any]) -> dict[str, str]:
+    """The fields of a text configuration that nothing reads with the others, and what would read them."""
+    kind, cell = fields["text_encoder_type"], fields["encoder_cell"]
+    words = kind not in _PRETRAINED
+    has_cell = kind not in ("nn", "transformer")
+    has_size = has_cell and cell != "none"
+    pools = kind not in ("nn", "hnn")
+    attends = kind == "hierarchical_transformer" or (pools and fields["pooling"] == "attention")
+    sentences = kind in _READ_SENTENCES
+    readers = {
+        "encoder_cell": (has_cell, "another text_encoder_type"),
+        "hidden_size": (has_size, "a text encoder with an encoder_cell"),
+        "attention_size": (attends, "attention"),
+        "hidden_act": (attends or (has_size and cell == "dense"), "attention, or a dense encoder_cell"),
+        "pooling": (pools, "another text_encoder_type"),
+        "freeze_text_encoder": (not words, "a pretrained encoder"),
+        "embedding_std": (words, "word vectors, not a pretrained encoder"),
+        "word_dropout": (words, "word vectors, not a pretrained encoder"),
+        "freeze_word_vectors": (words, "word vectors, not a pretrained encoder"),
+        "max_words": (not sentences, "a text encoder that does not read sentences"),
+        "max_sentences": (sentences, "a text encoder that reads sentences"),
+        "max_sentence_words": (sentences, "a text encoder that reads sentences"),
+    }
+    return {name: reader for name, (is_read, reader) in readers.items() if not is_read}
+
+
+def _unread_of_head(fields: Mapping[str, Any]) -> dict[str, str]:
+    """The fields of a `GileConfig` that nothing reads with the others, and what would read them."""
+    layer, lexical = fields["output_layer"], fields["lexical_size"] > 0
+    readers = {
+        "joint_size": (layer in ("gile", "bilinear_yh15"), "output_layer 'gile'"),
+        "joint_act": (layer not in ("linear", "bilinear"), "output_layer 'gile'"),
+        "joint_dropout": (layer != "linear", "a joint embedding"),
+        "label_encoder_type": (layer != "linear", "an output_layer that reads labels"),
+        "cosine_scale": (fields["cosine_score"], "cosine_score"),
+        "lexical_scale": (lexical, "a lexical_size"),
+        "unseen_scale": (lexical, "a lexical_size"),
+        "unseen_offset": (lexical and fields["label_rows"], "a lexical_size and label_rows"),
+        "sharing": (bool(fields["languages"]), "languages"),
+        "share_joint_space": (bool(fields["languages"]) and layer != "linear", "languages and a joint embedding"),
+    }
+    return {name: reader for name, (is_read, reader) in readers.items() if not is_read}
+
+
+def _defaults_of(config: type[PreTrainedConfig]) -> dict[str, Any]:
+    """The fields of a class of configurations, by their defaults."""
+    return {one.name: [] if one.default is MISSING else one.default for one in fields(config)}
+
+
+def _refuse_unread(config: PreTrainedConfig, unread: Mapping[str, str]) -> None:
+    """Refuses fields that are set and that nothing would read."""
+    defaults = _defaults_of(type(config))
+    for name, reader in unread.items():
+        value = getattr(config, name)
+        if value != defaults[name]:
+            raise ValueError(f"{name}={value!r} would not be read: that takes {reader}; leave it out")
+
+
+def check_largest(limit: str, value: object, name: str | None = None) -> None:
+    """Refuses a size above that of `GileConfig.largest`.
+
+    Args:
+        limit: The name of the limit.
+        value: The size; what is no whole number is not looked at.
+        name: What to call it; by default as the limit.
+
+    Raises:
+        ValueError: It is larger.
+    """
+    if isinstance(value, int) and value > _LARGEST[limit]:
+        raise ValueError(
+            f"{name or limit} is {value}, more than the {_LARGEST[limit]} that a configuration may ask for; "
+            f"if it is meant, set GileConfig.largest[{limit!r}] = {value} first"
+        )
+
+
+def _check_numbers(config: PreTrainedConfig) -> None:
+    """Refuses sizes and numbers that can only be a mistake, or an attack."""
+    for name in _LARGEST.keys() - {"num_labels"}:  # which are named already, one by one
+        value = getattr(config, name, None)
+        check_largest(name, len(value) if isinstance(value, list) else value)
+    for one in fields(config):
+        value = getattr(config, one.name)
+        if isinstance(value, float) and not abs(value) <= _LARGEST_NUMBER:  # as written, NaN is refused, too
+            raise ValueError(f"{one.name} must be a finite number of ordinary size, got {value}")
+
+
+def _check_least(config: PreTrainedConfig, least: int, names: Sequence[str]) -> None:
+    for name in names:
+        if getattr(config, name) < least:
+            what = "positive" if least else "at least 0"
+            raise ValueError(f"{name} must be {what}, got {getattr(config, name)}")
+
+
+def _check_shares(config: PreTrainedConfig, names: Sequence[str]) -> None:
+    for name in names:
+        if not 0 <= getattr(config, name) < 1:
+            raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(config, name)}")
+
+
+def _check_activations(config: PreTrainedConfig, names: Sequence[str]) -> None:
+    for name in names:
+        if getattr(config, name) not in ACT2FN:
+            raise ValueError(
+                f"{name} must be one of transformers' activations ({', '.join(sorted(ACT2FN))}), "
+                f"got {getattr(config, name)!r}"
+            )
+
+
+def _check_encoder_sizes(encoder: Mapping[str, Any], where: str = "text_encoder_config") -> None:
+    """Refuses a configuration of an encoder that takes long, or much memory, only to be read."""
+    for key, value in encoder.items():
+        name = f"{where}.{key}"
+        if isinstance(value, Mapping):
+            _check_encoder_sizes(value, name)
+        elif key == "num_labels":
+            if not isinstance(value, int):
+                raise ValueError(f"{name} must be a whole number, got {value!r:.100}")
+            check_largest(key, value, name)
+        elif any(part in str(key) for part in ("layer", "expert", "head", "block")):
+            check_largest("text_encoder_layers", value, name)
+        else:
+            is_size = "size" in str(key) or "dim" in str(key)
+            check_largest("text_encoder_size" if is_size else "text_encoder_number", value, name)
+
+
+@strict
+class GileTextConfig(PreTrainedConfig):
+    """What reads texts: the `text_config` of a `GileConfig`.
+
+    Args:
+        vocab_size: Rows of the word embedding table, shared by documents and labels (section 2.2).
+        pad_token_id: Row of the padding word; it never counts.
+        embedding_size: Size D of a word vector, and of a label vector e (the mean of its word vectors).
+        text_encoder_type: What reads a document. Over its words, `input_ids` (B, W): `"nn"`, their average, or `"wan"`,
+            word attention. Over sentences of words, `input_ids` (B, S, W): `"hnn"`, encoders and averages at both
+            levels, or `"han"`, encoders and attention at both levels. Over the tokens of a pretrained encoder:
+            `"transformer"`, `input_ids` (B, W), or `"hierarchical_transformer"`, windows of whole sentences (B, S, W)
+            with attention over the windows, for long documents.
+        text_encoder_config: Configuration of the pretrained encoder, that of any `AutoModel` that gives hidden states;
+            `from_text_encoder` sets it and loads the weights. `vocab_size`, `embedding_size` and `pad_token_id` are
+            then those of the encoder.
+        freeze_text_encoder: Whether the pretrained encoder keeps its weights in training (it then runs without
+            dropout, and without a pooling by attention, which is trained, what it says of a text can be computed once,
+            see `pooled_embeds` of `forward`).
+        encoder_cell: The encoders g_w and g_s of Eq. 1: `"dense"`, `"gru"` or `"bigru"`. An `nn` has none. A
+            `hierarchical_transformer` has one over its windows, or `"none"`, which attends to their vectors themselves.
+        pooling: What wan and han do with hidden states: `"attention"` (Eq. 2), `"mean"` or `"sum"`. Of a pretrained
+            encoder also `"cls"`, the state of the first token.
+        hidden_size: Size H of the encoders, and so of the document vector h; a bigru has this size in each direction,
+            and the document vector twice the size. An `nn` has document vectors of the size of its words.
+        attention_size: Size of v = f(h) in the attention of Eq. 2.
+        hidden_act: Activation of encoders and attention, a key of `transformers.activations.ACT2FN`.
+        embedding_std: Standard deviation of fresh word vectors. Much smaller, and the codes of all labels start alike
+            and stay so for epochs.
+        word_dropout: Share of the distinct words of each document that a training step does not read; label texts
+            are always read. The paper uses none.
+        freeze_word_vectors: Whether the word vectors keep their values in training.
+        max_words: Words kept of a document (nn, wan).
+        max_sentences: Sentences kept of a document (hnn, han).
+        max_sentence_words: Words kept of a sentence (hnn, han).
+        max_label_words: Words kept of a label.
+
+    Raises:
+        huggingface_hub.errors.StrictDataclassError: An unknown field, a field that nothing would read, a field of the
+            wrong type or with a value that makes no sense.
+
+    Example:
+        >>> GileTextConfig(text_encoder_type="han", encoder_cell="bigru").encoder_size
+        200
+    """
+
+    model_type = "gile_text"
+    sub_configs: ClassVar[dict[str, Any]] = {"text_encoder_config": AutoConfig}
+
+    vocab_size: int = 30_000
+    pad_token_id: int = 0
+    embedding_size: int = 100
+    text_encoder_type: Literal["nn", "hnn", "wan", "han", "transformer", "hierarchical_transformer"] = "wan"
+    text_encoder_config: PreTrainedConfig | dict[str, Any] | None = None
+    freeze_text_encoder: bool = False
+    encoder_cell: Literal["dense", "gru", "bigru", "none"] = "dense"
+    pooling: Literal["attention", "mean", "sum", "cls"] = "attention"
+    hidden_size: int = 100
+    attention_size: int = 100
+    hidden_act: str = "relu"
+    embedding_std: float | int = 0.3
+    word_dropout: float | int = 0.0
+    freeze_word_vectors: bool = False
+    max_words: int = 300
+    max_sentences: int = 30
+    max_sentence_words: int = 30
+    max_label_words: int = 50
+
+    def __post_init__(self, **kwargs: object) -> None:
+        encoder = self.text_encoder_config
+        if isinstance(encoder, dict):
+            _check_encoder_sizes(encoder)
+            if "model_type" not in encoder:
+                raise ValueError("text_encoder_config has no model_type, such as 'bert', that says of what it is")
+            try:
+                encoder = self.text_encoder_config = AutoConfig.for_model(**encoder)
+            except (AttributeError, KeyError, TypeError, ValueError, StrictDataclassError) as error:
+                raise ValueError(
+                    f"text_encoder_config makes no configuration of a {encoder['model_type']!r:.100}: {error!s:.300}"
+                ) from None
+        if encoder is not None:
+            sizes = [getattr(encoder, name, None) for name in ("vocab_size", "hidden_size")]
+            if encoder.model_type.startswith("gile") or not all(isinstance(size, int) for size in sizes):
+                raise ValueError(
+                    f"text_encoder_config is of a {encoder.model_type!r}, which does not make hidden states of tokens "
+                    "alone; take an encoder of texts, such as a 'bert'"
+                )
+            self.vocab_size = encoder.vocab_size
+            self.embedding_size = getattr(encoder, "embedding_size", None) or encoder.hidden_size
+            if encoder.pad_token_id is not None:
+                self.pad_token_id = encoder.pad_token_id
+        _refuse_unknown(self, kwargs)
+        super().__post_init__(**kwargs)
+
+    @property
+    def encoder_size(self) -> int:
+        """Size of what the text encoder makes of a document: h without its bag."""
+        if self.text_encoder_type == "nn":
+            return self.embedding_size
+        if self.text_encoder_type == "transformer" or self.encoder_cell == "none":
+            return self.pooled_size
+        return self.hidden_size * (2 if self.encoder_cell == "bigru" else 1)
+
+    @property
+    def pooled_size(self) -> int:
+        """Size of what the pretrained encoder makes of a text, or of a window of it."""
+        encoder = self.text_encoder_config
+        return 0 if encoder is None else encoder.hidden_size  # type: ignore[union-attr]
+
+    @property
+    def reads_pretrained(self) -> bool:
+        """Whether a pretrained encoder reads documents."""
+        return self.text_encoder_type in _PRETRAINED
+
+    @property
+    def has_fixed_pooling(self) -> bool:
+        """Whether training leaves what the pretrained encoder makes of a text as it is, so that it can be kept."""
+        return self.freeze_text_encoder and self.pooling != "attention"
+
+    @property
+    def reads_sentences(self) -> bool:
+        """Whether a document is sentences of words, or windows of tokens."""
+        return self.text_encoder_type in _READ_SENTENCES
+
+    def validate_largest(self) -> None:
+        """No size is so large that it can only be a mistake, or an attack."""
+        _check_numbers(self)
+
+    def validate_sizes(self) -> None:
+        """Every size is positive, and the padding word is a row of the table."""
+        limits = ("max_words", "max_sentences", "max_sentence_words", "max_label_words")
+        _check_least(self, 1, ("vocab_size", "embedding_size", "hidden_size", "attention_size", *limits))
+        _check_shares(self, ("word_dropout",))
+        if not 0 <= self.pad_token_id < self.vocab_size:
+            raise ValueError(
+                f"pad_token_id must be a row of the {self.vocab_size} words of vocab_size, got {self.pad_token_id}"
+            )
+        if self.embedding_std <= 0:
+            raise ValueError(f"embedding_std must be positive, got {self.embedding_std}")
+
+    def validate_activations(self) -> None:
+        """The activations are known to transformers."""
+        _check_activations(self, ("hidden_act",))
+
+    def validate_text_encoder(self) -> None:
+        """A pretrained encoder has its configuration, and what only it can do is asked of no other."""
+        if self.reads_pretrained != (self.text_encoder_config is not None):
+            raise ValueError(
+                "text_encoder_config goes with text_encoder_type 'transformer' or 'hierarchical_transformer', got "
+                f"{type(self.text_encoder_config).__name__} with {self.text_encoder_type!r}; "
+                "GileForSequenceClassification.from_text_encoder(name) makes both"
+            )
+        if getattr(self.text_encoder_config, "is_encoder_decoder", False):
+            raise ValueError("text_encoder_config is of an encoder-decoder; take an encoder")
+        if not self.reads_pretrained and self.pooling == "cls":
+            raise ValueError(f"pooling='cls' needs a pretrained encoder, not {self.text_encoder_type!r}")
+        if self.text_encoder_type != "hierarchical_transformer" and self.encoder_cell == "none":
+            raise ValueError(f"encoder_cell='none' needs a 'hierarchical_transformer', not {self.text_encoder_type!r}")
+
+    def validate_read(self) -> None:
+        """Nothing is set that nothing would read."""
+        _refuse_unread(self, _unread_of_text(vars(self)))
 
 
 @strict
@@ -51,28 +409,8 @@ class GileConfig(PreTrainedConfig):
     | `swpad`, `spad` | `max_sentence_words`, `max_sentences` |
 
     Args:
-        vocab_size: Rows of the word embedding table, shared by documents and labels (section 2.2).
-        pad_token_id: Row of the padding word; it never counts.
-        embedding_size: Size D of a word vector, and of a label vector e (the mean of its word vectors).
-        text_encoder_type: What reads a document. Over its words, `input_ids` (B, W): `"nn"`, their average, or `"wan"`,
-            word attention. Over sentences of words, `input_ids` (B, S, W): `"hnn"`, encoders and averages at both
-            levels, or `"han"`, encoders and attention at both levels. Over the tokens of a pretrained encoder:
-            `"transformer"`, `input_ids` (B, W), or `"hierarchical_transformer"`, windows of whole sentences (B, S, W)
-            with attention over the windows, for long documents.
-        text_encoder_config: Configuration of the pretrained encoder, that of any `AutoModel` that gives hidden states;
-            `from_text_encoder` sets it and loads the weights. `vocab_size`, `embedding_size` and `pad_token_id` are
-            then those of the encoder.
-        freeze_text_encoder: Whether the pretrained encoder keeps its weights in training (it then runs without
-            dropout, and without a pooling by attention, which is trained, what it says of a text can be computed once,
-            see `pooled_embeds` of `forward`).
-        encoder_cell: The encoders g_w and g_s of Eq. 1: `"dense"`, `"gru"` or `"bigru"`. An `nn` has none. A
-            `hierarchical_transformer` has one over its windows, or `"none"`, which attends to their vectors themselves.
-        pooling: What wan and han do with hidden states: `"attention"` (Eq. 2), `"mean"` or `"sum"`. Of a pretrained
-            encoder also `"cls"`, the state of the first token.
-        hidden_size: Size H of the encoders, and so of the document vector h; a bigru has this size in each direction,
-            and the document vector twice the size. An `nn` has document vectors of the size of its words.
-        attention_size: Size of v = f(h) in the attention of Eq. 2.
-        hidden_act: Activation of encoders and attention, a key of `transformers.activations.ACT2FN`.
+        text_config: What reads texts: a `GileTextConfig`, or its fields. They may also be named beside those of this
+            class: `GileConfig(text_encoder_type="han", joint_size=128)`.
         output_layer: `"gile"`, the joint input-label embedding of Eq. 14, and what the paper compares it with:
             `"only_label"` (Eq. 6a, J = H), `"only_input"` (Eq. 6b, J = D), `"bilinear"`, E W h of Eq. 5 ([N16] in
             Table 2), `"bilinear_yh15"`, act(E U) V h ([YH15]), and `"linear"`, the typical linear unit of Eq. 3, which
@@ -114,15 +452,6 @@ class GileConfig(PreTrainedConfig):
         label_prior: Probability of any label before training: the bias b starts at its logit. About the number of
             labels a document has, divided by the number of labels; far from it, the first steps of training are spent
             on this one number and throw the others about.
-        embedding_std: Standard deviation of fresh word vectors. Much smaller, and the codes of all labels start alike
-            and stay so for epochs.
-        word_dropout: Share of the distinct words of each document that a training step does not read; label texts
-            are always read. The paper uses none.
-        freeze_word_vectors: Whether the word vectors keep their values in training.
-        max_words: Words kept of a document (nn, wan).
-        max_sentences: Sentences kept of a document (hnn, han).
-        max_sentence_words: Words kept of a sentence (hnn, han).
-        max_label_words: Words kept of a label.
         calibration: What makes logits trustworthy, of seen and of unseen labels: `{"seen": {"method": "platt", "scale":
             0.9, "offset": -0.2}, "unseen": {"method": "spline", "logits": [...], "values": [...]}}`, see
             `calibrated`; a missing group is calibrated like the other. The model's logits do not have it; the
@@ -140,49 +469,20 @@ class GileConfig(PreTrainedConfig):
             a larger size is meant, raise the limit first: `GileConfig.largest["lexical_size"] = 1 << 20`.
 
     Raises:
-        huggingface_hub.errors.StrictDataclassError: A field of the wrong type or with a value that makes no sense.
+        huggingface_hub.errors.StrictDataclassError: An unknown field, a field that nothing would read, a field of the
+            wrong type or with a value that makes no sense.
 
     Example:
         >>> config = GileConfig(text_encoder_type="han", joint_size=128)
-        >>> config.embedding_size, config.joint_act
+        >>> config.text_config.embedding_size, config.joint_act
         (100, 'relu')
     """
 
     model_type = "gile"
-    sub_configs: ClassVar[dict[str, Any]] = {"text_encoder_config": AutoConfig}
-    largest: ClassVar[dict[str, int]] = {
-        "vocab_size": 1 << 24,
-        "embedding_size": 1 << 16,
-        "hidden_size": 1 << 16,
-        "attention_size": 1 << 16,
-        "joint_size": 1 << 17,
-        "joint_layers": 1000,
-        "bag_size": 1 << 16,
-        "lexical_size": 1 << 18,
-        "label_length": 1 << 16,
-        "max_words": 1 << 24,
-        "max_sentences": 1 << 20,
-        "max_sentence_words": 1 << 20,
-        "max_label_words": 1 << 16,
-        "languages": 1000,
-        "num_labels": 1 << 21,
-        "missing_weights": 1 << 27,
-        "text_encoder_layers": 1000,
-        "text_encoder_size": 1 << 24,
-        "text_encoder_number": 1 << 31,
-    }
+    sub_configs: ClassVar[dict[str, Any]] = {"text_config": GileTextConfig}
+    largest: ClassVar[dict[str, int]] = _LARGEST
 
-    vocab_size: int = 30_000
-    pad_token_id: int = 0
-    embedding_size: int = 100
-    text_encoder_type: Literal["nn", "hnn", "wan", "han", "transformer", "hierarchical_transformer"] = "wan"
-    text_encoder_config: PreTrainedConfig | dict[str, Any] | None = None
-    freeze_text_encoder: bool = False
-    encoder_cell: Literal["dense", "gru", "bigru", "none"] = "dense"
-    pooling: Literal["attention", "mean", "sum", "cls"] = "attention"
-    hidden_size: int = 100
-    attention_size: int = 100
-    hidden_act: str = "relu"
+    text_config: Any = None  # a GileTextConfig, once made
     output_layer: Literal["gile", "only_label", "only_input", "bilinear", "bilinear_yh15", "linear"] = "gile"
     label_encoder_type: Literal["mean", "text_encoder"] = "mean"
     bag_size: int = 0
@@ -202,13 +502,6 @@ class GileConfig(PreTrainedConfig):
     share_joint_space: bool = True
     language_labels: dict[str, int] = field(default_factory=dict)
     label_prior: float = 0.01
-    embedding_std: float | int = 0.3
-    word_dropout: float | int = 0.0
-    freeze_word_vectors: bool = False
-    max_words: int = 300
-    max_sentences: int = 30
-    max_sentence_words: int = 30
-    max_label_words: int = 50
     calibration: dict[str, Any] = field(default_factory=dict)
     thresholds: dict[str, float | int] = field(default_factory=dict)
     label_length: int = 0
@@ -227,6 +520,9 @@ class GileConfig(PreTrainedConfig):
                 f"config.json is of a model of type {kind!r:.100}, and this class loads {cls.model_type!r}: load it "
                 "with AutoModel or AutoModelForSequenceClassification"
             )
+        named = {name: kwargs.pop(name) for name in _fields_of(GileTextConfig) & kwargs.keys()}
+        if named:
+            kwargs["text_config"] = {**named, **kwargs.get("text_config", {})}
         try:
             return super().from_dict(config_dict, **kwargs)
         except (AttributeError, KeyError, TypeError, StrictDataclassError) as error:
@@ -239,29 +535,19 @@ class GileConfig(PreTrainedConfig):
             raise ValueError(
                 f"num_labels must be a whole number and id2label a mapping, got {number!r:.100} and {names!r:.100}"
             )
-        self._check_largest("num_labels", number)
-        encoder = self.text_encoder_config
-        if isinstance(encoder, dict):
-            self._check_encoder_sizes(encoder)
-            if "model_type" not in encoder:
-                raise ValueError("text_encoder_config has no model_type, such as 'bert', that says of what it is")
-            try:
-                encoder = self.text_encoder_config = AutoConfig.for_model(**encoder)
-            except (AttributeError, KeyError, TypeError, ValueError, StrictDataclassError) as error:
-                raise ValueError(
-                    f"text_encoder_config makes no configuration of a {encoder['model_type']!r:.100}: {error!s:.300}"
-                ) from None
-        if encoder is not None:
-            sizes = [getattr(encoder, name, None) for name in ("vocab_size", "hidden_size")]
-            if encoder.model_type == self.model_type or not all(isinstance(size, int) for size in sizes):
-                raise ValueError(
-                    f"text_encoder_config is of a {encoder.model_type!r}, which does not make hidden states of tokens "
-                    "alone; take an encoder of texts, such as a 'bert'"
-                )
-            self.vocab_size = encoder.vocab_size
-            self.embedding_size = getattr(encoder, "embedding_size", None) or encoder.hidden_size
-            if encoder.pad_token_id is not None:
-                self.pad_token_id = encoder.pad_token_id
+        check_largest("num_labels", number)
+        # Fields of `text_config` may be named beside those of this class: `GileConfig(max_words=100)`.
+        named = {name: kwargs.pop(name) for name in _fields_of(GileTextConfig) & kwargs.keys()}
+        if self.text_config is None or isinstance(self.text_config, dict):
+            self.text_config = GileTextConfig(**{**(self.text_config or {}), **named})
+        elif named:
+            raise ValueError(f"{min(named)} is a field of text_config, which was passed beside it: name it there")
+        elif getattr(self.text_config, "model_type", None) != GileTextConfig.model_type:
+            raise ValueError(
+                f"text_config must be a GileTextConfig or its fields, got {type(self.text_config).__name__}; the "
+                "configuration of a pretrained encoder is text_encoder_config in it: from_text_encoder(name) makes both"
+            )
+        _refuse_unknown(self, kwargs)
         super().__post_init__(**kwargs)
         # One repository serves several auto classes; register_for_auto_class could write only one of them.
         self.auto_map = {
@@ -278,51 +564,54 @@ class GileConfig(PreTrainedConfig):
             }
         }
 
+    def to_diff_dict(self) -> dict[str, Any]:
+        """What is saved; see `PreTrainedConfig.to_diff_dict`."""
+        return {**super().to_diff_dict(), "text_config": self.text_config.to_diff_dict()}
+
     @property
     def text_encoder_name(self) -> str:
         """The name of the text encoder in `TEXT_ENCODERS`."""
-        return self.text_encoder_type
-
-    @property
-    def encoder_size(self) -> int:
-        """Size of what the text encoder makes of a document: h without its bag."""
-        if self.text_encoder_type == "nn":
-            return self.embedding_size
-        if self.text_encoder_type == "transformer" or self.encoder_cell == "none":
-            return self.pooled_size
-        return self.hidden_size * (2 if self.encoder_cell == "bigru" else 1)
-
-    @property
-    def pooled_size(self) -> int:
-        """Size of what the pretrained encoder makes of a text, or of a window of it."""
-        encoder = self.text_encoder_config
-        return 0 if encoder is None else encoder.hidden_size  # type: ignore[union-attr]
+        return self.text_config.text_encoder_type
 
     @property
     def document_size(self) -> int:
         """Size H of the document vector h."""
-        return self.encoder_size + self.bag_size
+        return self.text_config.encoder_size + self.bag_size
 
     @property
     def label_size(self) -> int:
         """Size D of the label vector e."""
-        own = self.encoder_size if self.label_encoder_type == "text_encoder" else self.embedding_size
+        own = (
+            self.text_config.encoder_size
+            if self.label_encoder_type == "text_encoder"
+            else self.text_config.embedding_size
+        )
         return own + self.bag_size
-
-    @property
-    def reads_pretrained(self) -> bool:
-        """Whether a pretrained encoder reads documents."""
-        return self.text_encoder_type in ("transformer", "hierarchical_transformer")
-
-    @property
-    def has_fixed_pooling(self) -> bool:
-        """Whether training leaves what the pretrained encoder makes of a text as it is, so that it can be kept."""
-        return self.freeze_text_encoder and self.pooling != "attention"
 
     @property
     def pools_labels(self) -> bool:
         """Whether a pretrained encoder reads labels."""
-        return self.reads_pretrained and self.label_encoder_type == "text_encoder"
+        return self.text_config.reads_pretrained and self.label_encoder_type == "text_encoder"
+
+    @classmethod
+    def only_read(cls, **fields: Any) -> dict[str, Any]:
+        """Leaves out the fields that nothing would read: for the same settings of many kinds of models.
+
+        Args:
+            fields: Fields of this class and of `GileTextConfig`; of a pretrained encoder, those of
+                `from_text_encoder`, with its defaults.
+
+        Returns:
+            Fields that a configuration takes.
+
+        Example:
+            >>> GileConfig.only_read(text_encoder_type="nn", hidden_size=50, embedding_size=30)
+            {'text_encoder_type': 'nn', 'embedding_size': 30}
+        """
+        starts = PRETRAINED_DEFAULTS.get(fields.get("text_encoder_type", ""), {})
+        values = {**_defaults_of(GileTextConfig), **_defaults_of(cls), **starts, **fields}
+        unread = _unread_of_text(values) | _unread_of_head(values)
+        return {name: value for name, value in fields.items() if name not in unread}
 
     @staticmethod
     def joint_size_for(hidden_size: int, embedding_size: int, num_labels: int | Sequence[int]) -> int:
@@ -343,87 +632,26 @@ class GileConfig(PreTrainedConfig):
         k = num_labels if isinstance(num_labels, int) else sum(num_labels)
         return max(1, hidden_size * k // (hidden_size + embedding_size))
 
-    def _check_largest(self, limit: str, value: object, name: str | None = None) -> None:
-        if isinstance(value, int) and value > self.largest[limit]:
-            raise ValueError(
-                f"{name or limit} is {value}, more than the {self.largest[limit]} that a configuration may ask for; "
-                f"if it is meant, set GileConfig.largest[{limit!r}] = {value} first"
-            )
-
-    def _check_encoder_sizes(self, encoder: Mapping[str, Any], where: str = "text_encoder_config") -> None:
-        """Refuses a configuration of an encoder that takes long, or much memory, only to be read."""
-        for key, value in encoder.items():
-            name = f"{where}.{key}"
-            if isinstance(value, Mapping):
-                self._check_encoder_sizes(value, name)
-            elif key == "num_labels":
-                if not isinstance(value, int):
-                    raise ValueError(f"{name} must be a whole number, got {value!r:.100}")
-                self._check_largest(key, value, name)
-            elif any(part in str(key) for part in ("layer", "expert", "head", "block")):
-                self._check_largest("text_encoder_layers", value, name)
-            else:
-                is_size = "size" in str(key) or "dim" in str(key)
-                self._check_largest("text_encoder_size" if is_size else "text_encoder_number", value, name)
-
     def validate_largest(self) -> None:
         """No size is so large that it can only be a mistake, or an attack."""
-        for name in self.largest.keys() - {"num_labels"}:  # which are named already, one by one
-            value = getattr(self, name, None)
-            self._check_largest(name, len(value) if isinstance(value, list) else value)
-        self._check_largest(
+        _check_numbers(self)
+        check_largest(
             "joint_layers",
             self.joint_layers * max(1, len(self.languages)),
             "joint_layers times the number of languages",
         )
-        for own in fields(self):
-            value = getattr(self, own.name)
-            if isinstance(value, float) and not abs(value) <= _LARGEST_NUMBER:  # as written, NaN is refused, too
-                raise ValueError(f"{own.name} must be a finite number of ordinary size, got {value}")
 
     def validate_sizes(self) -> None:
-        """Every size is positive, and the padding word is a row of the table."""
-        for name in (
-            "vocab_size",
-            "embedding_size",
-            "hidden_size",
-            "attention_size",
-            "joint_size",
-            "max_words",
-            "max_sentences",
-            "max_sentence_words",
-            "max_label_words",
-            "joint_layers",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
-        if not 0 <= self.pad_token_id < self.vocab_size:
-            raise ValueError(
-                f"pad_token_id must be a row of the {self.vocab_size} words of vocab_size, got {self.pad_token_id}"
-            )
-        for name in (
-            "label_length",
-            "bag_size",
-            "lexical_size",
-        ):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+        """Every size is positive, and every share a share."""
+        _check_least(self, 1, ("joint_size", "joint_layers"))
+        _check_least(self, 0, ("label_length", "bag_size", "lexical_size"))
+        _check_shares(self, ("joint_dropout",))
         if not 0 < self.label_prior < 1:
             raise ValueError(f"label_prior is a probability between 0 and 1, got {self.label_prior}")
-        for name in ("word_dropout", "joint_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
-        if self.embedding_std <= 0:
-            raise ValueError(f"embedding_std must be positive, got {self.embedding_std}")
 
     def validate_activations(self) -> None:
-        """The activations are known to transformers."""
-        for name in ("hidden_act", "joint_act"):
-            if getattr(self, name) not in ACT2FN:
-                raise ValueError(
-                    f"{name} must be one of transformers' activations ({', '.join(sorted(ACT2FN))}), "
-                    f"got {getattr(self, name)!r}"
-                )
+        """The activation is known to transformers."""
+        _check_activations(self, ("joint_act",))
 
     def validate_languages(self) -> None:
         """Languages can be names of modules."""
@@ -444,31 +672,9 @@ class GileConfig(PreTrainedConfig):
                 f"language_labels={{language: number, ...}} for {', '.join(self.languages)}"
             )
 
-    def validate_text_encoder(self) -> None:
-        """A pretrained encoder has its configuration, and what only it can do is asked of no other."""
-        if self.reads_pretrained != (self.text_encoder_config is not None):
-            raise ValueError(
-                "text_encoder_config goes with text_encoder_type 'transformer' or 'hierarchical_transformer', got "
-                f"{type(self.text_encoder_config).__name__} with {self.text_encoder_type!r}; "
-                "GileForSequenceClassification.from_text_encoder(name) makes both"
-            )
-        if self.reads_pretrained:
-            if getattr(self.text_encoder_config, "is_encoder_decoder", False):
-                raise ValueError("text_encoder_config is of an encoder-decoder; take an encoder")
-            if self.word_dropout > 0 or self.freeze_word_vectors:
-                raise ValueError(
-                    "word_dropout and freeze_word_vectors are of models with word vectors of their own, not of "
-                    f"text_encoder_type {self.text_encoder_type!r}"
-                )
-            return
-        only = {
-            "pooling='cls'": self.pooling == "cls",
-            "encoder_cell='none'": self.encoder_cell == "none",
-            "freeze_text_encoder": self.freeze_text_encoder,
-        }
-        for name, asked in only.items():
-            if asked:
-                raise ValueError(f"{name} needs a pretrained encoder, not text_encoder_type {self.text_encoder_type!r}")
+    def validate_read(self) -> None:
+        """Nothing is set that nothing would read."""
+        _refuse_unread(self, _unread_of_head(vars(self)))
 
     def validate_score_terms(self) -> None:
         """The terms of the score beside the joint embedding fit the vectors there are."""
@@ -476,8 +682,8 @@ class GileConfig(PreTrainedConfig):
             raise ValueError("cosine_score and label_rows are terms beside a joint embedding, a linear unit has none")
         if self.cosine_score and not self.bag_size and not self._has_cosine:
             raise ValueError(
-                f"cosine_score compares h and e, of sizes {self.encoder_size} and {self.label_size}: give them one "
-                "size (label_encoder_type 'text_encoder'), or a bag_size"
+                f"cosine_score compares h and e, of sizes {self.text_config.encoder_size} and {self.label_size}: give "
+                "them one size (label_encoder_type 'text_encoder'), or a bag_size"
             )
         if self.joint_layers > 1 and self.output_layer != "gile":
             raise ValueError(f"joint_layers needs output_layer 'gile', got {self.output_layer!r}")
@@ -494,7 +700,7 @@ class GileConfig(PreTrainedConfig):
     @property
     def _has_cosine(self) -> bool:
         """Whether the encoder's parts of h and e have one size and can be compared."""
-        return self.cosine_score and self.encoder_size == self.label_size - self.bag_size
+        return self.cosine_score and self.text_config.encoder_size == self.label_size - self.bag_size
 
     def validate_problem(self) -> None:
         """The loss is a classification loss."""
@@ -514,7 +720,12 @@ class GileConfig(PreTrainedConfig):
                 raise ValueError(f"thresholds[{group!r}] is a probability between 0 and 1, got {threshold!r}")
 
     def validate_format(self) -> None:
-        """The model was not saved by a newer version of the code than this one."""
+        """The model was saved by this version of the code, or by one that said the same things."""
+        if self.format_version < FORMAT_VERSION:
+            raise ValueError(
+                f"this model has format_version {self.format_version}, of before hf-gile was released; this code reads "
+                f"{FORMAT_VERSION}: train or convert the model again"
+            )
         if self.format_version > FORMAT_VERSION:
             raise ValueError(
                 f"this model has format_version {self.format_version}, this code reads up to {FORMAT_VERSION}: "
@@ -589,4 +800,14 @@ def _code_that_travels() -> None:
     from .processing_gile import GileProcessor  # noqa: F401
 
 
-__all__ = ["FORMAT_VERSION", "GROUPS", "LEXICAL_HASHES", "METHODS", "GileConfig", "check_calibration"]
+__all__ = [
+    "FORMAT_VERSION",
+    "GROUPS",
+    "LEXICAL_HASHES",
+    "METHODS",
+    "PRETRAINED_DEFAULTS",
+    "GileConfig",
+    "GileTextConfig",
+    "check_calibration",
+    "check_largest",
+]

@@ -27,7 +27,7 @@ from transformers import AutoModel, PreTrainedModel
 from transformers import initialization as init
 from transformers.utils import ModelOutput, can_return_tuple
 
-from .configuration_gile import GileConfig
+from .configuration_gile import PRETRAINED_DEFAULTS, GileConfig
 from .languages_gile import Languages, check_language, in_each_language, of_language
 from .scoring_gile import (
     BagEmbedding,
@@ -114,7 +114,7 @@ class GilePreTrainedModel(PreTrainedModel):
             if module.bias is not None:
                 init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):
-            init.normal_(module.weight, std=self.config.embedding_std)
+            init.normal_(module.weight, std=self.config.text_config.embedding_std)
             if module.padding_idx is not None:
                 init.zeros_(module.weight[module.padding_idx])
 
@@ -124,16 +124,16 @@ class GilePreTrainedModel(PreTrainedModel):
         Raises:
             ValueError: The words are the tokens of a pretrained encoder, or have vectors in a bag.
         """
+        text = self.config.text_config
         number = args[0] if args else kwargs.get("new_num_tokens")
-        if number not in (None, self.config.vocab_size) and (self.config.reads_pretrained or self.config.bag_size):
+        if number not in (None, text.vocab_size) and (text.reads_pretrained or self.config.bag_size):
             raise ValueError(
                 "the tokens of a pretrained encoder, and those of a bag, keep their number: resize the encoder before "
                 "from_text_encoder, or make a new model"
             )
-        if number is not None and (not hasattr(number, "__index__") or number <= self.config.pad_token_id):
+        if number is not None and (not hasattr(number, "__index__") or number <= text.pad_token_id):
             raise ValueError(
-                f"new_num_tokens must be a whole number above pad_token_id, {self.config.pad_token_id}, got "
-                f"{number!r:.100}"
+                f"new_num_tokens must be a whole number above pad_token_id, {text.pad_token_id}, got {number!r:.100}"
             )
         return super().resize_token_embeddings(*args, **kwargs)
 
@@ -249,20 +249,19 @@ class GilePreTrainedModel(PreTrainedModel):
                 "what it says of a text would depend on the padding behind it"
             )
         positions = position_limit(transformer) or 256
-        defaults = {
-            "text_encoder_type": "transformer",
-            "label_encoder_type": "text_encoder",
-            "pooling": "mean",
-            "max_words": min(256, positions),
-            "max_label_words": min(64, positions),
-        }
-        if fields.get("text_encoder_type") == "hierarchical_transformer":
-            defaults |= {"encoder_cell": "none", "max_sentences": 16, "max_sentence_words": min(128, positions)}
+        fields = {"text_encoder_type": "transformer", **(fields.pop("text_config", None) or {}), **fields}
+        defaults = PRETRAINED_DEFAULTS.get(fields["text_encoder_type"], {}) | {"max_label_words": min(64, positions)}
+        if fields["text_encoder_type"] == "transformer":
+            defaults["max_words"] = min(256, positions)
+        else:
+            defaults["max_sentence_words"] = min(128, positions)
+        if fields.get("output_layer") != "linear":
+            defaults["label_encoder_type"] = "text_encoder"
         transformer.config._name_or_path = ""  # often a folder, which is not to be published
         attention = transformer.config._attn_implementation
         config = cls.config_class(**{**defaults, **fields, "text_encoder_config": transformer.config})
         # A new configuration sets that of all in it.
-        config.text_encoder_config._attn_implementation = attention  # type: ignore[union-attr]
+        config.text_config.text_encoder_config._attn_implementation = attention
         model = cls(config).to(transformer.dtype)
         gile: Any = getattr(model, cls.base_model_prefix, model)
         without_pooler(transformer)
@@ -307,11 +306,11 @@ class GileModel(GilePreTrainedModel):
 
     def freeze(self) -> None:
         """Takes from training what the configuration keeps as it is."""
-        if self.config.freeze_word_vectors:
+        if self.config.text_config.freeze_word_vectors:
             self.get_input_embeddings().requires_grad_(False)
         if self.config.lexical_size:
             self.output_layer.lexical.requires_grad_(False)
-        if self.config.freeze_text_encoder:
+        if self.config.text_config.freeze_text_encoder:
             self.text_encoder.transformer.requires_grad_(False)
 
     def get_input_embeddings(self) -> Any:
@@ -334,18 +333,16 @@ class GileModel(GilePreTrainedModel):
         """
         if self.bag is None:
             raise ValueError("token weights are those of the bag, and config.bag_size is 0")
-        given = torch.as_tensor(log_weights, dtype=torch.float32)
-        if given.shape != (self.config.vocab_size,) or bool((given.isnan() | given.isposinf()).any()):
-            raise ValueError(
-                f"log_weights must be ({self.config.vocab_size},) finite numbers or -inf, got {tuple(given.shape)}"
-            )
+        given, size = torch.as_tensor(log_weights, dtype=torch.float32), self.config.text_config.vocab_size
+        if given.shape != (size,) or bool((given.isnan() | given.isposinf()).any()):
+            raise ValueError(f"log_weights must be ({size},) finite numbers or -inf, got {tuple(given.shape)}")
         with torch.no_grad():
             self.bag.log_weights.weight.copy_(given.clamp(min=-20)[:, None])
 
     def set_word_vectors(self, vectors: Tensor | Any) -> None:
         """Gives words their vectors, such as those of `hf_gile.data.load_word_vectors`.
 
-        With `config.freeze_word_vectors` they keep them in training.
+        With `config.text_config.freeze_word_vectors` they keep them in training.
 
         Args:
             vectors: `(vocab_size, D)` numbers, row by row those of the tokenizer's words. The row of the padding word
@@ -362,7 +359,7 @@ class GileModel(GilePreTrainedModel):
             raise ValueError(f"word vector {int((~given.isfinite()).any(1).nonzero()[0])} holds numbers not finite")
         with torch.no_grad():
             weight.copy_(given)
-            weight[self.config.pad_token_id] = 0
+            weight[self.config.text_config.pad_token_id] = 0
 
     def embed_texts(
         self,
@@ -398,7 +395,7 @@ class GileModel(GilePreTrainedModel):
             pooled_embeds = pooled_embeds.to(self.dtype)
         if input_ids is not None and input_ids.numel() == 0:  # what a tokenizer makes of an empty text, in floats
             shape = [len(input_ids), *(max(1, size) for size in input_ids.shape[1:])]
-            input_ids = input_ids.new_full(shape, self.config.pad_token_id, dtype=torch.long)
+            input_ids = input_ids.new_full(shape, self.config.text_config.pad_token_id, dtype=torch.long)
             attention_mask = None
         self._check_ids("input_ids", input_ids)
         inputs = {
@@ -423,10 +420,10 @@ class GileModel(GilePreTrainedModel):
             document, attentions = self.text_encoder(None, None, None, pooled_embeds, language)
             return self._with_tokens(document, None, None), *attentions
         mask = self._mask_of(input_ids, inputs_embeds, attention_mask)
-        if self.training and self.config.word_dropout > 0:
+        if self.training and self.config.text_config.word_dropout > 0:
             words = torch.arange(mask.numel(), device=mask.device).view(mask.shape) if input_ids is None else input_ids
             distinct, places = torch.unique(words, return_inverse=True)
-            read = torch.rand(len(places), len(distinct), device=places.device) >= self.config.word_dropout
+            read = torch.rand(len(places), len(distinct), device=places.device) >= self.config.text_config.word_dropout
             mask = mask & read.gather(1, places.flatten(1)).view(mask.shape)
         document, attentions = self.text_encoder(input_ids, mask, inputs_embeds, pooled_embeds, language)
         return self._with_tokens(document, input_ids, mask), *attentions
@@ -450,8 +447,10 @@ class GileModel(GilePreTrainedModel):
         Raises:
             ValueError: The model has no pretrained encoder, or inputs of a wrong shape.
         """
-        if not self.config.reads_pretrained:
-            raise ValueError(f"text_encoder_type {self.config.text_encoder_type!r} has no pretrained encoder to pool")
+        if not self.config.text_config.reads_pretrained:
+            raise ValueError(
+                f"text_encoder_type {self.config.text_config.text_encoder_type!r} has no pretrained encoder to pool"
+            )
         self._check_documents(input_ids, None)
 
         def pool(language: str | None, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -472,7 +471,7 @@ class GileModel(GilePreTrainedModel):
         if attention_mask is None:
             if input_ids is None:
                 return torch.ones(shape, dtype=torch.bool, device=given.device)
-            return input_ids != self.config.pad_token_id
+            return input_ids != self.config.text_config.pad_token_id
         if attention_mask.shape != shape:
             raise ValueError(
                 f"attention_mask must have shape {tuple(shape)} like the words, got {tuple(attention_mask.shape)}"
@@ -514,7 +513,7 @@ class GileModel(GilePreTrainedModel):
         lexical.fit(documents, special_ids)
 
     def _check_pooled(self, pooled: Tensor, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> None:
-        config = self.config
+        config = self.config.text_config
         if not config.reads_pretrained:
             raise ValueError(f"pooled_embeds are of a pretrained encoder, not of {config.text_encoder_type!r}")
         dims = 3 if config.text_encoder_type == "hierarchical_transformer" else 2
@@ -566,9 +565,11 @@ class GileModel(GilePreTrainedModel):
             raise ValueError(f"label_input_ids must have shape (L, T), got {tuple(label_input_ids.shape)}")
         self._check_ids("label_input_ids", label_input_ids)
         if label_attention_mask is not None:
-            label_input_ids = label_input_ids.masked_fill(~label_attention_mask.bool(), self.config.pad_token_id)
+            label_input_ids = label_input_ids.masked_fill(
+                ~label_attention_mask.bool(), self.config.text_config.pad_token_id
+            )
         if label_vectors is not None:
-            size = self.config.pooled_size
+            size = self.config.text_config.pooled_size
             if not self.config.pools_labels:
                 raise ValueError(
                     f"label_encoder_type {self.config.label_encoder_type!r} makes label vectors of words and takes no "
@@ -580,7 +581,9 @@ class GileModel(GilePreTrainedModel):
                 )
             label_vectors = label_vectors.to(self.dtype)
         vectors = self._read_labels(label_input_ids, label_language, label_vectors, sparse)
-        return self._with_tokens(vectors, label_input_ids, label_input_ids != self.config.pad_token_id, sparse)
+        return self._with_tokens(
+            vectors, label_input_ids, label_input_ids != self.config.text_config.pad_token_id, sparse
+        )
 
     def pool_labels(self, label_input_ids: Tensor, label_language: Languages = None) -> Tensor:
         """What the pretrained encoder makes of labels, without gradients: the `label_vectors` of `embed_labels`.
@@ -598,11 +601,11 @@ class GileModel(GilePreTrainedModel):
         if not self.config.pools_labels:
             raise ValueError(
                 f"label_encoder_type {self.config.label_encoder_type!r} with text_encoder_type "
-                f"{self.config.text_encoder_type!r} has no pretrained encoder that reads labels"
+                f"{self.config.text_config.text_encoder_type!r} has no pretrained encoder that reads labels"
             )
 
         def pool(language: str | None, label_input_ids: Tensor) -> tuple[Tensor, Tensor]:
-            mask = label_input_ids != self.config.pad_token_id
+            mask = label_input_ids != self.config.text_config.pad_token_id
             return self.text_encoder.pool(label_input_ids, mask, language=language)
 
         kind = label_input_ids.device.type
@@ -618,9 +621,11 @@ class GileModel(GilePreTrainedModel):
         self, label_input_ids: Tensor, label_language: Languages, label_vectors: Tensor | None, sparse: bool
     ) -> Tensor:
         if self.config.label_encoder_type == "mean":
-            means = mean_of_words(self.get_input_embeddings(), label_input_ids, self.config.pad_token_id, sparse)
+            means = mean_of_words(
+                self.get_input_embeddings(), label_input_ids, self.config.text_config.pad_token_id, sparse
+            )
             # Tables of pretrained encoders hold much smaller numbers than their hidden states.
-            return rms_normalized(means) if self.config.reads_pretrained else means
+            return rms_normalized(means) if self.config.text_config.reads_pretrained else means
         if label_language is None and len(self.config.languages) > 1:
             raise ValueError(
                 "the text encoder reads the labels: name their language, or that of each (label_language=...)"
@@ -629,7 +634,7 @@ class GileModel(GilePreTrainedModel):
         def read(language: str | None, input_ids: Tensor, pooled: Tensor | None) -> tuple[Tensor]:
             if self.text_encoder.input_dims == "(B, S, W)":  # a label is one sentence
                 input_ids, pooled = input_ids[:, None], None if pooled is None else pooled[:, None]
-            mask = input_ids != self.config.pad_token_id
+            mask = input_ids != self.config.text_config.pad_token_id
             return (self.text_encoder(input_ids, mask, None, pooled, language)[0],)
 
         inputs = {"input_ids": label_input_ids, "pooled": label_vectors}
@@ -733,7 +738,7 @@ class GileModel(GilePreTrainedModel):
         rows = {
             id(module.weight)
             for module in self.modules()
-            if isinstance(module, nn.Embedding) and module.num_embeddings == self.config.vocab_size
+            if isinstance(module, nn.Embedding) and module.num_embeddings == self.config.text_config.vocab_size
         }
         if parameters is None:
             parameters = [*self.label_parameters(), *(table.weight for table in self.label_tables.values())]
@@ -880,7 +885,7 @@ class GileModel(GilePreTrainedModel):
             )
         if given.dim() != shape.count(",") + 1:
             raise ValueError(
-                f"text_encoder_type {self.config.text_encoder_type!r} takes {name} of shape {shape}, "
+                f"text_encoder_type {self.config.text_config.text_encoder_type!r} takes {name} of shape {shape}, "
                 f"got {tuple(given.shape)}; the processor saved with the model makes them of text"
             )
 
@@ -893,9 +898,9 @@ class GileModel(GilePreTrainedModel):
         if ids.device.type != "cpu":
             return
         least, most = map(int, ids.aminmax())
-        if least < 0 or most >= self.config.vocab_size:
+        if least < 0 or most >= self.config.text_config.vocab_size:
             raise ValueError(
-                f"{name} must be ids from 0 to {self.config.vocab_size - 1}, the words of this model, got "
+                f"{name} must be ids from 0 to {self.config.text_config.vocab_size - 1}, the words of this model, got "
                 f"{least if least < 0 else most}; use the processor saved with the model"
             )
 

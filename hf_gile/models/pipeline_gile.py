@@ -534,7 +534,7 @@ class _ReadTexts(NamedTuple):
 
 
 def _check_attends(config: PreTrainedConfig) -> None:
-    kind, pooling = config.text_encoder_type, config.pooling
+    kind, pooling = config.text_config.text_encoder_type, config.text_config.pooling
     if kind == "hierarchical_transformer":
         return  # over its windows, always
     if kind in ("nn", "hnn"):

@@ -144,10 +144,10 @@ class GileProcessor(ProcessorMixin):
             "max_sentences",
             "max_sentence_words",
             "max_label_words",
-            "languages",
         )
         _check_config(config)
-        processor = cls(tokenizer, **{name: getattr(config, name) for name in names})
+        limits = {name: getattr(config.text_config, name) for name in names}
+        processor = cls(tokenizer, languages=config.languages, **limits)
         processor.check_fits(config)
         return processor
 
@@ -158,23 +158,24 @@ class GileProcessor(ProcessorMixin):
             ValueError: The model has another number of words, another padding word or another shape of documents.
         """
         _check_config(config)
-        if self.text_encoder_type != config.text_encoder_type:
+        text = config.text_config
+        if self.text_encoder_type != text.text_encoder_type:
             raise ValueError(
                 f"the processor makes documents for {self.text_encoder_type!r}, the model reads those for "
-                f"{config.text_encoder_type!r}; use the processor saved with the model"
+                f"{text.text_encoder_type!r}; use the processor saved with the model"
             )
         size, pad = len(self.tokenizer), self.tokenizer.pad_token_id
         # Tables of pretrained encoders often have spare rows, to a round number.
-        fits = size <= config.vocab_size if self._is_pretrained else size == config.vocab_size
-        if not fits or pad != config.pad_token_id:
+        fits = size <= text.vocab_size if self._is_pretrained else size == text.vocab_size
+        if not fits or pad != text.pad_token_id:
             hint = (
                 "make one with GileProcessor.from_text_encoder"
                 if self._is_pretrained
                 else "make a new config with vocab_size=len(tokenizer) and pad_token_id=tokenizer.pad_token_id"
             )
             raise ValueError(
-                f"the tokenizer has {size} words with padding in row {pad}, the model {config.vocab_size} with padding "
-                f"in row {config.pad_token_id}: use the processor saved with the model, or {hint}"
+                f"the tokenizer has {size} words with padding in row {pad}, the model {text.vocab_size} with padding "
+                f"in row {text.pad_token_id}: use the processor saved with the model, or {hint}"
             )
         if self.languages != config.languages:
             raise ValueError(
@@ -600,7 +601,7 @@ class GileProcessor(ProcessorMixin):
 
 
 def _check_config(config: PreTrainedConfig) -> None:
-    if not hasattr(config, "text_encoder_type") or not hasattr(config, "vocab_size"):
+    if not hasattr(config, "text_config"):
         hint = "; pass model.config" if hasattr(config, "config") else ""
         raise ValueError(f"config must be a GileConfig, got {type(config).__name__}{hint}")
 

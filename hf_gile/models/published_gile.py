@@ -16,7 +16,7 @@ Shapes: B documents, S sentences, W words, N distinct words of the batch, R sequ
 H document size.
 """
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from huggingface_hub.dataclasses import strict
@@ -26,7 +26,7 @@ from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
 from .classification_gile import GileForSequenceClassification
-from .configuration_gile import GileConfig
+from .configuration_gile import GileConfig, check_largest
 from .languages_gile import of_language, per_language
 from .modeling_gile import GileModel
 from .text_encoders_gile import TEXT_ENCODERS, WordVectorEncoder
@@ -87,8 +87,9 @@ class PublishedDenseEncoder(nn.Module):
 
     def __init__(self, config: PreTrainedConfig, input_size: int) -> None:
         super().__init__()
-        self.dense = nn.Linear(input_size, config.hidden_size)
-        self.activation = ACT2FN[config.hidden_act]
+        text = config.text_config
+        self.dense = nn.Linear(input_size, text.hidden_size)
+        self.activation = ACT2FN[text.hidden_act]
 
     def forward(self, vectors: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
         """Encodes every vector once; arguments and results as those of `PublishedRecurrentEncoder`."""
@@ -105,9 +106,10 @@ class PublishedRecurrentEncoder(nn.Module):
 
     def __init__(self, config: PreTrainedConfig, input_size: int) -> None:
         super().__init__()
-        directions = 2 if config.encoder_cell == "bigru" else 1
+        text = config.text_config
+        directions = 2 if text.encoder_cell == "bigru" else 1
         self.directions = nn.ModuleList(
-            PublishedGru(input_size, config.hidden_size, config.recurrent_act) for _ in range(directions)
+            PublishedGru(input_size, text.hidden_size, config.recurrent_act) for _ in range(directions)
         )
 
     def forward(self, vectors: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
@@ -134,9 +136,10 @@ class PublishedAttention(nn.Module):
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
-        self.projection = nn.Linear(config.document_size, config.attention_size)
-        self.context = nn.Linear(config.attention_size, 1)
-        self.activation = ACT2FN[config.hidden_act]
+        text = config.text_config
+        self.projection = nn.Linear(config.document_size, text.attention_size)
+        self.context = nn.Linear(text.attention_size, 1)
+        self.activation = ACT2FN[text.hidden_act]
 
     def forward(self, hidden: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
         """Averages hidden states by attention.
@@ -168,10 +171,11 @@ class PublishedHierarchicalEncoder(WordVectorEncoder):
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__(config)
-        encoder = PublishedDenseEncoder if config.encoder_cell == "dense" else PublishedRecurrentEncoder
+        text = config.text_config
+        encoder = PublishedDenseEncoder if text.encoder_cell == "dense" else PublishedRecurrentEncoder
         share_encoders, share_attention = (config.sharing in (part, "both") for part in ("encoders", "attention"))
-        self.size = (config.max_sentences, config.max_sentence_words)
-        self.word_encoder = per_language(config, share_encoders, lambda: encoder(config, config.embedding_size))
+        self.size = (text.max_sentences, text.max_sentence_words)
+        self.word_encoder = per_language(config, share_encoders, lambda: encoder(config, text.embedding_size))
         self.word_attention = per_language(config, share_attention, lambda: PublishedAttention(config))
         self.sentence_encoder = per_language(config, share_encoders, lambda: encoder(config, config.document_size))
         self.sentence_attention = per_language(config, share_attention, lambda: PublishedAttention(config))
@@ -225,10 +229,11 @@ class PublishedGileConfig(GileConfig):
 
     model_type = "gile_published"
 
-    text_encoder_type: Literal["han"] = "han"
     recurrent_act: str = "tanh"
 
     def __post_init__(self, **kwargs: object) -> None:
+        if self.text_config is None:
+            kwargs.setdefault("text_encoder_type", "han")
         super().__post_init__(**kwargs)
         self.auto_map = {
             "AutoConfig": "published_gile.PublishedGileConfig",
@@ -243,17 +248,20 @@ class PublishedGileConfig(GileConfig):
 
     def validate_published(self) -> None:
         """The graph has a part for all that is asked for, and a size that can be meant: it reads padding and all."""
-        self._check_largest(
-            "max_sentences", self.max_sentences * self.max_sentence_words, "max_sentences times max_sentence_words"
-        )
-        if self.pooling != "attention":
-            raise ValueError(f"the published graph has pooling 'attention', got {self.pooling!r}")
+        text = self.text_config
+        size = text.max_sentences * text.max_sentence_words
+        check_largest("max_sentences", size, "max_sentences times max_sentence_words")
+        if (text.text_encoder_type, text.pooling) != ("han", "attention"):
+            raise ValueError(
+                "the published graph has text_encoder_type 'han' and pooling 'attention', got "
+                f"{text.text_encoder_type!r} and {text.pooling!r}"
+            )
         if self.bag_size or self.lexical_size:
             raise ValueError("bag_size and lexical_size are not of the published graph")
-        if self.label_encoder_type == "text_encoder" and self.max_label_words > self.max_sentence_words:
+        if self.label_encoder_type == "text_encoder" and text.max_label_words > text.max_sentence_words:
             raise ValueError(
-                f"max_label_words must be at most {self.max_sentence_words}, the max_sentence_words of the published "
-                f"graph, if its text encoder reads labels, got {self.max_label_words}"
+                f"max_label_words must be at most {text.max_sentence_words}, the max_sentence_words of the published "
+                f"graph, if its text encoder reads labels, got {text.max_label_words}"
             )
         if self.recurrent_act not in ACT2FN:
             raise ValueError(f"recurrent_act must be one of transformers' activations, got {self.recurrent_act!r}")

@@ -46,9 +46,9 @@ class TokenBag(nn.Module):
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
-        self.vocab_size = config.vocab_size
-        self.vectors = BagEmbedding(config.vocab_size, config.bag_size)
-        self.log_weights = ZeroEmbedding(config.vocab_size, 1)
+        self.vocab_size = config.text_config.vocab_size
+        self.vectors = BagEmbedding(config.text_config.vocab_size, config.bag_size)
+        self.log_weights = ZeroEmbedding(config.text_config.vocab_size, 1)
 
     def forward(self, input_ids: Tensor, mask: Tensor, sparse: bool = False) -> Tensor:
         """Encodes texts.
@@ -200,7 +200,7 @@ class DirectScore(nn.Module):
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
-        self.text_sizes = [config.encoder_size, config.bag_size]
+        self.text_sizes = [config.text_config.encoder_size, config.bag_size]
         self.label_sizes = [config.label_size - config.bag_size, config.bag_size]
         self.has_rows = config.label_rows
         self.cosine = CosineScale(len(self.text_sizes)) if config.cosine_score else None

@@ -496,7 +496,7 @@ def project_label_set(
                 yield gile.project_labels(**words, language=language, label_language=languages)
 
     codes = join_codes(batches(), len(label_set), dtype)
-    if unknown and not gile.config.reads_pretrained and not gile.label_tables:
+    if unknown and not gile.config.text_config.reads_pretrained and not gile.label_tables:
         names = ", ".join(repr(label_set[column].name) for column in unknown[:3])
         more = f" and {len(unknown) - 3:,} more" if len(unknown) > 3 else ""
         _logger.warning(

@@ -191,23 +191,25 @@ def make_encoder(config: PreTrainedConfig, input_size: int) -> nn.Module:
         config: A `GileConfig`.
         input_size: Size of an input vector.
     """
+    text = config.text_config
 
     def make() -> nn.Module:
-        if config.encoder_cell == "dense":
-            return DenseEncoder(input_size, config.hidden_size, config.hidden_act)
-        return RecurrentEncoder(input_size, config.hidden_size, config.encoder_cell == "bigru")
+        if text.encoder_cell == "dense":
+            return DenseEncoder(input_size, text.hidden_size, text.hidden_act)
+        return RecurrentEncoder(input_size, text.hidden_size, text.encoder_cell == "bigru")
 
     return per_language(config, config.sharing in ("encoders", "both"), make)
 
 
 def _pooling(config: PreTrainedConfig) -> nn.Module:
-    kind = "mean" if config.text_encoder_type in ("nn", "hnn") else config.pooling
+    text = config.text_config
+    kind = "mean" if text.text_encoder_type in ("nn", "hnn") else text.pooling
     if kind != "attention":
         return MeanPooling(is_sum=kind == "sum")
     return per_language(
         config,
         config.sharing in ("attention", "both"),
-        lambda: AttentionPooling(config.encoder_size, config.attention_size, config.hidden_act),
+        lambda: AttentionPooling(text.encoder_size, text.attention_size, text.hidden_act),
     )
 
 
@@ -240,8 +242,11 @@ class WordVectorEncoder(nn.Module):
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
+        text = config.text_config
         self.word_embeddings: Any = nn.Embedding(
-            config.vocab_size, config.embedding_size, padding_idx=config.pad_token_id
+            text.vocab_size,
+            text.embedding_size,
+            padding_idx=text.pad_token_id,
         )
 
     def get_input_embeddings(self) -> nn.Module:
@@ -309,7 +314,8 @@ class WordEncoder(WordVectorEncoder):
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__(config)
-        self.word_encoder = None if config.text_encoder_type == "nn" else make_encoder(config, config.embedding_size)
+        text = config.text_config
+        self.word_encoder = None if text.text_encoder_type == "nn" else make_encoder(config, text.embedding_size)
         self.word_attention = _pooling(config)
 
     def encode(
@@ -330,9 +336,10 @@ class HierarchicalEncoder(WordVectorEncoder):
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__(config)
-        self.word_encoder = make_encoder(config, config.embedding_size)
+        text = config.text_config
+        self.word_encoder = make_encoder(config, text.embedding_size)
         self.word_attention = _pooling(config)
-        self.sentence_encoder = make_encoder(config, config.encoder_size)
+        self.sentence_encoder = make_encoder(config, text.encoder_size)
         self.sentence_attention = _pooling(config)
 
     def encode(
@@ -426,30 +433,31 @@ class TransformerEncoder(nn.Module):
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
+        text = config.text_config
         # In the type of the model around it, not in the one that the encoder was saved in.
         dtype = torch.get_default_dtype()
-        transformer = AutoModel.from_config(config.text_encoder_config, dtype=dtype, trust_remote_code=False)
+        transformer = AutoModel.from_config(text.text_encoder_config, dtype=dtype, trust_remote_code=False)
         self.transformer = without_pooler(transformer)
         self.positions = position_limit(transformer)
-        names = ["max_sentence_words" if config.text_encoder_type == "hierarchical_transformer" else "max_words"]
+        names = ["max_sentence_words" if text.text_encoder_type == "hierarchical_transformer" else "max_words"]
         names += ["max_label_words"] if config.pools_labels else []
         for name in names:
-            if self.positions is not None and getattr(config, name) > self.positions:
+            if self.positions is not None and getattr(text, name) > self.positions:
                 raise ValueError(
                     f"{name} must be at most {self.positions}, the positions that the pretrained encoder has, "
-                    f"got {getattr(config, name)}"
+                    f"got {getattr(text, name)}"
                 )
-        self.is_frozen = config.freeze_text_encoder
+        self.is_frozen = text.freeze_text_encoder
         if self.is_frozen:
             transformer.eval()
-        self.pooled_size = config.pooled_size
+        self.pooled_size = text.pooled_size
         poolings: dict[str, Any] = {"cls": FirstToken, "mean": MeanPooling, "sum": lambda: MeanPooling(is_sum=True)}
         self.pooling = per_language(
             config,
-            config.pooling != "attention" or config.sharing in ("attention", "both"),
+            text.pooling != "attention" or config.sharing in ("attention", "both"),
             poolings.get(
-                config.pooling,
-                lambda: AttentionPooling(config.pooled_size, config.attention_size, config.hidden_act),
+                text.pooling,
+                lambda: AttentionPooling(text.pooled_size, text.attention_size, text.hidden_act),
             ),
         )
 
@@ -573,11 +581,12 @@ class HierarchicalTransformerEncoder(TransformerEncoder):
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__(config)
-        self.sentence_encoder = None if config.encoder_cell == "none" else make_encoder(config, config.pooled_size)
+        text = config.text_config
+        self.sentence_encoder = None if text.encoder_cell == "none" else make_encoder(config, text.pooled_size)
         self.sentence_attention = per_language(
             config,
             config.sharing in ("attention", "both"),
-            lambda: AttentionPooling(config.encoder_size, config.attention_size, config.hidden_act),
+            lambda: AttentionPooling(text.encoder_size, text.attention_size, text.hidden_act),
         )
 
     def forward(

@@ -247,14 +247,15 @@ def limits(model: GileForSequenceClassification, labels: LabelSet, info: CardInf
     config, said = model.config, []
     if info.language:
         said.append(f"It was trained on texts in {_listed(info.language)}; of other languages nothing is known.")
-    said.append(_length_read(config))
-    if not config.reads_pretrained:
+    said.append(_length_read(config.text_config))
+    if not config.text_config.reads_pretrained:
+        words = f"It knows {config.text_config.vocab_size:,} words"
         said.append(
-            f"It knows {config.vocab_size:,} words; all others are one to it, so of a text without any that it "
+            f"{words}; all others are one to it, so of a text without any that it "
             "knows it can say nothing, whatever the scores. Labels none of whose words it knows all get the same "
             "score: describe them in other words."
             if config.output_layer != "linear"
-            else f"It knows {config.vocab_size:,} words; all others are one to it."
+            else f"{words}; all others are one to it."
         )
     if config.output_layer == "linear":
         said.append("It scores the labels it was trained on and no others.")

@@ -88,7 +88,7 @@ def encode_parts(
         encoded[part] = encode_dataset(
             rows, processor, label_set, text, labels, excluded=excluded, on_unknown_label="drop"
         )
-        if model.config.has_fixed_pooling:
+        if model.config.text_config.has_fixed_pooling:
             model.to(args.device)
             encoded[part] = add_pooled_embeds(encoded[part], model, processor, bf16=args.bf16)
     return encoded

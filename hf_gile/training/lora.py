@@ -42,9 +42,9 @@ def add_lora(
     if _adapters(encoder):
         raise ValueError("the model has adapters already: merge_lora(model) makes them part of its weights")
     config: Any = model.config
-    if config.freeze_text_encoder:
+    if config.text_config.freeze_text_encoder:
         raise ValueError(
-            "config.freeze_text_encoder is on, so nothing of the encoder is trained: leave it off for LoRA"
+            "config.text_config.freeze_text_encoder is on, so nothing of the encoder is trained: leave it off for LoRA"
         )
     if rank < 1:
         raise ValueError(f"rank must be at least 1, got {rank}")

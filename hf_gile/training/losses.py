@@ -133,7 +133,7 @@ class GileLoss:
         if self.refresh_steps > 0 and not config.pools_labels:
             raise ValueError(
                 "refresh_steps is for labels read by a pretrained encoder, label_encoder_type 'text_encoder', not for "
-                f"{config.label_encoder_type!r} with text_encoder_type {config.text_encoder_type!r}"
+                f"{config.label_encoder_type!r} with text_encoder_type {config.text_config.text_encoder_type!r}"
             )
         if self.row_dropout > 0 and not config.label_rows:
             raise ValueError("row_dropout drops the rows of config.label_rows, which is off")
@@ -328,7 +328,7 @@ class GileLoss:
             every = torch.arange(model.config.num_labels, device=device) if columns is None else columns
             rows = self.paraphrases.choose(every, self._steps)
             words = self.paraphrases.words.to(device)
-        if self.refresh_steps > 0 and not model.config.has_fixed_pooling:
+        if self.refresh_steps > 0 and not model.config.text_config.has_fixed_pooling:
             period = (self._steps - 1) // self.refresh_steps
             read = model.label_input_ids if words is None else words
             if self._refreshed is None or self._refreshed[0] != period or self._refreshed[1] is not read:

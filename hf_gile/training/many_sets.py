@@ -48,9 +48,10 @@ def start_as_cosine(model: "GileForSequenceClassification", scale: float) -> Non
     for projection in (layer.label_projection, layer.input_projection):
         projection.weight.copy_(torch.eye(config.joint_size))
         projection.bias.zero_()
-    layer.classifier.weight[:, : config.encoder_size] = scale / config.encoder_size
+    size = config.text_config.encoder_size
+    layer.classifier.weight[:, :size] = scale / size
     if config.bag_size:
-        layer.classifier.weight[:, config.encoder_size :] = scale / config.bag_size
+        layer.classifier.weight[:, size:] = scale / config.bag_size
 
 
 class SetBatches(torch.utils.data.Dataset[list[dict[str, Any]]]):

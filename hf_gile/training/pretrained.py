@@ -31,7 +31,7 @@ def log_idf(
 
     Args:
         documents: The token ids of N documents, or of their windows, as `GileProcessor` makes them.
-        vocab_size: The number of tokens of the model, `config.vocab_size`.
+        vocab_size: The number of tokens of the model, `config.text_config.vocab_size`.
         special_ids: Tokens that are not to count, such as `tokenizer.all_special_ids`; padding is one of them.
 
     Returns:
@@ -71,7 +71,7 @@ def add_pooled_embeds(
 
     Args:
         dataset: From `encode_dataset`, with `input_ids`; a stream is encoded as it is read, in every epoch.
-        model: The model, with `config.freeze_text_encoder`.
+        model: The model, with `config.text_config.freeze_text_encoder`.
         processor: The model's processor.
         batch_size: Documents that are encoded at once; those of like length stand together.
         bf16: Whether to run the encoder in bfloat16 (autocast).
@@ -84,7 +84,7 @@ def add_pooled_embeds(
             dataset without `input_ids`.
     """
     gile = towers_of(model)
-    config = gile.config
+    config = gile.config.text_config
     if not (config.reads_pretrained and config.has_fixed_pooling):
         raise ValueError(
             "pooled_embeds are of an encoder that training leaves as it is: config.freeze_text_encoder=True and a "
@@ -136,7 +136,7 @@ def add_pooled_embeds(
 
 def _fingerprint(read: "Dataset", gile: GileModel, bf16: bool) -> str:
     """A hash of what the vectors are made of: `datasets` would make one of the history of the dataset."""
-    config, encoder = gile.config, gile.text_encoder.transformer
+    config, encoder = gile.config.text_config, gile.text_encoder.transformer
     said = (config.text_encoder_type, config.pooling, bf16, encoder.config.to_json_string())
     digest = blake2b(repr(said).encode(), digest_size=8)
     for name, weight in encoder.state_dict().items():

@@ -34,7 +34,7 @@ class LearnedLabels(GileForSequenceClassification):
                 "label_rows"
             )
         super().__init__(config)
-        self.label_residual = nn.Embedding(config.num_labels, config.embedding_size)
+        self.label_residual = nn.Embedding(config.num_labels, config.text_config.embedding_size)
         nn.init.zeros_(self.label_residual.weight)
 
     def project_labels(self, words: Tensor, residual: Tensor | None = None, **options: Any) -> Tensor:
@@ -75,12 +75,14 @@ class AiTextML(LearnedLabels):
 
     def __init__(self, config: GileConfig) -> None:
         super().__init__(config)
-        if not config.document_size == config.label_size == config.embedding_size:
+        if not config.document_size == config.label_size == config.text_config.embedding_size:
             raise ValueError(
                 "AiTextML has document and label vectors of the size of word vectors, got "
-                f"{config.document_size}, {config.label_size} and {config.embedding_size}"
+                f"{config.document_size}, {config.label_size} and {config.text_config.embedding_size}"
             )
-        self.word_prediction = WordPrediction(config.vocab_size, config.embedding_size, config.pad_token_id)
+        self.word_prediction = WordPrediction(
+            config.text_config.vocab_size, config.text_config.embedding_size, config.text_config.pad_token_id
+        )
         self._documents: Tensor | None = None
         self.gile.text_encoder.register_forward_hook(self._keep_documents)
 

@@ -178,10 +178,10 @@ def _configure(fields: dict[str, Any]) -> None:
     except StrictDataclassError as error:
         raise ValueError(f"{error}"[:500]) from None
     for name in _FIELDS:
-        value = getattr(config, name)
+        value = getattr(config if hasattr(config, name) else config.text_config, name)
         if isinstance(value, float) and not math.isfinite(value):
             raise Crash(f"{name} is {value}")
-    if config.text_encoder_config is None:
+    if config.text_config.text_encoder_config is None:
         json.loads(config.to_json_string())
         with torch.device("meta"):
             GileForSequenceClassification(config)

@@ -35,8 +35,9 @@ def weight_name(stored: str) -> str:
 def build(fields: dict[str, Any], weights: dict[str, Tensor] | None = None) -> GileForSequenceClassification:
     """Makes a model in float64 of stored fields and weights; with no weights, of random ones."""
     options: dict[str, Any] = {}
+    unread = {"max_words"} if fields.get("text_encoder_type") == "hierarchical_transformer" else set()
     for stored, value in fields.items():
-        name = FIELDS.get(stored, stored)
+        name = None if stored in unread else FIELDS.get(stored, stored)
         if name is not None:
             *parts, last = name.split(".")
             place = options

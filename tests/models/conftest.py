@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import AutoModel, BertConfig, BertTokenizer
 
-from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
+from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet
 
 PIECES = [
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "breast", "milk", "heart", "fail", "##ing", "##ure", "##s", "iron", "blood"),
@@ -55,13 +55,10 @@ def make_pretrained(encoder_folder, pieces):
         if text_encoder_type == "hierarchical_transformer":
             sizes |= {"max_sentences": 3, "max_sentence_words": 11}
         labels = labels or LabelSet.from_names(MEANINGS)
+        read = GileConfig.only_read(text_encoder_type=text_encoder_type, **(sizes | options))
         torch.manual_seed(0)
         model = GileForSequenceClassification.from_text_encoder(
-            folder,
-            text_encoder_type=text_encoder_type,
-            problem_type="multi_label_classification",
-            num_labels=len(labels),
-            **sizes | options,
+            folder, problem_type="multi_label_classification", num_labels=len(labels), **read
         )
         with torch.no_grad():  # what starts at zero leaves terms of the score untested
             for name, parameter in model.named_parameters():

@@ -15,7 +15,8 @@ from hf_gile import GileConfig
         ({"label_prior": 0.0}, "label_prior is a probability between 0 and 1, got 0.0"),
         ({"joint_act": "rule"}, "joint_act must be one of transformers' activations .*, got 'rule'"),
         ({"problem_type": "regression"}, "a label score is a probability, not a regression"),
-        ({"format_version": 2}, "format_version 2, this code reads up to 1: upgrade hf-gile"),
+        ({"format_version": 3}, "format_version 3, this code reads up to 2: upgrade hf-gile"),
+        ({"format_version": 1}, "format_version 1, of before hf-gile was released"),
         ({"joint_size": "500"}, "joint_size"),
         ({"text_encoder_type": "lstm"}, "text_encoder_type"),
         ({"output_layer": "cubic"}, "output_layer"),
@@ -33,3 +34,55 @@ def test_saved_configuration_comes_back(tmp_path):
     )
     config.save_pretrained(tmp_path)
     assert GileConfig.from_pretrained(tmp_path).to_dict() == config.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"joint_sise": 7}, "GileConfig has no field 'joint_sise': did you mean joint_size?"),
+        ({"max_word": 7}, "GileConfig has no field 'max_word': did you mean max_words?"),
+        ({"text_config": {"hiden_size": 7}}, "GileTextConfig has no field 'hiden_size': did you mean hidden_size?"),
+        ({"zzz": 7}, "GileConfig has no field 'zzz'; there are attention_size, bag_size"),
+    ],
+    ids=["head", "text", "within", "unlike any"],
+)
+def test_a_field_that_is_not_there_is_refused_with_the_nearest_one(options, message):
+    with pytest.raises(ValueError, match=message.replace("?", r"\?")):
+        GileConfig(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"text_encoder_type": "nn", "encoder_cell": "gru"}, "encoder_cell='gru' would not be read"),
+        ({"pooling": "mean", "attention_size": 7}, "attention_size=7 would not be read: that takes attention"),
+        ({"text_encoder_type": "han", "max_words": 7}, "max_words=7 would not be read"),
+        ({"cosine_scale": 7.0}, "cosine_scale=7.0 would not be read: that takes cosine_score"),
+        ({"output_layer": "linear", "joint_size": 7}, "joint_size=7 would not be read"),
+        ({"sharing": "both"}, "sharing='both' would not be read: that takes languages"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_what_nothing_would_read_is_refused_and_left_out_on_request(options, message):
+    with pytest.raises(StrictDataclassError, match=message):
+        GileConfig(**options)
+    assert len(GileConfig.only_read(**options)) == len(options) - 1
+    GileConfig(**GileConfig.only_read(**options))
+
+
+def test_what_transformers_writes_into_a_configuration_is_taken(tmp_path):
+    config = GileConfig(dtype="float16", name_or_path="here", attn_implementation="eager", eos_token_id=3)
+    config.save_pretrained(tmp_path)
+    again = GileConfig.from_pretrained(tmp_path, output_attentions=True)
+    assert (again.eos_token_id, again.output_attentions) == (3, True)
+
+
+def test_fields_of_the_text_configuration_may_be_named_beside_the_others(tmp_path):
+    one = GileConfig(text_encoder_type="han", hidden_size=7, joint_size=5)
+    other = GileConfig(text_config={"text_encoder_type": "han", "hidden_size": 7}, joint_size=5)
+    assert one.to_dict() == other.to_dict()
+    one.save_pretrained(tmp_path)
+    again = GileConfig.from_pretrained(tmp_path, max_sentences=3)
+    assert (again.text_config.max_sentences, again.text_config.hidden_size) == (3, 7)
+    with pytest.raises(ValueError, match="hidden_size is a field of text_config, which was passed beside it"):
+        GileConfig(text_config=one.text_config, hidden_size=9)

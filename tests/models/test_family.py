@@ -17,7 +17,7 @@ LAYERS = ["gile", "only_label", "only_input", "bilinear", "bilinear_yh15", "line
 def make(**fields):
     torch.manual_seed(0)
     sizes = {"embedding_size": D, "hidden_size": H, "attention_size": 5, "joint_size": J}
-    config = GileConfig(vocab_size=V, num_labels=L, **(sizes | fields))
+    config = GileConfig(vocab_size=V, num_labels=L, **GileConfig.only_read(**(sizes | fields)))
     model = GileForSequenceClassification(config)
     model.label_input_ids = torch.randint(2, V, (L, 3))
     config.label_length = 3

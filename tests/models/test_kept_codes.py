@@ -70,7 +70,7 @@ def test_rows_of_a_table_that_labels_do_not_read_leave_their_codes(make_model):
 def test_every_number_written_through_data_changes_the_scores(make_model, options):
     model, processor = make_model(problem_type="multi_label_classification", **options)
     inputs, pipe = processor(TEXT, return_tensors="pt"), LabelScoringPipeline(model=model, processor=processor)
-    pad = model.config.pad_token_id
+    pad = model.config.text_config.pad_token_id
     row = int(next(word for word in words_of(model) if word != pad))
     index = LabelIndex.build(model)
     weights = {
@@ -83,7 +83,7 @@ def test_every_number_written_through_data_changes_the_scores(make_model, option
             pipe(TEXT)
             pipe(TEXT, candidate_labels=["heart", "milk"])
         hash_before = fingerprint(model)
-        weight.data[row if len(weight) == model.config.vocab_size else -1] += 0.5
+        weight.data[row if len(weight) == model.config.text_config.vocab_size else -1] += 0.5
         assert fingerprint(model) != hash_before
         with pytest.raises(ValueError, match="build it again"):
             index.check_fits(model)

@@ -12,6 +12,7 @@ from hf_gile import (
     GileForSequenceClassification,
     GileModel,
     GileProcessor,
+    GileTextConfig,
     Label,
     LabelIndex,
     LabelSet,
@@ -531,33 +532,17 @@ def test_the_fingerprint_is_of_what_makes_codes(tmp_path, make_model):
 
 
 def test_every_field_of_the_configuration_is_hashed_or_makes_no_codes():
-    sizes = {
-        "vocab_size",
-        "embedding_size",
-        "hidden_size",
-        "attention_size",
-        "joint_size",
-    }  # of weights, which show them
-    limits = {"max_words", "max_sentences", "max_sentence_words", "max_label_words", "label_length", "language_labels"}
-    training = {name for name in GileConfig.__annotations__ if name.split("_")[0] in ("training", "freeze", "word")}
-    training |= {
-        "embedding_std",
-        "label_prior",
-        "label_chunk_size",
-        "cosine_scale",
-        "label_row_dropout",
-        "joint_dropout",
-    }
-    training |= {"label_refresh_steps", "lexical_scale", "unseen_scale", "unseen_offset"}
-    sizes |= {"bag_size"}
-    hashed_otherwise = {"text_encoder_config"}
+    fields = GileConfig.__annotations__ | GileTextConfig.__annotations__
+    sizes = {name for name in fields if name.endswith("_size")}  # of weights, which show them
+    limits = {name for name in fields if name.startswith("max_")} | {"label_length", "language_labels"}
+    training = {"freeze_text_encoder", "freeze_word_vectors", "word_dropout", "joint_dropout"}
+    starts = {"embedding_std", "label_prior", "cosine_scale"}
+    hashed_otherwise = {"text_config", "text_encoder_config", "lexical_scale", "unseen_scale", "unseen_offset"}
     of_scores = {"calibration", "thresholds"}  # codes come before them
     hashed = set(label_index._FIELDS)
-    assert hashed <= set(GileConfig.__annotations__)
-    assert set(GileConfig.__annotations__) - hashed <= sizes | limits | training | hashed_otherwise | of_scores | {
-        "sub_configs",
-        "largest",
-    }
+    assert hashed <= set(fields)
+    rest = sizes | limits | training | starts | hashed_otherwise | of_scores | {"sub_configs", "largest"}
+    assert set(fields) - hashed <= rest
 
 
 def test_weights_are_hashed_once(make_model, monkeypatch):

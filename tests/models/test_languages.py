@@ -37,10 +37,9 @@ def make():
         sizes = {"embedding_size": 7, "hidden_size": 11, "attention_size": 5, "joint_size": 13}
         config = GileConfig(
             vocab_size=len(tokenizer),
-            languages=LANGUAGES,
             language_labels={"english": 3, "german": 2},
             num_labels=5,
-            **(sizes | fields),
+            **GileConfig.only_read(languages=LANGUAGES, **(sizes | fields)),
         )
         processor = GileProcessor.for_config(tokenizer, config)
         model = GileForSequenceClassification(config)

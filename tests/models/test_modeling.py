@@ -265,7 +265,7 @@ class TestKeptLabelCodes:
 
 def test_padding_does_not_count_with_word_vectors_put_in_by_hand(make_model):
     model, _ = make_model()
-    model.set_input_embeddings(torch.nn.Embedding.from_pretrained(torch.randn(model.config.vocab_size, 7)))
+    model.set_input_embeddings(torch.nn.Embedding.from_pretrained(torch.randn(model.config.text_config.vocab_size, 7)))
     codes = model.gile.project_labels(torch.tensor([[4, 2]]))
     torch.testing.assert_close(model.gile.project_labels(torch.tensor([[4, 2, 0, 0]])), codes)
 
@@ -286,7 +286,8 @@ def test_fresh_weights_start_as_configured(output_layer):
     torch.manual_seed(0)
     sizes = {"embedding_size": 101, "hidden_size": 103, "joint_size": 307}
     options = {"output_layer": output_layer, "num_labels": 97, "label_prior": 0.02, "embedding_std": 0.5}
-    model = GileForSequenceClassification(GileConfig(vocab_size=1009, **sizes, **options))
+    config = GileConfig(vocab_size=1009, **GileConfig.only_read(**sizes, **options))
+    model = GileForSequenceClassification(config)
     classifier = model.gile.output_layer.classifier
     torch.testing.assert_close(classifier.bias.sigmoid(), torch.full_like(classifier.bias, 0.02))
     assert classifier.weight.std().item() == pytest.approx(classifier.weight.shape[1] ** -0.5, rel=0.1)

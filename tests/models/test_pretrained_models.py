@@ -548,11 +548,11 @@ def test_the_input_embeddings_are_those_of_the_encoder(make_pretrained):
 
 
 def test_limits_stay_within_the_positions_of_the_encoder(make_pretrained, encoder_folder):
-    assert GileModel.from_text_encoder(encoder_folder()).config.max_words == 41
+    assert GileModel.from_text_encoder(encoder_folder()).config.text_config.max_words == 41
     for name, limit in {"Roberta": 40, "MPNet": 39}.items():  # they count from behind the place of the padding
         folder = encoder_folder(encoder_config(name))
         model = GileModel.from_text_encoder(folder).eval()
-        assert model.config.max_words == limit
+        assert model.config.text_config.max_words == limit
         assert model.project_texts(torch.full((1, limit), 5)).isfinite().all()
         for field in ("max_words", "max_label_words"):
             with pytest.raises(ValueError, match=f"{field} must be at most {limit}, .* got {limit + 1}"):
@@ -560,7 +560,7 @@ def test_limits_stay_within_the_positions_of_the_encoder(make_pretrained, encode
         GileModel.from_text_encoder(folder, label_encoder_type="mean", max_label_words=limit + 1)
         with pytest.raises(ValueError, match=f"has positions for {limit} tokens, got {limit + 1}; .*truncation=True"):
             model.project_texts(torch.full((1, limit + 1), 5))
-    assert GileModel.from_text_encoder(encoder_folder(encoder_config("DebertaV2"))).config.max_words == 256
+    assert GileModel.from_text_encoder(encoder_folder(encoder_config("DebertaV2"))).config.text_config.max_words == 256
 
 
 def test_an_encoder_that_reads_padding_is_refused(encoder_folder):
@@ -594,8 +594,8 @@ REFUSED = {
     "with a decoder": ({"text_encoder_config": {"model_type": "t5"}}, "is of an encoder-decoder; take an encoder"),
     "no encoder": ({"text_encoder_config": None}, "text_encoder_config goes with text_encoder_type 'transformer'"),
     "words": ({"text_encoder_type": "wan"}, "text_encoder_config goes with text_encoder_type 'transformer'"),
-    "word dropout": ({"word_dropout": 0.5}, "are of models with word vectors of their own"),
-    "frozen words": ({"freeze_word_vectors": True}, "are of models with word vectors of their own"),
+    "word dropout": ({"word_dropout": 0.5}, "word_dropout=0.5 would not be read: that takes word vectors"),
+    "frozen words": ({"freeze_word_vectors": True}, "freeze_word_vectors=True would not be read"),
     "sizes": (
         {
             "cosine_score": True,
@@ -606,7 +606,7 @@ REFUSED = {
         },
         "of sizes 7 and 12",
     ),
-    "linear": ({"output_layer": "linear", "label_rows": True}, "a linear unit has none"),
+    "linear": ({"output_layer": "linear", "label_rows": True, "label_encoder_type": "mean"}, "a linear unit has none"),
     "layers": ({"joint_layers": 2, "output_layer": "bilinear"}, "joint_layers needs output_layer 'gile'"),
 }
 
@@ -629,5 +629,5 @@ def test_what_does_not_go_together_is_refused_by_name(options, message):
     ids=str,
 )
 def test_what_only_a_pretrained_encoder_can_do_is_asked_of_no_other(options):
-    with pytest.raises(StrictDataclassError, match="needs a pretrained encoder, not text_encoder_type 'wan'"):
+    with pytest.raises(StrictDataclassError, match=r"pretrained encoder|'hierarchical_transformer', not 'wan'"):
         GileConfig(**options)

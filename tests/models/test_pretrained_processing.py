@@ -1,7 +1,5 @@
 """The processor over the tokenizer of a pretrained encoder."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
@@ -34,7 +32,7 @@ def ids(*words):
 
 def config_of(kind="transformer", vocab_size=19, **limits):
     encoder = BertConfig(vocab_size=vocab_size, hidden_size=12, num_hidden_layers=2, num_attention_heads=2)
-    return GileConfig(text_encoder_type=kind, text_encoder_config=encoder, **limits)
+    return GileConfig(text_encoder_config=encoder, **GileConfig.only_read(text_encoder_type=kind, **limits))
 
 
 @pytest.fixture
@@ -154,7 +152,8 @@ def test_a_saved_processor_gives_the_same_tokens(tmp_path, pieces, kind):
     assert (
         again(label_text=["Milk: iron"])["label_input_ids"] == processor(label_text=["Milk: iron"])["label_input_ids"]
     )
-    assert (again.text_encoder_type, again.max_sentence_words) == (kind, 7)
+    limits = {name: getattr(processor, name) for name in ("text_encoder_type", "max_words", "max_sentence_words")}
+    assert limits == {name: getattr(again, name) for name in limits}
 
 
 def test_a_tokenizer_of_other_parts_is_saved_as_it_is(tmp_path, pieces):
@@ -191,7 +190,8 @@ def test_a_tokenizer_may_have_fewer_tokens_than_the_encoder_but_not_more(pieces)
     GileProcessor.for_config(pieces, config_of(vocab_size=len(VOCABULARY) + 7))
     with pytest.raises(ValueError, match=r"has 19 words with padding in row 0, the model 17 .*from_text_encoder"):
         GileProcessor.for_config(pieces, config_of(vocab_size=17))
-    other = SimpleNamespace(**{**vars(config_of()), "pad_token_id": 5})
+    other = config_of()
+    other.text_config.pad_token_id = 5
     with pytest.raises(ValueError, match=r"padding in row 0, the model 19 with padding in row 5"):
         GileProcessor(pieces, "transformer").check_fits(other)
 

@@ -31,9 +31,9 @@ def test_labels_whose_words_stay_keep_their_scores(make_model):
     words = processor(["iron in milk"], return_tensors="pt")
     with torch.no_grad():
         before = model(**words).logits
-        model.resize_token_embeddings(model.config.vocab_size + 3, mean_resizing=False)
+        model.resize_token_embeddings(model.config.text_config.vocab_size + 3, mean_resizing=False)
         more = model(**words).logits
-        model.resize_token_embeddings(model.config.vocab_size - 3)
+        model.resize_token_embeddings(model.config.text_config.vocab_size - 3)
         assert torch.allclose(model(**words).logits, before)
     assert torch.allclose(more, before)
 

@@ -56,7 +56,8 @@ def randomized(layer):
 @pytest.mark.parametrize("options", TERMS.values(), ids=TERMS)
 def test_fast_path_equals_the_formula_in_values_and_gradients(options):
     torch.manual_seed(0)
-    config = GileConfig(**{"embedding_size": 7, "hidden_size": 7, "joint_size": 13, "joint_act": "tanh", **options})
+    sizes = {"embedding_size": 7, "hidden_size": 7, "joint_size": 13, "joint_act": "tanh"}
+    config = GileConfig(**GileConfig.only_read(**(sizes | options)))
     layer = randomized(JointInputLabelEmbedding(config).double())
     texts = torch.randn(B, config.document_size, dtype=torch.double, requires_grad=True)
     labels = torch.randn(L, config.label_size, dtype=torch.double, requires_grad=True)
@@ -160,7 +161,7 @@ class TestBag:
 
     def test_token_weights_of_another_kind_are_refused(self, make_model):
         model, _ = make_model(bag_size=3)
-        size = model.config.vocab_size
+        size = model.config.text_config.vocab_size
         model.gile.set_token_weights([-math.inf] * size)
         assert model.gile.bag.log_weights.weight.eq(-20).all()
         for wrong in (torch.zeros(size + 1), torch.full((size,), math.nan), torch.full((size,), math.inf)):

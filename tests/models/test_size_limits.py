@@ -7,7 +7,7 @@ import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
 
-from hf_gile import GileConfig, GileForSequenceClassification
+from hf_gile import GileConfig, GileForSequenceClassification, GileTextConfig
 
 ENCODER = {"model_type": "bert", "hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2}
 
@@ -57,8 +57,9 @@ def test_an_honest_size_is_taken_once_the_limit_is_raised(monkeypatch):
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e39])
 def test_no_field_takes_a_number_that_is_not_finite(value):
-    floats = [name for name, kind in GileConfig.__annotations__.items() if float in getattr(kind, "__args__", [kind])]
-    assert len(floats) > 3
+    fields = GileConfig.__annotations__ | GileTextConfig.__annotations__
+    floats = [name for name, kind in fields.items() if float in getattr(kind, "__args__", [kind])]
+    assert len(floats) > 7
     for name in floats:
         with pytest.raises(StrictDataclassError):
             GileConfig(**{name: value})

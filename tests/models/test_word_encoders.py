@@ -24,7 +24,7 @@ def model(request):
 def document(model, words):
     """One document of words, as one sentence for a HAN."""
     words = torch.tensor(words)[None]
-    return words if model.config.text_encoder_type == "wan" else words[None]
+    return words if model.config.text_config.text_encoder_type == "wan" else words[None]
 
 
 def encode(model, input_ids, **kwargs):
@@ -139,7 +139,7 @@ def test_mask_of_another_shape_is_refused(model):
 
 
 def test_word_dropout_leaves_out_distinct_words_in_training_only(model):
-    model.config.word_dropout = 0.5
+    model.config.text_config.word_dropout = 0.5
     input_ids = document(model, [3, 4, 3, 5, 4, 3])
     torch.testing.assert_close(encode(model, input_ids), encode(model, input_ids), rtol=0, atol=0)
     model.train()

@@ -403,7 +403,7 @@ def test_the_limits_are_those_of_the_model(make_reported):
     limits = make_card(model, None, INFO, report).text.partition("## Limits")[2]
     for said in (
         "the first 7 sentences, and of each the first 5 words",
-        f"It knows {model.config.vocab_size} words",
+        f"It knows {model.config.text_config.vocab_size} words",
         f"Average precision is {100 * report.metrics['unseen_average_precision']:.1f} among these",
         "1 of the 5 labels has no document in the test",
     ):

@@ -87,7 +87,7 @@ def test_a_frozen_encoder_with_every_term_learns_seen_labels_and_scores_unseen_o
         assert 0 <= test[f"test_{figure}"] <= 1, figure
     assert test["test_documents_per_second"] > 0
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out/gile_rows/model")
-    assert model.config.freeze_text_encoder
+    assert model.config.text_config.freeze_text_encoder
     assert model.config.cosine_score
     assert model.config.label_rows
     assert model.label_set.texts == model.label_set.names
@@ -125,7 +125,7 @@ def test_adapters_in_windows_are_merged_and_the_epoch_is_chosen_on_held_out_labe
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out/gile/model")
     assert [label.seen for label in model.label_set] == [True, True, True, False, False]
     assert not [name for name in model.state_dict() if "lora" in name]
-    assert model.config.text_encoder_config.attention_probs_dropout_prob == 0
+    assert model.config.text_config.text_encoder_config.attention_probs_dropout_prob == 0
     assert model.label_set[0].description == model.label_set[0].synonyms[0]
     assert results["gile"]["test"]["test_unseen_documents"] == sum(
         "cardiac" in json.loads(line)["tags"] for line in (tmp_path / "test.jsonl").read_text().splitlines()
@@ -263,7 +263,7 @@ def test_a_model_on_a_frozen_encoder_is_trained_on_with_its_encoder(run, tmp_pat
     assert done.returncode == 0, done.stderr[-3000:]
     second = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out/gile_rows/model")
     assert results["gile_rows"]["history"][0]["eval_validation_seen_average_precision"] > 0.5
-    assert not second.config.freeze_text_encoder
+    assert not second.config.text_config.freeze_text_encoder
     assert second.gile.output_layer.lexical.calibration[1] == second.config.lexical_scale == 5
     weights = dict(first.gile.text_encoder.named_parameters())
     for name, weight in second.gile.text_encoder.named_parameters():

@@ -68,7 +68,7 @@ def train(mode):
     generator = torch.Generator().manual_seed(1)
     losses = []
     for _ in range(3):
-        words = torch.randint(2, model.config.vocab_size, (DOCUMENTS, 6), generator=generator)
+        words = torch.randint(2, model.config.text_config.vocab_size, (DOCUMENTS, 6), generator=generator)
         gold = torch.stack([torch.randperm(len(NAMES), generator=generator)[:3] for _ in range(DOCUMENTS)])
         gold[3, 1:] = -100
         own = slice(rank * DOCUMENTS // size, (rank + 1) * DOCUMENTS // size)
@@ -106,7 +106,7 @@ def train_with_trainer(mode):
     documents = []
     for number in range(13):
         gold = torch.randperm(len(NAMES), generator=generator)[: number % 4].tolist()
-        words = torch.randint(2, model.config.vocab_size, (6,), generator=generator).tolist()
+        words = torch.randint(2, model.config.text_config.vocab_size, (6,), generator=generator).tolist()
         documents.append({"input_ids": words, "labels": (gold or [3])[0] if "softmax" in mode else gold})
     processor = GileProcessor.for_config(build_tokenizer(NAMES, min_count=1), model.config)
     trainer = Trainer(model, arguments, data_collator=GileDataCollator(processor), train_dataset=documents)
