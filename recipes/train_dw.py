@@ -200,22 +200,9 @@ def main() -> None:
         say(f"\n{unit}: {count_parameters(model):,} parameters, joint size {config.joint_size}")
         results[unit] = fit(trainer, recipe.patience)
 
-        # 4. Each language on its own, at the paper's threshold and at the one that is best on development documents; of
-        # documents with one label each, the best label.
+        # 4. Each language on its own.
         for language in languages:
-            if one_label:
-                trainer.compute_metrics = LabelMetrics(len(labels), mask, one_label=True)
-                results[unit][language] = {"test": trainer.evaluate(read[language]["test"], metric_key_prefix="test")}
-                continue
-            fixed = paper_threshold(labels.language_labels[language], low_resource=recipe.percent < 100)
-            trainer.compute_metrics = ThresholdTuner(len(labels), seen=labels.seen)
-            tuned = trainer.evaluate(read[language]["dev"])["eval_threshold"]
-            figures = {}
-            for name, threshold in {"tuned": tuned, "fixed": fixed}.items():
-                trainer.compute_metrics = LabelMetrics(len(labels), mask, threshold)
-                figures = trainer.evaluate(read[language]["test"], metric_key_prefix="test")
-                results[unit].setdefault(language, {})[f"{name}_f1"] = figures[f"test_{prefix}micro_f1"]
-            results[unit][language] |= {"tuned_threshold": tuned, "fixed_threshold": fixed, "test": figures}
+            results[unit][language] = measure(trainer, read[language], language, labels, recipe, masked=bool(unseen))
         if recipe.save_models:
             say_calibration(calibrate_on(trainer, dev, seen, recipe.calibration), say)
             save_model(trainer, folder / unit / "model")
@@ -235,6 +222,28 @@ def main() -> None:
                 )
 
     say(table(results, languages))
+
+
+def measure(
+    trainer: Trainer, parts: dict[str, Any], language: str, labels: LabelSet, recipe: Recipe, masked: bool
+) -> dict[str, Any]:
+    """The figures of a language: at the paper's threshold, and at the one that is best on development documents.
+
+    Of documents with one label each, those of the best label; `masked` figures are of seen and unseen labels apart.
+    """
+    mask = labels.seen if masked else None
+    if trainer.model.config.problem_type == "single_label_classification":
+        trainer.compute_metrics = LabelMetrics(len(labels), mask, one_label=True)
+        return {"test": trainer.evaluate(parts["test"], metric_key_prefix="test")}
+    fixed = paper_threshold(labels.language_labels[language], low_resource=recipe.percent < 100)
+    trainer.compute_metrics = ThresholdTuner(len(labels), seen=labels.seen)
+    tuned = trainer.evaluate(parts["dev"])["eval_threshold"]
+    result: dict[str, Any] = {"tuned_threshold": tuned, "fixed_threshold": fixed}
+    for name, threshold in {"tuned": tuned, "fixed": fixed}.items():
+        trainer.compute_metrics = LabelMetrics(len(labels), mask, threshold)
+        result["test"] = trainer.evaluate(parts["test"], metric_key_prefix="test")
+        result[f"{name}_f1"] = result["test"][f"test_{'seen_' if masked else ''}micro_f1"]
+    return result
 
 
 def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:

@@ -56,6 +56,7 @@ from hf_gile.training.experiment import count_parameters, fit, pretrained_optimi
 from hf_gile.training.labelled_sets import (
     GROUPS,
     LabelledSet,
+    Task,
     foreign_tasks,
     join_sets,
     labelled_set,
@@ -270,7 +271,6 @@ def train_zero_shot(
         special, size = processor.tokenizer.all_special_ids, model.config.text_config.vocab_size
         model.gile.set_token_weights(log_idf(texts, size, special))
 
-    # The trainer, the figures of the cosine, and those of the best epoch.
     optimizer = pretrained_optimizer(model, args, recipe.text_encoder_learning_rate, recipe.layer_decay)
     trainer = ManySetTrainer(
         model,
@@ -282,31 +282,36 @@ def train_zero_shot(
         processing_class=processor,
         optimizers=(optimizer, None),
     )
-    chosen_by = trainer.chosen_by
-    cosine = trainer.measure([*tasks, *tests])
+    steps, chosen_by = len(trainer.train_dataset), GROUPS[trainer.chosen_by]
+    say(f"\n{steps:,} steps an epoch; {count_parameters(model):,} parameters; chosen by {chosen_by}")
+    results = fit_or_keep(trainer, [*tasks, *tests], recipe.patience)
+    if results["gile"]["kept_cosine"]:
+        say(f"training gained nothing on {chosen_by}: the model is kept as it was before, the cosine")
+    folder = Path(args.output_dir)
+    save_model(trainer, folder / "model")
+    if args.process_index == 0:
+        write_results(folder, results, {"gile": trainer.args.metric_for_best_model})
+        write_card(folder / "model", model, info)
+    return results
+
+
+def fit_or_keep(trainer: ManySetTrainer, tasks: Sequence[Task], patience: int) -> dict[str, Any]:
+    """Trains the scorer, unless the cosine is as good on what chooses the epoch; see `train_zero_shot`."""
+    model, chosen_by = trainer.model, trainer.chosen_by
+    cosine = trainer.measure(tasks)
     start = {name: one.detach().clone() for name, one in model.named_parameters() if one.requires_grad}
-    steps = len(trainer.train_dataset)
-    say(f"\n{steps:,} steps an epoch; {count_parameters(model):,} parameters; chosen by {GROUPS[chosen_by]}")
-    outcome = fit(trainer, recipe.patience)
-    figures = trainer.measure([*tasks, *tests])
+    outcome = fit(trainer, patience)
+    figures = trainer.measure(tasks)
     outcome["kept_cosine"] = mean_of(figures, chosen_by) <= mean_of(cosine, chosen_by)
     if outcome["kept_cosine"]:
-        say(f"training gained nothing on {GROUPS[chosen_by]}: the model is kept as it was before, the cosine")
         model.load_state_dict(start, strict=False)
         figures = cosine
-
     # A softmax does not tell the bias: with multi_label=True, a half is to lie between gold labels and others.
     with torch.no_grad():
         model.gile.output_layer.classifier.bias.fill_(-mean_of(figures, chosen_by, "boundary"))
     # A pipeline gives the candidates one probability of 1 to share, unless it is called with multi_label=True.
     model.config.problem_type = "single_label_classification"
-    folder = Path(args.output_dir)
-    save_model(trainer, folder / "model")
-    results = {"gile": {**outcome, "figures": figures}, "cosine": {"figures": cosine}}
-    if args.process_index == 0:
-        write_results(folder, results, {"gile": trainer.args.metric_for_best_model})
-        write_card(folder / "model", model, info)
-    return results
+    return {"gile": {**outcome, "figures": figures}, "cosine": {"figures": cosine}}
 
 
 def make_model(recipe: Recipe, labels: LabelSet, args: TrainingArguments) -> tuple[Any, GileProcessor]:
