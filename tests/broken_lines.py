@@ -31,14 +31,14 @@ class Mutation(NamedTuple):
 MUTATIONS = [
     Mutation(
         "hf_gile/models/scoring_gile.py",
-        "codes = codes * unit.weight[0]",
-        "codes = codes + unit.weight[0]",
+        "parts = [codes * weight if",
+        "parts = [codes + weight if",
         "models/test_modeling.py",
     ),
     Mutation(
         "hf_gile/models/text_encoders_gile.py",
-        'mode="mean", sparse=sparse, padding_idx=pad_token_id',
-        'mode="mean", sparse=sparse',
+        "weights = (input_ids != pad_token_id).to(vectors.dtype)",
+        "weights = torch.ones_like(input_ids).to(vectors.dtype)",
         "models/test_modeling.py",
     ),
     Mutation(
@@ -49,8 +49,8 @@ MUTATIONS = [
     ),
     Mutation(
         "hf_gile/models/text_encoders_gile.py",
-        "weights / weights.sum(-1, keepdim=True).clamp(min=1)",
-        "weights / weights.shape[-1]",
+        "weights = weights / weights.sum(-1, keepdim=True).clamp(min=1)",
+        "weights = weights / weights.shape[-1]",
         "models/test_family.py",
     ),
     Mutation(
@@ -72,10 +72,10 @@ MUTATIONS = [
         "training/test_weighted_losses.py",
     ),
     Mutation(
-        "hf_gile/training/weighted_losses.py",
-        "margins = (1 - logits[rows, columns]",
-        "margins = (2 - logits[rows, columns]",
-        "training/test_weighted_losses.py",
+        "hf_gile/training/losses.py",
+        "weights = step.of_candidates(language, labels, weights)",
+        "_ = step.of_candidates(language, labels, weights)",
+        "training/test_chunked_training.py",
     ),
     Mutation(
         "hf_gile/models/search_gile.py",
@@ -85,8 +85,8 @@ MUTATIONS = [
     ),
     Mutation(
         "hf_gile/models/search_gile.py",
-        'own["scale"] + own.get("offset", 0.0)',
-        'own["scale"] - own.get("offset", 0.0)',
+        'logits * own["scale"] + own["offset"]',
+        'logits * own["scale"] - own["offset"]',
         "models/test_calibrated.py",
     ),
     Mutation(
@@ -97,8 +97,8 @@ MUTATIONS = [
     ),
     Mutation(
         "hf_gile/models/search_gile.py",
-        "kept[0] |= choice.force_label",
-        "kept[0] |= True",
+        "passing[0] |= choice.force_label",
+        "passing[0] |= True",
         "models/test_pipeline_choice.py",
     ),
     Mutation(
