@@ -126,7 +126,7 @@ MUTATIONS = [
         "models/test_labels.py",
     ),
     Mutation(
-        "hf_gile/models/classification_gile.py",
+        "hf_gile/models/modeling_gile.py",
         "file.unlink(missing_ok=True)  # of another model",
         "pass  # of another model",
         "models/test_travel.py",

@@ -9,10 +9,9 @@ from typing import Any
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoProcessor
 from transformers.pipelines import PIPELINE_REGISTRY
 
-from .classification_gile import GileForSequenceClassification
 from .configuration_gile import GileConfig, GileTextConfig
 from .labels_gile import Label, LabelSet
-from .modeling_gile import GileModel, GileModelOutput
+from .modeling_gile import GileForSequenceClassification, GileModel, GileModelOutput
 from .pipeline_gile import LabelScoringPipeline
 from .processing_gile import GileProcessor
 from .published_gile import PublishedGileConfig, PublishedGileForSequenceClassification, PublishedGileModel

@@ -553,7 +553,7 @@ class GileConfig(PreTrainedConfig):
         self.auto_map = {
             "AutoConfig": "configuration_gile.GileConfig",
             "AutoModel": "modeling_gile.GileModel",
-            "AutoModelForSequenceClassification": "classification_gile.GileForSequenceClassification",
+            "AutoModelForSequenceClassification": "modeling_gile.GileForSequenceClassification",
         }
         # transformers looks a model's own tasks up before its built-in ones, so this name gives our pipeline.
         self.custom_pipelines = {
@@ -795,7 +795,7 @@ def _is_number(value: object) -> bool:
 
 def _code_that_travels() -> None:
     """Never called: transformers copies the files that this one imports, and tells saved models apart by them."""
-    from .classification_gile import GileForSequenceClassification  # noqa: F401
+    from .modeling_gile import GileForSequenceClassification  # noqa: F401
     from .pipeline_gile import LabelScoringPipeline  # noqa: F401
     from .processing_gile import GileProcessor  # noqa: F401
 

@@ -25,10 +25,9 @@ from torch.nn import functional
 from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
-from .classification_gile import GileForSequenceClassification
 from .configuration_gile import GileConfig, check_largest
 from .languages_gile import of_language, per_language
-from .modeling_gile import GileModel
+from .modeling_gile import GileForSequenceClassification, GileModel
 from .text_encoders_gile import TEXT_ENCODERS, WordVectorEncoder
 
 

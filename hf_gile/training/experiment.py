@@ -41,7 +41,7 @@ from .pretrained import add_pooled_embeds, parameter_groups
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from ..models.classification_gile import GileForSequenceClassification
+    from ..models.modeling_gile import GileForSequenceClassification
     from ..models.processing_gile import GileProcessor
 
 NO_CALIBRATION = "none"

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ..metrics.batch import Array
 from ..metrics.frequency import propensities, read_counts
-from ..models.classification_gile import GileForSequenceClassification
 from ..models.languages_gile import of_language
+from ..models.modeling_gile import GileForSequenceClassification
 
 
 def class_balanced_weights(counts: Array | Sequence[float], beta: float) -> NDArray[np.float64]:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor, distributed
 from transformers import PreTrainedConfig
 
-from ..models.classification_gile import GileForSequenceClassification
 from ..models.languages_gile import Languages, in_each_language, of_language, own_columns
 from ..models.losses_gile import (
     IGNORE,
@@ -28,7 +27,7 @@ from ..models.losses_gile import (
     targets_of,
     without_infinities,
 )
-from ..models.modeling_gile import check_tensors
+from ..models.modeling_gile import GileForSequenceClassification, check_tensors
 from .chunked_losses import LabelChunks, check_positive_weights, chunked_loss
 from .label_sampling import read_weights
 from .paraphrases import LabelParaphrases

@@ -22,7 +22,7 @@ from .label_sampling import EpochCallback, LabelSampler
 from .labelled_sets import Task
 
 if TYPE_CHECKING:
-    from ..models.classification_gile import GileForSequenceClassification
+    from ..models.modeling_gile import GileForSequenceClassification
     from ..models.processing_gile import GileProcessor
 
 FIGURES = ("average_precision", "precision_at_1")
