@@ -34,8 +34,10 @@ def make():
             own["label_encoder_type"] = "text_encoder"
         else:
             own = {"vocab_size": 29, "embedding_size": 7, "hidden_size": 5, "attention_size": 3}
+        if "output_layer" not in fields:
+            own["joint_size"] = 6
         torch.manual_seed(0)
-        config = GileConfig(text_encoder_type=kind, joint_size=6, num_labels=3, label_length=2, **own, **fields)
+        config = GileConfig(text_encoder_type=kind, num_labels=3, label_length=2, **own, **fields)
         model = GileForSequenceClassification(config)
         model.label_input_ids.copy_(WORDS)
         with torch.no_grad():  # biases start at zero
@@ -96,6 +98,22 @@ def test_tuples_hold_what_outputs_hold(make, kind):
         assert len(plain) == len(named.to_tuple())
         for one, other in zip(plain, named.to_tuple(), strict=True):
             torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+def test_attention_of_any_implementation_gives_the_same_scores(make, implementation):
+    model, inputs = make("transformer").double(), documents("transformer")
+    expected = model(**inputs).logits
+    model.set_attn_implementation(implementation)
+    assert model.gile.text_encoder.transformer.config._attn_implementation == implementation
+    torch.testing.assert_close(model(**inputs).logits, expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_models_are_made_without_memory(make, kind):
+    with torch.device("meta"):
+        model = GileForSequenceClassification(make(kind).config)
+    assert all(weight.is_meta for weight in model.parameters())
 
 
 class TextTower(torch.nn.Module):
