@@ -194,7 +194,8 @@ def test_a_large_label_set_is_read_once(pipe, monkeypatch):
     labels = LabelSet.from_names(CANDIDATES)
     expected = pipe(TEXTS, labels)
     monkeypatch.setattr(Label, "text", None)
-    assert pipe(TEXTS, labels, batch_size=2) == expected
+    for one, other in zip(pipe(TEXTS, labels, batch_size=2), expected, strict=True):
+        assert scores(one) == pytest.approx(scores(other), rel=1e-5)
 
 
 def test_sets_of_the_same_texts_share_codes_and_keep_their_names(pipe, monkeypatch):
@@ -408,7 +409,8 @@ def test_a_saved_pipeline_reads_as_much_of_a_text_as_before(tmp_path, make_model
     pipe.save_pretrained(tmp_path)
     assert model.config.custom_pipelines == declared
     again = pipeline("zero-shot-classification", model=str(tmp_path), trust_remote_code=True)
-    assert again(TEXTS, CANDIDATES) == pipe(TEXTS, CANDIDATES)
+    for one, other in zip(again(TEXTS, CANDIDATES), pipe(TEXTS, CANDIDATES), strict=True):
+        assert scores(one) == pytest.approx(scores(other), rel=1e-5)
     assert list(json.loads((tmp_path / "config.json").read_text())["custom_pipelines"]) == ["zero-shot-classification"]
 
 
