@@ -1087,7 +1087,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             return {}
         columns = self.stored_labels.columns_of(labels, language).to(self.device)
         known = (columns >= 0)[:, None]
-        return {name: table.weight[columns.clamp(min=0)] * known for name, table in tables.items()}
+        return {name: table(columns.clamp(min=0)) * known for name, table in tables.items()}
 
     @can_return_tuple
     def forward(
@@ -1246,9 +1246,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 )
             return codes
         self._require_stored_labels()
-        # Of weights that are elsewhere until a module is called, there is no telling whether they are still the same.
-        is_away = any(weight.is_meta for weight in self.gile.label_parameters())
-        if self.training or torch.is_grad_enabled() or columns is not None or is_away:
+        if self.training or torch.is_grad_enabled() or columns is not None:
             return self._stored_label_codes(columns, language)
 
         def state(words: Tensor) -> tuple[Any, ...]:
@@ -1259,6 +1257,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
             with torch.inference_mode(False), torch.no_grad():  # codes that torch.export takes, too
                 return torch.cat([self._stored_label_codes(chunk, language) for chunk in every.split(_LABELS_AT_ONCE)])
 
+        # Of weights that are elsewhere until a module is called, there is no telling whether they are still the same.
+        if any(weight.is_meta for weight in self.gile.label_parameters()):
+            return make()
         return self.stored_labels.made_once(("codes", language), self.label_input_ids, state, make)
 
     def _require_stored_labels(self) -> None:
@@ -1302,8 +1303,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         """
         self._require_stored_labels()
         inputs = {
-            name: table.weight if columns is None else table.weight[columns]
-            for name, table in self.gile.label_tables.items()
+            name: table.weight if columns is None else table(columns) for name, table in self.gile.label_tables.items()
         }
         if vectors is None and self.config.pools_labels and self.config.text_config.has_fixed_pooling:
             vectors = self._kept_pooled(words)
