@@ -111,10 +111,19 @@ def test_a_single_label_problem_has_a_softmax_in_chunks(make_model):
         step(model, inputs, 2, labels=GOLD)
 
 
-@pytest.mark.parametrize("output_layer", ["gile", "linear"])
-@pytest.mark.parametrize("share_joint_space", [True, False])
-@pytest.mark.parametrize("label_encoder_type", ["mean", "text_encoder"])
-def test_each_language_has_its_own_labels_in_chunks(output_layer, share_joint_space, label_encoder_type):
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *(
+            {"joint_size": 3, "share_joint_space": share_joint_space, "label_encoder_type": label_encoder_type}
+            for share_joint_space in (True, False)
+            for label_encoder_type in ("mean", "text_encoder")
+        ),
+        {"output_layer": "linear", "language_labels": {"english": 3, "german": 4}},
+    ],
+    ids=lambda fields: ", ".join(str(value) for value in fields.values()),
+)
+def test_each_language_has_its_own_labels_in_chunks(fields):
     labels = LabelSet(
         [Label(f"e{i}", name, language="english") for i, name in enumerate(["milk", "iron", "heart"])]
         + [Label(f"g{i}", name, language="german") for i, name in enumerate(["Milch", "Eisen", "Herz", "Blut"])]
@@ -125,15 +134,11 @@ def test_each_language_has_its_own_labels_in_chunks(output_layer, share_joint_sp
     config = GileConfig(
         vocab_size=len(tokenizer),
         languages=["english", "german"],
-        share_joint_space=share_joint_space,
-        output_layer=output_layer,
-        label_encoder_type=label_encoder_type,
         embedding_size=7,
         hidden_size=5,
-        joint_size=3,
         num_labels=7,
-        language_labels={"english": 3, "german": 4} if output_layer == "linear" else {},
         problem_type=MULTI,
+        **fields,
     )
     processor = GileProcessor.for_config(tokenizer, config)
     model = GileForSequenceClassification(config)
