@@ -10,7 +10,6 @@ import pytest
 from transformers import AlignTextConfig
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor
-from hf_gile.training import CrossEncoder
 
 ROOT = Path(__file__).parents[2]
 CODE = "has code of its own, which hf-gile does not run"
@@ -105,7 +104,6 @@ def test_an_encoder_to_train_on_runs_no_code(save_text_encoder, plant, monkeypat
     for load in (
         GileForSequenceClassification.from_text_encoder,
         partial(GileProcessor.from_text_encoder, config=GileConfig()),
-        CrossEncoder,
     ):
         with pytest.raises(ValueError, match="custom code"):
             load(encoder)
