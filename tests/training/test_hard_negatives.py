@@ -39,17 +39,17 @@ ALL = torch.arange(L)
 def make_model(output_layer="gile", labels=None, **options):
     torch.manual_seed(0)
     tokenizer = build_tokenizer(WORDS, min_count=1)
+    joint = {"gile": {"joint_size": 17, "joint_act": "tanh"}, "only_input": {"joint_act": "tanh"}}.get(output_layer, {})
     config = GileConfig(
         vocab_size=len(tokenizer),
         embedding_size=7,
         hidden_size=11,
         attention_size=5,
-        joint_size=17,
-        joint_act="tanh",
         hidden_act="tanh",
         output_layer=output_layer,
         num_labels=L,
         problem_type="multi_label_classification",
+        **joint,
         **options,
     )
     processor = GileProcessor.for_config(tokenizer, config)
