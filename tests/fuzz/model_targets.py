@@ -43,7 +43,7 @@ def parts(kind: str) -> Any:
     torch.manual_seed(0)
     tokenizer = build_tokenizer([*TEXTS[:2], *NAMES, *NAMES.values()], min_count=1)
     sizes = {"embedding_size": 7, "hidden_size": 11, "attention_size": 5, "joint_size": 13, "max_words": 9}
-    config = GileConfig(
+    fields = GileConfig.only_read(
         vocab_size=len(tokenizer),
         text_encoder_type=kind,
         problem_type="multi_label_classification",
@@ -52,6 +52,7 @@ def parts(kind: str) -> Any:
         thresholds={"seen": 0.4},
         **sizes,
     )
+    config = GileConfig(**fields)
     processor = GileProcessor.for_config(tokenizer, config)
     model = GileForSequenceClassification(config).eval()
     model.set_labels(LabelSet.from_names(NAMES).with_counts({"Iron": 3}), processor)

@@ -7,7 +7,7 @@ from transformers import Trainer, TrainingArguments
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
 from hf_gile.metrics import LabelMetrics
-from hf_gile.training import EpochCallback, GileDataCollator, LabelSampler, MultilingualDataset, encode_dataset
+from hf_gile.training import EpochCallback, GileDataCollator, GileLoss, LabelSampler, MultilingualDataset, encode_dataset
 
 WORDS = {"english": ["milk", "iron", "heart"], "german": ["milch", "eisen", "herz"]}
 LABELS = LabelSet(
@@ -57,7 +57,7 @@ def test_nothing_to_draw_from_is_refused(datasets, rounds, message):
 def test_the_stock_trainer_learns_two_languages_at_once(tmp_path, unit):
     torch.manual_seed(0)
     tokenizer = build_tokenizer(vocabulary=WORDS)
-    config = GileConfig(
+    fields = GileConfig.only_read(
         vocab_size=len(tokenizer),
         embedding_size=17,
         hidden_size=19,
@@ -69,9 +69,11 @@ def test_the_stock_trainer_learns_two_languages_at_once(tmp_path, unit):
         num_labels=len(LABELS),
         problem_type="multi_label_classification",
     )
+    config = GileConfig(**fields)
     processor = GileProcessor.for_config(tokenizer, config)
     model = GileForSequenceClassification(config)
     model.set_labels(LABELS, processor)
+    model.loss_function = GileLoss()
     parts = {}
     for language, words in WORDS.items():
         ids = [f"{language}:{words[place % 3]}" for place in range(12)]

@@ -22,6 +22,7 @@ def make(save_text_encoder, label_set):
         folder = save_text_encoder()
         torch.manual_seed(0)
         fields = {"joint_size": 13, "num_labels": len(label_set)} | fields
+        fields = GileConfig.only_read(**{"text_encoder_type": "transformer"} | fields)
         model = GileForSequenceClassification.from_text_encoder(
             folder, problem_type="multi_label_classification", **fields
         )
