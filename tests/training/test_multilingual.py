@@ -7,7 +7,14 @@ from transformers import Trainer, TrainingArguments
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
 from hf_gile.metrics import LabelMetrics
-from hf_gile.training import EpochCallback, GileDataCollator, GileLoss, LabelSampler, MultilingualDataset, encode_dataset
+from hf_gile.training import (
+    EpochCallback,
+    GileDataCollator,
+    GileLoss,
+    LabelSampler,
+    MultilingualDataset,
+    encode_dataset,
+)
 
 WORDS = {"english": ["milk", "iron", "heart"], "german": ["milch", "eisen", "herz"]}
 LABELS = LabelSet(
