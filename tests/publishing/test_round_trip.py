@@ -116,4 +116,7 @@ def test_a_stranger_gets_the_same_scores_from_every_place_on_the_hub(hub, tmp_pa
     found = load_file(tmp_path / "found.safetensors")
     for name, (_, _, model, own) in models.items():
         for what, expected in scores_of(model, own).items():
-            assert torch.equal(found[f"{name} {what}"], expected), f"{name} {what}"
+            if what == "pipeline":  # of single texts, sums are rounded by where weights lie in memory
+                torch.testing.assert_close(found[f"{name} {what}"], expected, rtol=1e-6, atol=0.0)
+            else:
+                assert torch.equal(found[f"{name} {what}"], expected), f"{name} {what}"
