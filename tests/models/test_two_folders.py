@@ -25,7 +25,8 @@ def remote_modules():
 def without_package(monkeypatch, tmp_path):
     """Takes the registration of hf_gile back, as in a process that has not imported it."""
     monkeypatch.delitem(CONFIG_MAPPING._extra_content, "gile")
-    monkeypatch.delitem(PROCESSOR_MAPPING._extra_content, GileConfig)
+    for config in [config for config in PROCESSOR_MAPPING._extra_content if issubclass(config, GileConfig)]:
+        monkeypatch.delitem(PROCESSOR_MAPPING._extra_content, config)
     monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
     monkeypatch.syspath_prepend(tmp_path / "modules")
     for name in remote_modules():

@@ -66,7 +66,7 @@ def make_reported():
                 Label(f"D{n}", name, seen=count > 0, count=count) for n, (name, count) in enumerate(names.items())
             ]
         labels = LabelSet(labels)
-        torch.manual_seed(0)
+        torch.manual_seed(1)
         chosen = np.random.default_rng(3)
         texts = [" ".join(chosen.choice(WORDS, 7)) for _ in range(31)]
         tokenizer = build_tokenizer([*texts, *labels.texts], min_count=1)

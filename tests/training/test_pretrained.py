@@ -74,7 +74,7 @@ def test_the_stock_trainer_trains_and_evaluates_on_vectors_made_once(make, tmp_p
     model, processor, dataset = make(freeze_text_encoder=True, cosine_score=True, label_rows=True)
     dataset = add_pooled_embeds(dataset, model, processor, bf16=True)
     arguments = TrainingArguments(
-        str(tmp_path / "run"), num_train_epochs=40, learning_rate=2e-2, use_cpu=True, report_to="none",
+        str(tmp_path / "run"), num_train_epochs=120, learning_rate=2e-2, use_cpu=True, report_to="none",
         disable_tqdm=True, save_strategy="no", batch_eval_metrics=True,
     )  # fmt: skip
     trainer = Trainer(
