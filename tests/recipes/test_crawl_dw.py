@@ -718,7 +718,7 @@ def test_a_model_is_trained_on_the_exported_word_ids(crawled, recipe):
     options = ["--data", str(folder / "ids" / "general"), "--word_vectors", str(vectors), "--use_cpu"]
     options += ["--output_dir", str(folder / "out"), "--hidden_size", "17", "--joint_size", "19", "--epoch_size", "0"]
     options += ["--num_train_epochs", "12", "--learning_rate", "2e-2", "--hidden_act", "tanh", "--units", "gile"]
-    options += ["--problem_type", "multi_label_classification"]
+    options += ["--problem_type", "multi_label_classification", "--seed", "1"]
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(RECIPES / "train_dw.py"), *options]
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
