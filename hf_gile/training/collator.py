@@ -122,7 +122,7 @@ def _languages(features: Sequence[Any], known: list[str]) -> Tensor:
         if feature.get("language") not in known:
             raise ValueError(
                 f"language of example {place} must be one of {', '.join(known) or '(the processor has none)'}, "
-                f"got {feature.get('language')!r}"
+                f"got {feature.get('language')!r:.100}"
             )
     return torch.tensor([known.index(feature["language"]) for feature in features])
 
@@ -153,7 +153,8 @@ def _columns(given: object, name: str) -> Any:
         columns = np.asarray(given)
     except ValueError:  # of lists of different lengths
         columns = np.asarray(None)
-    if columns.ndim > 1 or (columns.size and columns.dtype.kind not in "iufb"):
+    is_number = columns.dtype.kind in "iufb" and columns.dtype.itemsize <= 8
+    if columns.ndim > 1 or (columns.size and not is_number):
         raise ValueError(f"{name} must be gold columns, whole numbers, got {given!r:.100}")
     return columns
 
@@ -167,7 +168,7 @@ def _numbers(given: object, place: int) -> Tensor:
 
 def _padded(rows: Sequence[Any]) -> Tensor:
     width = max(1, *(len(columns) for columns in rows))
-    return torch.tensor([[*columns, *[-100] * (width - len(columns))] for columns in rows], dtype=torch.long)
+    return torch.tensor([[*columns.tolist(), *[-100] * (width - len(columns))] for columns in rows], dtype=torch.long)
 
 
 def _key(batch: dict[str, Tensor]) -> int:
