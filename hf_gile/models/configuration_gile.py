@@ -508,6 +508,14 @@ class GileConfig(PreTrainedConfig):
     format_version: int = FORMAT_VERSION
 
     @classmethod
+    def get_config_dict(cls, *args: Any, **kwargs: Any) -> Any:
+        """Reads config.json; see `PreTrainedConfig.get_config_dict`, which fails where it holds a number, say."""
+        try:
+            return super().get_config_dict(*args, **kwargs)
+        except TypeError:
+            raise ValueError(f"{args[:1]}: config.json is not the configuration of a GILE model") from None
+
+    @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
         """Makes a configuration of what a file holds; see `PreTrainedConfig.from_dict`.
 

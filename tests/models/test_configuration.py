@@ -86,3 +86,9 @@ def test_fields_of_the_text_configuration_may_be_named_beside_the_others(tmp_pat
     assert (again.text_config.max_sentences, again.text_config.hidden_size) == (3, 7)
     with pytest.raises(ValueError, match="hidden_size is a field of text_config, which was passed beside it"):
         GileConfig(text_config=one.text_config, hidden_size=9)
+
+
+def test_a_configuration_file_that_holds_a_number_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text("NaN")
+    with pytest.raises(ValueError, match=r"config.json is not the configuration of a GILE model"):
+        GileConfig.from_pretrained(tmp_path)
