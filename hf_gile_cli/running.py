@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import is_dataclass
 from functools import wraps
 from inspect import Signature, cleandoc, signature
+from traceback import format_exc
 from typing import Any
 
 import typer
@@ -94,8 +95,11 @@ def add_command(group: typer.Typer, name: str, function: Callable[..., None], **
             raise typer.Exit(130) from None
         except Exception as error:
             if _debug:
-                raise
-            note(f"hf-gile {group.info.name or ''} {name}: {explained(error)}".replace("  ", " "))
+                from hf_gile.masking import masked
+
+                note(masked(format_exc()).rstrip())
+            else:
+                note(f"hf-gile {group.info.name or ''} {name}: {explained(error)}".replace("  ", " "))
             raise typer.Exit(1) from None
 
     if options is not None:

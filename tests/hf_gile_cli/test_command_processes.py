@@ -77,13 +77,3 @@ def test_a_reader_that_goes_away_ends_it_quietly(start, saved_model, tmp_path):
     process.stdout.close()
     assert process.wait(timeout=300) == 0
     assert process.stderr.read() == ""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("flag", [True, False])
-def test_a_traceback_comes_on_request_only(start, saved_model, flag):
-    process = start(*(["--debug"] if flag else []), "labels", "retire", saved_model, "iron")
-    _, stderr = process.communicate(timeout=300)
-    assert process.returncode == 1
-    assert ("Traceback" in stderr) == flag
-    assert "no label has the id 'iron' among 5 labels; did you mean 'Iron'" in stderr

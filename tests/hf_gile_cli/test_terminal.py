@@ -49,3 +49,15 @@ def test_scores_are_printed_without_control_characters(run, saved_model):
     answer = json.loads(result.stdout)
     assert sorted(answer["labels"]) == ["Iron", HOSTILE]
     assert "\x9b" in answer["text"]
+
+
+@pytest.mark.parametrize("flag", [["--debug"], []])
+def test_a_traceback_comes_on_request_only_and_without_secrets_and_control_characters(
+    run, saved_model, monkeypatch, flag
+):
+    monkeypatch.setenv("WANDB_API_KEY", "irony-of-fate")
+    said = run(*flag, "labels", "retire", saved_model, "irony-of-fate\x1b[31m", ends=1).stderr
+    assert ("Traceback" in said) == bool(flag)
+    assert "no label has the id '<secret>\\x1b[31m' among 5 labels" in said
+    assert "irony-of-fate" not in said
+    assert not OBEYED.search(said)
