@@ -11,6 +11,7 @@ import secrets
 import weakref
 import zlib
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+from transformers import PreTrainedConfig
 
 from .models import GileProcessor, Scorer, towers_of, unwrapped
 from .models.labels_gile import Label, LabelSet, whole_file
@@ -54,31 +56,15 @@ _HEAD: dict[str, tuple[type, ...]] = {
 # Its other files, by names that no other files have.
 _FILES = re.compile(r"\.?label_index(-[0-9a-f]{8}){1,2}\.(safetensors|jsonl|json)")
 
-# What decides, beside the weights, which code a text gets. Fields that do not (sizes show in the weights, limits on
-# words are the processor's, the rest is of training) may change without making an index stale.
-_FIELDS = (
-    "encoder_cell",
-    "format_version",
-    "cosine_score",
-    "hidden_act",
-    "joint_act",
-    "joint_layers",
-    "label_encoder_type",
-    "label_rows",
-    "languages",
-    "lexical_size",
-    "output_layer",
-    "pad_token_id",
-    "pooling",
-    "share_joint_space",
-    "sharing",
-    "text_encoder_type",
-)
-
-
-# Of the configuration of a pretrained encoder: what saving, loading and training change, and codes do not depend on.
-_NO_DIFFERENCE = ("_name_or_path", "architectures", "dtype", "transformers_version", "use_cache")
-
+# Fields of configurations that may change without another code for a text. All others count, new ones too.
+_NO_DIFFERENCE = {
+    *(field.name for field in fields(PreTrainedConfig)),
+    *("auto_map", "custom_pipelines", "use_cache"),
+    *("cosine_scale", "embedding_std", "initializer_range", "label_prior"),  # where weights start
+    *("freeze_text_encoder", "freeze_word_vectors"),
+    *("calibration", "label_length", "language_labels", "thresholds"),  # of stored labels, and of answers
+    *("max_label_words", "max_words"),  # of the processor; the sizes of sentences are those of a published graph, too
+}
 
 _FINGERPRINTS: "weakref.WeakKeyDictionary[Any, tuple[Any, str]]" = weakref.WeakKeyDictionary()
 
@@ -482,21 +468,11 @@ def fingerprint(model: Scorer) -> str:
     """
     gile = towers_of(model)
     weights = gile.state_dict()
-    lexical = getattr(gile.output_layer, "lexical", None)
-    unseen = lexical and [float(number) for number in lexical.calibration]
-    state = (unseen, *state_of(*weights.values()))
+    settings = json.dumps(_settings(gile.config), sort_keys=True, default=str)
+    state = (settings, *state_of(*weights.values()))
     kept = _FINGERPRINTS.get(gile)
     if kept is None or kept[0] != state:
-        digest = hashlib.blake2b(digest_size=32)
-        config, text = gile.config, gile.config.text_config
-        fields = {name: getattr(config if hasattr(config, name) else text, name) for name in _FIELDS}
-        fields["unseen"] = unseen
-        if text.text_encoder_config is not None:
-            encoder = text.text_encoder_config.to_dict()
-            fields["text_encoder_config"] = {
-                name: value for name, value in encoder.items() if name not in _NO_DIFFERENCE and "dropout" not in name
-            }
-        digest.update(json.dumps(fields, sort_keys=True, default=str).encode())
+        digest = hashlib.blake2b(settings.encode(), digest_size=32)
         for name, weight in sorted(weights.items()):
             digest.update(f"{name} {weight.dtype} {tuple(weight.shape)} ".encode())
             flat = weight.detach().flatten()
@@ -504,6 +480,17 @@ def fingerprint(model: Scorer) -> str:
                 digest.update(flat[start : start + (1 << 22)].cpu().contiguous().view(torch.uint8).numpy())
         kept = _FINGERPRINTS[gile] = (state, digest.hexdigest())
     return kept[1]
+
+
+def _settings(config: PreTrainedConfig) -> dict[str, Any]:
+    """What makes codes of a configuration, and of those in it."""
+    settings = {"model_type": config.model_type}
+    for name, value in vars(config).items():
+        if name.startswith("_") or name in _NO_DIFFERENCE or "dropout" in name:
+            continue
+        is_number = isinstance(value, int) and not isinstance(value, bool)  # 1 is as good as 1.0
+        settings[name] = _settings(value) if hasattr(value, "to_dict") else float(value) if is_number else value
+    return settings
 
 
 def leads_out(file: Path, folder: Path) -> bool:

@@ -1,18 +1,18 @@
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
-from transformers import pipeline
+from transformers import PreTrainedConfig, pipeline
 
 from hf_gile import (
     GileConfig,
     GileForSequenceClassification,
     GileModel,
     GileProcessor,
-    GileTextConfig,
     Label,
     LabelIndex,
     LabelSet,
@@ -21,6 +21,7 @@ from hf_gile import (
 )
 from hf_gile.label_index import fingerprint
 from hf_gile.models import search_gile
+from hf_gile.models.published_gile import PublishedGileConfig, PublishedGileModel
 from hf_gile.models.search_gile import scores_of, top_k_of
 
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
@@ -531,18 +532,55 @@ def test_the_fingerprint_is_of_what_makes_codes(tmp_path, make_model):
     assert fingerprint(model) == ours
 
 
+def every_field(config):
+    """The configuration and those in it, each with the names of its fields."""
+    inherited = {field.name for field in fields(PreTrainedConfig)}
+    for own in (config, config.text_config):
+        for field in fields(own):
+            if field.name not in inherited and not hasattr(getattr(own, field.name), "to_dict"):
+                yield own, field.name
+
+
+def another(value):
+    if isinstance(value, bool):
+        return not value
+    return {int: 77, float: 0.77, str: "another", list: ["another"], dict: {"another": 1}}.get(type(value), "another")
+
+
 def test_every_field_of_the_configuration_is_hashed_or_makes_no_codes():
-    fields = GileConfig.__annotations__ | GileTextConfig.__annotations__
-    sizes = {name for name in fields if name.endswith("_size")}  # of weights, which show them
-    limits = {name for name in fields if name.startswith("max_")} | {"label_length", "language_labels"}
-    training = {"freeze_text_encoder", "freeze_word_vectors", "word_dropout", "joint_dropout"}
-    starts = {"embedding_std", "label_prior", "cosine_scale"}
-    hashed_otherwise = {"text_config", "text_encoder_config", "lexical_scale", "unseen_scale", "unseen_offset"}
-    of_scores = {"calibration", "thresholds"}  # codes come before them
-    hashed = set(label_index._FIELDS)
-    assert hashed <= set(fields)
-    rest = sizes | limits | training | starts | hashed_otherwise | of_scores | {"sub_configs", "largest"}
-    assert set(fields) - hashed <= rest
+    model = PublishedGileModel(PublishedGileConfig(vocab_size=11))
+    before = fingerprint(model)
+    unhashed = set()
+    for own, name in every_field(model.config):
+        value = getattr(own, name)
+        object.__setattr__(own, name, another(value))
+        if fingerprint(model) == before:
+            unhashed.add(name)
+        object.__setattr__(own, name, value)
+    assert fingerprint(model) == before
+    assert unhashed == {
+        *("cosine_scale", "embedding_std", "label_prior"),  # where weights start
+        *("freeze_text_encoder", "freeze_word_vectors", "joint_dropout", "word_dropout"),  # read in training alone
+        *("calibration", "label_length", "language_labels", "thresholds"),  # of stored labels and of answers
+        *("max_label_words", "max_words"),  # limits of the processor
+    }
+
+
+def test_an_activation_that_makes_other_codes_is_another_version():
+    config = {"vocab_size": 11, "encoder_cell": "gru", "label_encoder_type": "text_encoder", "max_sentence_words": 60}
+    model, other = (PublishedGileModel(PublishedGileConfig(recurrent_act=act, **config)) for act in ("tanh", "relu"))
+    other.load_state_dict(model.state_dict())
+    labels = torch.tensor([[3, 4], [5, 0]])
+    assert not torch.allclose(model.project_labels(labels), other.project_labels(labels))
+    assert fingerprint(model) != fingerprint(other)
+
+
+def test_a_configuration_changed_in_place_is_another_version(make_model):
+    model, processor = make_model(lexical_size=32)
+    index = LabelIndex.build(model, processor)
+    model.config.lexical_scale += 1
+    with pytest.raises(ValueError, match="made by another model"):
+        index.check_fits(model)
 
 
 def test_weights_are_hashed_once(make_model, monkeypatch):
