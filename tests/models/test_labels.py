@@ -196,6 +196,7 @@ def test_cells_of_any_length_come_back(tmp_path):
         ("labels.csv", f'id,name\nD1,"{"x" * 100_000}\n'),
         ("labels.csv", f"id,name\nD1,{'x' * (1 << 24)}y\n"),
     ],
+    ids=range(7),
 )
 def test_a_bad_file_gets_a_short_message_of_file_and_row(tmp_path, name, content):
     (tmp_path / name).write_text(content, encoding="utf-8")

@@ -38,7 +38,7 @@ def test_a_size_beyond_reason_is_refused_by_name(fields, message):
     [
         ({"num_labels": 10**9}, r"num_labels is 1000000000, .* set GileConfig.largest\['num_labels'\]"),
         ({"num_labels": "5"}, "num_labels must be a whole number"),
-        ({"id2label": ["a", "b"]}, "id2label a mapping"),
+        ({"id2label": ["a", "b"]}, "id2label a mapping|'id2label' expected a dict"),  # of older Transformers
         ({"text_encoder_config": {**ENCODER, "num_hidden_layers": 10**7}}, "text_encoder_config.num_hidden_layers is"),
         ({"text_encoder_config": {**ENCODER, "num_labels": 10**9}}, "text_encoder_config.num_labels is 1000000000"),
         ({"text_encoder_config": {**ENCODER, "hidden_size": 2**40}}, "text_encoder_config.hidden_size is"),
@@ -46,7 +46,7 @@ def test_a_size_beyond_reason_is_refused_by_name(fields, message):
     ],
 )
 def test_what_is_large_as_soon_as_it_is_read_is_refused_before(fields, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, StrictDataclassError), match=message):
         GileConfig(text_encoder_type="transformer", **fields)
 
 
