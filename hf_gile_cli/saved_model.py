@@ -1,6 +1,5 @@
 """Saved models: loading them, and saving one of which labels or calibration have changed."""
 
-import json
 import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -30,9 +29,10 @@ def load(model: str, revision: str | None = None, device: str | None = None) -> 
         OSError: The Hub does not give it.
     """
     import torch
-    from transformers import AutoConfig, AutoModelForSequenceClassification
+    from transformers import AutoModelForSequenceClassification
 
-    from hf_gile import GileProcessor
+    from hf_gile import GileConfig, GileProcessor
+    from hf_gile.publishing.contents import MODEL_TYPES
     from hf_gile.publishing.exchange import complete
 
     quiet_libraries()
@@ -48,9 +48,8 @@ def load(model: str, revision: str | None = None, device: str | None = None) -> 
         _check_weights(folder)
     if not folder.is_dir() and not is_hub_name(model):
         raise FileNotFoundError(f"no folder {model} (in {Path.cwd()}); a model on the Hub is called user/name")
-    # Where the flag is missing, Transformers asks on standard input, which may hold the texts to score.
     try:
-        config = AutoConfig.from_pretrained(model, revision=revision or "main", trust_remote_code=False)
+        config, _ = GileConfig.get_config_dict(model, revision=revision or "main")
     except OSError as error:
         if folder.is_dir():
             raise
@@ -59,8 +58,10 @@ def load(model: str, revision: str | None = None, device: str | None = None) -> 
         raise FileNotFoundError(
             f"{model} is no folder here, and the Hub does not give it: {why_not_read(error)}"
         ) from error
-    if not config.model_type.startswith("gile"):
-        raise ValueError(f"{model} is a model of type {config.model_type!r}, not a GILE model")
+    kind = config.get("model_type")
+    if kind not in MODEL_TYPES:
+        raise ValueError(f"{model} is a model of type {kind!r:.100}, not a GILE model")
+    # Where the flag is missing, Transformers asks on standard input, which may hold the texts to score.
     loaded = AutoModelForSequenceClassification.from_pretrained(
         model, revision=revision or "main", trust_remote_code=False
     ).eval()
@@ -70,12 +71,14 @@ def load(model: str, revision: str | None = None, device: str | None = None) -> 
 
 def _check_weights(folder: Path) -> None:
     """Makes sure that the weights of a model are in its folder, not where a file of it points."""
+    from hf_gile.models.configuration_gile import read_json_object
+
     if (folder / "adapter_config.json").is_file():
         raise ValueError(f"{folder} has adapters, whose weights belong to another model: merge them with merge_lora")
     for index in folder.glob("*.index.json"):
         try:
-            names = [str(name) for name in json.loads(index.read_bytes())["weight_map"].values()]
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            names = [str(name) for name in read_json_object(index)["weight_map"].values()]
+        except (ValueError, LookupError, AttributeError):
             raise ValueError(f"{index} does not list files of weights: save the model again") from None
         for name in names:
             if Path(name).name != name:

@@ -1,9 +1,12 @@
 """The configuration of a GILE model: the paper's hyper-parameter table as validated fields."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, field, fields
 from difflib import get_close_matches
+from os import PathLike
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -59,6 +62,28 @@ _LARGEST: dict[str, int] = {
     "text_encoder_number": 1 << 31,
 }
 """The limits of `GileConfig.largest`."""
+
+
+def read_json_object(file: str | PathLike[str]) -> dict[str, Any]:
+    """Reads a JSON file of a saved model.
+
+    Args:
+        file: A file that holds a JSON object.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It holds something else.
+    """
+    try:
+        content = json.loads(Path(file).read_bytes())
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict):
+        raise ValueError(
+            f"{file} holds no JSON object: it is damaged, or not of a saved model; save the model again, or download "
+            "it again"
+        )
+    return content
 
 
 def _fields_of(config: type[PreTrainedConfig]) -> set[str]:
@@ -508,12 +533,10 @@ class GileConfig(PreTrainedConfig):
     format_version: int = FORMAT_VERSION
 
     @classmethod
-    def get_config_dict(cls, *args: Any, **kwargs: Any) -> Any:
-        """Reads config.json; see `PreTrainedConfig.get_config_dict`, which fails where it holds a number, say."""
-        try:
-            return super().get_config_dict(*args, **kwargs)
-        except TypeError:
-            raise ValueError(f"{args[:1]}: config.json is not the configuration of a GILE model") from None
+    def _dict_from_json_file(cls, json_file: str | PathLike[str]) -> dict[str, Any]:
+        content = read_json_object(json_file)
+        content.pop("configuration_files", None)  # transformers would read another file instead
+        return cls._decode_special_floats(content)
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
@@ -818,4 +841,5 @@ __all__ = [
     "GileTextConfig",
     "check_calibration",
     "check_largest",
+    "read_json_object",
 ]

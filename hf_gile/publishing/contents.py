@@ -1,6 +1,5 @@
 """What belongs to a published model: what makes it whole, what never goes up, and what a new version replaces."""
 
-import json
 import re
 import zipfile
 from collections.abc import Iterable
@@ -10,6 +9,7 @@ from typing import IO, Any
 from numpy.lib import format as npy
 
 from ..label_index import leads_out
+from ..models.configuration_gile import read_json_object
 from ..models.labels_gile import LABELS_FILE
 
 UNKNOWN_PLACE = "path/to/this/model"
@@ -228,7 +228,6 @@ def _absent(folder: Path, names: Iterable[str], what: str) -> list[str]:
 
 def _read_json(file: Path) -> dict[str, Any] | None:
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        return read_json_object(file)
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
-    return content if isinstance(content, dict) else None

@@ -239,3 +239,10 @@ def test_a_model_that_is_not_there_is_named(run, model, message, tmp_path, monke
 def test_a_model_of_another_kind_is_refused(run, save_text_encoder):
     result = run("score", save_text_encoder(), input="a\n", ends=1)
     assert "is a model of type 'bert', not a GILE model" in result.stderr
+
+
+@pytest.mark.parametrize("content", ["NaN", "5", "null", "[]", '"x"', "{"])
+def test_a_configuration_without_an_object_is_named(run, saved_model, content):
+    (saved_model / "config.json").write_text(content)
+    result = run("score", saved_model, input="a\n", ends=1)
+    assert f"{saved_model / 'config.json'} holds no JSON object" in result.stderr

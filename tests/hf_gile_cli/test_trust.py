@@ -66,7 +66,7 @@ def known_classes(folder):
 @pytest.mark.parametrize(
     ("attack", "says"),
     [
-        (foreign_config, CODE),
+        (foreign_config, "is a model of type 'foreign', not a GILE model"),
         (tokenizer_class, CODE),
         (known_classes, None),  # the classes are those of the package
     ],

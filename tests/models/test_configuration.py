@@ -1,7 +1,9 @@
+import re
+
 import pytest
 from huggingface_hub.errors import StrictDataclassError
 
-from hf_gile import GileConfig
+from hf_gile import GileConfig, GileModel
 
 
 @pytest.mark.parametrize(
@@ -88,7 +90,11 @@ def test_fields_of_the_text_configuration_may_be_named_beside_the_others(tmp_pat
         GileConfig(text_config=one.text_config, hidden_size=9)
 
 
-def test_a_configuration_file_that_holds_a_number_is_refused(tmp_path):
-    (tmp_path / "config.json").write_text("NaN")
-    with pytest.raises(ValueError, match=r"config.json is not the configuration of a GILE model"):
-        GileConfig.from_pretrained(tmp_path)
+@pytest.mark.parametrize("content", [b"NaN", b"5", b"null", b"[]", b'"x"', b'{"joint_size": 5', b"\xff", b"[" * 99_999])
+@pytest.mark.parametrize("load", [GileConfig.from_pretrained, GileModel.from_pretrained, GileConfig.from_json_file])
+def test_a_configuration_file_without_an_object_is_refused_by_its_name(tmp_path, content, load):
+    file = tmp_path / "config.json"
+    file.write_bytes(content)
+    message = rf"{re.escape(str(file))} holds no JSON object: .* save the model again, or download it again"
+    with pytest.raises(ValueError, match=message):
+        load(file if load == GileConfig.from_json_file else tmp_path)
