@@ -31,14 +31,14 @@ _LARGEST_NUMBER = 1e9
 FORMAT_VERSION = 2
 """Raised when a saved model changes meaning, so that older code refuses it instead of misreading it."""
 
-_PRETRAINED = ("transformer", "hierarchical_transformer")
+TextEncoderType = Literal["nn", "hnn", "wan", "han", "transformer", "hierarchical_transformer"]
+"""What reads texts: averages or attention, over words or over sentences of words; or a pretrained encoder."""
+
 PRETRAINED_DEFAULTS: dict[str, dict[str, Any]] = {
     "transformer": {"pooling": "mean"},
     "hierarchical_transformer": {"pooling": "mean", "encoder_cell": "none", "max_sentences": 16},
 }
 """How `from_text_encoder` has texts read by default."""
-
-_READ_SENTENCES = ("hnn", "han", "hierarchical_transformer")
 
 _LARGEST: dict[str, int] = {
     "vocab_size": 1 << 24,

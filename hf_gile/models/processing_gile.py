@@ -14,12 +14,16 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer, models
 from torch import Tensor
-from transformers import AutoTokenizer, BatchFeature, PreTrainedConfig, PreTrainedTokenizerFast
-from transformers.processing_utils import ProcessorMixin
+from transformers import (
+    AutoTokenizer,
+    BatchFeature,
+    PreTrainedConfig,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+    ProcessorMixin,
+)
 
-from .text_encoders_gile import TEXT_ENCODERS
-
-_PRETRAINED = ("transformer", "hierarchical_transformer")
+_LIMITS = ("max_words", "max_sentences", "max_sentence_words", "max_label_words")
 _BATCH = 10_000  # texts that are encoded at once: what a tokenizer returns takes many times the memory of their ids
 
 
@@ -32,17 +36,17 @@ class GileProcessor(ProcessorMixin):
 
     Args:
         tokenizer: The word-level tokenizer, from `build_tokenizer`, or that of the pretrained encoder.
-        text_encoder_type: As in `GileConfig`: `"nn"`, `"wan"` and `"transformer"` read documents of words, the others
-            documents of sentences of words (`"hierarchical_transformer"`: windows).
-        max_words: Words kept of a document (nn, wan, transformer).
+        reads_sentences: Whether a document is sentences of words, or windows of tokens, as `config.text_config` says;
+            else it is words.
+        max_words: Words kept of a document of words.
         max_sentences: Sentences or windows kept of a document.
-        max_sentence_words: Words kept of a sentence (hnn, han), tokens that a window holds.
+        max_sentence_words: Words kept of a sentence, tokens that a window holds.
         max_label_words: Words kept of a label.
         languages: The languages of the model.
 
     Raises:
-        ValueError: No such encoder, a tokenizer of another kind than it reads, a tokenizer without a padding token, or
-            a limit below 1 or that leaves no room between the special tokens.
+        ValueError: A tokenizer without a padding token, or a limit below 1 or that leaves no room between the special
+            tokens.
 
     Example:
         >>> from hf_gile import build_tokenizer
@@ -55,7 +59,7 @@ class GileProcessor(ProcessorMixin):
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerFast,
-        text_encoder_type: str = "wan",
+        reads_sentences: bool = False,
         max_words: int = 300,
         max_sentences: int = 30,
         max_sentence_words: int = 30,
@@ -63,25 +67,27 @@ class GileProcessor(ProcessorMixin):
         languages: Sequence[str] = (),
         **kwargs: Any,
     ) -> None:
-        if not isinstance(text_encoder_type, str) or text_encoder_type not in TEXT_ENCODERS:
-            raise ValueError(f"text_encoder_type must be one of {', '.join(TEXT_ENCODERS)}, got {text_encoder_type!r}")
-        self.text_encoder_type = text_encoder_type
+        if not isinstance(reads_sentences, bool):
+            raise ValueError(f"reads_sentences must be true or false, got {reads_sentences!r:.100}")
+        self.reads_sentences = reads_sentences
         self.max_words = max_words
         self.max_sentences = max_sentences
         self.max_sentence_words = max_sentence_words
         self.max_label_words = max_label_words
-        for name in ("max_words", "max_sentences", "max_sentence_words", "max_label_words"):
+        for name in _LIMITS:
             limit = getattr(self, name)
             if not hasattr(limit, "__index__") or limit < 1:
                 raise ValueError(f"{name} must be a whole number, at least 1, got {limit!r}")
         if isinstance(languages, str) or not isinstance(languages, Iterable):
             raise ValueError(f"languages must be a list of languages, got {languages!r}")
         self.languages = list(languages)
-        self._reads_sentences = TEXT_ENCODERS[text_encoder_type].input_dims == "(B, S, W)"
-        self._is_pretrained = text_encoder_type in _PRETRAINED
+        if not isinstance(tokenizer, PreTrainedTokenizerBase):
+            raise ValueError(f"tokenizer must be a tokenizer of transformers, got {_shown(tokenizer)}")
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        self._is_pretrained = backend is None or not isinstance(backend.model, models.WordLevel)
         self._tokenizers: dict[str | None, Tokenizer | None] = {}
-        self._front, self._back = self._special_tokens(tokenizer)
-        if not self._reads_sentences:  # so that truncation=True means the same to whoever uses the tokenizer alone
+        self._front, self._back = self._special_tokens(tokenizer) if self._is_pretrained else ([], [])
+        if not reads_sentences:  # so that truncation=True means the same to whoever uses the tokenizer alone
             tokenizer.model_max_length = max_words
         super().__init__(tokenizer, **kwargs)
 
@@ -138,16 +144,10 @@ class GileProcessor(ProcessorMixin):
         Raises:
             ValueError: The tokenizer has other words than the model has room for, or is of another kind than it reads.
         """
-        names = (
-            "text_encoder_type",
-            "max_words",
-            "max_sentences",
-            "max_sentence_words",
-            "max_label_words",
-        )
         _check_config(config)
-        limits = {name: getattr(config.text_config, name) for name in names}
-        processor = cls(tokenizer, languages=config.languages, **limits)
+        text = config.text_config
+        limits = {name: getattr(text, name) for name in _LIMITS}
+        processor = cls(tokenizer, text.reads_sentences, languages=config.languages, **limits)
         processor.check_fits(config)
         return processor
 
@@ -159,10 +159,18 @@ class GileProcessor(ProcessorMixin):
         """
         _check_config(config)
         text = config.text_config
-        if self.text_encoder_type != text.text_encoder_type:
+        kind = text.text_encoder_type
+        if self._is_pretrained != text.reads_pretrained:
+            what, hint = (
+                ("is not one of whole words", "one made with build_tokenizer")
+                if self._is_pretrained
+                else ("cuts texts into whole words", "its own: GileProcessor.from_text_encoder(name_or_path, config)")
+            )
+            raise ValueError(f"the tokenizer {what}, but the text encoder {kind!r} reads {hint}")
+        if self.reads_sentences != text.reads_sentences:
             raise ValueError(
-                f"the processor makes documents for {self.text_encoder_type!r}, the model reads those for "
-                f"{text.text_encoder_type!r}; use the processor saved with the model"
+                f"the processor makes documents of {'sentences' if self.reads_sentences else 'words'}, and the text "
+                f"encoder {kind!r} does not read those; use the processor saved with the model"
             )
         size, pad = len(self.tokenizer), self.tokenizer.pad_token_id
         # Tables of pretrained encoders often have spare rows, to a round number.
@@ -286,7 +294,7 @@ class GileProcessor(ProcessorMixin):
         """
         pad = self.tokenizer.pad_token_id
         try:
-            if len(documents) == 0 or not self._reads_sentences:
+            if len(documents) == 0 or not self.reads_sentences:
                 input_ids = pad_rows(documents, pad)
             else:
                 sentences = max(1, *(len(document) for document in documents))
@@ -304,10 +312,10 @@ class GileProcessor(ProcessorMixin):
         """Says which document is not made of word ids, if that is what is wrong."""
         if isinstance(documents, str | Mapping) or not isinstance(documents, Sequence):
             raise ValueError(f"documents must be a list of documents, got {type(documents).__name__}")
-        what = "a list of sentences, each a list of word ids" if self._reads_sentences else "a list of word ids"
+        what = "a list of sentences, each a list of word ids" if self.reads_sentences else "a list of word ids"
         for place, document in enumerate(documents):
             rows = [document]
-            if self._reads_sentences:
+            if self.reads_sentences:
                 rows = list(document) if _is_row(document) else [None]
             if not all(_is_row(row) and all(hasattr(word, "__index__") for word in row) for row in rows):
                 raise ValueError(
@@ -358,7 +366,7 @@ class GileProcessor(ProcessorMixin):
             [True, False, False]
         """
         nothing = {*self._front, *self._back, self.tokenizer.unk_token_id}
-        return not all(map(nothing.issuperset, document if self._reads_sentences else [document]))
+        return not all(map(nothing.issuperset, document if self.reads_sentences else [document]))
 
     def _rows(self, text: Any, language: str | Sequence[str | None] | None, written: bool = False) -> list[Any]:
         """All ids of each text, or of each of its sentences that has a word; or what is written in their places."""
@@ -370,7 +378,7 @@ class GileProcessor(ProcessorMixin):
         languages = self._languages(language, len(texts), "language")
         for place, text in enumerate(texts):
             self.check_text(text, f"text[{place}]")
-        if not self._reads_sentences:
+        if not self.reads_sentences:
             return self._words(texts, languages, written)
         documents = [split_sentences(text) if isinstance(text, str) else list(text) for text in texts]
         sizes = list(map(len, documents))
@@ -390,23 +398,23 @@ class GileProcessor(ProcessorMixin):
                 tokenizer takes, with half of a character.
         """
         is_list = isinstance(text, list | tuple) and all(isinstance(one, str) for one in text)
-        if isinstance(text, str) or (is_list and self._reads_sentences):
+        if isinstance(text, str) or (is_list and self.reads_sentences):
             for one in [text] if isinstance(text, str) else text:
                 _check_characters(one, name)
             return
-        what = "a text or a list of sentences" if self._reads_sentences else "a text"
+        what = "a text or a list of sentences" if self.reads_sentences else "a text"
         hint = ""
         if text is None:
             hint = ": leave out rows without a text, or pass an empty one"
         elif isinstance(text, Mapping):
             hint = f" of {', '.join(map(str, text))}: pass the column that holds the text"
         elif is_list:
-            hint = f", but a model of the type {self.text_encoder_type!r} does not read sentences: join them"
+            hint = ", but the model does not read sentences: join them"
         raise ValueError(f"{name} must be {what}, got {type(text).__name__}{hint}")
 
     def _document(self, row: list[Any], written: bool = False) -> list[Any]:
         """What the model reads of a text."""
-        if not self._reads_sentences:
+        if not self.reads_sentences:
             return self._cut(row, self.max_words, written)
         if not self._is_pretrained:
             return [sentence[: self.max_sentence_words] for sentence in row[: self.max_sentences]]
@@ -414,7 +422,7 @@ class GileProcessor(ProcessorMixin):
 
     def _pieces(self, row: list[Any], written: bool) -> list[Any]:
         """All of a text, in as many documents as it takes."""
-        if not self._reads_sentences:
+        if not self.reads_sentences:
             return [self._cut(part, self.max_words, written) for part in _parts(row, self.max_words - self._specials)]
         if self._is_pretrained:
             return _parts(self._windows(row, None, written), self.max_sentences)
@@ -445,19 +453,7 @@ class GileProcessor(ProcessorMixin):
         return [*front, *words[: limit - self._specials], *back]
 
     def _special_tokens(self, tokenizer: PreTrainedTokenizerFast) -> tuple[list[int], list[int]]:
-        """What stands before and behind a text; none around words."""
-        kind = self.text_encoder_type
-        backend = getattr(tokenizer, "backend_tokenizer", None)
-        is_word_level = backend is not None and isinstance(backend.model, models.WordLevel)
-        if is_word_level == self._is_pretrained:
-            what, hint = (
-                ("cuts texts into whole words", "its own: GileProcessor.from_text_encoder(name_or_path, config)")
-                if is_word_level
-                else ("is not one of whole words", "one made with build_tokenizer")
-            )
-            raise ValueError(f"the tokenizer {what}, but the text encoder {kind!r} reads {hint}")
-        if not self._is_pretrained:
-            return [], []
+        """What stands before and behind a text of tokens."""
         if tokenizer.pad_token_id is None:
             raise ValueError(
                 "the tokenizer has no padding token: give it one that texts do not hold, as in "
@@ -469,7 +465,7 @@ class GileProcessor(ProcessorMixin):
         starts = range(len(whole) - len(words) + 1)
         start = next(start for start in starts if whole[start : start + len(words)] == words)
         front, back = whole[:start], whole[start + len(words) :]
-        for name in ("max_sentence_words" if self._reads_sentences else "max_words", "max_label_words"):
+        for name in ("max_sentence_words" if self.reads_sentences else "max_words", "max_label_words"):
             if getattr(self, name) <= len(front) + len(back):
                 raise ValueError(
                     f"{name} must be more than the {len(front) + len(back)} special tokens around a text, got "

@@ -432,7 +432,7 @@ def test_what_cannot_be_built_is_refused(make_model):
     with pytest.raises(ValueError, match="this model has no languages"):
         LabelIndex.build(model, processor, labels, language="english")
     with pytest.raises(ValueError, match="use the processor saved with the model"):
-        LabelIndex.build(model, GileProcessor(processor.tokenizer, "han"), labels)
+        LabelIndex.build(model, GileProcessor(processor.tokenizer, reads_sentences=True), labels)
     with pytest.raises(ValueError, match=r"in the place of the processor: LabelIndex\.build\(model, processor,"):
         LabelIndex.build(model, labels)
     with pytest.raises(ValueError, match=r"must be a LabelSet, got list; LabelSet\.from_names"):

@@ -122,12 +122,13 @@ def test_texts_and_labels_come_in_any_kind_of_list(pipe):
 
 def test_processor_of_another_model_is_refused(parts, make_model):
     model, processor = parts
-    other = GileProcessor(build_tokenizer(["other words"], min_count=1), processor.text_encoder_type)
+    other = GileProcessor(build_tokenizer(["other words"], min_count=1), processor.reads_sentences)
     with pytest.raises(ValueError, match="use the processor saved with the model"):
         pipeline("label-scoring", model=model, processor=other)
-    han = "han" if processor.text_encoder_type == "wan" else "wan"
-    with pytest.raises(ValueError, match=f"the processor makes documents for '{han}'"):
-        pipeline("label-scoring", model=model, processor=GileProcessor(processor.tokenizer, han))
+    other = GileProcessor(processor.tokenizer, not processor.reads_sentences)
+    kind = "words" if processor.reads_sentences else "sentences"
+    with pytest.raises(ValueError, match=f"the processor makes documents of {kind}, and the text encoder"):
+        pipeline("label-scoring", model=model, processor=other)
 
 
 def test_labels_that_share_a_name_are_told_apart_by_their_ids(pipe):

@@ -53,7 +53,7 @@ def test_pieces_are_all_of_a_text_and_each_is_no_more_than_the_model_reads(pipe)
     assert len(pieces) > 2
     (ids,) = processor.pieces(LONG)
     assert _shape(ids) == _shape(pieces)
-    reads_sentences = processor.text_encoder_type not in ("nn", "wan", "transformer")
+    reads_sentences = processor.reads_sentences
     for piece in pieces:
         assert len(piece) <= (processor.max_sentences if reads_sentences else processor.max_words)
         for sentence in piece if reads_sentences else []:

@@ -98,7 +98,7 @@ def test_windows_are_cut_at_the_limit_and_padded_with_padding_alone(windows):
 
 
 def test_no_token_of_a_document_that_fits_is_lost_in_windows(pieces):
-    processor = GileProcessor(pieces, "hierarchical_transformer", max_sentences=50, max_sentence_words=7)
+    processor = GileProcessor(pieces, reads_sentences=True, max_sentences=50, max_sentence_words=7)
     generator = torch.Generator().manual_seed(0)
     for _ in range(30):
         lengths = torch.randint(1, 12, (7,), generator=generator).tolist()
@@ -111,7 +111,7 @@ def test_no_token_of_a_document_that_fits_is_lost_in_windows(pieces):
 
 def test_limits_a_tokenizer_was_saved_with_or_called_with_do_not_matter(tmp_path, pieces):
     text = "iron was blood " * 7
-    expected = GileProcessor(pieces, "transformer")([text])["input_ids"]
+    expected = GileProcessor(pieces)([text])["input_ids"]
     pieces.backend_tokenizer.enable_truncation(5)
     pieces.backend_tokenizer.enable_padding(length=5)
     pieces.save_pretrained(tmp_path)
@@ -124,7 +124,7 @@ def test_limits_a_tokenizer_was_saved_with_or_called_with_do_not_matter(tmp_path
 def test_a_tokenizer_without_special_tokens_puts_none_around_a_text():
     backend = Tokenizer(models.BPE({"<pad>": 0, "a": 1, "b": 2, "ab": 3}, [("a", "b")], unk_token="<pad>"))
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>")
-    processor = GileProcessor(tokenizer, "hierarchical_transformer", max_sentence_words=2)
+    processor = GileProcessor(tokenizer, reads_sentences=True, max_sentence_words=2)
     batch = processor([["aba", "b"], ""], return_tensors="pt")
     assert batch["input_ids"].tolist() == [[[3, 1], [2, 0]], [[0, 0], [0, 0]]]
     assert processor(label_text=["ab"])["label_input_ids"] == [[3]]
@@ -135,10 +135,10 @@ def test_several_special_tokens_on_either_side_are_kept(pieces):
     pieces.backend_tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] [CLS] $A [SEP] [SEP] [SEP]", special_tokens=special
     )
-    processor = GileProcessor(pieces, "transformer", max_words=7)
+    processor = GileProcessor(pieces, max_words=7)
     assert processor(["milk iron blood"])["input_ids"] == [[CLS, CLS, *ids("milk", "iron"), SEP, SEP, SEP]]
     with pytest.raises(ValueError, match="max_words must be more than the 5 special tokens around a text, got 5"):
-        GileProcessor(pieces, "transformer", max_words=5)
+        GileProcessor(pieces, max_words=5)
 
 
 @pytest.mark.parametrize("kind", ["transformer", "hierarchical_transformer"])
@@ -152,7 +152,7 @@ def test_a_saved_processor_gives_the_same_tokens(tmp_path, pieces, kind):
     assert (
         again(label_text=["Milk: iron"])["label_input_ids"] == processor(label_text=["Milk: iron"])["label_input_ids"]
     )
-    limits = {name: getattr(processor, name) for name in ("text_encoder_type", "max_words", "max_sentence_words")}
+    limits = {name: getattr(processor, name) for name in ("reads_sentences", "max_words", "max_sentence_words")}
     assert limits == {name: getattr(again, name) for name in limits}
 
 
@@ -161,7 +161,7 @@ def test_a_tokenizer_of_other_parts_is_saved_as_it_is(tmp_path, pieces):
     backend.normalizer = normalizers.Lowercase()
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]")
-    GileProcessor(tokenizer, "transformer").save_pretrained(tmp_path)
+    GileProcessor(tokenizer).save_pretrained(tmp_path)
     again = GileProcessor.from_pretrained(tmp_path)
     assert again(["Milk failing."])["input_ids"] == [ids("milk", "fail", "##ing", ".")]
 
@@ -178,8 +178,8 @@ def test_what_the_tokenizer_alone_makes_is_what_the_model_reads(tmp_path, pieces
 
 
 def test_all_languages_are_read_by_one_tokenizer(pieces):
-    processor = GileProcessor(pieces, "transformer", languages=["english", "german"])
-    one = GileProcessor(pieces, "transformer")
+    processor = GileProcessor(pieces, languages=["english", "german"])
+    one = GileProcessor(pieces)
     texts = ["milk", "iron"]
     assert processor(texts, language=["german", "english"])["input_ids"] == one(texts)["input_ids"]
     with pytest.raises(ValueError, match="words of several languages: name one of english, german"):
@@ -193,24 +193,24 @@ def test_a_tokenizer_may_have_fewer_tokens_than_the_encoder_but_not_more(pieces)
     other = config_of()
     other.text_config.pad_token_id = 5
     with pytest.raises(ValueError, match=r"padding in row 0, the model 19 with padding in row 5"):
-        GileProcessor(pieces, "transformer").check_fits(other)
+        GileProcessor(pieces).check_fits(other)
 
 
 def test_tokenizers_of_the_other_kind_are_refused(pieces, tokenizer):
     with pytest.raises(
         ValueError, match=r"cuts texts into whole words, .*'transformer' reads its own: GileProcessor\.f"
     ):
-        GileProcessor(tokenizer, "transformer")
-    with pytest.raises(ValueError, match=r"is not one of whole words, .*'wan' reads one made with build_tokenizer"):
-        GileProcessor(pieces, "wan")
-    with pytest.raises(ValueError, match="makes documents for 'wan', the model reads those for 'transformer'"):
         GileProcessor(tokenizer).check_fits(config_of())
+    with pytest.raises(ValueError, match=r"is not one of whole words, .*'wan' reads one made with build_tokenizer"):
+        GileProcessor(pieces).check_fits(GileConfig())
+    with pytest.raises(ValueError, match="makes documents of sentences, and the text encoder 'transformer' does not"):
+        GileProcessor(pieces, reads_sentences=True).check_fits(config_of())
 
 
 def test_a_tokenizer_without_padding_is_refused():
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE({"a": 0}, [])))
     with pytest.raises(ValueError, match="the tokenizer has no padding token: give it one"):
-        GileProcessor(tokenizer, "transformer")
+        GileProcessor(tokenizer)
 
 
 def test_labels_and_texts_of_no_use_are_refused_by_place(flat, windows):
@@ -240,7 +240,7 @@ def test_words_of_bytes_are_written_without_the_space_before_them():
     bytes_of.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bytes_of.post_processor = processors.ByteLevel(trim_offsets=True)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=bytes_of, pad_token="[PAD]")
-    processor = GileProcessor(tokenizer, "transformer", max_words=9)
+    processor = GileProcessor(tokenizer, max_words=9)
     pieces = processor.pieces(["Größe, ok"], written=True)[0]
     assert [len(piece) for piece in pieces] == [9, 2]
     words = [word for piece in pieces for word in piece]
@@ -257,7 +257,7 @@ def test_words_end_at_spaces_where_a_tokenizer_takes_a_text_for_one_word():
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]")
     assert set(fast("breast milk")._encodings[0].word_ids) == {0}
-    ((piece,),) = GileProcessor(fast, "transformer").pieces("breast  milk\niron", written=True)
+    ((piece,),) = GileProcessor(fast).pieces("breast  milk\niron", written=True)
     words = dict(piece)
     assert [word for word in words.values() if word] == ["breast", "milk", "iron"]
     assert [place for place, _ in piece][:7] == [0] * 7
@@ -281,6 +281,6 @@ def test_a_tokenizer_written_in_python_shows_its_tokens(pieces):
         def _convert_id_to_token(self, index):
             return VOCABULARY[index]
 
-    processor = GileProcessor(InPython(pad_token="[PAD]", unk_token="[UNK]"), "transformer", max_words=2)
+    processor = GileProcessor(InPython(pad_token="[PAD]", unk_token="[UNK]"), max_words=2)
     assert processor.pieces(["Breast milk iron"], written=True) == [[[(0, "breast"), (1, "milk")], [(2, "iron")]]]
     assert processor.pieces(["Breast milk iron"]) == [[ids("breast", "milk"), ids("iron")]]

@@ -82,7 +82,7 @@ def wan(tokenizer):
 
 @pytest.fixture
 def han(tokenizer):
-    return GileProcessor(tokenizer, text_encoder_type="han", max_sentences=2, max_sentence_words=3)
+    return GileProcessor(tokenizer, reads_sentences=True, max_sentences=2, max_sentence_words=3)
 
 
 def test_documents_are_cut_and_padded_to_words(wan):

@@ -11,9 +11,9 @@ ROWS = {
 }
 
 
-@pytest.fixture(params=["wan", "han"])
+@pytest.fixture(params=[False, True], ids=["words", "sentences"])
 def processor(request, tokenizer):
-    return GileProcessor(tokenizer, text_encoder_type=request.param)
+    return GileProcessor(tokenizer, reads_sentences=request.param)
 
 
 def test_texts_and_ids_become_words_and_columns(processor, label_set):

@@ -146,7 +146,7 @@ def test_texts_that_say_the_same_or_nothing_are_left_out():
 
 def test_texts_of_pretrained_tokenizers_have_special_tokens():
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "milk", "breast", "[MASK]"]
-    processor = GileProcessor(BertTokenizer(vocab={word: row for row, word in enumerate(words)}), "transformer")
+    processor = GileProcessor(BertTokenizer(vocab={word: row for row, word in enumerate(words)}))
     labels = LabelSet([Label("1", "Milk", synonyms=("Mother", "Breast milk"))])
     paraphrases = LabelParaphrases(labels, processor)
     assert paraphrases.words.tolist() == [[2, 4, 3, 0], [2, 1, 3, 0], [2, 5, 4, 3]]
