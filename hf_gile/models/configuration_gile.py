@@ -31,14 +31,12 @@ _LARGEST_NUMBER = 1e9
 FORMAT_VERSION = 2
 """Raised when a saved model changes meaning, so that older code refuses it instead of misreading it."""
 
-TextEncoderType = Literal["nn", "hnn", "wan", "han", "transformer", "hierarchical_transformer"]
-"""What reads texts: averages or attention, over words or over sentences of words; or a pretrained encoder."""
-
+_READ_SENTENCES = ("hnn", "han", "hierarchical_transformer")
 PRETRAINED_DEFAULTS: dict[str, dict[str, Any]] = {
     "transformer": {"pooling": "mean"},
     "hierarchical_transformer": {"pooling": "mean", "encoder_cell": "none", "max_sentences": 16},
 }
-"""How `from_text_encoder` has texts read by default."""
+"""The kinds of pretrained encoders, and how `from_text_encoder` has texts read by default."""
 
 _LARGEST: dict[str, int] = {
     "vocab_size": 1 << 24,
@@ -62,6 +60,8 @@ _LARGEST: dict[str, int] = {
     "text_encoder_number": 1 << 31,
 }
 """The limits of `GileConfig.largest`."""
+
+_MAY_BE_NOTHING = ("bag_size", "label_length", "lexical_size")
 
 
 def read_json_object(file: str | PathLike[str]) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def _refuse_unknown(config: PreTrainedConfig, unknown: Mapping[str, Any]) -> Non
 def _unread_of_text(fields: Mapping[str, Any]) -> dict[str, str]:
     """The fields of a text configuration that nothing reads with the others, and what would read them."""
     kind, cell = fields["text_encoder_type"], fields["encoder_cell"]
-    words = kind not in _PRETRAINED
+    words = kind not in PRETRAINED_DEFAULTS
     has_cell = kind not in ("nn", "transformer")
     has_size = has_cell and cell != "none"
     pools = kind not in ("nn", "hnn")
@@ -197,36 +197,22 @@ def check_largest(limit: str, value: object, name: str | None = None) -> None:
         )
 
 
-def _check_numbers(config: PreTrainedConfig) -> None:
-    """Refuses sizes and numbers that can only be a mistake, or an attack."""
-    for name in _LARGEST.keys() - {"num_labels"}:  # which are named already, one by one
-        value = getattr(config, name, None)
-        check_largest(name, len(value) if isinstance(value, list) else value)
+def _check_fields(config: PreTrainedConfig) -> None:
+    """Refuses sizes and numbers that can only be a mistake, or an attack, and activations that nobody knows."""
     for one in fields(config):
-        value = getattr(config, one.name)
+        name, value = one.name, getattr(config, one.name)
+        if name in _LARGEST:
+            check_largest(name, len(value) if isinstance(value, list) else value)
+            least = 0 if name in _MAY_BE_NOTHING else 1
+            if isinstance(value, int) and value < least:
+                raise ValueError(f"{name} must be {'positive' if least else 'at least 0'}, got {value}")
         if isinstance(value, float) and not abs(value) <= _LARGEST_NUMBER:  # as written, NaN is refused, too
-            raise ValueError(f"{one.name} must be a finite number of ordinary size, got {value}")
-
-
-def _check_least(config: PreTrainedConfig, least: int, names: Sequence[str]) -> None:
-    for name in names:
-        if getattr(config, name) < least:
-            what = "positive" if least else "at least 0"
-            raise ValueError(f"{name} must be {what}, got {getattr(config, name)}")
-
-
-def _check_shares(config: PreTrainedConfig, names: Sequence[str]) -> None:
-    for name in names:
-        if not 0 <= getattr(config, name) < 1:
-            raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(config, name)}")
-
-
-def _check_activations(config: PreTrainedConfig, names: Sequence[str]) -> None:
-    for name in names:
-        if getattr(config, name) not in ACT2FN:
+            raise ValueError(f"{name} must be a finite number of ordinary size, got {value}")
+        if name.endswith("_dropout") and not 0 <= value < 1:
+            raise ValueError(f"{name} must be at least 0 and below 1, got {value}")
+        if name.endswith("_act") and value not in ACT2FN:
             raise ValueError(
-                f"{name} must be one of transformers' activations ({', '.join(sorted(ACT2FN))}), "
-                f"got {getattr(config, name)!r}"
+                f"{name} must be one of transformers' activations ({', '.join(sorted(ACT2FN))}), got {value!r}"
             )
 
 
@@ -359,7 +345,7 @@ class GileTextConfig(PreTrainedConfig):
     @property
     def reads_pretrained(self) -> bool:
         """Whether a pretrained encoder reads documents."""
-        return self.text_encoder_type in _PRETRAINED
+        return self.text_encoder_type in PRETRAINED_DEFAULTS
 
     @property
     def has_fixed_pooling(self) -> bool:
@@ -371,25 +357,15 @@ class GileTextConfig(PreTrainedConfig):
         """Whether a document is sentences of words, or windows of tokens."""
         return self.text_encoder_type in _READ_SENTENCES
 
-    def validate_largest(self) -> None:
-        """No size is so large that it can only be a mistake, or an attack."""
-        _check_numbers(self)
-
-    def validate_sizes(self) -> None:
-        """Every size is positive, and the padding word is a row of the table."""
-        limits = ("max_words", "max_sentences", "max_sentence_words", "max_label_words")
-        _check_least(self, 1, ("vocab_size", "embedding_size", "hidden_size", "attention_size", *limits))
-        _check_shares(self, ("word_dropout",))
+    def validate_fields(self) -> None:
+        """Every size is positive and of a size that can be meant, and the padding word is a row of the table."""
+        _check_fields(self)
         if not 0 <= self.pad_token_id < self.vocab_size:
             raise ValueError(
                 f"pad_token_id must be a row of the {self.vocab_size} words of vocab_size, got {self.pad_token_id}"
             )
         if self.embedding_std <= 0:
             raise ValueError(f"embedding_std must be positive, got {self.embedding_std}")
-
-    def validate_activations(self) -> None:
-        """The activations are known to transformers."""
-        _check_activations(self, ("hidden_act",))
 
     def validate_text_encoder(self) -> None:
         """A pretrained encoder has its configuration, and what only it can do is asked of no other."""
@@ -663,26 +639,17 @@ class GileConfig(PreTrainedConfig):
         k = num_labels if isinstance(num_labels, int) else sum(num_labels)
         return max(1, hidden_size * k // (hidden_size + embedding_size))
 
-    def validate_largest(self) -> None:
-        """No size is so large that it can only be a mistake, or an attack."""
-        _check_numbers(self)
+    def validate_fields(self) -> None:
+        """Every size is positive and of a size that can be meant, and a probability is one."""
+        _check_fields(self)
         check_largest(
             "joint_layers",
             self.joint_layers * max(1, len(self.languages)),
             "joint_layers times the number of languages",
         )
 
-    def validate_sizes(self) -> None:
-        """Every size is positive, and every share a share."""
-        _check_least(self, 1, ("joint_size", "joint_layers"))
-        _check_least(self, 0, ("label_length", "bag_size", "lexical_size"))
-        _check_shares(self, ("joint_dropout",))
         if not 0 < self.label_prior < 1:
             raise ValueError(f"label_prior is a probability between 0 and 1, got {self.label_prior}")
-
-    def validate_activations(self) -> None:
-        """The activation is known to transformers."""
-        _check_activations(self, ("joint_act",))
 
     def validate_languages(self) -> None:
         """Languages can be names of modules."""
@@ -752,15 +719,14 @@ class GileConfig(PreTrainedConfig):
 
     def validate_format(self) -> None:
         """The model was saved by this version of the code, or by one that said the same things."""
-        if self.format_version < FORMAT_VERSION:
-            raise ValueError(
-                f"this model has format_version {self.format_version}, of before hf-gile was released; this code reads "
-                f"{FORMAT_VERSION}: train or convert the model again"
-            )
-        if self.format_version > FORMAT_VERSION:
-            raise ValueError(
-                f"this model has format_version {self.format_version}, this code reads up to {FORMAT_VERSION}: "
+        if self.format_version != FORMAT_VERSION:
+            hint = (
                 "upgrade hf-gile (pip install -U hf-gile), or load it where hf-gile is not installed"
+                if self.format_version > FORMAT_VERSION
+                else "it is of before hf-gile was released: train or convert it again"
+            )
+            raise ValueError(
+                f"this model has format_version {self.format_version}, this code reads {FORMAT_VERSION}: {hint}"
             )
 
 

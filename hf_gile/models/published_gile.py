@@ -262,8 +262,6 @@ class PublishedGileConfig(GileConfig):
                 f"max_label_words must be at most {text.max_sentence_words}, the max_sentence_words of the published "
                 f"graph, if its text encoder reads labels, got {text.max_label_words}"
             )
-        if self.recurrent_act not in ACT2FN:
-            raise ValueError(f"recurrent_act must be one of transformers' activations, got {self.recurrent_act!r}")
 
 
 class PublishedGileModel(GileModel):
