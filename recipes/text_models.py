@@ -32,8 +32,12 @@ from hf_gile.training import (
     class_balanced_weights,
     log_idf,
     merge_lora,
+    model_from_text_encoder,
     propensity_weights,
     set_label_priors,
+    set_lexical_weights,
+    set_token_weights,
+    set_word_vectors,
 )
 from hf_gile.training.experiment import (
     Experiment,
@@ -488,9 +492,9 @@ def start_from_documents(
     """Sets what a model knows of the training documents before it is trained, and adds adapters."""
     config, special = model.config, processor.tokenizer.all_special_ids
     if config.bag_size and settings.start_from is None:
-        model.gile.set_token_weights(log_idf(documents, config.text_config.vocab_size, special))
+        set_token_weights(model, log_idf(documents, config.text_config.vocab_size, special))
     if config.lexical_size:
-        model.gile.set_lexical_weights(documents, special)
+        set_lexical_weights(model, documents, special)
     if settings.frequency_priors and (is_linear(unit) or config.label_rows):
         set_label_priors(model, number)
     if settings.lora_rank:
@@ -825,7 +829,7 @@ def make_model(
     if settings.text_encoder is not None:
         kind = "hierarchical_transformer" if settings.hierarchical else "transformer"
         fields |= {"text_encoder_type": kind, "text_encoder_options": json.loads(settings.text_encoder_options)}
-        model = GileForSequenceClassification.from_text_encoder(settings.text_encoder, **unit_fields(unit, **fields))
+        model = model_from_text_encoder(settings.text_encoder, **unit_fields(unit, **fields))
         return model, GileProcessor.from_text_encoder(settings.text_encoder, model.config)
     fields |= {
         "vocab_size": len(tokenizer),
@@ -838,7 +842,7 @@ def make_model(
     config = GileConfig(**unit_fields(unit, **fields))
     model = MODELS.get(unit, GileForSequenceClassification)(config)
     if vectors is not None:
-        model.gile.set_word_vectors(vectors)
+        set_word_vectors(model, vectors)
     return model, GileProcessor.for_config(tokenizer, config)
 
 

@@ -41,6 +41,7 @@ from hf_gile.training import (
     MultilingualDataset,
     ThresholdTuner,
     paper_threshold,
+    set_word_vectors,
 )
 from hf_gile.training.experiment import calibrate_on, count_parameters, fit, run_arguments, save_model
 
@@ -170,7 +171,7 @@ def main() -> None:
             config.joint_size = recipe.joint_size or equal
         processor = GileProcessor.for_config(build_tokenizer(vocabulary=corpus.words), config)
         model = GileForSequenceClassification(config)
-        model.gile.set_word_vectors(corpus.vectors)
+        set_word_vectors(model, corpus.vectors)
         model.set_labels(labels, processor, torch.from_numpy(corpus.label_input_ids))
 
         # 3. One document of each language at every step, and all seen labels of its language.

@@ -46,12 +46,20 @@ from text_models import check_files, load_encoder_config
 from training import parse_settings, write_results
 from transformers import AutoConfig, TrainingArguments, set_seed
 
-from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelSet
+from hf_gile import GileProcessor, Label, LabelSet
 from hf_gile.data import ReadReport, load_records, load_table, read_label_file, table_of
 from hf_gile.data.files import read_yaml
 from hf_gile.data.zero_shot import fraction_of
 from hf_gile.publishing import write_card
-from hf_gile.training import GileLoss, LabelParaphrases, add_pooled_embeds, encode_dataset, log_idf
+from hf_gile.training import (
+    GileLoss,
+    LabelParaphrases,
+    add_pooled_embeds,
+    encode_dataset,
+    log_idf,
+    model_from_text_encoder,
+    set_token_weights,
+)
 from hf_gile.training.experiment import count_parameters, fit, pretrained_optimizer, save_model
 from hf_gile.training.labelled_sets import (
     GROUPS,
@@ -269,7 +277,7 @@ def train_zero_shot(
     if recipe.bag_size:
         texts = (ids for part in parts for ids in part["input_ids"])
         special, size = processor.tokenizer.all_special_ids, model.config.text_config.vocab_size
-        model.gile.set_token_weights(log_idf(texts, size, special))
+        set_token_weights(model, log_idf(texts, size, special))
 
     optimizer = pretrained_optimizer(model, args, recipe.text_encoder_learning_rate, recipe.layer_decay)
     trainer = ManySetTrainer(
@@ -317,7 +325,7 @@ def fit_or_keep(trainer: ManySetTrainer, tasks: Sequence[Task], patience: int) -
 def make_model(recipe: Recipe, labels: LabelSet, args: TrainingArguments) -> tuple[Any, GileProcessor]:
     """A model over the pretrained encoder that scores the labels as the cosine does, and its processor."""
     size = AutoConfig.from_pretrained(recipe.text_encoder, trust_remote_code=False).hidden_size + recipe.bag_size
-    model = GileForSequenceClassification.from_text_encoder(
+    model = model_from_text_encoder(
         recipe.text_encoder,
         freeze_text_encoder=not recipe.tune_text_encoder,
         max_words=recipe.max_words,

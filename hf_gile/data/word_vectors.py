@@ -18,7 +18,7 @@ From a file to a model, where `V` is `2 +` the number of words:
     words, vectors = load_word_vectors("glove.840B.300d.txt", max_words=400_000).normalized().table()
     tokenizer = build_tokenizer(vocabulary=words)
     model = GileModel(GileConfig(vocab_size=len(words), embedding_size=vectors.shape[1]))
-    model.set_word_vectors(vectors)
+    set_word_vectors(model, vectors)
 """  # noqa: E501 - a row of a table is one line
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class WordVectors:
 
         Returns:
             `2 + V` words for `build_tokenizer(vocabulary=...)`, and their `(2 + V, D)` vectors for
-            `GileModel.set_word_vectors`: zeros for padding, and for the unknown word the mean of all words.
+            `hf_gile.training.set_word_vectors`: zeros for padding, and for the unknown word the mean of all words.
 
         Raises:
             ValueError: If one of the two is among the words already.

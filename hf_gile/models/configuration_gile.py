@@ -36,7 +36,7 @@ PRETRAINED_DEFAULTS: dict[str, dict[str, Any]] = {
     "transformer": {"pooling": "mean"},
     "hierarchical_transformer": {"pooling": "mean", "encoder_cell": "none", "max_sentences": 16},
 }
-"""The kinds of pretrained encoders, and how `from_text_encoder` has texts read by default."""
+"""The kinds of pretrained encoders, and how `hf_gile.training.model_from_text_encoder` has texts read by default."""
 
 _LARGEST: dict[str, int] = {
     "vocab_size": 1 << 24,
@@ -247,7 +247,7 @@ class GileTextConfig(PreTrainedConfig):
             `"transformer"`, `input_ids` (B, W), or `"hierarchical_transformer"`, windows of whole sentences (B, S, W)
             with attention over the windows, for long documents.
         text_encoder_config: Configuration of the pretrained encoder, that of any `AutoModel` that gives hidden states;
-            `from_text_encoder` sets it and loads the weights. `vocab_size`, `embedding_size` and `pad_token_id` are
+            `model_from_text_encoder` sets it and loads the weights. `vocab_size`, `embedding_size`, `pad_token_id` are
             then those of the encoder.
         freeze_text_encoder: Whether the pretrained encoder keeps its weights in training (it then runs without
             dropout, and without a pooling by attention, which is trained, what it says of a text can be computed once,
@@ -373,7 +373,7 @@ class GileTextConfig(PreTrainedConfig):
             raise ValueError(
                 "text_encoder_config goes with text_encoder_type 'transformer' or 'hierarchical_transformer', got "
                 f"{type(self.text_encoder_config).__name__} with {self.text_encoder_type!r}; "
-                "GileForSequenceClassification.from_text_encoder(name) makes both"
+                "hf_gile.training.model_from_text_encoder(name) makes both"
             )
         if getattr(self.text_encoder_config, "is_encoder_decoder", False):
             raise ValueError("text_encoder_config is of an encoder-decoder; take an encoder")
@@ -552,7 +552,8 @@ class GileConfig(PreTrainedConfig):
         elif getattr(self.text_config, "model_type", None) != GileTextConfig.model_type:
             raise ValueError(
                 f"text_config must be a GileTextConfig or its fields, got {type(self.text_config).__name__}; the "
-                "configuration of a pretrained encoder is text_encoder_config in it: from_text_encoder(name) makes both"
+                "configuration of a pretrained encoder is text_encoder_config in it: "
+                "hf_gile.training.model_from_text_encoder(name) makes both"
             )
         _refuse_unknown(self, kwargs)
         super().__post_init__(**kwargs)
@@ -606,7 +607,7 @@ class GileConfig(PreTrainedConfig):
 
         Args:
             fields: Fields of this class and of `GileTextConfig`; of a pretrained encoder, those of
-                `from_text_encoder`, with its defaults.
+                `model_from_text_encoder`, with its defaults.
 
         Returns:
             Fields that a configuration takes.

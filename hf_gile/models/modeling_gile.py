@@ -24,13 +24,13 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import AutoModel, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import ModelOutput, can_return_tuple
 from transformers.utils.hub import cached_file
 
-from .configuration_gile import PRETRAINED_DEFAULTS, GileConfig
+from .configuration_gile import GileConfig
 from .labels_gile import LABELS_FILE, Label, LabelSet
 from .languages_gile import Languages, check_language, in_each_language, of_language
 from .losses_gile import label_loss, without_infinities
@@ -46,8 +46,8 @@ from .scoring_gile import (
     TokenBag,
     ZeroEmbedding,
 )
-from .stored_labels_gile import StoredLabels, check_finite, is_finite, state_of
-from .text_encoders_gile import TEXT_ENCODERS, mean_of_words, position_limit, rms_normalized, without_pooler
+from .stored_labels_gile import StoredLabels, check_finite, state_of
+from .text_encoders_gile import TEXT_ENCODERS, mean_of_words, rms_normalized
 
 _LABELS_AT_ONCE = 2048
 """Stored labels encoded at a time, outside training."""
@@ -138,7 +138,7 @@ class GilePreTrainedModel(PreTrainedModel):
         if number not in (None, text.vocab_size) and (text.reads_pretrained or self.config.bag_size):
             raise ValueError(
                 "the tokens of a pretrained encoder, and those of a bag, keep their number: resize the encoder before "
-                "from_text_encoder, or make a new model"
+                "a model is made over it, or make a new model"
             )
         if number is not None and (not hasattr(number, "__index__") or number <= text.pad_token_id):
             raise ValueError(
@@ -207,76 +207,6 @@ class GilePreTrainedModel(PreTrainedModel):
             )
         super()._move_missing_keys_from_meta_to_device(missing_keys, *args, **kwargs)
 
-    @classmethod
-    def from_text_encoder(
-        cls,
-        pretrained_model_name_or_path: str | PathLike[str] | None,
-        *,
-        text_encoder_options: dict[str, Any] | None = None,
-        **fields: Any,
-    ) -> Any:
-        """A model over a pretrained encoder, whose weights are loaded; all else starts fresh.
-
-        By default documents and labels are read by the same encoder, as the mean of its last hidden states, 256 tokens
-        of a document and 64 of a label.
-
-        Args:
-            pretrained_model_name_or_path: What `AutoModel.from_pretrained` takes: an encoder of the Hub, or a folder.
-            text_encoder_options: Its options, such as `{"revision": ..., "attn_implementation": "sdpa"}` or fields of
-                the encoder's configuration, such as `{"attention_probs_dropout_prob": 0.0}`. The model is of float32
-                unless they name another `dtype`.
-            fields: Fields of `GileConfig`.
-
-        Returns:
-            The model. `GileProcessor.from_text_encoder` makes the processor that goes with it.
-
-        Raises:
-            ValueError: An encoder-decoder, a model that does not read texts, reads padding or has code of its own, or
-                fields that do not go together.
-
-        Example:
-            >>> from transformers import BertConfig, BertModel
-            >>> import tempfile
-            >>> with tempfile.TemporaryDirectory() as folder:
-            ...     encoder = BertConfig(vocab_size=31, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
-            ...     BertModel(encoder).save_pretrained(folder)
-            ...     model = GileModel.from_text_encoder(folder, joint_size=5, bag_size=3)
-            >>> model.config.document_size, model.config.label_size
-            (11, 11)
-        """
-        options = {"dtype": torch.float32, **(text_encoder_options or {})}
-        trust = options.pop("trust_remote_code", False)
-        transformer = AutoModel.from_pretrained(pretrained_model_name_or_path, trust_remote_code=trust, **options)
-        if type(transformer).__module__.startswith("transformers_modules."):
-            raise ValueError(
-                f"{pretrained_model_name_or_path} is a {type(transformer).__name__} with code of its own, which a "
-                "model over it could not carry: take an encoder of transformers itself"
-            )
-        if "attention_mask" not in inspect.signature(transformer.forward).parameters:
-            raise ValueError(
-                f"{pretrained_model_name_or_path} is a {type(transformer).__name__}, which takes no attention_mask: "
-                "what it says of a text would depend on the padding behind it"
-            )
-        positions = position_limit(transformer) or 256
-        fields = {"text_encoder_type": "transformer", **(fields.pop("text_config", None) or {}), **fields}
-        defaults = PRETRAINED_DEFAULTS.get(fields["text_encoder_type"], {}) | {"max_label_words": min(64, positions)}
-        if fields["text_encoder_type"] == "transformer":
-            defaults["max_words"] = min(256, positions)
-        else:
-            defaults["max_sentence_words"] = min(128, positions)
-        if fields.get("output_layer") != "linear":
-            defaults["label_encoder_type"] = "text_encoder"
-        transformer.config._name_or_path = ""  # often a folder, which is not to be published
-        attention = transformer.config._attn_implementation
-        config = cls.config_class(**{**defaults, **fields, "text_encoder_config": transformer.config})
-        # A new configuration sets that of all in it.
-        config.text_config.text_encoder_config._attn_implementation = attention
-        model = cls(config).to(transformer.dtype)
-        gile: Any = getattr(model, cls.base_model_prefix, model)
-        without_pooler(transformer)
-        gile.text_encoder.transformer.load_state_dict(transformer.state_dict())
-        return model.eval()
-
 
 class GileModel(GilePreTrainedModel):
     """Scores documents against labels given by their words, seen in training or not (GILE, Eq. 14).
@@ -329,46 +259,6 @@ class GileModel(GilePreTrainedModel):
     def set_input_embeddings(self, value: object) -> None:
         """Puts another table in the place of `get_input_embeddings`."""
         self.text_encoder.set_input_embeddings(value)
-
-    def set_token_weights(self, log_weights: Tensor | Any) -> None:
-        """Gives the tokens of the bag their weights, such as `hf_gile.training.log_idf`; training changes them.
-
-        Args:
-            log_weights: `(vocab_size,)` natural logarithms of the weights; minus infinity for a token that is not to
-                count (it is kept as -20).
-
-        Raises:
-            ValueError: A model without a bag, or weights of another shape or that are not numbers.
-        """
-        if self.bag is None:
-            raise ValueError("token weights are those of the bag, and config.bag_size is 0")
-        given, size = torch.as_tensor(log_weights, dtype=torch.float32), self.config.text_config.vocab_size
-        if given.shape != (size,) or bool((given.isnan() | given.isposinf()).any()):
-            raise ValueError(f"log_weights must be ({size},) finite numbers or -inf, got {tuple(given.shape)}")
-        with torch.no_grad():
-            self.bag.log_weights.weight.copy_(given.clamp(min=-20)[:, None])
-
-    def set_word_vectors(self, vectors: Tensor | Any) -> None:
-        """Gives words their vectors, such as those of `hf_gile.data.load_word_vectors`.
-
-        With `config.text_config.freeze_word_vectors` they keep them in training.
-
-        Args:
-            vectors: `(vocab_size, D)` numbers, row by row those of the tokenizer's words. The row of the padding word
-                is not read.
-
-        Raises:
-            ValueError: Vectors of another shape, or numbers that are not finite.
-        """
-        given = torch.as_tensor(vectors)
-        weight = self.get_input_embeddings().weight
-        if given.shape != weight.shape:
-            raise ValueError(f"word vectors must have shape {tuple(weight.shape)}, got {tuple(given.shape)}")
-        if not is_finite(given):
-            raise ValueError(f"word vector {int((~given.isfinite()).any(1).nonzero()[0])} holds numbers not finite")
-        with torch.no_grad():
-            weight.copy_(given)
-            weight[self.config.text_config.pad_token_id] = 0
 
     def embed_texts(
         self,
@@ -505,21 +395,6 @@ class GileModel(GilePreTrainedModel):
         if lexical is not None:
             parts.append(lexical(tokens, mask).to(self.dtype))
         return torch.cat(parts, dim=-1)
-
-    def set_lexical_weights(self, documents: object, special_ids: object = ()) -> None:
-        """Gives the words of the lexical code their weights, by how many documents have them.
-
-        Args:
-            documents: The training documents as token ids, such as the column `input_ids` of an encoded dataset.
-            special_ids: Tokens that do not count, such as `tokenizer.all_special_ids`.
-
-        Raises:
-            ValueError: A model without a lexical code.
-        """
-        lexical = None if self.config.output_layer == "linear" else self.output_layer.lexical
-        if lexical is None:
-            raise ValueError("lexical weights are those of the lexical code, and config.lexical_size is 0")
-        lexical.fit(documents, special_ids)
 
     def _check_pooled(self, pooled: Tensor, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> None:
         config = self.config.text_config

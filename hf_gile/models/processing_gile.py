@@ -128,7 +128,7 @@ class GileProcessor(ProcessorMixin):
 
         Example:
             ```python
-            model = GileForSequenceClassification.from_text_encoder("sentence-transformers/all-MiniLM-L6-v2")
+            model = hf_gile.training.model_from_text_encoder("sentence-transformers/all-MiniLM-L6-v2")
             processor = GileProcessor.from_text_encoder("sentence-transformers/all-MiniLM-L6-v2", model.config)
             ```
         """

@@ -8,9 +8,7 @@ constant, is the score. Label codes can therefore be computed once and kept.
 Shapes: B documents, L labels, R texts of T tokens, D word-embedding size, H document size, J joint size.
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import chain, islice
-from typing import Any
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
@@ -117,29 +115,6 @@ class LexicalOverlap(nn.Module):
         keys = torch.cat([(rows + input_ids % self.buckets)[mask], (rows + pairs)[mask[:, :-1] & mask[:, 1:]]])
         keys, counts = torch.unique(keys, return_counts=True)
         return keys // self.buckets, keys % self.buckets, counts
-
-    @torch.no_grad()
-    def fit(self, documents: Iterable[Sequence[Any]], special_ids: Sequence[int] = ()) -> None:
-        """Sets the idf of every feature: log((1 + N) / (1 + documents with it)) + 1.
-
-        Args:
-            documents: N documents of token ids, of sentences or windows of token ids too.
-            special_ids: Tokens that do not count, such as those at the ends of every text.
-        """
-        device = self.idf.device
-        seen, number = torch.zeros(self.buckets, dtype=torch.long, device=device), 0
-        special = torch.tensor(sorted(special_ids), dtype=torch.long, device=device)
-        self.idf.fill_(1.0)
-        self.idf[special % self.buckets] = 0.0
-        rest = iter(documents)
-        while some := list(islice(rest, 256)):
-            flat = [list(chain.from_iterable(one)) if len(one) and isinstance(one[0], list) else one for one in some]
-            tokens = [torch.as_tensor(one, dtype=torch.long) for one in flat]
-            ids = nn.utils.rnn.pad_sequence(tokens, batch_first=True, padding_value=-1).to(device)
-            seen += torch.bincount(self.features(ids.clamp(min=0), ids >= 0)[1], minlength=self.buckets)
-            number += len(some)
-        idf = torch.log((1 + number) / (1 + seen)) + 1
-        self.idf.copy_(idf * (self.idf > 0))
 
     @torch.no_grad()
     def forward(self, input_ids: Tensor, mask: Tensor) -> Tensor:

@@ -423,7 +423,7 @@ class TransformerEncoder(nn.Module):
     """Documents of tokens: the hidden states of a pretrained encoder, and a pooling of them.
 
     Args:
-        config: A `GileConfig` with `text_encoder_config`; the weights come from a checkpoint or `from_text_encoder`.
+        config: A `GileConfig` with `text_encoder_config`; its weights come from a checkpoint or are loaded later.
 
     Raises:
         ValueError: The limits of the configuration leave more tokens than the encoder has positions for.

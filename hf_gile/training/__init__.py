@@ -11,6 +11,7 @@ from .losses import GileLoss
 from .multilingual import MultilingualDataset
 from .paraphrases import LabelParaphrases
 from .pretrained import add_pooled_embeds, log_idf, parameter_groups
+from .starting import model_from_text_encoder, set_lexical_weights, set_token_weights, set_word_vectors
 
 __all__ = [
     "EpochCallback",
@@ -29,9 +30,13 @@ __all__ = [
     "fit_unseen_calibration",
     "log_idf",
     "merge_lora",
+    "model_from_text_encoder",
     "paper_threshold",
     "parameter_groups",
     "propensity_weights",
     "set_label_priors",
+    "set_lexical_weights",
+    "set_token_weights",
+    "set_word_vectors",
     "tune_threshold",
 ]

@@ -38,7 +38,7 @@ def add_lora(
         from peft import LoraConfig, inject_adapter_in_model
     encoder = pretrained_encoder(model)
     if encoder is None:
-        raise ValueError("LoRA is for pretrained encoders, and this model reads words: see from_text_encoder")
+        raise ValueError("LoRA is for pretrained encoders, and this model reads words: see model_from_text_encoder")
     if _adapters(encoder):
         raise ValueError("the model has adapters already: merge_lora(model) makes them part of its weights")
     config: Any = model.config

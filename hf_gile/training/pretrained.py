@@ -25,7 +25,7 @@ _SORTED_AT_ONCE = 4096
 def log_idf(
     documents: Iterable[Sequence[Any]], vocab_size: int, special_ids: Iterable[int] = ()
 ) -> NDArray[np.float32]:
-    """Logarithms of the inverse document frequencies of tokens, for `GileModel.set_token_weights`.
+    """Logarithms of the inverse document frequencies of tokens, for `set_token_weights`.
 
         log(log((1 + N) / (1 + df)) + 1)
 

@@ -21,6 +21,7 @@ from hf_gile.models.published_gile import (
     PublishedGileModel,
     PublishedHierarchicalEncoder,
 )
+from hf_gile.training import set_word_vectors
 
 h5py = pytest.importorskip("h5py", reason="reading Keras checkpoints needs h5py")
 
@@ -347,7 +348,7 @@ def test_a_user_adds_words(tmp_path, texts):
     assert model.get_input_embeddings().weight.eq(0).all()
     vectors = torch.cat([torch.zeros(2, D), words[mask], labels])
     model.resize_token_embeddings(len(vectors), mean_resizing=False)
-    model.set_word_vectors(vectors)
+    set_word_vectors(model, vectors)
     ids = torch.zeros(mask.shape, dtype=torch.long)
     ids[mask] = torch.arange(2, 2 + int(mask.sum()))
     label_ids = torch.arange(len(vectors) - L, len(vectors))[:, None]

@@ -6,6 +6,7 @@ import pytest
 
 from hf_gile import GileConfig, GileModel, GileProcessor, build_tokenizer
 from hf_gile.data import ReadReport, WordVectors, load_word_vectors
+from hf_gile.training import set_word_vectors
 
 WORDS = ["the", "žižek", "كلمة"]
 VECTORS = np.array([[0.5, -1.0], [0.0, 2.0], [3.0, 0.25]], np.float32)
@@ -413,7 +414,7 @@ def test_a_model_takes_the_table(load):
     tokenizer = build_tokenizer(vocabulary=words)
     config = GileConfig(vocab_size=len(words), embedding_size=2, text_encoder_type="wan")
     model = GileModel(config)
-    model.set_word_vectors(vectors)
+    set_word_vectors(model, vectors)
     ids = GileProcessor.for_config(tokenizer, config)("The milk, cold", return_tensors="pt")["input_ids"]
     assert model.get_input_embeddings()(ids).tolist() == [[[1, 2], [5, 6], [3, 4]]]
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 from transformers import AutoModel, BertConfig, BertTokenizer
 
-from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet
+from hf_gile import GileConfig, GileProcessor, LabelSet
+from hf_gile.training import model_from_text_encoder
 
 PIECES = [
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "breast", "milk", "heart", "fail", "##ing", "##ure", "##s", "iron", "blood"),
@@ -57,7 +58,7 @@ def make_pretrained(encoder_folder, pieces):
         labels = labels or LabelSet.from_names(MEANINGS)
         read = GileConfig.only_read(text_encoder_type=text_encoder_type, **(sizes | options))
         torch.manual_seed(0)
-        model = GileForSequenceClassification.from_text_encoder(
+        model = model_from_text_encoder(
             folder, problem_type="multi_label_classification", num_labels=len(labels), **read
         )
         with torch.no_grad():  # what starts at zero leaves terms of the score untested

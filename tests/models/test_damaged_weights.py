@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, LabelScoringPipeline
+from hf_gile.training import set_word_vectors
 
 
 def poisoned(model, name, value):
@@ -43,7 +44,7 @@ def test_vectors_that_are_not_finite_are_not_set(make_model, label_set):
     vectors = torch.zeros_like(model.gile.get_input_embeddings().weight)
     vectors[5, 2] = float("inf")
     with pytest.raises(ValueError, match="word vector 5 holds numbers not finite"):
-        model.gile.set_word_vectors(vectors)
+        set_word_vectors(model, vectors)
     assert model.gile.get_input_embeddings().weight.any()
 
 

@@ -7,6 +7,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel
+from hf_gile.training import set_word_vectors
 
 V, L, D, H, J = 23, 5, 7, 11, 13
 ENCODERS = ["nn", "wan", "hnn", "han"]
@@ -172,7 +173,7 @@ def test_a_missing_weight_of_a_gru_is_made_anew_and_the_others_are_kept(tmp_path
 def test_word_vectors_are_set_and_stay_frozen(tmp_path):
     model = make(freeze_word_vectors=True)
     vectors = torch.randn(V, D)
-    model.gile.set_word_vectors(vectors.numpy())
+    set_word_vectors(model, vectors.numpy())
     assert torch.equal(model.gile.get_input_embeddings().weight[1:], vectors[1:])
     assert not model.gile.get_input_embeddings().weight[0].any()
     model(input_ids=documents("wan"), labels=torch.tensor([[0], [1], [2]])).loss.backward()
@@ -193,7 +194,7 @@ def test_word_vectors_are_set_and_stay_frozen(tmp_path):
 )
 def test_word_vectors_that_do_not_fit_are_refused(vectors, message):
     with pytest.raises(ValueError, match=message):
-        make().gile.set_word_vectors(vectors)
+        set_word_vectors(make(), vectors)
 
 
 def test_a_linear_unit_keeps_the_order_of_its_labels(make_model, label_set):

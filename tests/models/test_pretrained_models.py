@@ -15,7 +15,7 @@ from hf_gile import GileConfig, GileForSequenceClassification, GileModel, Label,
 from hf_gile.label_index import fingerprint
 from hf_gile.models import text_encoders_gile
 from hf_gile.models.losses_gile import label_loss
-from hf_gile.training import GileDataCollator, GileLoss, LabelParaphrases
+from hf_gile.training import GileDataCollator, GileLoss, LabelParaphrases, model_from_text_encoder
 
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
 GOLD = torch.tensor([[0, 3], [1, -100], [2, 4]])
@@ -179,8 +179,8 @@ def test_labels_pooled_before_give_the_codes_of_their_words(make_pretrained):
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_the_attention_that_is_asked_for_is_the_one_of_the_encoder(tmp_path, encoder_folder, attention):
-    model = GileModel.from_text_encoder(encoder_folder(), text_encoder_options={"attn_implementation": attention})
-    assert model.text_encoder.transformer.config._attn_implementation == attention
+    model = model_from_text_encoder(encoder_folder(), text_encoder_options={"attn_implementation": attention})
+    assert model.gile.text_encoder.transformer.config._attn_implementation == attention
     model.save_pretrained(tmp_path / "model")
     again = GileModel.from_pretrained(tmp_path / "model", attn_implementation=attention)
     assert again.text_encoder.transformer.config._attn_implementation == attention
@@ -554,25 +554,25 @@ def test_the_input_embeddings_are_those_of_the_encoder(make_pretrained):
 
 @scripts
 def test_limits_stay_within_the_positions_of_the_encoder(make_pretrained, encoder_folder):
-    assert GileModel.from_text_encoder(encoder_folder()).config.text_config.max_words == 41
+    assert model_from_text_encoder(encoder_folder()).config.text_config.max_words == 41
     for name, limit in {"Roberta": 40, "MPNet": 39}.items():  # they count from behind the place of the padding
         folder = encoder_folder(encoder_config(name))
-        model = GileModel.from_text_encoder(folder).eval()
+        model = model_from_text_encoder(folder).eval()
         assert model.config.text_config.max_words == limit
-        assert model.project_texts(torch.full((1, limit), 5)).isfinite().all()
+        assert model.gile.project_texts(torch.full((1, limit), 5)).isfinite().all()
         for field in ("max_words", "max_label_words"):
             with pytest.raises(ValueError, match=f"{field} must be at most {limit}, .* got {limit + 1}"):
-                GileModel.from_text_encoder(folder, **{field: limit + 1})
-        GileModel.from_text_encoder(folder, label_encoder_type="mean", max_label_words=limit + 1)
+                model_from_text_encoder(folder, **{field: limit + 1})
+        model_from_text_encoder(folder, label_encoder_type="mean", max_label_words=limit + 1)
         with pytest.raises(ValueError, match=f"has positions for {limit} tokens, got {limit + 1}; .*truncation=True"):
-            model.project_texts(torch.full((1, limit + 1), 5))
-    assert GileModel.from_text_encoder(encoder_folder(encoder_config("DebertaV2"))).config.text_config.max_words == 256
+            model.gile.project_texts(torch.full((1, limit + 1), 5))
+    assert model_from_text_encoder(encoder_folder(encoder_config("DebertaV2"))).config.text_config.max_words == 256
 
 
 def test_an_encoder_that_reads_padding_is_refused(encoder_folder):
     sizes = {name: SIZES[name] for name in ("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size")}
     with pytest.raises(ValueError, match="is a FNetModel, which takes no attention_mask"):
-        GileModel.from_text_encoder(encoder_folder(transformers.FNetConfig(**sizes)))
+        model_from_text_encoder(encoder_folder(transformers.FNetConfig(**sizes)))
 
 
 def test_a_training_step_reads_the_texts_that_paraphrases_choose_and_refuses_others(make_pretrained):

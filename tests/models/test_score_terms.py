@@ -22,7 +22,8 @@ from hf_gile import (
 )
 from hf_gile.label_index import fingerprint
 from hf_gile.models.scoring_gile import JointInputLabelEmbedding, LexicalOverlap, TokenBag
-from hf_gile.training import GileLoss, fit_unseen_calibration, set_label_priors
+from hf_gile.training import GileLoss, fit_unseen_calibration, set_label_priors, set_lexical_weights, set_token_weights
+from hf_gile.training.starting import fit_lexical_overlap
 
 B, L = 3, 17
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
@@ -149,7 +150,7 @@ class TestBag:
         model = GileForSequenceClassification(config).gile
         idf = torch.rand(19).double() + 0.5
         idf[2] = 0
-        model.set_token_weights(idf.log())
+        set_token_weights(model, idf.log())
         texts = torch.tensor([[3, 4, 3, 18, 2], [7, 4, 3, 2, 2], [9, 9, 2, 0, 0]])
         vectors = model.bag(texts, texts != 0) / 4001**0.5
         tf_idf = torch.zeros(3, 19)
@@ -162,13 +163,13 @@ class TestBag:
     def test_token_weights_of_another_kind_are_refused(self, make_model):
         model, _ = make_model(bag_size=3)
         size = model.config.text_config.vocab_size
-        model.gile.set_token_weights([-math.inf] * size)
+        set_token_weights(model, [-math.inf] * size)
         assert model.gile.bag.log_weights.weight.eq(-20).all()
         for wrong in (torch.zeros(size + 1), torch.full((size,), math.nan), torch.full((size,), math.inf)):
             with pytest.raises(ValueError, match=rf"log_weights must be \({size},\) finite numbers or -inf"):
-                model.gile.set_token_weights(wrong)
+                set_token_weights(model, wrong)
         with pytest.raises(ValueError, match=r"are those of the bag, and config.bag_size is 0"):
-            make_model()[0].gile.set_token_weights(torch.zeros(size))
+            set_token_weights(make_model()[0], torch.zeros(size))
 
     @pytest.mark.parametrize("text_encoder_type", ["nn", "wan", "han"])
     def test_models_of_words_have_it_too(self, make_model, label_set, text_encoder_type):
@@ -321,7 +322,7 @@ def lexical_by_hand(ids, idf):
 def test_a_lexical_code_is_the_cosine_of_tf_idf_vectors():
     lexical = LexicalOverlap(GileConfig(lexical_size=1 << 15))
     documents = [[5, 6, 7, 5], [6, 7], [7, 8, 9], [7]]
-    lexical.fit(documents, special_ids=[9])
+    fit_lexical_overlap(lexical, documents, special_ids=[9])
     number = len(documents)
     counts = Counter(one for ids in documents for one in {*ids, *pairwise(ids)})
     idf = defaultdict(lambda: math.log(1 + number) + 1)
@@ -368,7 +369,7 @@ def test_words_count_for_labels_without_a_row_and_only_in_evaluation(make_pretra
     with torch.no_grad():
         table.normal_()[2] = 0.0
     texts = texts_of(processor)
-    model.gile.set_lexical_weights([ids[mask.bool()].tolist() for ids, mask in zip(*texts.values(), strict=True)])
+    set_lexical_weights(model, [ids[mask.bool()].tolist() for ids, mask in zip(*texts.values(), strict=True)])
     with torch.no_grad():
         logits = model(**texts).logits
         lexical = model.gile.output_layer.lexical
@@ -456,7 +457,7 @@ def test_a_trained_model_can_be_given_a_lexical_code(make_pretrained, tmp_path):
         texts = texts_of(processor)
         torch.testing.assert_close(again(**texts).logits, model(**texts).logits)
     with pytest.raises(ValueError, match="lexical_size is 0"):
-        model.gile.set_lexical_weights([[1]])
+        set_lexical_weights(model, [[1]])
     with pytest.raises(StrictDataclassError, match="each language has its own"):
         GileConfig(lexical_size=32, label_rows=True, languages=["english"])
     with pytest.raises(StrictDataclassError, match="multiple of 32, got 33"):

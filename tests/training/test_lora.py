@@ -9,8 +9,8 @@ from datasets import Dataset
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
 
-from hf_gile import GileForSequenceClassification, GileProcessor
-from hf_gile.training import GileDataCollator, add_lora, encode_dataset, merge_lora
+from hf_gile import GileProcessor
+from hf_gile.training import GileDataCollator, add_lora, encode_dataset, merge_lora, model_from_text_encoder
 
 TEXTS = ["Breast milk.", "The failing heart pumps less blood.", "Iron", "milk and iron", "Infants were fed with milk"]
 GOLD = [["Milk, Human"], ["Heart Failure", "Blood"], ["Iron"], ["Milk, Human", "Iron"], ["Infant", "Milk, Human"]]
@@ -23,7 +23,7 @@ def make(save_text_encoder, label_set, tmp_path):
     def make_trainer(folder="run", label_encoder_type="text_encoder", **options):
         encoder = save_text_encoder()
         torch.manual_seed(0)
-        model = GileForSequenceClassification.from_text_encoder(
+        model = model_from_text_encoder(
             encoder,
             label_encoder_type=label_encoder_type,
             joint_size=13,
@@ -121,7 +121,7 @@ def test_what_cannot_have_adapters_is_named(make, make_model, save_text_encoder)
         add_lora(model, rank=0)
     with pytest.raises(ValueError, match="LoRA is for pretrained encoders"):
         add_lora(make_model()[0])
-    frozen = GileForSequenceClassification.from_text_encoder(save_text_encoder(), freeze_text_encoder=True)
+    frozen = model_from_text_encoder(save_text_encoder(), freeze_text_encoder=True)
     with pytest.raises(ValueError, match="freeze_text_encoder is on"):
         add_lora(frozen)
 

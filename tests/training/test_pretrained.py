@@ -8,9 +8,16 @@ import torch
 from datasets import Dataset
 from transformers import AutoConfig, Trainer, TrainingArguments
 
-from hf_gile import GileConfig, GileForSequenceClassification, GileModel, GileProcessor, LabelIndex
+from hf_gile import GileConfig, GileModel, GileProcessor, LabelIndex
 from hf_gile.metrics import LabelMetrics, evaluate_index
-from hf_gile.training import GileDataCollator, add_pooled_embeds, encode_dataset, log_idf, parameter_groups
+from hf_gile.training import (
+    GileDataCollator,
+    add_pooled_embeds,
+    encode_dataset,
+    log_idf,
+    model_from_text_encoder,
+    parameter_groups,
+)
 
 TEXTS = ["Breast milk.", "The failing heart pumps less blood. Cardiac output was measured.", "Iron", "", "milk. iron."]
 GOLD = [["Milk, Human"], ["Heart Failure", "Blood"], ["Iron"], [], ["Milk, Human", "Iron"]]
@@ -23,9 +30,7 @@ def make(save_text_encoder, label_set):
         torch.manual_seed(0)
         fields = {"joint_size": 13, "num_labels": len(label_set)} | fields
         fields = GileConfig.only_read(**{"text_encoder_type": "transformer"} | fields)
-        model = GileForSequenceClassification.from_text_encoder(
-            folder, problem_type="multi_label_classification", **fields
-        )
+        model = model_from_text_encoder(folder, problem_type="multi_label_classification", **fields)
         processor = GileProcessor.from_text_encoder(folder, model.config)
         model.set_labels(label_set, processor)
         dataset = encode_dataset(Dataset.from_dict({"text": TEXTS, "labels": GOLD}), processor, label_set)

@@ -1,0 +1,188 @@
+"""What a model starts from: a pretrained encoder, word vectors, weights of tokens.
+
+Shapes: D word-embedding size.
+"""
+
+import inspect
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
+from os import PathLike
+from typing import Any
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+from transformers import AutoModel
+
+from ..models import GileConfig, GileForSequenceClassification, Scorer, towers_of
+from ..models.configuration_gile import PRETRAINED_DEFAULTS
+from ..models.scoring_gile import LexicalOverlap
+from ..models.stored_labels_gile import is_finite
+from ..models.text_encoders_gile import position_limit, without_pooler
+
+_DOCUMENTS_AT_ONCE = 256
+
+
+def model_from_text_encoder(
+    pretrained_model_name_or_path: str | PathLike[str] | None,
+    *,
+    text_encoder_options: dict[str, Any] | None = None,
+    **fields: Any,
+) -> GileForSequenceClassification:
+    """Makes a model over a pretrained encoder, whose weights are loaded; all else starts fresh.
+
+    By default documents and labels are read by the same encoder, as the mean of its last hidden states, 256 tokens of a
+    document and 64 of a label.
+
+    Args:
+        pretrained_model_name_or_path: What `AutoModel.from_pretrained` takes: an encoder of the Hub, or a folder.
+        text_encoder_options: Its options, such as `{"revision": ..., "attn_implementation": "sdpa"}` or fields of the
+            encoder's configuration, such as `{"attention_probs_dropout_prob": 0.0}`. The model is of float32 unless
+            they name another `dtype`.
+        fields: Fields of `GileConfig`.
+
+    Returns:
+        The model, in evaluation mode. `GileProcessor.from_text_encoder` makes the processor that goes with it.
+
+    Raises:
+        ValueError: An encoder-decoder, a model that does not read texts, reads padding or has code of its own, or
+            fields that do not go together.
+
+    Example:
+        >>> from transformers import BertConfig, BertModel
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     encoder = BertConfig(vocab_size=31, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+        ...     BertModel(encoder).save_pretrained(folder)
+        ...     model = model_from_text_encoder(folder, joint_size=5, bag_size=3)
+        >>> model.config.document_size, model.config.label_size
+        (11, 11)
+    """
+    options = {"dtype": torch.float32, **(text_encoder_options or {})}
+    trust = options.pop("trust_remote_code", False)
+    transformer = AutoModel.from_pretrained(pretrained_model_name_or_path, trust_remote_code=trust, **options)
+    if type(transformer).__module__.startswith("transformers_modules."):
+        raise ValueError(
+            f"{pretrained_model_name_or_path} is a {type(transformer).__name__} with code of its own, which a "
+            "model over it could not carry: take an encoder of transformers itself"
+        )
+    if "attention_mask" not in inspect.signature(transformer.forward).parameters:
+        raise ValueError(
+            f"{pretrained_model_name_or_path} is a {type(transformer).__name__}, which takes no attention_mask: "
+            "what it says of a text would depend on the padding behind it"
+        )
+    positions = position_limit(transformer) or 256
+    fields = {"text_encoder_type": "transformer", **(fields.pop("text_config", None) or {}), **fields}
+    defaults = PRETRAINED_DEFAULTS.get(fields["text_encoder_type"], {}) | {"max_label_words": min(64, positions)}
+    if fields["text_encoder_type"] == "transformer":
+        defaults["max_words"] = min(256, positions)
+    else:
+        defaults["max_sentence_words"] = min(128, positions)
+    if fields.get("output_layer") != "linear":
+        defaults["label_encoder_type"] = "text_encoder"
+    transformer.config._name_or_path = ""  # often a folder, which is not to be published
+    attention = transformer.config._attn_implementation
+    config = GileConfig(**{**defaults, **fields, "text_encoder_config": transformer.config})
+    # A new configuration sets that of all in it.
+    config.text_config.text_encoder_config._attn_implementation = attention
+    model = GileForSequenceClassification(config).to(transformer.dtype)
+    model.gile.text_encoder.transformer.load_state_dict(without_pooler(transformer).state_dict())
+    return model.eval()
+
+
+@torch.no_grad()
+def set_word_vectors(model: Scorer, vectors: Tensor | ArrayLike) -> None:
+    """Gives words their vectors, such as those of `hf_gile.data.load_word_vectors`.
+
+    With `config.text_config.freeze_word_vectors` they keep them in training.
+
+    Args:
+        model: A `GileModel` or a `GileForSequenceClassification`.
+        vectors: `(vocab_size, D)` numbers, row by row those of the tokenizer's words. The row of the padding word is
+            not read.
+
+    Raises:
+        ValueError: Vectors of another shape, or numbers that are not finite.
+    """
+    given = torch.as_tensor(vectors)
+    weight = model.get_input_embeddings().weight
+    if given.shape != weight.shape:
+        raise ValueError(f"word vectors must have shape {tuple(weight.shape)}, got {tuple(given.shape)}")
+    if not is_finite(given):
+        raise ValueError(f"word vector {int((~given.isfinite()).any(1).nonzero()[0])} holds numbers not finite")
+    weight.copy_(given)
+    weight[model.config.text_config.pad_token_id] = 0
+
+
+@torch.no_grad()
+def set_token_weights(model: Scorer, log_weights: Tensor | ArrayLike) -> None:
+    """Gives the tokens of the bag their weights, such as `log_idf`; training changes them.
+
+    Args:
+        model: A `GileModel` or a `GileForSequenceClassification` with a `bag_size`.
+        log_weights: `(vocab_size,)` natural logarithms of the weights; minus infinity for a token that is not to count
+            (it is kept as -20).
+
+    Raises:
+        ValueError: A model without a bag, or weights of another shape or that are not numbers.
+    """
+    bag = towers_of(model).bag
+    if bag is None:
+        raise ValueError("token weights are those of the bag, and config.bag_size is 0")
+    given, size = torch.as_tensor(log_weights, dtype=torch.float32), model.config.text_config.vocab_size
+    if given.shape != (size,) or bool((given.isnan() | given.isposinf()).any()):
+        raise ValueError(f"log_weights must be ({size},) finite numbers or -inf, got {tuple(given.shape)}")
+    bag.log_weights.weight.copy_(given.clamp(min=-20)[:, None])
+
+
+def set_lexical_weights(model: Scorer, documents: Iterable[Sequence[Any]], special_ids: Sequence[int] = ()) -> None:
+    """Gives the words of the lexical code their weights, by how many documents have them.
+
+    Args:
+        model: A `GileModel` or a `GileForSequenceClassification` with a `lexical_size`.
+        documents: The training documents as token ids, of sentences or windows too, such as the column `input_ids` of
+            an encoded dataset.
+        special_ids: Tokens that do not count, such as `tokenizer.all_special_ids`.
+
+    Raises:
+        ValueError: A model without a lexical code.
+    """
+    lexical = getattr(towers_of(model).output_layer, "lexical", None)
+    if lexical is None:
+        raise ValueError("lexical weights are those of the lexical code, and config.lexical_size is 0")
+    fit_lexical_overlap(lexical, documents, special_ids)
+
+
+@torch.no_grad()
+def fit_lexical_overlap(
+    lexical: LexicalOverlap, documents: Iterable[Sequence[Any]], special_ids: Sequence[int] = ()
+) -> None:
+    """Sets the idf of every feature: log((1 + N) / (1 + documents with it)) + 1.
+
+    Args:
+        lexical: What makes lexical codes; its idf is written.
+        documents: N documents of token ids, as in `set_lexical_weights`.
+        special_ids: Tokens that do not count.
+    """
+    device, buckets = lexical.idf.device, lexical.buckets
+    seen, number = torch.zeros(buckets, dtype=torch.long, device=device), 0
+    lexical.idf.fill_(1.0)
+    lexical.idf[torch.tensor(sorted(special_ids), dtype=torch.long, device=device) % buckets] = 0.0
+    rest = iter(documents)
+    while some := list(islice(rest, _DOCUMENTS_AT_ONCE)):
+        flat = [list(chain.from_iterable(one)) if len(one) and isinstance(one[0], list) else one for one in some]
+        tokens = [torch.as_tensor(one, dtype=torch.long) for one in flat]
+        ids = nn.utils.rnn.pad_sequence(tokens, batch_first=True, padding_value=-1).to(device)
+        seen += torch.bincount(lexical.features(ids.clamp(min=0), ids >= 0)[1], minlength=buckets)
+        number += len(some)
+    idf = torch.log((1 + number) / (1 + seen)) + 1
+    lexical.idf.copy_(idf * (lexical.idf > 0))
+
+
+__all__ = [
+    "fit_lexical_overlap",
+    "model_from_text_encoder",
+    "set_lexical_weights",
+    "set_token_weights",
+    "set_word_vectors",
+]
