@@ -577,11 +577,6 @@ class GileConfig(PreTrainedConfig):
         return {**super().to_diff_dict(), "text_config": self.text_config.to_diff_dict()}
 
     @property
-    def text_encoder_name(self) -> str:
-        """The name of the text encoder in `TEXT_ENCODERS`."""
-        return self.text_config.text_encoder_type
-
-    @property
     def document_size(self) -> int:
         """Size H of the document vector h."""
         return self.text_config.encoder_size + self.bag_size

@@ -229,7 +229,7 @@ class GileModel(GilePreTrainedModel):
 
     def __init__(self, config: GileConfig) -> None:
         super().__init__(config)
-        self.text_encoder = TEXT_ENCODERS[config.text_encoder_name](config)
+        self.text_encoder = self.make_text_encoder(config)
         encoder = getattr(self.text_encoder, "transformer", None)
         self.supports_gradient_checkpointing = getattr(encoder, "supports_gradient_checkpointing", False)
         self.bag = TokenBag(config) if config.bag_size else None
@@ -242,6 +242,11 @@ class GileModel(GilePreTrainedModel):
             self.output_layer = JointInputLabelEmbedding(config)
         self.freeze()
         self.post_init()
+
+    @staticmethod
+    def make_text_encoder(config: GileConfig) -> Any:
+        """Makes what reads texts, of the type that a configuration names."""
+        return TEXT_ENCODERS[config.text_config.text_encoder_type](config)
 
     def freeze(self) -> None:
         """Takes from training what the configuration keeps as it is."""
@@ -516,7 +521,7 @@ class GileModel(GilePreTrainedModel):
             )
 
         def read(language: str | None, input_ids: Tensor, pooled: Tensor | None) -> tuple[Tensor]:
-            if self.text_encoder.input_dims == "(B, S, W)":  # a label is one sentence
+            if self.config.text_config.reads_sentences:  # a label is one sentence
                 input_ids, pooled = input_ids[:, None], None if pooled is None else pooled[:, None]
             mask = input_ids != self.config.text_config.pad_token_id
             return (self.text_encoder(input_ids, mask, None, pooled, language)[0],)
@@ -757,7 +762,7 @@ class GileModel(GilePreTrainedModel):
         return functional.pad(label_embeds, (0, size + (0 if self.training else lexical) - label_embeds.shape[1]))
 
     def _check_documents(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> None:
-        shape = self.text_encoder.input_dims
+        shape = "(B, S, W)" if self.config.text_config.reads_sentences else "(B, W)"
         check_tensors(input_ids=input_ids, inputs_embeds=inputs_embeds)
         if input_ids is not None and inputs_embeds is None:
             name, given = "input_ids", input_ids
@@ -812,6 +817,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         config: A `GileConfig`; `num_labels` and `label_length` give the size of the stored label set.
     """
 
+    towers_class = GileModel
     accepts_loss_kwargs = True  # Trainer passes num_items_in_batch, and scales no loss itself
 
     def __init__(self, config: GileConfig) -> None:
@@ -819,7 +825,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         from .pipeline_gile import LabelScoringPipeline  # noqa: F401
 
         super().__init__(config)
-        self.gile = GileModel(config)
+        self.gile = self.towers_class(config)
         self.supports_gradient_checkpointing = self.gile.supports_gradient_checkpointing
         self.stored_labels = StoredLabels(config)
         self.label_input_ids: Tensor  # (L, T)

@@ -16,8 +16,6 @@ Shapes: B documents, S sentences, W words, N distinct words of the batch, R sequ
 H document size.
 """
 
-from typing import ClassVar
-
 import torch
 from huggingface_hub.dataclasses import strict
 from torch import Tensor, nn
@@ -28,7 +26,7 @@ from transformers.activations import ACT2FN
 from .configuration_gile import GileConfig, check_largest
 from .languages_gile import of_language, per_language
 from .modeling_gile import GileForSequenceClassification, GileModel
-from .text_encoders_gile import TEXT_ENCODERS, WordVectorEncoder
+from .text_encoders_gile import WordEncoder
 
 
 class PublishedGru(nn.Module):
@@ -157,7 +155,7 @@ class PublishedAttention(nn.Module):
         return pooled, weights
 
 
-class PublishedHierarchicalEncoder(WordVectorEncoder):
+class PublishedHierarchicalEncoder(WordEncoder):
     """The words of each sentence, then the sentences, as published (see the top of this file).
 
     Languages share parts of it as `config.sharing` says: the encoders g_w and g_s, the attention a_w and a_s.
@@ -166,10 +164,8 @@ class PublishedHierarchicalEncoder(WordVectorEncoder):
         config: A `GileConfig`.
     """
 
-    input_dims: ClassVar[str] = "(B, S, W)"
-
-    def __init__(self, config: PreTrainedConfig) -> None:
-        super().__init__(config)
+    def make_parts(self, config: PreTrainedConfig) -> None:
+        """Makes what is above the word vectors; see `WordEncoder.make_parts`."""
         text = config.text_config
         encoder = PublishedDenseEncoder if text.encoder_cell == "dense" else PublishedRecurrentEncoder
         share_encoders, share_attention = (config.sharing in (part, "both") for part in ("encoders", "attention"))
@@ -240,11 +236,6 @@ class PublishedGileConfig(GileConfig):
             "AutoModelForSequenceClassification": "published_gile.PublishedGileForSequenceClassification",
         }
 
-    @property
-    def text_encoder_name(self) -> str:
-        """The name of the text encoder in `TEXT_ENCODERS`."""
-        return "han_published"
-
     def validate_published(self) -> None:
         """The graph has a part for all that is asked for, and a size that can be meant: it reads padding and all."""
         text = self.text_config
@@ -269,14 +260,18 @@ class PublishedGileModel(GileModel):
 
     config_class = PublishedGileConfig
 
+    @staticmethod
+    def make_text_encoder(config: GileConfig) -> nn.Module:
+        """Makes the published graph."""
+        return PublishedHierarchicalEncoder(config)
+
 
 class PublishedGileForSequenceClassification(GileForSequenceClassification):
     """A `GileForSequenceClassification` that computes what a published checkpoint does."""
 
     config_class = PublishedGileConfig
+    towers_class = PublishedGileModel
 
-
-TEXT_ENCODERS["han_published"] = PublishedHierarchicalEncoder
 
 __all__ = [
     "PublishedGileConfig",

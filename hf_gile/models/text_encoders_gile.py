@@ -13,7 +13,7 @@ of a pretrained encoder, H document size.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -231,14 +231,14 @@ def mean_of_words(table: nn.Module, input_ids: Tensor, pad_token_id: int, sparse
     return weighted_sum(vectors, places, weights / weights.sum(-1, keepdim=True).clamp(min=1))
 
 
-class WordVectorEncoder(nn.Module):
-    """What encoders of words share: a table of word vectors, which labels are read by as well (section 2.2).
+class WordEncoder(nn.Module):
+    """Documents of words: an encoder and attention over words (WAN), or over words and then over sentences (HAN).
+
+    NN and HNN have averages instead of attention (section 4.1.1). The same word vectors read labels (section 2.2).
 
     Args:
         config: A `GileConfig`.
     """
-
-    input_dims: ClassVar[str]
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
@@ -248,6 +248,20 @@ class WordVectorEncoder(nn.Module):
             text.embedding_size,
             padding_idx=text.pad_token_id,
         )
+        self.make_parts(config)
+
+    def make_parts(self, config: PreTrainedConfig) -> None:
+        """Makes what is above the word vectors.
+
+        Args:
+            config: A `GileConfig`.
+        """
+        text = config.text_config
+        self.word_encoder: Any = None if text.text_encoder_type == "nn" else make_encoder(config, text.embedding_size)
+        self.word_attention = _pooling(config)
+        if text.reads_sentences:
+            self.sentence_encoder = make_encoder(config, text.encoder_size)
+            self.sentence_attention = _pooling(config)
 
     def get_input_embeddings(self) -> nn.Module:
         """The table of word vectors."""
@@ -268,7 +282,7 @@ class WordVectorEncoder(nn.Module):
         """Encodes documents.
 
         Args:
-            input_ids: `(B, W)` or `(B, S, W)` word ids, as `input_dims` says.
+            input_ids: `(B, W)` or `(B, S, W)` word ids.
             attention_mask: Booleans of this shape, true where there is a word. A sentence is there when it has a word.
             inputs_embeds: `(B, W, D)` or `(B, S, W, D)` word vectors, instead of `input_ids`.
             pooled: Not used: only pretrained encoders have it.
@@ -304,56 +318,22 @@ class WordVectorEncoder(nn.Module):
         Returns:
             As `forward`.
         """
-        raise NotImplementedError
-
-
-class WordEncoder(WordVectorEncoder):
-    """All words of a document at once: WAN, an encoder and attention (section 4.1.1), and NN, the average alone."""
-
-    input_dims: ClassVar[str] = "(B, W)"
-
-    def __init__(self, config: PreTrainedConfig) -> None:
-        super().__init__(config)
-        text = config.text_config
-        self.word_encoder = None if text.text_encoder_type == "nn" else make_encoder(config, text.embedding_size)
-        self.word_attention = _pooling(config)
-
-    def encode(
-        self, word_vectors: Tensor, places: Tensor, mask: Tensor, language: str | None
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Encodes documents; see `WordVectorEncoder.encode`."""
-        hidden = word_vectors
+        hidden, rows, word_mask = word_vectors, places.flatten(0, -2), mask.flatten(0, -2)
         if self.word_encoder is not None:
-            hidden, places = of_language(self.word_encoder, language)(hidden, places, mask)
-        document, weights = of_language(self.word_attention, language)(hidden, places, mask)
-        return document, (weights,)
+            hidden, rows = of_language(self.word_encoder, language)(hidden, rows, word_mask)
+        vectors, weights = of_language(self.word_attention, language)(hidden, rows, word_mask)
+        if mask.dim() == 2:
+            return vectors, (weights,)
+        document, sentence_weights = _over_sentences(self, vectors, mask.any(-1), language)
+        return document, (weights.reshape(mask.shape), sentence_weights)
 
 
-class HierarchicalEncoder(WordVectorEncoder):
-    """The words of each sentence, then the sentences: HAN with attention, HNN with averages (section 2.1)."""
-
-    input_dims: ClassVar[str] = "(B, S, W)"
-
-    def __init__(self, config: PreTrainedConfig) -> None:
-        super().__init__(config)
-        text = config.text_config
-        self.word_encoder = make_encoder(config, text.embedding_size)
-        self.word_attention = _pooling(config)
-        self.sentence_encoder = make_encoder(config, text.encoder_size)
-        self.sentence_attention = _pooling(config)
-
-    def encode(
-        self, word_vectors: Tensor, places: Tensor, mask: Tensor, language: str | None
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Encodes documents; see `WordVectorEncoder.encode`."""
-        word_mask = mask.flatten(0, 1)
-        hidden, places = of_language(self.word_encoder, language)(word_vectors, places.flatten(0, 1), word_mask)
-        sentences, word_weights = of_language(self.word_attention, language)(hidden, places, word_mask)
-        sentence_mask = mask.any(-1)
-        rows = torch.arange(sentences.shape[0], device=sentences.device).reshape(sentence_mask.shape)
-        hidden, rows = of_language(self.sentence_encoder, language)(sentences, rows, sentence_mask)
-        document, sentence_weights = of_language(self.sentence_attention, language)(hidden, rows, sentence_mask)
-        return document, (word_weights.reshape(mask.shape), sentence_weights)
+def _over_sentences(encoder: Any, vectors: Tensor, mask: Tensor, language: str | None) -> tuple[Tensor, Tensor]:
+    """`(B, H)` documents of the vectors of `(B, S)` sentences or windows, and the attention over these."""
+    rows = torch.arange(vectors.shape[0], device=vectors.device).view(mask.shape)
+    if encoder.sentence_encoder is not None:
+        vectors, rows = of_language(encoder.sentence_encoder, language)(vectors, rows, mask)
+    return of_language(encoder.sentence_attention, language)(vectors, rows, mask)
 
 
 def without_pooler(transformer: Any) -> Any:
@@ -428,8 +408,6 @@ class TransformerEncoder(nn.Module):
     Raises:
         ValueError: The limits of the configuration leave more tokens than the encoder has positions for.
     """
-
-    input_dims: ClassVar[str] = "(B, W)"
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
@@ -577,8 +555,6 @@ class HierarchicalTransformerEncoder(TransformerEncoder):
             themselves, which leaves the document in the space of the pretrained encoder.
     """
 
-    input_dims: ClassVar[str] = "(B, S, W)"
-
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__(config)
         text = config.text_config
@@ -613,11 +589,7 @@ class HierarchicalTransformerEncoder(TransformerEncoder):
         """
         windows, weights = super().forward(input_ids, attention_mask, inputs_embeds, pooled, language)
         mask = windows.any(-1) if attention_mask is None else attention_mask.any(-1)
-        hidden = windows.flatten(0, 1)
-        rows = torch.arange(hidden.shape[0], device=hidden.device).view(mask.shape)
-        if self.sentence_encoder is not None:
-            hidden, rows = of_language(self.sentence_encoder, language)(hidden, rows, mask)
-        document, attention = of_language(self.sentence_attention, language)(hidden, rows, mask)
+        document, attention = _over_sentences(self, windows.flatten(0, 1), mask, language)
         if self.sentence_encoder is None:
             document = rms_normalized(document)
         return document, (*weights, attention)
@@ -625,9 +597,9 @@ class HierarchicalTransformerEncoder(TransformerEncoder):
 
 TEXT_ENCODERS: dict[str, Any] = {
     "nn": WordEncoder,
-    "hnn": HierarchicalEncoder,
+    "hnn": WordEncoder,
     "wan": WordEncoder,
-    "han": HierarchicalEncoder,
+    "han": WordEncoder,
     "transformer": TransformerEncoder,
     "hierarchical_transformer": HierarchicalTransformerEncoder,
 }
@@ -637,13 +609,11 @@ __all__ = [
     "TEXT_ENCODERS",
     "AttentionPooling",
     "DenseEncoder",
-    "HierarchicalEncoder",
     "HierarchicalTransformerEncoder",
     "MeanPooling",
     "RecurrentEncoder",
     "TransformerEncoder",
     "WordEncoder",
-    "WordVectorEncoder",
     "batches_of",
     "make_encoder",
     "mean_of_words",
