@@ -4,7 +4,7 @@
     python benchmarks/calibration.py --data FOLDER --model pubmed_mesh=FOLDER tibkat_en=FOLDER
     python benchmarks/calibration.py --table
 
-Sets, documents and gold labels are those of benchmarks/accuracy.py. The models were trained with labels held out of the
+Sets, documents and gold labels are those of benchmarks/obvious.py. The models were trained with labels held out of the
 training documents (recipes/train_bioasq.py and recipes/train_table.py with `--held_out_labels`), and have these and the
 unseen labels of the test stored as unseen. Calibration and thresholds are fitted on the validation documents, among the
 seen labels and the held-out ones, and measured on the test documents, among the seen labels and the unseen ones.
@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accuracy_task import SETS, Task
 from machine import RESULTS, provenance, write_json
+from obvious_sets import SETS, Task
 from torch import Tensor
 
 from hf_gile import GileForSequenceClassification, GileProcessor
@@ -74,7 +74,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     results = json.loads(options.results.read_text(encoding="utf-8")) if options.results.is_file() else {}
     for name, _, folder in wanted:
-        figures = measure(SETS[name](options.data), folder, options.bf16)
+        figures = measure(SETS[name](options.data, 1), folder, options.bf16)
         results[name] = {**provenance(0), **figures}
         write_json(options.results, results)
     if options.table or not wanted:

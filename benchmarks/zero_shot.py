@@ -22,6 +22,7 @@ Writes results/zero_shot.json after each run.
 import argparse
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -30,10 +31,9 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
-from accuracy_systems import minilm_folder, words_of
-from accuracy_task import RECIPES_FOLDER
 from machine import RESULTS, write_results
 from measuring import in_own_process
+from obvious_systems import minilm_folder, words_of
 from sklearn.feature_extraction.text import TfidfVectorizer
 from torch.nn.utils.rnn import pad_sequence
 
@@ -41,7 +41,7 @@ from hf_gile.data.zero_shot import SALT, fraction_of
 from hf_gile.metrics import LabelMetrics
 from hf_gile.training.labelled_sets import divide, held_out_ids
 
-RECIPE = RECIPES_FOLDER / "train_zero_shot.py"
+RECIPE = Path(__file__).parents[1] / "recipes" / "train_zero_shot.py"
 FOLDS = 3
 WAYS = {
     "frozen": ["--bf16_vectors", "true"],
@@ -159,6 +159,7 @@ def measure(sets: dict[str, Any], ways: Sequence[str], folder: Path) -> dict[str
 
 def tfidf_cosine(file: Path) -> dict[str, dict[str, dict[str, float]]]:
     """The same figures of the cosine of TF-IDF vectors, (1 + log count) * idf of the texts trained on."""
+    sys.path.append(str(RECIPE.parent))
     import train_zero_shot as recipe
 
     sets = recipe.read_sets(str(file), lambda *_: None)

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import calibration  # noqa: E402
-from accuracy_task import Task  # noqa: E402
+from obvious_sets import Task  # noqa: E402
 
 TEXTS = ["the heart pumps blood", "breast milk", "iron in blood", "the failing heart", "infants and milk"]
 GOLD = [[0, 2], [1], [2, 3], [0, 4], [1, 4]]
@@ -31,9 +31,6 @@ def saved(make_model, label_set, tmp_path):
         texts={"train": [], "validation": TEXTS * 30, "test": TEXTS},
         gold={"train": [], "validation": [[c for c in row if c < 4] for row in GOLD * 30], "test": GOLD},
         labels=labels,
-        num_seen=4,
-        other_texts=[[]] * 5,
-        recipe=("train_table.py", {}),
     )
     model, processor = make_model(problem_type="multi_label_classification")
     order = [label for label in labels if label.id != "Blood"]  # as the recipe: the held-out ones behind the seen
@@ -48,7 +45,7 @@ def saved(make_model, label_set, tmp_path):
 @pytest.mark.slow
 def test_it_fits_what_calibrate_fits_and_measures_the_test(saved, monkeypatch, tmp_path, capsys):
     model, processor, folder, task = saved
-    monkeypatch.setitem(calibration.SETS, "tiny", lambda data: task)
+    monkeypatch.setitem(calibration.SETS, "tiny", lambda data, seed: task)
     path = tmp_path / "calibration.json"
     path.write_text(json.dumps({"other": {}}))
     monkeypatch.setattr(

@@ -41,15 +41,8 @@ GROUPS = {f"{metric} {group}" for group in ("seen", "unseen") for metric in ("RL
 UNSEEN = {column for column in GROUPS if "unseen" in column}
 TIMES = {"median_s", "min_s", "max_s"}
 SEARCHED = {"k", "way", "recall", "documents_per_second", "times", "faster_than_exact"}
-OF_RECIPE = {"parameters", "epochs", "own_average_precision"}
 
 ROWS = {
-    "accuracy": (
-        "* * *",
-        {"training_seconds", "training_cpu_seconds", "threshold", "documents_per_second", "documents_per_cpu_second"}
-        | {"test", *machine.PROVENANCE},
-        {"ten_best_documents_per_cpu_second", *OF_RECIPE},
-    ),
     "calibration": (
         "*",
         {"model", "documents", "labels", "seconds", "fitted", "probabilities", "thresholds", *machine.PROVENANCE},
@@ -59,6 +52,11 @@ ROWS = {
     "literal_and_fast": ("runs *", TIMES, {"memory_mib"}),
     "loader_and_model": ("encoders *", {"documents_per_second", "ratios"}, set()),
     "loss_memory": ("runs * *", set(), {"gflops", "loss", "memory_mib", "seconds", "needs_at_least_mib"}),
+    "obvious": (
+        "* * *",
+        {"training_cpu_seconds", "documents_per_cpu_second", "threshold", "test", "details", *machine.PROVENANCE},
+        set(),
+    ),
     "paper_biomedical": ("runs * * *", {*GROUPS, "minutes", "parameters"} - UNSEEN, UNSEEN),
     "peers": ("systems *", {"name", "figures"}, set()),
     "pubmed_mesh": ("test * *", GROUPS - UNSEEN, UNSEEN),
@@ -79,7 +77,7 @@ ROWS = {
 }
 """Where the rows of a file are, the fields that each of them has, and those that some have."""
 
-KEYED = {"accuracy": "* * *", "calibration": "*"}
+KEYED = {"obvious": "* * *", "calibration": "*"}
 """Files of runs that are written one after the other, each with its own commit, seed and machine."""
 
 
@@ -121,7 +119,7 @@ def test_each_row_has_the_fields_that_its_script_writes(name):
 
 
 def test_no_measured_time_is_a_round_number():
-    for row in at(FILES["accuracy"], "* * *"):
+    for row in at(FILES.get("obvious", {}), "* * *"):
         for name, value in row.items():
             assert "second" not in name or value != round(value, 3), name
 
@@ -153,8 +151,8 @@ def test_a_copy_that_is_no_clone_has_an_unknown_commit(tmp_path, monkeypatch):
 # --- Pages -----------------------------------------------------------------------------------------------------------
 
 SCRIPTS = {"search": ["search", "search_model"], "paper_tables": ["paper_biomedical"]}
-MEANS = {"zero_shot"}
-"""Files of which a page has means of several runs; tests/test_zero_shot_page.py makes them."""
+MEANS = {"zero_shot", "obvious"}
+"""Files of which a page has means of several runs; tests/test_zero_shot_page.py and tests/test_obvious.py make them."""
 
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md"])
 MENTION = re.compile(r"(?:benchmarks|recipes)/(\w+)\.(?:py|json)|results/(\w+)\.json")

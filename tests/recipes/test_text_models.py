@@ -200,7 +200,7 @@ def test_no_recipe_tunes_a_threshold_over_labels_that_no_validation_document_can
         (path.name, call)
         for path in [
             *root.glob("recipes/*.py"),
-            root / "benchmarks/accuracy.py",
+            root / "benchmarks/obvious.py",
             root / "hf_gile/training/experiment.py",
         ]
         for call in re.findall(r"\bThresholdTuner\(.*", path.read_text(encoding="utf-8"))

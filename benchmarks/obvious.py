@@ -1,0 +1,376 @@
+"""Is ours, with nothing set, below what one would try first? The same texts, splits and labels for all.
+
+    python benchmarks/obvious.py --data FOLDER --sets clinc150 --systems ours tfidf_svc minilm_cosine --seeds 1
+    python benchmarks/obvious.py --data FOLDER --sets sib200 tibkat --e5 FOLDER_OF_E5
+    python benchmarks/obvious.py --data FOLDER --sets pubmed_mesh --systems minilm_mixture --held_out 0.1
+    python benchmarks/obvious.py --page
+
+The sets are those of benchmarks/obvious_sets.py, read from the folder: a name stands for all that begin with it, as
+clinc150 for clinc150, clinc150_unseen and clinc150_few. The systems are those of benchmarks/obvious_systems.py, by
+default all that run on a set; each has a process of its own on `--threads` threads. It is fitted to the training
+documents, what is chosen is chosen on the validation documents, and the test documents are scored once.
+
+Figures are of seen labels among the seen, of unseen labels among the unseen, of all labels, and of unseen labels while
+the seen ones compete, where the seen gold labels are taken out of the candidates. F1 is at the threshold that has the
+best micro-F1 of the seen labels on validation documents; where each document has one label, F1 is that of the best
+label, and P@1 is accuracy. A system of seen labels has the unseen ones in the last place. F1@5 and NDCG are those of
+Annif: means over documents, of the five and the ten best labels.
+
+Processor seconds of training are those of all that fitting does, encoding of texts included; documents a second are
+those of one processor, from text to the scores of all labels.
+
+Writes results/obvious.json after each set, keyed by set, system and seed, and docs/obvious.md. What is there is not run
+again without `--again`. Where neither set nor system depends on the seed, the first one is run. `--held_out SHARE` is
+for choosing settings: training loses that share of the seen labels, the unseen labels of the test are left out, and the
+validation documents are the test; it writes results/obvious_held_out.json.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from machine import RESULTS, provenance, write_json
+from obvious_sets import DRAWN, SETS, Task, hold_out
+from obvious_systems import LOWEST, SYSTEMS, VALIDATION, Encoder, NotForThisSetError, Options, Score, padded
+from torch.nn import functional
+
+from hf_gile.metrics import LabelMetrics
+from hf_gile.training import ThresholdTuner
+
+PAGE = Path(__file__).parents[1] / "docs" / "obvious.md"
+BATCH = 64  # documents scored at a time
+
+COLUMNS = {"AvgPr": "average_precision", "P@1": "precision_at_1", "micro-F1": "micro_f1", "macro-F1": "macro_f1"}
+"""Figures in percent, by their headings."""
+
+RANKING = {heading: COLUMNS[heading] for heading in ("AvgPr", "P@1")}
+
+GROUPS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "seen": ("seen_", COLUMNS),
+    "unseen": ("unseen_", RANKING),
+    "unseen among all": ("unseen_among_all_", RANKING),
+    "all": ("", COLUMNS),
+}
+"""Groups of labels: the prefix of their figures, and their columns; no validation document has unseen labels."""
+
+ANNIF = {"F1@5": "f1_at_5", "NDCG": "ndcg"}
+
+FAMILIES = ("sib200", "dw_general")
+"""Sets that differ in nothing but the language; they share a table."""
+
+
+def main() -> None:
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, help="folder of the sets")
+    parser.add_argument("--sets", nargs="+", default=list(SETS), metavar="NAME", help=", ".join(SETS))
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--e5", default="intfloat/multilingual-e5-small", help="name or folder of that encoder")
+    parser.add_argument("--held_out", type=float, default=0.0, help="share of seen labels, to choose settings")
+    parser.add_argument("--again", action="store_true", help="run what has been run already")
+    parser.add_argument("--cache", type=Path, default=cache / "hf_gile" / "obvious", help="of the vectors of encoders")
+    parser.add_argument("--keep", type=Path, help="keep what ours trains in this folder")
+    parser.add_argument("--results", type=Path, help="instead of the file in results/")
+    parser.add_argument("--page", action="store_true", help="write the page of what has been run")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS, metavar=("SYSTEM", "SEED"))
+    options = parser.parse_args()
+    standard = RESULTS / ("obvious_held_out.json" if options.held_out else "obvious.json")
+    path = options.results or standard
+    unknown = [name for name in options.sets if not expand([name])]
+    if unknown:
+        parser.error(f"--sets: no set begins with {unknown[0]}; there are {', '.join(SETS)}")
+    if options.one:
+        run_system(options, options.one[0], int(options.one[1]), path)
+        return
+    if options.data:
+        os.environ |= {
+            "OMP_NUM_THREADS": str(options.threads),
+            "HF_HUB_OFFLINE": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+        }
+        for system in options.systems:
+            for seed in options.seeds:
+                if missing(options, system, seed, read(path)):
+                    command = [sys.executable, __file__, *sys.argv[1:], "--one", system, str(seed)]
+                    subprocess.run(command, check=False)  # what fails says so, and the others go on
+    elif not options.page:
+        parser.error("pass --data, or --page")
+    if path == RESULTS / "obvious.json":
+        PAGE.write_text(page(read(path)), encoding="utf-8")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The results so far."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def expand(names: Sequence[str]) -> list[str]:
+    """The sets that are, or begin with, one of the names."""
+    return [name for name in SETS if any(name == short or name.startswith(f"{short}_") for short in names)]
+
+
+def missing(options: argparse.Namespace, system: str, seed: int, results: Mapping[str, Any]) -> list[str]:
+    """The sets on which a system is to be run with a seed."""
+    sets = expand(options.sets)
+    if seed != options.seeds[0] and not SYSTEMS[system].drawn:
+        sets = [name for name in sets if name in DRAWN]
+    return [name for name in sets if options.again or str(seed) not in results.get(name, {}).get(system, {})]
+
+
+def run_system(options: argparse.Namespace, system: str, seed: int, path: Path) -> None:
+    """Runs one system on the sets that it has not been run on, and writes each result as it comes.
+
+    Raises:
+        SystemExit: Something failed; the other sets were run.
+    """
+    torch.set_num_threads(options.threads)
+    failed = []
+    for name in missing(options, system, seed, read(path)):
+        task = SETS[name](options.data, seed)
+        if options.held_out:
+            task = hold_out(task, options.held_out)
+        try:
+            figures = measure(task, system, seed, Options(options.threads, options.cache, options.e5, options.keep))
+        except NotForThisSetError as error:
+            print(f"{name}, {system}: left out, {error}", flush=True)
+            continue
+        except Exception as error:  # a library that fails on one set is not to take the others along
+            failed.append(f"{name}, {system}, seed {seed}: {type(error).__name__}: {error}")
+            print(failed[-1], flush=True)
+            continue
+        print(f"{name}, {system}, seed {seed}: {short(figures)}", flush=True)
+        results = read(path)  # another command may have written in the meantime
+        results.setdefault(name, {}).setdefault(system, {})[str(seed)] = figures
+        write_json(path, results)
+    if failed:
+        raise SystemExit(1)
+
+
+def measure(task: Task, system: str, seed: int, options: Options) -> dict[str, Any]:
+    """Fits one system to one set, and scores its test documents."""
+    start = cpu_seconds()
+    fitted = SYSTEMS[system].fit(task, seed, options)
+    training = cpu_seconds() - start
+    figures = evaluate(task, fitted.score, SYSTEMS[system].unseen)
+    return {"training_cpu_seconds": training, **figures, "details": fitted.details, **provenance(seed)}
+
+
+def cpu_seconds() -> float:
+    """Processor time of this process so far, of those that it waited for, and of vectors that were kept."""
+    return time.process_time() + sum(os.times()[2:4]) + Encoder.saved_seconds
+
+
+def evaluate(task: Task, score: Score, unseen: bool) -> dict[str, Any]:
+    """The figures of the test part.
+
+    Args:
+        task: Documents and labels.
+        score: From texts to `(B, L)` scores, or `(B, num_seen)`.
+        unseen: Whether the system scores unseen labels; if not, what is about them is left out.
+
+    Returns:
+        `threshold`, of the seen labels of validation documents (1, of no use, where each document has one label);
+        `documents_per_cpu_second` of the test part; and `test`, the figures of `GROUPS` and `ANNIF`.
+    """
+    num_labels, has_unseen = len(task.labels), task.num_seen < len(task.labels)
+
+    def scored(part: str, rows: slice) -> Any:
+        scores = score(task.texts[part][rows])
+        return functional.pad(scores, (0, num_labels - scores.shape[1]), value=LOWEST)
+
+    threshold = 1.0
+    if not task.one_label:
+        tuner = ThresholdTuner(num_labels, seen=task.labels.seen)
+        for rows in batches(min(VALIDATION, len(task.texts["validation"]))):
+            tuner.update(scored("validation", rows), padded(task.gold["validation"][rows]))
+        threshold = tuner.compute()["threshold"]
+    seen = task.labels.seen if has_unseen else None
+    metrics = LabelMetrics(num_labels, seen, threshold, top_k=(1,), one_label=task.one_label)
+    competing = LabelMetrics(num_labels, top_k=(1,))
+    sums, seconds, documents = dict.fromkeys(ANNIF.values(), 0.0), 0.0, len(task.texts["test"])
+    for rows in batches(documents):
+        start = cpu_seconds()
+        scores = scored("test", rows)
+        seconds += cpu_seconds() - start
+        gold = task.gold["test"][rows]
+        metrics.update(scores, padded(gold))
+        for figure, values in annif_figures(scores, gold).items():
+            sums[figure] += sum(values)
+        if has_unseen and unseen:
+            for row, columns in zip(scores, gold, strict=True):
+                row[[column for column in columns if column < task.num_seen]] = LOWEST
+            competing.update(scores, padded([[c for c in columns if c >= task.num_seen] for columns in gold]))
+    computed = metrics.compute()
+    if has_unseen and unseen:
+        computed |= {f"unseen_among_all_{figure}": value for figure, value in competing.compute().items()}
+    test = {
+        prefix + figure: computed[prefix + figure]
+        for group, (prefix, columns) in GROUPS.items()
+        for figure in columns.values()
+        if (has_unseen or group == "all") and (unseen or not prefix.startswith("unseen"))
+    }
+    test |= {figure: value / documents for figure, value in sums.items()}
+    return {"threshold": threshold, "documents_per_cpu_second": documents / seconds, "test": test}
+
+
+def batches(number: int) -> list[slice]:
+    """Slices of so many documents, `BATCH` each."""
+    return [slice(start, min(start + BATCH, number)) for start in range(0, number, BATCH)]
+
+
+def annif_figures(scores: torch.Tensor, gold: Sequence[Sequence[int]]) -> dict[str, list[float]]:
+    """F1 of the five best labels and NDCG of the ten best of each document, as Annif evaluates.
+
+    Without a gold label F1 is 0 and NDCG is 1.
+    """
+    best = scores.topk(min(10, scores.shape[1])).indices.tolist()
+    gains = [1 / torch.tensor(place + 2.0).log2().item() for place in range(max([10, *map(len, gold)]))]
+    f1, ndcg = [], []
+    for columns, own in zip(best, gold, strict=True):
+        hits = [column in own for column in columns]
+        f1.append(2 * sum(hits[:5]) / (5 + len(own)))
+        gained = sum(gain for gain, hit in zip(gains, hits, strict=False) if hit)
+        ndcg.append(gained / sum(gains[: len(own)]) if own else 1.0)
+    return {"f1_at_5": f1, "ndcg": ndcg}
+
+
+# --- The page --------------------------------------------------------------------------------------------------------
+
+INTRODUCTION = """# The obvious, and ours with nothing set
+
+    python benchmarks/obvious.py --data FOLDER
+    python benchmarks/obvious.py --page
+
+What one would try first, and `hf-gile train` with no setting chosen, on the same texts, splits and labels; percent,
+means of the seeds run. `benchmarks/obvious.py` says how they are measured, and writes this page; the systems are in
+`benchmarks/obvious_systems.py`, the sets in `benchmarks/obvious_sets.py`.
+
+Seen labels have training documents and are ranked among the seen; unseen ones have none and are ranked among the
+unseen; "unseen among all" ranks these while all labels compete. F1 is at one threshold, the best for micro-F1 of the
+seen labels on validation documents. Where each text has one label, F1 is that of the best label, and P@1 is accuracy.
+"""
+
+
+def page(results: Mapping[str, Any]) -> str:
+    """The page, of a results file."""
+    made = {"Ours beside the best of the others": beside(results), **tables(results)}
+    return INTRODUCTION + "".join(f"\n## {title}\n\n{table}\n" for title, table in made.items())
+
+
+def members(results: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The sets that were run, those of a family together."""
+    families: dict[str, list[str]] = {}
+    for name in (name for name in SETS if results.get(name)):
+        family = next((family for family in FAMILIES if name.startswith(f"{family}_")), name)
+        families.setdefault(family, []).append(name)
+    return families
+
+
+def columns_of(name: str) -> dict[str, str]:
+    """The headings of a set, and the names of the figures in them."""
+    if name.startswith("annif"):
+        return ANNIF
+    return {
+        f"{group} {heading}": prefix + figure
+        for group, (prefix, columns) in GROUPS.items()
+        for heading, figure in columns.items()
+    }
+
+
+def mean_of(runs: Mapping[str, Any], figure: str) -> float | None:
+    """The mean of a figure of the runs of a system on a set; None if they do not have it."""
+    values = [value for run in runs.values() for value in (run["test"].get(figure, run.get(figure)),)]
+    return statistics.mean(values) if values and None not in values else None
+
+
+def beside(results: Mapping[str, Any]) -> str:
+    """For each set and figure, ours beside the best of the others; families by the mean of their languages."""
+    lines = []
+    for family, sets in members(results).items():
+        for heading, figure in columns_of(family).items():
+            of_system = {}
+            for system in SYSTEMS:
+                values = [mean_of(results[name].get(system, {}), figure) for name in sets]
+                if None not in values:
+                    of_system[system] = 100 * statistics.mean(value for value in values if value is not None)
+            own = of_system.pop("ours", None)
+            if own is not None and of_system:
+                best = max(of_system, key=of_system.__getitem__)
+                cells = [f"{own:.1f}", f"{of_system[best]:.1f}", SYSTEMS[best].name, f"{own - of_system[best]:+.1f}"]
+                lines.append([family, heading.removeprefix("all ") if is_plain(results, sets) else heading, *cells])
+    return markdown(["set", "figure", "ours", "best other", "which", "difference"], lines)
+
+
+def is_plain(results: Mapping[str, Any], sets: Sequence[str]) -> bool:
+    """Whether sets have no unseen labels."""
+    return not any(
+        "seen_average_precision" in run["test"] for runs in results[sets[0]].values() for run in runs.values()
+    )
+
+
+def tables(results: Mapping[str, Any]) -> dict[str, str]:
+    """Markdown tables of a results file, by their titles: a row for each system."""
+    made = {}
+    for family, sets in members(results).items():
+        if len(sets) > 1 or family in FAMILIES:
+            columns = {name.removeprefix(f"{family}_"): (name, "precision_at_1") for name in sets}
+            title = f"{family}, P@1 by language"
+        else:
+            figures = {heading: (family, figure) for heading, figure in columns_of(family).items()}
+            if is_plain(results, sets):
+                figures = {heading.removeprefix("all "): place for heading, place in figures.items()}
+            columns, title = figures, family
+        columns |= {
+            "training, CPU s": (sets[0], "training_cpu_seconds"),
+            "documents/CPU s": (sets[0], "documents_per_cpu_second"),
+        }
+        rows = []
+        for key, system in SYSTEMS.items():
+            runs = [results[name][key] for name in sets if results[name].get(key)]
+            if runs:
+                cells = [cell(results[name].get(key, {}), figure) for name, figure in columns.values()]
+                rows.append([system.name, *cells, str(max(map(len, runs)))])
+        used = [place for place in range(len(columns) + 2) if any(row[place] != "-" for row in rows)]
+        headings = ["", *columns, "runs"]
+        made[title] = markdown([headings[place] for place in used], [[row[place] for place in used] for row in rows])
+    return made
+
+
+def cell(runs: Mapping[str, Any], figure: str) -> str:
+    """The mean of a figure, in percent but for costs."""
+    value = mean_of(runs, figure) if runs else None
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if "second" in figure else f"{100 * value:.1f}"
+
+
+def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table."""
+    lines = [list(headings), ["---"] * len(headings), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def short(figures: Mapping[str, Any]) -> str:
+    """One line of a run."""
+    cells = [
+        f"{group} {heading} {100 * figures['test'][prefix + figure]:.1f}"
+        for group, (prefix, columns) in GROUPS.items()
+        for heading, figure in columns.items()
+        if prefix + figure in figures["test"]
+    ]
+    seconds = f"{figures['training_cpu_seconds']:.0f} CPU s, {figures['documents_per_cpu_second']:.0f} documents/CPU s"
+    return f"{', '.join(cells)}; {seconds}; {figures['details']}"
+
+
+if __name__ == "__main__":
+    main()

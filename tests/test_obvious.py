@@ -1,0 +1,435 @@
+"""benchmarks/obvious.py: splits and labels of its sets, what its systems do, its figures, and the page it writes."""
+
+import json
+import sys
+from argparse import Namespace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.metrics import f1_score, label_ranking_average_precision_score, ndcg_score
+from sklearn.svm import LinearSVC
+
+from hf_gile import Label
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import obvious  # noqa: E402
+import obvious_systems as systems  # noqa: E402
+from obvious_sets import clinc150, hold_out, make_task  # noqa: E402
+
+TOPICS = {"cats": "cat purrs whiskers paw", "boats": "boat sails harbour mast", "bread": "flour oven dough yeast"}
+
+
+def sentences(number, generator, topics):
+    """Texts of three words of each topic, and a word that says nothing."""
+    return [
+        (" ".join([*generator.choice(words.split(), 3), generator.choice(["the", "a", "of"])]), [topic])
+        for topic, words in topics.items()
+        for _ in range(number)
+    ]
+
+
+@pytest.fixture
+def one_label():
+    generator = np.random.default_rng(0)
+    documents = {part: sentences(number, generator, TOPICS) for part, number in {"train": 20, "test": 6}.items()}
+    documents["validation"] = sentences(6, generator, TOPICS)
+    return make_task("tiny", documents, [Label(topic, topic) for topic in TOPICS])
+
+
+@pytest.fixture
+def several_labels():
+    """Four labels, the last of which has no training document; random gold labels, and texts that are numbers."""
+    generator = np.random.default_rng(1)
+
+    def rows(number, labels):
+        return [
+            (str(place), [label for label in labels if generator.random() < 0.5] or [labels[place % len(labels)]])
+            for place in range(number)
+        ]
+
+    documents = {"train": rows(30, "abc"), "validation": rows(20, "abc"), "test": rows(40, "abcd")}
+    return make_task("several", documents, [Label(name, f"label {name}") for name in "dabc"])
+
+
+def random_scores(texts):
+    rows = [np.random.default_rng(int(text)).normal(size=4) for text in texts]
+    return torch.tensor(np.stack(rows), dtype=torch.float32)
+
+
+def multi_hot(gold, columns):
+    return np.array([[column in row for column in columns] for row in gold]).astype(int)
+
+
+# --- Sets ------------------------------------------------------------------------------------------------------------
+
+
+def test_seen_labels_come_first_and_unknown_ones_are_dropped(several_labels):
+    assert several_labels.labels.ids == ["a", "b", "c", "d"]
+    assert several_labels.labels.seen == [True, True, True, False]
+    assert several_labels.num_seen == 3
+    assert not several_labels.one_label
+    task = make_task("x", {"train": [("t", ["a", "gone", "a"])], "test": [("u", ["a"])]}, [Label("a", "a")])
+    assert task.gold == {"train": [[0]], "test": [[0]]}
+    assert task.labels[0].count == 1
+
+
+@pytest.fixture
+def clinc(tmp_path):
+    intents = [f"intent_{place}" for place in range(9)]
+    content = {
+        part: [[f"{intent} says {part} {number}", intent] for intent in intents for number in range(12)]
+        for part in ("train", "val", "test")
+    }
+    (tmp_path / "clinc150").mkdir()
+    (tmp_path / "clinc150" / "data_full.json").write_text(json.dumps(content))
+    return tmp_path
+
+
+def test_a_third_of_the_intents_is_unseen_another_for_each_seed(clinc):
+    unseen = []
+    for seed in (1, 2, 3):
+        task = clinc150(clinc, seed, "unseen")
+        unseen.append({label.id for label in task.labels if not label.seen})
+        assert task.num_seen == 6
+        for part in ("train", "validation"):
+            assert {column for row in task.gold[part] for column in row} == set(range(6))
+        assert {column for row in task.gold["test"] for column in row} == set(range(9))
+    assert len(set.union(*unseen)) == 9
+
+
+def test_few_examples_are_eight_an_intent_and_two_to_validate(clinc):
+    first, second = (clinc150(clinc, seed, "few") for seed in (1, 2))
+    assert [label.count for label in first.labels] == [8] * 9
+    assert [len(first.texts[part]) for part in ("train", "validation", "test")] == [72, 18, 108]
+    assert set(first.texts["train"]) != set(second.texts["train"])
+    assert first.texts["train"] == clinc150(clinc, 1, "few").texts["train"]
+    assert first.labels[0].name == "intent 0"
+
+
+def test_held_out_labels_leave_training_and_are_gold_in_the_test(several_labels, monkeypatch):
+    monkeypatch.setattr("obvious_sets.held_out_labels", lambda counts, share: ["b"])
+    held = hold_out(several_labels, 0.5)
+    assert held.labels.ids == ["a", "c", "b"]
+    assert held.labels.seen == [True, True, False]
+    assert held.texts["test"] == held.texts["validation"] == several_labels.texts["validation"]
+    old, new = several_labels.labels.ids, held.labels.ids
+    for before, without, whole in zip(
+        several_labels.gold["validation"], held.gold["validation"], held.gold["test"], strict=True
+    ):
+        assert {old[column] for column in before} == {new[column] for column in whole}
+        assert set(without) == set(whole) - {2}
+
+
+def test_a_share_that_holds_nothing_out_is_refused(several_labels):
+    with pytest.raises(ValueError, match="holds out none of 3 labels"):
+        hold_out(several_labels, 0.0)
+
+
+# --- Figures ---------------------------------------------------------------------------------------------------------
+
+
+def test_figures_are_those_of_scikit_learn(several_labels):
+    task = several_labels
+    figures = obvious.evaluate(task, random_scores, unseen=True)
+    test, gold = figures["test"], task.gold["test"]
+    scores = random_scores(task.texts["test"]).numpy()
+    predicted = (torch.from_numpy(scores).sigmoid() >= figures["threshold"]).numpy()
+    for prefix, columns in {"": range(4), "seen_": range(3), "unseen_": [3]}.items():
+        targets = multi_hot(gold, columns)
+        ranked = targets.any(axis=1)
+        own = scores[:, list(columns)]
+        precision = label_ranking_average_precision_score(targets[ranked], own[ranked])
+        assert test[f"{prefix}average_precision"] == pytest.approx(precision)
+        hits = targets[np.arange(len(own)), own.argmax(axis=1)][ranked]
+        assert test[f"{prefix}precision_at_1"] == pytest.approx(hits.mean())
+        if prefix != "unseen_":
+            for average in ("micro", "macro"):
+                f1 = f1_score(targets, predicted[:, list(columns)], average=average, zero_division=0)
+                assert test[f"{prefix}{average}_f1"] == pytest.approx(f1)
+
+
+def test_the_threshold_is_the_best_of_the_seen_labels_on_validation_documents(several_labels):
+    task = several_labels
+    threshold = obvious.evaluate(task, random_scores, unseen=True)["threshold"]
+    scores = random_scores(task.texts["validation"]).numpy()[:, :3]
+    targets = multi_hot(task.gold["validation"], range(3))
+    probabilities = 1 / (1 + np.exp(-scores.astype(np.float64)))
+    f1 = [f1_score(targets, probabilities >= least, average="micro") for least in np.unique(probabilities)]
+    best = f1_score(targets, probabilities >= threshold - 1e-9, average="micro")
+    assert best == pytest.approx(max(f1))
+
+
+def test_unseen_labels_compete_with_all_but_the_seen_gold_labels(several_labels):
+    test = obvious.evaluate(several_labels, random_scores, unseen=True)["test"]
+    scores, precisions = random_scores(several_labels.texts["test"]), []
+    for row, gold in zip(scores, several_labels.gold["test"], strict=True):
+        if 3 in gold:
+            rivals = [column for column in range(3) if column not in gold]
+            precisions.append(1 / (1 + sum(row[column] > row[3] for column in rivals).item() if rivals else 1))
+    assert test["unseen_among_all_average_precision"] == pytest.approx(np.mean(precisions))
+
+
+def test_a_system_of_seen_labels_has_the_unseen_ones_last_and_no_figures_of_them(several_labels):
+    test = obvious.evaluate(several_labels, lambda texts: random_scores(texts)[:, :3], unseen=False)["test"]
+    assert not any(name.startswith("unseen") for name in test)
+    scores = random_scores(several_labels.texts["test"]).numpy()
+    scores[:, 3] = -1e9
+    targets = multi_hot(several_labels.gold["test"], range(4))
+    assert test["average_precision"] == pytest.approx(label_ranking_average_precision_score(targets, scores))
+
+
+def test_with_one_label_a_document_the_best_one_is_chosen_and_validation_is_not_read(one_label):
+    def score(texts):
+        assert texts == one_label.texts["test"][: len(texts)]
+        return torch.tensor([[0.0, -1.0, -2.0]]).expand(len(texts), 3)
+
+    test = obvious.evaluate(one_label, score, unseen=True)["test"]
+    assert test["precision_at_1"] == test["micro_f1"] == pytest.approx(1 / 3)
+    assert test["macro_f1"] == pytest.approx(0.5 / 3)
+    assert set(test) == {*obvious.COLUMNS.values(), *obvious.ANNIF.values()}  # all of its labels are seen
+
+
+def test_figures_of_annif_are_those_of_scikit_learn():
+    scores = torch.rand(20, 30, generator=torch.Generator().manual_seed(0))
+    gold = [[place, place + 5, 29] for place in range(19)] + [[]]
+    figures = obvious.annif_figures(scores, gold)
+    targets = multi_hot(gold, range(30))
+    chosen = np.zeros((20, 30), int)
+    np.put_along_axis(chosen, scores.topk(5).indices.numpy(), 1, axis=1)
+    assert np.mean(figures["f1_at_5"]) == pytest.approx(f1_score(targets, chosen, average="samples", zero_division=0))
+    assert np.mean(figures["ndcg"][:19]) == pytest.approx(ndcg_score(targets[:19], scores[:19].numpy(), k=10))
+    assert figures["ndcg"][19] == 1.0
+
+
+# --- Systems ---------------------------------------------------------------------------------------------------------
+
+OPTIONS = systems.Options(threads=1, cache=Path(), e5="")
+
+
+def fit(name, task):
+    return systems.SYSTEMS[name].fit(task, 1, OPTIONS)
+
+
+@pytest.mark.parametrize("name", ["tfidf_svc", "chars_svc", "tfidf_logistic"])
+def test_linear_classifiers_learn_topics(name, one_label):
+    test = obvious.evaluate(one_label, fit(name, one_label).score, unseen=False)["test"]
+    assert test["precision_at_1"] == 1.0
+
+
+def test_the_svm_is_that_of_scikit_learn(one_label):
+    vectorizer = TfidfVectorizer(sublinear_tf=True)
+    features = vectorizer.fit_transform(one_label.texts["train"])
+    classifier = LinearSVC(random_state=1).fit(features, [row[0] for row in one_label.gold["train"]])
+    expected = classifier.decision_function(vectorizer.transform(one_label.texts["test"]))
+    scores = fit("tfidf_svc", one_label).score(one_label.texts["test"])
+    assert np.allclose(scores, expected, atol=1e-4)
+
+
+def test_classifiers_of_several_labels_have_a_score_for_each(several_labels):
+    fitted = systems.fit_each_label(LinearSVC(), np.eye(30), several_labels)
+    scores = fitted(np.eye(30))
+    assert scores.shape == (30, 3)
+    assert ((scores > 0).numpy() == multi_hot(several_labels.gold["train"], range(3))).all()
+
+
+def test_too_many_labels_are_left_out(several_labels, monkeypatch):
+    monkeypatch.setattr(systems, "MOST_LABELS", 2)
+    with pytest.raises(systems.NotForThisSetError, match="3 labels; this one is for 2"):
+        fit("chars_svc", several_labels)
+
+
+@pytest.mark.parametrize("name", ["tfidf_cosine", "bm25"])
+def test_words_find_the_label_that_they_name(name):
+    documents = {"train": [("a cat", ["c"]), ("the boats", ["b"])], "validation": [], "test": []}
+    known = [Label("c", "cats"), Label("b", "sailing boat"), Label("i", "iron")]
+    score = fit(name, make_task("words", documents, known)).score
+    assert score(["Cats and a cat", "this boat", "irons"]).argmax(dim=1).tolist() == [0, 1, 2]
+
+
+def test_labels_with_nothing_but_names_have_no_described_row(one_label):
+    with pytest.raises(systems.NotForThisSetError, match="nothing but names"):
+        fit("tfidf_described", one_label)
+
+
+def test_the_score_of_a_label_is_that_of_its_name_plus_the_best_of_its_texts():
+    scores = torch.tensor([[0.1, 0.5, 0.2, 0.3]])  # a label of three texts, and one of a name alone
+    assert systems.of_labels(scores, np.array([0, 3]))[0].tolist() == pytest.approx([0.6, 0.6])
+    assert systems.of_labels(scores, None) is scores
+
+
+def test_words_lose_the_s_of_a_plural_and_not_that_of_gas():
+    assert systems.words_of("Rats, GAS and X-rays") == ["rat", "gas", "and", "ray"]
+
+
+def test_weights_are_those_of_the_score_that_tells_labels_apart():
+    generator = torch.Generator().manual_seed(0)
+    targets = torch.eye(20)
+    good = 2 * targets + torch.randn(20, 20, generator=generator)
+    noise = torch.randn(20, 20, generator=generator)
+    weights = systems.fitted_weights(torch.stack([good, noise]), targets)
+    assert weights[0] > 5 * weights[1] > 0
+
+
+def test_vectors_are_made_once_and_their_cost_counts_each_time(tmp_path, monkeypatch):
+    config = SimpleNamespace(num_hidden_layers=1, vocab_size=2)
+    model = SimpleNamespace(config=config, eval=lambda: SimpleNamespace(config=config))
+    monkeypatch.setattr(systems.AutoTokenizer, "from_pretrained", lambda *_, **__: None)
+    monkeypatch.setattr(systems.AutoModel, "from_pretrained", lambda *_, **__: model)
+    made = []
+
+    def encode(self, texts):
+        made.extend(texts)
+        clock[0] += 2.0
+        return torch.tensor([[float(len(text)), 1.0] for text in texts])
+
+    clock = [0.0]
+    monkeypatch.setattr(systems.time, "process_time", lambda: clock[0])
+    monkeypatch.setattr(systems.Encoder, "encode", encode)
+    monkeypatch.setattr(systems.Encoder, "saved_seconds", 0.0)
+    first = systems.Encoder("x", "", tmp_path)(["bbb", "a", "bbb"])
+    again = systems.Encoder("x", "", tmp_path)(["a", "cc"])
+    assert sorted(made) == ["a", "bbb", "cc"]
+    assert first.tolist() == [[3.0, 1.0], [1.0, 1.0], [3.0, 1.0]]
+    assert again.tolist() == [[1.0, 1.0], [2.0, 1.0]]
+    assert systems.Encoder.saved_seconds == 1.0
+
+
+def test_labels_that_a_tree_does_not_return_come_last():
+    scores = systems.log_odds(systems.dense([[(2, 0.5), (0, 0.25)], []], num_labels=3))
+    assert scores[0].tolist() == pytest.approx([np.log(0.25 / 0.75), systems.LOWEST, 0.0])
+    assert scores[1].tolist() == [systems.LOWEST] * 3
+    surest = systems.log_odds(torch.tensor([[1.0, 0.999]]))
+    assert surest[0, 0] > surest[0, 1]
+    assert surest.isfinite().all()
+
+
+def test_the_file_of_a_tree_library_has_sizes_labels_and_ascending_features(tmp_path):
+    texts = sp.csr_matrix(np.array([[0.0, 0.5, 0.25], [1.0, 0.0, 0.0]], np.float32))
+    texts.indices[:2], texts.data[:2] = [2, 1], [0.25, 0.5]  # scipy does not promise an order
+    systems.write_svm(tmp_path / "train.txt", texts, [[3, 1], []], num_labels=4)
+    assert (tmp_path / "train.txt").read_text() == "2 3 4\n3,1 1:0.5 2:0.25\n 0:1\n"
+
+
+def test_ours_is_given_files_and_no_setting_and_never_the_test(tmp_path):
+    known = [Label("a", "first", "a thing", synonyms=("one",)), Label("b", "second")]
+    documents = {"train": [("Title\nText\nmore", ["a"])], "validation": [("V\nw", ["a"])], "test": [("T\nsecret", [])]}
+    task = make_task("titled", documents, known, titled=True)
+    flags = systems.write_files(task, tmp_path)
+    assert json.loads((tmp_path / "train.jsonl").read_text()) == {
+        "title": "Title",
+        "text": "Text\nmore",
+        "labels": ["a"],
+    }
+    assert {flag for flag in flags if flag.startswith("--")} == {
+        "--text",
+        "--train_files",
+        "--validation_files",
+        "--test_files",
+        "--label_file",
+        "--label_description",
+        "--label_synonyms",
+    }
+    assert not any("secret" in path.read_text() for path in tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_ours_trains_and_scores_all_labels(one_label, tmp_path):
+    options = systems.Options(threads=1, cache=tmp_path, e5="", keep=tmp_path)
+    fitted = systems.ours(one_label, 1, options)
+    scores = fitted.score(one_label.texts["test"])
+    assert scores.shape == (18, 3)
+    assert (scores.argmax(dim=1) == torch.tensor(one_label.gold["test"]).squeeze(1)).float().mean() > 0.8
+
+
+# --- Runs and the page -----------------------------------------------------------------------------------------------
+
+
+def run_of(figure, unseen=None):
+    test = dict.fromkeys([*obvious.COLUMNS.values(), *obvious.ANNIF.values()], figure)
+    if unseen is not None:
+        test |= {f"seen_{name}": figure for name in obvious.COLUMNS.values()}
+        test |= {
+            prefix + name: unseen for prefix in ("unseen_", "unseen_among_all_") for name in test if "_f1" not in name
+        }
+    return {"training_cpu_seconds": 1234.5, "documents_per_cpu_second": 80.4, "threshold": 0.5, "test": test}
+
+
+@pytest.fixture
+def options(tmp_path):
+    return Namespace(data=tmp_path, sets=["tibkat"], seeds=[1, 2], threads=1, cache=tmp_path, e5="", keep=None,
+                     held_out=0.0, again=False)  # fmt: skip
+
+
+def test_a_short_name_stands_for_the_sets_that_begin_with_it():
+    assert obvious.expand(["clinc150"]) == ["clinc150", "clinc150_unseen", "clinc150_few"]
+    assert obvious.expand(["clinc150_few", "tibkat"]) == ["tibkat_en", "tibkat_de", "clinc150_few"]
+    assert obvious.expand(["clinc"]) == []
+
+
+def test_what_has_been_run_is_not_run_again_and_other_seeds_only_where_something_is_drawn(options):
+    results = {"tibkat_en": {"parabel": {"2": {}}}}
+    assert obvious.missing(options, "parabel", 2, results) == ["tibkat_de"]
+    assert obvious.missing(options, "bm25", 1, results) == ["tibkat_en", "tibkat_de"]
+    assert obvious.missing(options, "bm25", 2, results) == []
+    options.sets = ["clinc150"]
+    assert obvious.missing(options, "bm25", 2, results) == ["clinc150_unseen", "clinc150_few"]
+    options.sets, options.again = ["tibkat"], True
+    assert obvious.missing(options, "parabel", 2, results) == ["tibkat_en", "tibkat_de"]
+
+
+def test_a_run_is_written_and_one_that_fails_does_not_stop_the_others(
+    options, one_label, tmp_path, monkeypatch, capsys
+):
+    def fails(folder, seed):
+        return make_task("x", {"train": [], "validation": [], "test": []}, [Label("a", "a")])
+
+    monkeypatch.setattr(obvious, "SETS", {"tibkat_en": fails, "tibkat_de": lambda folder, seed: one_label})
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
+    path = tmp_path / "obvious.json"
+    with pytest.raises(SystemExit):
+        obvious.run_system(options, "tfidf_svc", 1, path)
+    assert "tibkat_en, tfidf_svc, seed 1: ValueError" in capsys.readouterr().out
+    written = json.loads(path.read_text())
+    assert list(written) == ["tibkat_de"]
+    run = written["tibkat_de"]["tfidf_svc"]["1"]
+    assert run["test"]["precision_at_1"] == 1.0
+    assert run["details"] == {"C": 1.0}
+    assert run["machine"]["torch"] == torch.__version__
+    options.sets = ["tibkat_de"]
+    obvious.run_system(options, "tfidf_described", 1, path)
+    assert "left out" in capsys.readouterr().out
+
+
+def test_tables_have_means_of_the_seeds_and_leave_out_what_a_system_cannot_do():
+    results = {
+        "clinc150_unseen": {"ours": {"1": run_of(0.5, 0.25), "2": run_of(0.6, 0.35)}, "tfidf_svc": {"1": run_of(0.6)}},
+        "sib200_english": {"ours": {"1": run_of(0.5)}, "bm25": {"1": run_of(0.4)}},
+        "sib200_german": {"ours": {"1": run_of(0.7)}, "bm25": {"1": run_of(0.4)}},
+        "annif_en": {"parabel": {"1": run_of(0.3)}},
+    }
+    tables = obvious.tables(results)
+    assert list(tables) == ["clinc150_unseen", "sib200, P@1 by language", "annif_en"]
+    unseen = tables["clinc150_unseen"].splitlines()
+    assert unseen[0].startswith("|  | seen AvgPr | seen P@1 |")
+    assert unseen[2] == (
+        "| ours, nothing set | 55.0 | 55.0 | 55.0 | 55.0 | 30.0 | 30.0 | 30.0 | 30.0 "
+        "| 55.0 | 55.0 | 55.0 | 55.0 | 1,234 | 80 | 2 |"
+    )
+    assert unseen[3].startswith("| TF-IDF, linear SVM | - | - | - | - | - | - | - | - | 60.0 |")
+    assert tables["sib200, P@1 by language"].splitlines()[2] == "| ours, nothing set | 50.0 | 70.0 | 1,234 | 80 | 1 |"
+    assert tables["annif_en"].splitlines()[0] == "|  | F1@5 | NDCG | training, CPU s | documents/CPU s | runs |"
+    beside = obvious.beside(results).splitlines()
+    assert "| clinc150_unseen | all AvgPr | 55.0 | 60.0 | TF-IDF, linear SVM | -5.0 |" in beside
+    assert "| sib200 | P@1 | 60.0 | 40.0 | BM25, names | +20.0 |" in beside
+
+
+def test_the_page_is_what_the_benchmark_writes():
+    results = obvious.read(obvious.RESULTS / "obvious.json")
+    assert obvious.PAGE.read_text(encoding="utf-8") == obvious.page(results)
