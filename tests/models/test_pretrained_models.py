@@ -71,11 +71,6 @@ def step(model, processor, **inputs):
     return loss, {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
 
 
-# What DeBERTa of older Transformers does as it is imported.
-scripts = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
-
-
-@scripts
 @pytest.mark.parametrize("name", ENCODERS)
 def test_any_encoder_is_loaded_as_it_is_and_saved_with_the_model(tmp_path, make_pretrained, name):
     model, processor = make_pretrained(encoder=encoder_config(name))
@@ -552,7 +547,6 @@ def test_the_input_embeddings_are_those_of_the_encoder(make_pretrained):
             model.resize_token_embeddings(*given, **named)
 
 
-@scripts
 def test_limits_stay_within_the_positions_of_the_encoder(make_pretrained, encoder_folder):
     assert model_from_text_encoder(encoder_folder()).config.text_config.max_words == 41
     for name, limit in {"Roberta": 40, "MPNet": 39}.items():  # they count from behind the place of the padding
