@@ -27,7 +27,7 @@ from pathlib import Path
 
 from transformers import HfArgumentParser
 
-from hf_gile.data import ReadReport, load_word_vectors
+from hf_gile.data import ReadReport
 from hf_gile.data.deutsche_welle.crawl import HOSTS, crawl_dw, read_lists
 from hf_gile.data.deutsche_welle.texts import load_dw_pages, write_dw
 from hf_gile.models.labels_gile import whole_file
@@ -47,8 +47,6 @@ class Recipe:
     )
     delay: float = field(default=1.0, metadata={"help": "Seconds a host is left alone after each answer, at least."})
     max_pages: int | None = field(default=None, metadata={"help": "Addresses to ask this time; by default all."})
-    timeout: float = field(default=30.0, metadata={"help": "Seconds until an answer must be complete."})
-    max_bytes: int = field(default=5_000_000, metadata={"help": "Longer pages are not kept."})
     hosts: list[str] = field(default_factory=lambda: [*HOSTS], metadata={"help": "No others are asked."})
     export: str = field(default="none", metadata={"help": "text, ids (the published format), or none."})
     labels: str = field(default="general", metadata={"help": "general (sections) or specific (keywords)."})
@@ -71,7 +69,7 @@ def main() -> None:
 
     # 1. Pages, as they came.
     if recipe.urls:
-        limits = {name: getattr(recipe, name) for name in ("hosts", "delay", "max_pages", "max_bytes", "timeout")}
+        limits = {name: getattr(recipe, name) for name in ("hosts", "delay", "max_pages")}
         print(crawl_dw(recipe.urls, recipe.output_dir, recipe.contact, recipe.languages or None, **limits))
 
     # 2. Articles with labels, one language at a time: a large one takes a gigabyte.
@@ -87,8 +85,7 @@ def main() -> None:
             print(f"{language}: {sizes}, {len(label_set):,} labels; {report}")
             if recipe.export == "ids":
                 report = ReadReport()
-                vectors = load_word_vectors(find(Path(recipe.word_vectors), language))
-                write_dw(documents, label_set, folder, language, vectors, report)
+                write_dw(documents, label_set, folder, language, recipe.word_vectors, report)
                 print(f"  as word ids: {report}")
                 continue
             for split, rows in documents.items():  # as datasets.load_dataset("json", ...) reads them
@@ -96,14 +93,6 @@ def main() -> None:
                     written.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
             label_set.save(folder / "labels" / f"{language}.jsonl")
         print(f"written to {folder}")
-
-
-def find(folder: Path, language: str) -> Path:
-    """The file of word vectors of a language, of whatever format."""
-    files = sorted(folder.glob(f"{language}.*"))
-    if not files:
-        raise FileNotFoundError(f"no word vectors {folder / language}.*")
-    return files[0]
 
 
 if __name__ == "__main__":

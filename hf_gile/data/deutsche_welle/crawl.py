@@ -7,35 +7,37 @@ The lists are the folders in data_urls of https://github.com/idiap/mhan, `dw_gen
 
 Each address redirects to an article. A crawl writes into one folder
 
-    lists/general/train/english.json         the lists, as they were given
-    pages/english/9c/9c1f...20.html.gz       pages as they came; named by a hash of the listed address
-    index.jsonl                              a line for each address that was asked
+    lists/general/train/english.json   the lists, as they were given
+    answers.sqlite                     what came of each address that was asked, in one table
 
-    {"url": "http://dw.com/p/10o55", "final_url": "https://www.dw.com/en/...", "status": 200, "time": "2026-...",
-     "file": "pages/english/9c/9c1f...20.html.gz", "size": 31415, "charset": "utf-8", "reason": null,
-     "again": false}
+    CREATE TABLE answers (
+        url PRIMARY KEY,  -- as listed
+        final_url,        -- where redirects led, as far as they were followed
+        charset,          -- as the site declares it
+        reason,           -- why there is no page; NULL if there is one
+        again,            -- whether that may pass, so that the next start asks again
+        page              -- as it came, packed by zlib
+    )
 
-A page is complete before its line is written, and a line counts once it is complete, so a crawl may be ended at any
-moment and started again: what has a line is not asked again, unless its failure may pass (`again`).
+An answer is written whole or not at all, so a crawl may be ended at any moment and started again: what was answered is
+not asked again, unless its failure may pass.
 """
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
+import sqlite3
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, fields
-from datetime import UTC, datetime
+from contextlib import contextmanager
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from reprlib import repr as shortened
-from typing import Any
 
 from ...models.labels_gile import whole_file
-from ..report import ReadReport
 from .polite_web import Visitor
 
 HOSTS = ("dw.com", "www.dw.com", "p.dw.com")
@@ -50,33 +52,6 @@ _MOST_FAILURES = 10  # that may pass, in a row: then something is wrong that mor
 
 Lists = dict[tuple[str, str, str], list[str]]
 """From set, split and language to addresses."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What came of one address: a line of the index.
-
-    Args:
-        url: The address, as listed.
-        final_url: Where redirects led, as far as they were followed.
-        status: The last HTTP status; None if there was no answer.
-        time: When, in UTC.
-        file: The page, relative to the folder; None if there is none.
-        size: Bytes of that file.
-        charset: As the site declares it.
-        reason: Why there is no page.
-        again: Whether that may pass, so that the next start asks again.
-    """
-
-    url: str
-    final_url: str
-    status: int | None
-    time: str
-    file: str | None = None
-    size: int = 0
-    charset: str | None = None
-    reason: str | None = None
-    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,10 +73,6 @@ class CrawlSummary:
     ended: str
 
 
-_KINDS: dict[str, Any] = {one.name: (str, type(None)) for one in fields(Answer)}
-_KINDS |= {"url": str, "final_url": str, "time": str, "status": (int, type(None)), "size": int, "again": bool}
-
-
 def crawl_dw(
     lists: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     folder: str | os.PathLike[str],
@@ -117,9 +88,9 @@ def crawl_dw(
     """Fetches the pages of published lists, as slowly as a guest should.
 
     robots.txt is obeyed, with its Crawl-delay; a host is left alone for `delay` seconds after each answer, or as long
-    as the answer took; Retry-After is heeded. An error of the server, a timeout or a lost connection is tried three
-    times, with growing pauses, and again at the next start; ten such failures in a row end the crawl. Ctrl-C ends it
-    too. Addresses are asked in the order of a hash, so that a part of a crawl is a sample of all lists.
+    as the answer took; Retry-After is heeded. An error of the server, a timeout or a lost connection is asked again at
+    the next start; ten such failures in a row end the crawl. Ctrl-C ends it too. Addresses are asked in the order of a
+    hash, so that a part of a crawl is a sample of all lists.
 
     Whether you may keep the texts is for you to find out; the site does not allow to pass them on.
 
@@ -141,7 +112,8 @@ def crawl_dw(
         ImportError: If httpx2 or protego is not installed.
         RuntimeError: Where an event loop runs already, as in a notebook.
         FileNotFoundError: If there is no such list.
-        ValueError: If a list is malformed, contact is no address, or another crawl is writing into the folder.
+        ValueError: If a list is malformed, contact is no address, another crawl is writing into the folder, or what an
+            earlier one wrote is damaged.
     """
     from tqdm.auto import tqdm
 
@@ -149,29 +121,38 @@ def crawl_dw(
     if max_pages is not None and max_pages < 0:
         raise ValueError(f"max_pages must not be negative, got {max_pages}")
     addresses = read_lists(lists, languages)
-    language_of = {url: language for (*_, language), urls in addresses.items() for url in urls}
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with _alone(folder):
-        _keep_lists(addresses, folder)
-        _drop_half_line(folder / "index.jsonl")
-        last = {answer.url: answer for answer in read_index(folder, ReadReport(on_error="skip"))}
-        waiting = sorted((url for url in language_of if not _is_done(last.get(url), folder)), key=_name)
+    with answers_of(folder) as table:
+        for (name, split, language), urls in addresses.items():
+            with whole_file(folder / "lists" / name / split / f"{language}.json") as written:
+                written.write_text(json.dumps({"urls": urls}), encoding="utf-8")
+        asked = {url: (reason, again) for url, reason, again in table.execute("SELECT url, reason, again FROM answers")}
+        listed = {url for urls in addresses.values() for url in urls}
+        waiting = [url for url in listed if asked.get(url, ("", True))[1]]
+        waiting.sort(key=lambda url: sha256(url.encode()).digest())
         ended = "all asked" if max_pages is None or len(waiting) <= max_pages else "max_pages reached"
         failures = 0
-        with (folder / "index.jsonl").open("a", encoding="utf-8") as index:
-            try:
-                for url in tqdm(waiting[:max_pages], desc="addresses", unit=" asked"):
-                    answer = last[url] = _fetched(visitor, url, folder, language_of[url])
-                    index.write(json.dumps(asdict(answer)) + "\n")
-                    index.flush()
-                    failures = failures + 1 if answer.again else 0
-                    if visitor.closed or failures == _MOST_FAILURES:
-                        ended = visitor.closed or f"{failures} failures in a row, the last: {answer.reason}"
-                        break
-            except KeyboardInterrupt:
-                ended = "interrupted"
-    return _summary([last.get(url) for url in language_of], ended)
+        try:
+            for url in tqdm(waiting[:max_pages], desc="addresses", unit=" asked"):
+                visit = visitor.visit(url)
+                page = b"" if visit.reason else zlib.compress(visit.page)
+                answer = (url, visit.url, visit.charset, visit.reason, visit.again, page)
+                table.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)", answer)
+                asked[url] = visit.reason, visit.again
+                failures = failures + 1 if visit.again else 0
+                if visitor.closed or failures == _MOST_FAILURES:
+                    ended = visitor.closed or f"{failures} failures in a row, the last: {visit.reason}"
+                    break
+        except KeyboardInterrupt:
+            ended = "interrupted"
+    reasons = [asked[url] for url in listed & asked.keys()]
+    failed = Counter(reason for reason, again in reasons if reason and not again)
+    passing = Counter(reason for reason, again in reasons if reason and again)
+    pages = len(reasons) - failed.total() - passing.total()
+    return CrawlSummary(
+        pages, dict(failed.most_common()), dict(passing.most_common()), len(listed - asked.keys()), ended
+    )
 
 
 def read_lists(
@@ -205,43 +186,32 @@ def read_lists(
     return found
 
 
-def read_index(folder: str | os.PathLike[str], report: ReadReport | None = None) -> Iterator[Answer]:
-    """Reads what came of the addresses so far; a later answer for the same address replaces an earlier one.
+@contextmanager
+def answers_of(folder: Path) -> Iterator[sqlite3.Connection]:
+    """Opens the table `answers` of a crawl, for one process at a time.
 
     Args:
-        folder: What `crawl_dw` wrote.
-        report: Says whether a malformed line raises, as it does without. The last line is passed over if it is not
-            complete: a crawl that was ended was about to write it.
-
-    Yields:
-        The answers, in the order of the index.
+        folder: Of the crawl; the table is made if there is none.
 
     Raises:
-        ValueError: If a line is malformed, unless the report says to skip.
+        OSError: If the disk does not take or give it.
+        ValueError: If another process has it open, or the file is damaged.
     """
-    report = ReadReport() if report is None else report
-    path = Path(folder) / "index.jsonl"
-    if not path.is_file():
-        return
-    with path.open("rb") as stream:
-        for number, line in enumerate(stream, 1):
-            if not line.endswith(b"\n"):
-                return
-            try:
-                answer = _answer(json.loads(line))
-            except (ValueError, RecursionError) as error:
-                report.problem("damaged line of the index", f"{path}: line {number:,}: {error}")
-                continue
-            yield answer
-
-
-def _answer(raw: object) -> Answer:
-    if not isinstance(raw, dict):
-        raise ValueError(f"expected an object, got {shortened(raw)}")
-    for name, kind in _KINDS.items():
-        if name not in raw or not isinstance(raw[name], kind):
-            raise ValueError(f"{name} is missing or of the wrong type, got {shortened(raw.get(name))}")
-    return Answer(*(raw[name] for name in _KINDS))
+    path = folder / "answers.sqlite"
+    table = sqlite3.connect(path, timeout=0, isolation_level=None)  # each statement stands by itself
+    try:
+        table.execute("PRAGMA locking_mode = EXCLUSIVE")
+        table.execute("PRAGMA journal_mode = WAL")
+        table.execute("CREATE TABLE IF NOT EXISTS answers (url PRIMARY KEY, final_url, charset, reason, again, page)")
+        yield table
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+            raise OSError(f"{path}: {error}") from error
+        raise ValueError(f"{folder}: another crawl is writing into this folder; wait for it, or name another") from None
+    except sqlite3.DatabaseError as error:
+        raise ValueError(f"{path}: {error}; crawl into another folder") from error
+    finally:
+        table.close()
 
 
 def _addresses(path: Path) -> list[str]:
@@ -255,61 +225,6 @@ def _addresses(path: Path) -> list[str]:
     if not isinstance(urls, list):
         raise ValueError(f'{path}: expected {{"urls": [...]}}, got {shortened(content)}')
     for place, url in enumerate(urls):
-        if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+        if not isinstance(url, str) or not url.isprintable() or not url.startswith(("http://", "https://")):
             raise ValueError(f"{path}: urls[{place}] must be an address that starts with http, got {shortened(url)}")
     return list(dict.fromkeys(url.strip() for url in urls))
-
-
-def _alone(folder: Path) -> AbstractContextManager[object]:
-    from filelock import FileLock, Timeout
-
-    try:
-        return FileLock(folder / "index.lock").acquire(timeout=0)
-    except Timeout:
-        raise ValueError(f"{folder}: another crawl is writing into this folder; wait for it, or name another") from None
-
-
-def _keep_lists(addresses: Lists, folder: Path) -> None:
-    for (name, split, language), urls in addresses.items():
-        path = folder / "lists" / name / split / f"{language}.json"
-        with whole_file(path) as written:
-            written.write_text(json.dumps({"urls": urls}), encoding="utf-8")
-
-
-def _name(url: str) -> str:
-    return sha256(url.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
-def _is_done(answer: Answer | None, folder: Path) -> bool:
-    if answer is None or answer.file is None:
-        return answer is not None and not answer.again
-    path = folder / answer.file
-    return path.is_file() and path.stat().st_size == answer.size
-
-
-def _drop_half_line(path: Path) -> None:
-    if path.is_file():
-        with path.open("r+b") as stream:
-            stream.truncate(sum(len(line) for line in stream if line.endswith(b"\n")))
-
-
-def _summary(last: list[Answer | None], ended: str) -> CrawlSummary:
-    asked = [answer for answer in last if answer is not None]
-    failed = Counter(answer.reason or "" for answer in asked if not answer.file and not answer.again)
-    again = Counter(answer.reason or "" for answer in asked if answer.again)
-    pages = sum(1 for answer in asked if answer.file)
-    return CrawlSummary(pages, dict(failed.most_common()), dict(again.most_common()), len(last) - len(asked), ended)
-
-
-def _fetched(visitor: Visitor, url: str, folder: Path, language: str) -> Answer:
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    visit = visitor.visit(url)
-    if visit.reason is not None:
-        return Answer(url, visit.url, visit.status, now, reason=visit.reason, again=visit.again)
-    name = _name(url)
-    path = folder / "pages" / language / name[:2] / f"{name}.html.gz"
-    packed = gzip.compress(visit.body, mtime=0)
-    with whole_file(path) as written:
-        written.write_bytes(packed)
-    file = path.relative_to(folder).as_posix()
-    return Answer(url, visit.url, visit.status, now, file, len(packed), visit.charset)

@@ -201,7 +201,7 @@ def load_dw(
     for language in languages:
         words = None
         if word_vectors is not None:
-            words = corpus.word_vectors[language] = _word_vectors(word_vectors, language)
+            words = corpus.word_vectors[language] = word_vectors_of(word_vectors, language)
         files = {split: folder / split / f"{language}.json" for split in splits}
         contents = {split: _content(path) for split, path in files.items()}
         label_ids = contents[splits[0]]["label_ids"]
@@ -264,7 +264,17 @@ def low_resource(documents: Dataset, percent: float, seed: int = 0) -> Dataset:
     return documents.select(np.sort(order[: max(1, round(len(documents) * percent / 100))]))
 
 
-def _word_vectors(source: str | os.PathLike[str] | Mapping[str, WordVectors], language: str) -> WordVectors:
+def word_vectors_of(source: str | os.PathLike[str] | Mapping[str, WordVectors], language: str) -> WordVectors:
+    """Reads the word vectors of a language.
+
+    Args:
+        source: A folder with a file named for the language, or the vectors of each language.
+        language: The language.
+
+    Raises:
+        FileNotFoundError: If the folder has no such file.
+        ValueError: If there are none of the language.
+    """
     if isinstance(source, Mapping):
         if language not in source:
             raise ValueError(f"word_vectors has no {language!r}, only {', '.join(source)}")

@@ -1,11 +1,9 @@
 """Articles of Deutsche Welle out of their web pages.
 
-The text is what trafilatura, a kept library, takes for the text of a page. Title, teaser and labels come from the data
-for search engines (JSON-LD), or else from where the site shows them:
+The text is what trafilatura, a kept library, takes for the text of a page; all else stands where the site shows it:
 
-    <script type="application/ld+json">{"@type": "NewsArticle", "headline": ..., "keywords": ..., ...}</script>
-    <article><header><div data-tracking-name="content-detail-kicker"><span>SECTION</span>...</div>
-    <h1>TITLE</h1><p class="teaser-text">...</p></header> ... <p>TEXT</p> ... </article>
+    <html lang="LANGUAGE"> ... <article><header><div data-tracking-name="content-detail-kicker"><span>SECTION</span>...
+    </div><h1>TITLE</h1><p class="teaser-text">...</p></header> ... <p>TEXT</p> ... </article>
     <aside data-tracking-name="related-topics"><a>KEYWORD</a>...</aside>
 
 The site could not be asked while this was written: the form is the one that public scrapers of it rely on. So try it on
@@ -16,19 +14,11 @@ keywords the "specific" ones.
 from __future__ import annotations
 
 import codecs
-import html as entities
-import json
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
-from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ...extras import needs_extra
-
-if TYPE_CHECKING:
-    from lxml.html import HtmlElement
 
 _LONGEST_NAME = 100  # of a label, in characters: what is longer is no name
 _TEASER = "//header//p[contains(@class, 'teaser-text')]"
@@ -94,32 +84,26 @@ def parse_dw_page(html: bytes, url: str = "", charset: str | None = None) -> DWA
     kind = re.search(r"/([a-z]+)-\d+/?$", urlsplit(url).path)
     if kind and kind[1] != "a":
         raise ValueError(f"the address is not of an article but of {kind[1]}-NUMBER")
-    text = _JOINER.sub(_STAND_IN, html.decode(_codec(charset)).replace("\0", ""))
-    page = trafilatura.load_html(text)
+    page = trafilatura.load_html(_JOINER.sub(_STAND_IN, html.decode(_codec(charset)).replace("\0", "")))
     if page is None:
         raise ValueError("empty page")
-    data = _linked_data(page)
-    title = re.sub(r"\s*\|.*\bDW\b.*", "", _plain(data.get("headline")) or next(_texts(page, "//h1 | //title"), ""))
+
+    def shown(path: str) -> list[str]:
+        return [text for text in (_one_line(element.text_content()) for element in page.xpath(path)) if text]
+
+    sections, keywords = _labels(shown(_SECTIONS)), _labels(shown(_KEYWORDS))
+    title = re.sub(r"\s*\|.*\bDW\b.*", "", next(iter(shown("//h1") or shown("//title")), ""))
     if not title:
         raise ValueError("no title")
-    if "headline" not in data and re.match(r"(?:error\s*)?(?:404|410|5\d\d)\b", title, re.IGNORECASE):
+    if not sections and re.match(r"(?:error\s*)?(?:404|410|5\d\d)\b", title, re.IGNORECASE):
         raise ValueError("error page")
-    teaser = next(_texts(page, _TEASER), "") or _plain(data.get("description"))
-    sections = _names(data.get("articleSection")) or [*_texts(page, _SECTIONS)] or _names(data.get("path"))[1:]
-    keywords = _names(data.get("keywords"), cut=True) or [*_texts(page, _KEYWORDS)]
-    language = _plain(data.get("inLanguage")) or page.get("lang", "")
     body = trafilatura.extract(page, include_comments=False, include_tables=False, prune_xpath=_ASIDES) or ""
-    lines = [_one_line(line.removeprefix("- ")) for line in body.splitlines()]
-    if not any(lines):
+    lines = [line for line in (_one_line(line.removeprefix("- ")) for line in body.splitlines()) if line]
+    if not lines:
         raise ValueError("no text")
-    teaser = "" if teaser in (title, lines[0]) else teaser
-    return DWArticle(
-        title=title,
-        paragraphs=tuple(line for line in (teaser, *lines) if line),
-        sections=_labels(sections),
-        keywords=_labels(keywords),
-        language=language.lower().replace("_", "-").partition("-")[0] or None,
-    )
+    teaser = [text for text in shown(_TEASER)[:1] if text not in (title, lines[0])]
+    language = page.get("lang", "").lower().replace("_", "-").partition("-")[0] or None
+    return DWArticle(title, (*teaser, *lines), sections, keywords, language)
 
 
 def _codec(charset: str | None) -> str:
@@ -134,44 +118,6 @@ def _one_line(text: str) -> str:
     return " ".join(text.translate({0: None, 0xAD: None, ord(_STAND_IN): "\u200c"}).split())
 
 
-def _plain(value: object) -> str:
-    """The text of a value of JSON, which may hold entities."""
-    return _one_line(entities.unescape(value)) if isinstance(value, str) else ""
-
-
-def _texts(page: HtmlElement, path: str) -> Iterator[str]:
-    return filter(None, (_one_line(element.text_content()) for element in page.xpath(path)))
-
-
-def _labels(names: Iterable[str]) -> tuple[str, ...]:
+def _labels(names: list[str]) -> tuple[str, ...]:
     stripped = (name.strip(" ,;|/>»") for name in names)
     return tuple(dict.fromkeys(name for name in stripped if 0 < len(name) <= _LONGEST_NAME))
-
-
-def _linked_data(page: HtmlElement) -> dict[str, Any]:
-    """The fields of the article in JSON-LD, and of a path of sections as `path`."""
-    fields: dict[str, Any] = {}
-    for script in page.xpath("//script[contains(@type, 'ld+json')]"):
-        try:
-            value = json.loads(script.text or "", strict=False)
-        except (ValueError, RecursionError):
-            continue  # a page can do without it
-        items = [value] if isinstance(value, dict) else value if isinstance(value, list) else []
-        graphs = [item["@graph"] for item in items if isinstance(item, dict) and isinstance(item.get("@graph"), list)]
-        for item in filter(lambda item: isinstance(item, dict), chain(items, *graphs)):
-            kinds = item.get("@type")
-            kinds = [kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if isinstance(kind, str)]
-            if any(kind.endswith("Article") for kind in kinds):
-                fields = item | fields
-            elif "BreadcrumbList" in kinds:
-                fields.setdefault("path", item.get("itemListElement"))
-    return fields
-
-
-def _names(value: object, cut: bool = False) -> list[str]:
-    """Names out of a text, an object with a name, or a list of these."""
-    if isinstance(value, list):
-        return [name for one in value if not isinstance(one, list) for name in _names(one, cut)]
-    if isinstance(value, dict):
-        return _names(value.get("name") or value.get("item"), cut)
-    return list(filter(None, re.split("[,،;]", _plain(value)) if cut else [_plain(value)]))

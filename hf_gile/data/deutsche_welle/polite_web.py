@@ -11,17 +11,15 @@ import asyncio
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from http import HTTPStatus
 from typing import Any
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 from ...extras import needs_extra
 
 _AGENT = "hf-gile"  # the name that robots.txt may give rules for
-_TRIES = 3
 _MOST_REDIRECTS = 10
 _LONGEST_PAUSE = 600.0
 _ROBOTS_AGE = 86_400.0
@@ -30,7 +28,7 @@ _BUSY = {408, 425, 429}
 _PORTS = {"http": 80, "https": 443}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Visit:
     """What came of a visit: a page, or why there is none.
 
@@ -38,20 +36,20 @@ class Visit:
         url: The last address that was asked.
         status: Its HTTP status; None if there was no answer.
         charset: As its headers declare it.
-        body: The page, unpacked.
-        target: Where the answer leads, if it is a redirect.
         reason: Why there is no page; None if there is one.
         again: Whether that may pass.
+        page: The page, unpacked.
+        target: Where the answer leads, if it is a redirect.
         pause: Seconds to leave the host alone, by Retry-After.
     """
 
     url: str
     status: int | None = None
     charset: str | None = None
-    body: bytes = b""
-    target: str | None = None
     reason: str | None = None
     again: bool = False
+    page: bytes = b""
+    target: str | None = None
     pause: float = 0.0
 
 
@@ -77,7 +75,7 @@ class Visitor:
     def __init__(self, contact: str, hosts: Sequence[str], delay: float, timeout: float, max_bytes: int) -> None:
         with needs_extra("data", "crawl_dw"):
             import httpx2
-            import protego
+            import protego  # noqa: F401
         if asyncio._get_running_loop() is not None:
             raise RuntimeError("an event loop runs already, as in a notebook: crawl in a process, recipes/crawl_dw.py")
         is_address = "@" in contact or contact.startswith(("http://", "https://"))
@@ -86,23 +84,16 @@ class Visitor:
         if delay < 0 or timeout <= 0 or max_bytes <= 0:
             raise ValueError(f"delay, timeout and max_bytes must be positive, got {delay}, {timeout} and {max_bytes}")
         self.closed = ""
-        self._parse_robots = protego.Protego.parse
         self._hosts, self._delay, self._timeout, self._max_bytes = hosts, delay, timeout, max_bytes
         self._robots: dict[str, tuple[Any, float]] = {}
         self._delays: dict[str, float] = {}
         self._free_at: dict[str, float] = {}
-        self._headers = {
-            "User-Agent": f"{_AGENT} (research crawler; {contact})",
-            "Accept": "text/html,application/xhtml+xml",
-            "Connection": "close",
-        }
+        agent = f"{_AGENT} (research crawler; {contact})"
+        self._headers = {"User-Agent": agent, "Accept": "text/html,application/xhtml+xml", "Connection": "close"}
         self._tls = httpx2.create_ssl_context()
 
     def visit(self, url: str) -> Visit:
-        """Follows an address to its page.
-
-        A failure that may pass (an error of the server, a timeout, a lost connection) is tried three times, with
-        growing pauses.
+        """Follows an address to its page, as far as robots.txt allows.
 
         Args:
             url: The address.
@@ -110,27 +101,46 @@ class Visitor:
         Returns:
             The page, or why there is none.
         """
-        start = url
+        return self._follow(url, self._max_bytes)
+
+    def _follow(self, start: str, max_bytes: int, for_robots: bool = False) -> Visit:
+        url = start
         for _ in range(_MOST_REDIRECTS + 1):
-            if refusal := self._refusal(url, start):
+            if reason := self._leads_away(url, start):
+                return Visit(url, reason=reason)
+            if not for_robots and (refusal := self._refusal(url)):
                 return refusal
-            visit = self._ask(url, self._max_bytes)
+            visit = self._ask(url, max_bytes)
             if visit.target is None:
                 return visit
             url = urldefrag(urljoin(url, visit.target)).url
         return Visit(url, visit.status, reason=f"more than {_MOST_REDIRECTS} redirects")
 
-    def _refusal(self, url: str, start: str) -> Visit | None:
-        if reason := self._leads_away(url, start):
-            return Visit(url, reason=reason)
+    def _leads_away(self, url: str, start: str) -> str | None:
+        """Why an address that a redirect of another leads to is not asked, if it is not."""
+        try:
+            (scheme, host, port), (first, _, first_port) = _site(url), _site(start)
+        except ValueError as error:
+            return f"no address: {error}"
+        if scheme not in _PORTS or host not in self._hosts:
+            return "leads to another host"
+        if scheme == "http" and first == "https":
+            return "leads from https to http"
+        return None if port in (_PORTS[scheme], first_port if scheme == first else None) else "leads to another port"
+
+    def _refusal(self, url: str) -> Visit | None:
+        """What robots.txt has against an address (RFC 9309): a rule, or that it cannot be had just now."""
+        from protego import Protego
+
         parts = urlsplit(url)
         site = f"{parts.scheme}://{parts.netloc}"
-        rules, read_at = self._robots.get(site, (None, -_ROBOTS_AGE))
-        if time.monotonic() - read_at >= _ROBOTS_AGE:
-            text = self._robots_text(site)
-            if isinstance(text, Visit):
-                return text
-            rules = self._parse_robots(text)
+        rules, read_at = self._robots.get(site, (None, -math.inf))
+        if time.monotonic() - read_at > _ROBOTS_AGE:
+            robots = self._follow(f"{site}/robots.txt", _ROBOTS_BYTES, for_robots=True)
+            has_none = robots.status is not None and 400 <= robots.status < 500 and robots.status not in _BUSY
+            if not has_none and (robots.status != 200 or robots.again):
+                return Visit(site, robots.status, reason=f"robots.txt: {robots.reason}", again=True)
+            rules = Protego.parse("" if has_none else robots.page.decode("utf-8-sig", "replace"))
             delay = max(self._delay, _delay(rules))
             if delay > _LONGEST_PAUSE:
                 self.closed = f"{parts.netloc}: robots.txt asks for more than {_LONGEST_PAUSE:,.0f} s between requests"
@@ -140,57 +150,26 @@ class Visitor:
             self._free_at[parts.netloc] = max(self._free_at.get(parts.netloc, 0.0), time.monotonic() + delay)
         return None if rules.can_fetch(url, _AGENT) else Visit(url, reason="forbidden by robots.txt")
 
-    def _leads_away(self, url: str, start: str) -> str | None:
-        """Why an address that a redirect of another leads to is not asked, if it is not."""
-        try:
-            scheme, host, port = _site(url)
-            first, _, first_port = _site(start)
-        except ValueError as error:
-            return f"no address: {error}"
-        if scheme not in _PORTS or host not in self._hosts:
-            return "leads to another host"
-        if scheme == "http" and first == "https":
-            return "leads from https to http"
-        return None if port in (_PORTS[scheme], first_port if scheme == first else None) else "leads to another port"
-
-    def _robots_text(self, site: str) -> str | Visit:
-        """The rules; none if the site has none; a failure that may pass if it does not say (RFC 9309, section 2.3)."""
-        url = f"{site}/robots.txt"
-        for _ in range(6):
-            visit = self._ask(url, _ROBOTS_BYTES)
-            if visit.target is None or self._leads_away(urljoin(url, visit.target), site):
-                break
-            url = urljoin(url, visit.target)
-        if visit.status == HTTPStatus.OK and not visit.again:
-            return visit.body.decode("utf-8-sig", "replace")
-        if visit.status is not None and 400 <= visit.status < 500 and visit.status not in _BUSY:
-            return ""
-        return Visit(site, visit.status, reason=f"robots.txt: {visit.reason or 'leads to another host'}", again=True)
-
     def _ask(self, url: str, max_bytes: int) -> Visit:
-        """Asks once, or up to three times while the failure may pass."""
+        """Asks once, as soon as the host may be asked."""
         import httpx2
 
         host = urlsplit(url).netloc
-        for attempt in range(_TRIES):
-            backoff = time.monotonic() + self._delay * 2**attempt if attempt else 0.0
-            time.sleep(max(0.0, max(self._free_at.get(host, 0.0), backoff) - time.monotonic()))
-            start = time.monotonic()
-            try:
-                visit = asyncio.run(self._answer(url, max_bytes))
-            except (ValueError, httpx2.InvalidURL) as error:  # an address that no request can be made of
-                visit = Visit(url, reason=f"no address: {error}")
-            except TimeoutError:
-                visit = Visit(url, reason="timeout", again=True)
-            except (httpx2.HTTPError, OSError) as error:
-                visit = Visit(url, reason=f"no answer: {type(error).__name__}", again=True)
-            now = time.monotonic()
-            pause = max(self._delays.get(host, self._delay), now - start, visit.pause)
-            self._free_at[host] = now + pause
-            if pause > _LONGEST_PAUSE:
-                self.closed = f"{host} asks to come back in {pause:,.0f} s"
-            if not visit.again or self.closed:
-                break
+        time.sleep(max(0.0, self._free_at.get(host, 0.0) - time.monotonic()))
+        start = time.monotonic()
+        try:
+            visit = asyncio.run(self._answer(url, max_bytes))
+        except (ValueError, httpx2.InvalidURL) as error:  # an address that no request can be made of
+            visit = Visit(url, reason=f"no address: {error}")
+        except TimeoutError:
+            visit = Visit(url, reason="timeout", again=True)
+        except (httpx2.HTTPError, OSError) as error:
+            visit = Visit(url, reason=f"no answer: {type(error).__name__}", again=True)
+        now = time.monotonic()
+        pause = max(self._delays.get(host, self._delay), now - start, visit.pause)
+        self._free_at[host] = now + pause
+        if pause > _LONGEST_PAUSE:
+            self.closed = f"{host} asks to come back in {pause:,.0f} s"
         return visit
 
     async def _answer(self, url: str, max_bytes: int) -> Visit:
@@ -203,22 +182,24 @@ class Visitor:
         ):
             status, headers = response.status_code, response.headers
             visit = Visit(url, status, response.charset_encoding)
-            if response.has_redirect_location:
-                return replace(visit, target=headers["Location"])
-            if status != HTTPStatus.OK:
-                # 403: what a site says that has had enough for now.
-                again = status >= 500 or status in {403, *_BUSY}
-                pause = _retry_after(headers.get("Retry-After", "")) if again else 0.0
-                return replace(visit, reason=f"{status} {response.reason_phrase}".strip(), again=again, pause=pause)
             kind = headers.get("Content-Type", "html").partition(";")[0].strip().lower()
-            if "html" not in kind and urlsplit(url).path != "/robots.txt":
-                return replace(visit, reason=f"{kind}, not HTML")
-            body = bytearray()
-            async for piece in response.aiter_bytes():
-                body += piece
-                if len(body) > max_bytes:
-                    return replace(visit, body=bytes(body), reason=f"longer than {max_bytes:,} bytes")
-            return replace(visit, body=bytes(body))
+            if response.has_redirect_location:
+                visit.target = headers["Location"]
+            elif status != 200:
+                visit.reason = f"{status} {response.reason_phrase}".strip()
+                visit.again = status >= 500 or status in {403, *_BUSY}  # 403: a site that has had enough for now
+                visit.pause = _retry_after(headers.get("Retry-After", "")) if visit.again else 0.0
+            elif "html" not in kind and urlsplit(url).path != "/robots.txt":
+                visit.reason = f"{kind}, not HTML"
+            else:
+                page = bytearray()
+                async for piece in response.aiter_bytes():
+                    page += piece
+                    if len(page) > max_bytes:
+                        visit.reason = f"longer than {max_bytes:,} bytes"
+                        break
+                visit.page = bytes(page)
+            return visit
 
 
 def _retry_after(value: str) -> float:

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from sqlite3 import Connection
 from typing import IO, TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer, models
@@ -22,10 +24,10 @@ from ...extras import needs_extra
 from ...models.labels_gile import Label, LabelSet, whole_file
 from ...models.processing_gile import split_sentences
 from ...tokenizing import UNK, normalizer_and_splitter
-from ..files import read_held
 from ..report import ReadReport
 from ..word_vectors import WordVectors
-from .crawl import SETS, SPLITS, Answer, read_index, read_lists
+from .crawl import SETS, SPLITS, answers_of, read_lists
+from .ids import word_vectors_of
 from .pages import DWArticle, parse_dw_page
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ LANGUAGE_CODES = {
 }  # fmt: skip
 """What pages call the languages of the lists."""
 
+_MOST_BYTES = 1 << 25  # of a page that is read, unpacked: what is beyond is no part of an article
 _COLUMNS = ("id", "url", "title", "text", "labels", "language")
 
 
@@ -104,7 +107,7 @@ def write_dw(
     label_set: LabelSet,
     folder: str | os.PathLike[str],
     language: str,
-    word_vectors: WordVectors,
+    word_vectors: WordVectors | str | os.PathLike[str],
     report: ReadReport | None = None,
 ) -> None:
     """Writes texts in the published format of word ids, which `load_dw` reads.
@@ -119,13 +122,15 @@ def write_dw(
         label_set: Their labels.
         folder: Gets `SPLIT/LANGUAGE.json`.
         language: Names the files.
-        word_vectors: Of the language.
+        word_vectors: Of the language, or a folder of files such as `german.pkl.gz`.
         report: Counts documents and what is left out.
 
     Raises:
         ValueError: If no label has a word with a vector.
     """
     report = ReadReport() if report is None else report
+    if not isinstance(word_vectors, WordVectors):
+        word_vectors = word_vectors_of(word_vectors, language)
     words = _WordIds(word_vectors.words)
     column_of: dict[str, int] = {}
     label_ids: dict[str, int] = {}
@@ -182,50 +187,44 @@ def _write_split(
 
 def _rows(folder: Path, labels: str, language: str, report: ReadReport) -> dict[str, list[dict[str, Any]]]:
     lists = read_lists(folder / "lists" / labels, [language])
-    addresses = {split: lists[labels, split, language] for split in ("test", "dev", "train")}
-    wanted = {url for urls in addresses.values() for url in urls}
-    answers = {answer.url: answer for answer in read_index(folder, report) if answer.url in wanted}
+    rows: dict[str, list[dict[str, Any]]] = {}
     seen: dict[str, str] = {}
-    rows: dict[str, list[dict[str, Any]]] = {split: [] for split in addresses}
-    for split, url in ((split, url) for split, urls in addresses.items() for url in urls):
-        answer = answers.get(url)
-        article = _article(folder, url, answer, report)
-        if answer is None or article is None:
-            continue
-        if article.language not in (None, LANGUAGE_CODES.get(language, article.language)):
-            report.leave_out("in another language", f"{url}: {article.language}")
-        elif seen.setdefault(answer.final_url, url) != url:
-            report.leave_out("same article as another address", f"{url}, {seen[answer.final_url]}")
-        else:
-            names = article.sections if labels == "general" else article.keywords
-            ids = list(dict.fromkeys(f"{language}:{name.lower()}" for name in names))
-            row = (url, answer.final_url, article.title, article.text, ids, language)
-            rows[split].append(dict(zip(_COLUMNS, row, strict=True)))
+    with answers_of(folder) as table:
+        for split in ("test", "dev", "train"):
+            articles = ((url, *_article(table, url, report)) for url in lists[labels, split, language])
+            rows[split] = []
+            for url, final_url, article in articles:
+                if article is None:
+                    continue
+                if article.language not in (None, LANGUAGE_CODES.get(language, article.language)):
+                    report.leave_out("in another language", f"{url}: {article.language}")
+                elif seen.setdefault(final_url, url) != url:
+                    report.leave_out("same article as another address", f"{url}, {seen[final_url]}")
+                else:
+                    names = article.sections if labels == "general" else article.keywords
+                    ids = list(dict.fromkeys(f"{language}:{name.lower()}" for name in names))
+                    row = (url, final_url, article.title, article.text, ids, language)
+                    rows[split].append(dict(zip(_COLUMNS, row, strict=True)))
     return rows
 
 
-def _article(folder: Path, url: str, answer: Answer | None, report: ReadReport) -> DWArticle | None:
-    if answer is None or answer.file is None:
-        report.leave_out(f"without page: {'not asked yet' if answer is None else answer.reason}", url)
-        return None
-    path = folder / answer.file
+def _article(table: Connection, url: str, report: ReadReport) -> tuple[str, DWArticle | None]:
+    answer = table.execute("SELECT final_url, charset, reason, page FROM answers WHERE url = ?", (url,)).fetchone()
+    final_url, charset, reason, page = answer or ("", None, "not asked yet", b"")
+    if reason is not None:
+        report.leave_out(f"without page: {reason}", url)
+        return final_url, None
     report.files += 1
+    where = f"{url}: {final_url}"
     try:
-        page = read_held(path)
-    except FileNotFoundError:
-        report.problem("damaged page", f"{path}: the index has it, but there is no such file; crawl again")
-        return None
-    except ValueError as error:
-        report.problem("damaged page", f"{error}; crawl again")
-        return None
-    where = f"{path}: {answer.final_url}"
-    try:
-        return parse_dw_page(page, answer.final_url, answer.charset)
+        return final_url, parse_dw_page(zlib.decompressobj().decompress(page, _MOST_BYTES), final_url, charset)
+    except zlib.error as error:
+        report.problem("damaged page", f"{where}: {error}")
     except UnicodeDecodeError as error:
         report.problem("page not in its charset", f"{where}: byte {error.start:,} is not {error.encoding}")
     except ValueError as error:
         report.leave_out(f"no article: {error}", where)
-    return None
+    return final_url, None
 
 
 def _labelled(rows: list[dict[str, Any]], enough: set[str], report: ReadReport) -> Iterator[dict[str, Any]]:
