@@ -61,7 +61,7 @@ _NO_DIFFERENCE = {
     *(field.name for field in fields(PreTrainedConfig)),
     *("auto_map", "custom_pipelines", "use_cache"),
     *("cosine_scale", "embedding_std", "initializer_range", "label_prior"),  # where weights start
-    *("freeze_text_encoder", "freeze_word_vectors"),
+    "freeze_text_encoder",
     *("calibration", "label_length", "language_labels", "thresholds"),  # of stored labels, and of answers
     *("max_label_words", "max_words"),  # of the processor; the sizes of sentences are those of a published graph, too
 }

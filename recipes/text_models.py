@@ -825,6 +825,8 @@ def make_model(
         for name, value in json.loads(settings.text_encoder_options).items():
             setattr(config.text_config.text_encoder_config, name, value)
         model = GileForSequenceClassification.from_pretrained(settings.start_from, config=config)
+        if settings.freeze_word_vectors:
+            model.get_input_embeddings().requires_grad_(False)
         return model, GileProcessor.from_pretrained(settings.start_from, trust_remote_code=False)
     if settings.text_encoder is not None:
         kind = "hierarchical_transformer" if settings.hierarchical else "transformer"
@@ -836,13 +838,13 @@ def make_model(
         "text_encoder_type": settings.text_encoder_type,
         "embedding_size": size if vectors is None else vectors.shape[1],
         "embedding_std": settings.embedding_std,
-        "freeze_word_vectors": settings.freeze_word_vectors,
         "word_dropout": settings.word_dropout,
     }
     config = GileConfig(**unit_fields(unit, **fields))
     model = MODELS.get(unit, GileForSequenceClassification)(config)
     if vectors is not None:
         set_word_vectors(model, vectors)
+    model.get_input_embeddings().requires_grad_(not settings.freeze_word_vectors)
     return model, GileProcessor.for_config(tokenizer, config)
 
 

@@ -155,7 +155,6 @@ def main() -> None:
             languages=languages,
             language_labels=labels.language_labels,
             sharing=recipe.sharing,
-            freeze_word_vectors=not recipe.train_word_vectors,
             word_dropout=recipe.word_dropout,
             max_sentences=recipe.max_sentences,
             max_sentence_words=recipe.max_sentence_words,
@@ -172,6 +171,7 @@ def main() -> None:
         processor = GileProcessor.for_config(build_tokenizer(vocabulary=corpus.words), config)
         model = GileForSequenceClassification(config)
         set_word_vectors(model, corpus.vectors)
+        model.get_input_embeddings().requires_grad_(recipe.train_word_vectors)
         model.set_labels(labels, processor, torch.from_numpy(corpus.label_input_ids))
 
         # 3. One document of each language at every step, and all seen labels of its language.

@@ -39,7 +39,7 @@ def place(path, node):
 
 def test_few_files_travel():
     assert len(TRAVELLING) <= 11
-    assert sum(len(path.read_text().splitlines()) for path in TRAVELLING) <= 6567  # 5,200
+    assert sum(len(path.read_text().splitlines()) for path in TRAVELLING) <= 6562  # 5,200
 
 
 def test_the_configuration_has_few_fields():
@@ -47,7 +47,7 @@ def test_the_configuration_has_few_fields():
     own = [field.name for field in fields(GileConfig) if field.name not in inherited]
     assert len(own) <= 24, own
     of_texts = [field.name for field in fields(GileTextConfig) if field.name not in inherited]
-    assert len(of_texts) <= 18, of_texts
+    assert len(of_texts) <= 17, of_texts
 
 
 @pytest.mark.parametrize(("model", "limit"), [(GileModel, 11), (GileForSequenceClassification, 8)])  # 8

@@ -139,7 +139,6 @@ def _unread_of_text(fields: Mapping[str, Any]) -> dict[str, str]:
         "freeze_text_encoder": (not words, "a pretrained encoder"),
         "embedding_std": (words, "word vectors, not a pretrained encoder"),
         "word_dropout": (words, "word vectors, not a pretrained encoder"),
-        "freeze_word_vectors": (words, "word vectors, not a pretrained encoder"),
         "max_words": (not sentences, "a text encoder that does not read sentences"),
         "max_sentences": (sentences, "a text encoder that reads sentences"),
         "max_sentence_words": (sentences, "a text encoder that reads sentences"),
@@ -264,7 +263,6 @@ class GileTextConfig(PreTrainedConfig):
             and stay so for epochs.
         word_dropout: Share of the distinct words of each document that a training step does not read; label texts
             are always read. The paper uses none.
-        freeze_word_vectors: Whether the word vectors keep their values in training.
         max_words: Words kept of a document (nn, wan).
         max_sentences: Sentences kept of a document (hnn, han).
         max_sentence_words: Words kept of a sentence (hnn, han).
@@ -295,7 +293,6 @@ class GileTextConfig(PreTrainedConfig):
     hidden_act: str = "relu"
     embedding_std: float | int = 0.3
     word_dropout: float | int = 0.0
-    freeze_word_vectors: bool = False
     max_words: int = 300
     max_sentences: int = 30
     max_sentence_words: int = 30

@@ -250,8 +250,6 @@ class GileModel(GilePreTrainedModel):
 
     def freeze(self) -> None:
         """Takes from training what the configuration keeps as it is."""
-        if self.config.text_config.freeze_word_vectors:
-            self.get_input_embeddings().requires_grad_(False)
         if self.config.lexical_size:
             self.output_layer.lexical.requires_grad_(False)
         if self.config.text_config.freeze_text_encoder:

@@ -94,7 +94,7 @@ def model_from_text_encoder(
 def set_word_vectors(model: Scorer, vectors: Tensor | ArrayLike) -> None:
     """Gives words their vectors, such as those of `hf_gile.data.load_word_vectors`.
 
-    With `config.text_config.freeze_word_vectors` they keep them in training.
+    After `model.get_input_embeddings().requires_grad_(False)` they keep them in training.
 
     Args:
         model: A `GileModel` or a `GileForSequenceClassification`.

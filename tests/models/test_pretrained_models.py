@@ -595,7 +595,6 @@ REFUSED = {
     "no encoder": ({"text_encoder_config": None}, "text_encoder_config goes with text_encoder_type 'transformer'"),
     "words": ({"text_encoder_type": "wan"}, "text_encoder_config goes with text_encoder_type 'transformer'"),
     "word dropout": ({"word_dropout": 0.5}, "word_dropout=0.5 would not be read: that takes word vectors"),
-    "frozen words": ({"freeze_word_vectors": True}, "freeze_word_vectors=True would not be read"),
     "sizes": (
         {
             "cosine_score": True,
