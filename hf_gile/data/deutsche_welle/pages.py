@@ -91,7 +91,8 @@ def parse_dw_page(html: bytes, url: str = "", charset: str | None = None) -> DWA
     def shown(path: str) -> list[str]:
         return [text for text in (_one_line(element.text_content()) for element in page.xpath(path)) if text]
 
-    sections, keywords = _labels(shown(_SECTIONS)), _labels(shown(_KEYWORDS))
+    # Before the text, because trafilatura takes out of the page what it leaves out.
+    sections, keywords, teasers = _labels(shown(_SECTIONS)), _labels(shown(_KEYWORDS)), shown(_TEASER)[:1]
     title = re.sub(r"\s*\|.*\bDW\b.*", "", next(iter(shown("//h1") or shown("//title")), ""))
     if not title:
         raise ValueError("no title")
@@ -101,7 +102,7 @@ def parse_dw_page(html: bytes, url: str = "", charset: str | None = None) -> DWA
     lines = [line for line in (_one_line(line.removeprefix("- ")) for line in body.splitlines()) if line]
     if not lines:
         raise ValueError("no text")
-    teaser = [text for text in shown(_TEASER)[:1] if text not in (title, lines[0])]
+    teaser = [text for text in teasers if text not in (title, lines[0])]
     language = page.get("lang", "").lower().replace("_", "-").partition("-")[0] or None
     return DWArticle(title, (*teaser, *lines), sections, keywords, language)
 

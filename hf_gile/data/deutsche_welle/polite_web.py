@@ -219,7 +219,6 @@ def _site(url: str) -> tuple[str, str | None, int | None]:
 def _delay(rules: Any) -> float:
     """Seconds between requests that robots.txt asks for; what is no number asks for nothing."""
     rate = rules.request_rate(_AGENT)
-    delays = [float(rules.crawl_delay(_AGENT) or 0)]
-    if rate:
-        delays.append(rate.seconds / rate.requests if rate.requests else math.inf)
-    return max((delay for delay in delays if not math.isnan(delay)), default=0.0)
+    delay = float(rules.crawl_delay(_AGENT) or 0)
+    of_rate = (rate.seconds / rate.requests if rate.requests else math.inf) if rate else 0.0
+    return max(delay if math.isfinite(delay) else 0.0, of_rate)
