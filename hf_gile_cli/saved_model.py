@@ -1,7 +1,7 @@
 """Saved models: loading them, and saving one of which labels or calibration have changed."""
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,8 @@ from .running import note, quiet_libraries
 
 if TYPE_CHECKING:
     from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
+
+_LABELS_AT_ONCE = 10_000
 
 
 def load(model: str, revision: str | None = None, device: str | None = None) -> tuple[Any, Any]:
@@ -113,8 +115,8 @@ def note_unknown_labels(
         language: The language of those that name none.
     """
     config, labels = model.config, list(labels)
-    if config.output_layer == "linear":
-        return  # it does not read them
+    if config.output_layer == "linear" or config.text_config.reads_pretrained:
+        return  # it does not read them, or reads parts of words
     if len(config.languages) == 1:
         language = language or config.languages[0]
     if config.languages and not all(label.language or language for label in labels):
@@ -123,7 +125,7 @@ def note_unknown_labels(
         stored = model.stored_labels.columns_of(labels, language).tolist()
         labels = [label for label, column in zip(labels, stored, strict=True) if column < 0]
     languages = [label.language or language for label in labels] if config.languages else None
-    unknown = processor.unknown_labels([label.text for label in labels], languages)
+    unknown = unknown_labels(processor, [label.text for label in labels], languages)
     if unknown:
         names = ", ".join(repr(labels[place].name) for place in unknown[:3])
         more = f" and {len(unknown) - 3:,} more" if len(unknown) > 3 else ""
@@ -132,6 +134,30 @@ def note_unknown_labels(
             f"the model knows {words}: {names}{more}; it scores all such labels alike, so name or describe them in "
             "other words"
         )
+
+
+def unknown_labels(
+    processor: "GileProcessor", texts: Sequence[str], languages: Sequence[str | None] | None = None
+) -> list[int]:
+    """Finds labels that are nothing but unknown words: a model of words cannot tell them from one another.
+
+    Args:
+        processor: The processor of a model of words.
+        texts: Texts of labels.
+        languages: The language of each, if the model has several.
+
+    Returns:
+        Their places.
+
+    Raises:
+        ValueError: An unknown language.
+    """
+    unknown: list[int] = []
+    for start in range(0, len(texts), _LABELS_AT_ONCE):
+        part = slice(start, start + _LABELS_AT_ONCE)
+        rows = processor(label_text=texts[part], label_language=languages and languages[part])["label_input_ids"]
+        unknown += [start + place for place, row in enumerate(rows) if set(row) == {processor.tokenizer.unk_token_id}]
+    return unknown
 
 
 @contextmanager

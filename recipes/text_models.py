@@ -33,6 +33,7 @@ from hf_gile.training import (
     log_idf,
     merge_lora,
     model_from_text_encoder,
+    processor_from_text_encoder,
     propensity_weights,
     set_label_priors,
     set_lexical_weights,
@@ -832,7 +833,7 @@ def make_model(
         kind = "hierarchical_transformer" if settings.hierarchical else "transformer"
         fields |= {"text_encoder_type": kind, "text_encoder_options": json.loads(settings.text_encoder_options)}
         model = model_from_text_encoder(settings.text_encoder, **unit_fields(unit, **fields))
-        return model, GileProcessor.from_text_encoder(settings.text_encoder, model.config)
+        return model, processor_from_text_encoder(settings.text_encoder, model.config)
     fields |= {
         "vocab_size": len(tokenizer),
         "text_encoder_type": settings.text_encoder_type,

@@ -40,6 +40,7 @@ from hf_gile.training import (
     LabelSampler,
     MultilingualDataset,
     ThresholdTuner,
+    joint_size_for,
     paper_threshold,
     set_word_vectors,
 )
@@ -166,7 +167,7 @@ def main() -> None:
         )
         config = GileConfig(**fields)
         if UNITS[unit]["output_layer"] == "gile" and "joint_size" not in UNITS[unit]:
-            equal = GileConfig.joint_size_for(config.document_size, config.label_size, len(labels))  # Eq. 19
+            equal = joint_size_for(config.document_size, config.label_size, len(labels))  # Eq. 19
             config.joint_size = recipe.joint_size or equal
         processor = GileProcessor.for_config(build_tokenizer(vocabulary=corpus.words), config)
         model = GileForSequenceClassification(config)

@@ -58,6 +58,7 @@ from hf_gile.training import (
     encode_dataset,
     log_idf,
     model_from_text_encoder,
+    processor_from_text_encoder,
     set_token_weights,
 )
 from hf_gile.training.experiment import count_parameters, fit, pretrained_optimizer, save_model
@@ -338,7 +339,7 @@ def make_model(recipe: Recipe, labels: LabelSet, args: TrainingArguments) -> tup
         problem_type="multi_label_classification",
     )
     start_as_cosine(model, recipe.cosine_scale)
-    processor = GileProcessor.from_text_encoder(recipe.text_encoder, model.config)
+    processor = processor_from_text_encoder(recipe.text_encoder, model.config)
     model.set_labels(labels, processor)
     model.to(args.device)
     paraphrases, shares = None, (recipe.paraphrase_synonyms, recipe.paraphrase_definitions)

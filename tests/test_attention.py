@@ -13,7 +13,7 @@ from hf_gile import (
     build_tokenizer,
 )
 from hf_gile.attention import explain, heat_map
-from hf_gile.training import model_from_text_encoder
+from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
 TEXTS = [
     "Breast milk (12.5 g) is fed to INFANTS. The zebra pumps 30% less blood!",
@@ -117,7 +117,7 @@ def test_pieces_of_words_are_put_together(save_text_encoder):
     labels = LabelSet.from_names(["Milk", "Heart"])
     options = {"pooling": "attention", "num_labels": 2, "problem_type": "multi_label_classification"}
     model = model_from_text_encoder(folder, **options)
-    processor = GileProcessor.from_text_encoder(folder, model.config)
+    processor = processor_from_text_encoder(folder, model.config)
     model.set_labels(labels, processor)
     text = "The FAILING heart: breast-milk"
     with torch.no_grad():

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import MISSING, field, fields
 from difflib import get_close_matches
 from os import PathLike
@@ -439,7 +439,7 @@ class GileConfig(PreTrainedConfig):
             (Deep Residual Output Layers: Pappas & Henderson, ICML 2019).
         joint_dropout: Dropout of h and e before the joint space, and between its layers.
         joint_size: Size J of the joint space (d_j). The ablations and `"bilinear"` have no choice; see
-            `joint_size_for` for as many parameters as a linear unit has.
+            `hf_gile.training.joint_size_for` for as many parameters as a linear unit has.
         joint_act: The activation of Eq. 7 and 8; `"linear"` gives the bilinear form of Eq. 18.
         languages: The languages of the model, such as `["english", "german"]`; none for a model that need not know.
         sharing: Which parts of the text encoder the languages share: `"none"`, `"encoders"`, `"attention"` (the best in
@@ -612,25 +612,6 @@ class GileConfig(PreTrainedConfig):
         values = {**_defaults_of(GileTextConfig), **_defaults_of(cls), **starts, **fields}
         unread = _unread_of_text(values) | _unread_of_head(values)
         return {name: value for name, value in fields.items() if name not in unread}
-
-    @staticmethod
-    def joint_size_for(hidden_size: int, embedding_size: int, num_labels: int | Sequence[int]) -> int:
-        """The joint size that gives GILE about as many parameters as a linear unit has (Eq. 19).
-
-        Args:
-            hidden_size: Size of a document vector (d_h).
-            embedding_size: Size of a label vector (d).
-            num_labels: Number of labels k, or of each language's labels.
-
-        Returns:
-            d_h k / (d_h + d), at least 1, with k summed over the languages; rounded down, as in the published models.
-
-        Example:
-            >>> GileConfig.joint_size_for(hidden_size=100, embedding_size=40, num_labels=[327, 367])
-            495
-        """
-        k = num_labels if isinstance(num_labels, int) else sum(num_labels)
-        return max(1, hidden_size * k // (hidden_size + embedding_size))
 
     def validate_fields(self) -> None:
         """Every size is positive and of a size that can be meant, and a probability is one."""

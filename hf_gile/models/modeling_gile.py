@@ -870,7 +870,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             ValueError: The label set does not fit a linear unit or the languages of the model, or the processor does
                 not fit the model.
         """
-        if not hasattr(processor, "unknown_labels"):
+        if not hasattr(processor, "pad_documents"):
             raise ValueError(f"processor must be the GileProcessor of this model, got {type(processor).__name__}")
         if not hasattr(label_set, "language_labels"):
             raise ValueError(

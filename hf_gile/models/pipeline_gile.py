@@ -175,7 +175,7 @@ class LabelScoringPipeline(Pipeline):
                 "AutoModelForSequenceClassification.from_pretrained(folder) loads one of what either has saved"
             )
         super().__init__(*args, **kwargs)
-        if not hasattr(self.processor, "unknown_labels"):
+        if not hasattr(self.processor, "pad_documents"):
             raise ValueError(
                 "the label-scoring pipeline needs the processor saved with the model; save it beside the model with "
                 "processor.save_pretrained(folder), or pass processor=GileProcessor(...)"

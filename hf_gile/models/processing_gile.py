@@ -15,7 +15,6 @@ import torch
 from tokenizers import Tokenizer, models
 from torch import Tensor
 from transformers import (
-    AutoTokenizer,
     BatchFeature,
     PreTrainedConfig,
     PreTrainedTokenizerBase,
@@ -113,31 +112,6 @@ class GileProcessor(ProcessorMixin):
             ) from error
 
     @classmethod
-    def from_text_encoder(
-        cls, name_or_path: str | PathLike[str], config: PreTrainedConfig, **tokenizer_options: Any
-    ) -> "GileProcessor":
-        """The processor of a model over a pretrained encoder.
-
-        Args:
-            name_or_path: The encoder's name on the Hub, or its folder.
-            config: The model's configuration.
-            tokenizer_options: What `AutoTokenizer.from_pretrained` takes besides, such as `revision`.
-
-        Raises:
-            ValueError: As for `for_config`.
-
-        Example:
-            ```python
-            model = hf_gile.training.model_from_text_encoder("sentence-transformers/all-MiniLM-L6-v2")
-            processor = GileProcessor.from_text_encoder("sentence-transformers/all-MiniLM-L6-v2", model.config)
-            ```
-        """
-        # What a model reads: pipelines that call the tokenizer alone pass on all that it makes.
-        options = {"model_input_names": ["input_ids", "attention_mask"], **tokenizer_options}
-        trust = options.pop("trust_remote_code", False)
-        return cls.for_config(AutoTokenizer.from_pretrained(name_or_path, trust_remote_code=trust, **options), config)
-
-    @classmethod
     def for_config(cls, tokenizer: PreTrainedTokenizerFast, config: PreTrainedConfig) -> "GileProcessor":
         """The processor that fits a model's configuration.
 
@@ -164,7 +138,10 @@ class GileProcessor(ProcessorMixin):
             what, hint = (
                 ("is not one of whole words", "one made with build_tokenizer")
                 if self._is_pretrained
-                else ("cuts texts into whole words", "its own: GileProcessor.from_text_encoder(name_or_path, config)")
+                else (
+                    "cuts texts into whole words",
+                    "its own: hf_gile.training.processor_from_text_encoder",
+                )
             )
             raise ValueError(f"the tokenizer {what}, but the text encoder {kind!r} reads {hint}")
         if self.reads_sentences != text.reads_sentences:
@@ -177,7 +154,7 @@ class GileProcessor(ProcessorMixin):
         fits = size <= text.vocab_size if self._is_pretrained else size == text.vocab_size
         if not fits or pad != text.pad_token_id:
             hint = (
-                "make one with GileProcessor.from_text_encoder"
+                "make one with hf_gile.training.processor_from_text_encoder"
                 if self._is_pretrained
                 else "make a new config with vocab_size=len(tokenizer) and pad_token_id=tokenizer.pad_token_id"
             )
@@ -322,36 +299,6 @@ class GileProcessor(ProcessorMixin):
                     f"document {place} of the batch must be {what}, as the processor makes it of a text without "
                     f"return_tensors, got {_shown(document)}"
                 )
-
-    def unknown_labels(self, texts: Sequence[str], language: str | Sequence[str | None] | None = None) -> list[int]:
-        """Finds labels that are nothing but unknown words: a model of words cannot tell them from one another.
-
-        Args:
-            texts: Texts of labels, such as `LabelSet.texts`.
-            language: The language of the labels, or of each, if the model has several.
-
-        Returns:
-            Their places among `texts`; none with a pretrained tokenizer, which cuts unknown words into parts.
-
-        Raises:
-            ValueError: An unknown language.
-
-        Example:
-            >>> from hf_gile import build_tokenizer
-            >>> processor = GileProcessor(build_tokenizer(["a cat sat"], min_count=1))
-            >>> processor.unknown_labels(["cat", "zebra", "zebra: a striped cat"])
-            [1]
-        """
-        if self._is_pretrained:
-            return []
-        languages = self._languages(language, len(texts), "language")
-        unknown = self.tokenizer.unk_token_id
-        found: list[int] = []
-        for start in range(0, len(texts), _BATCH):
-            part = slice(start, start + _BATCH)
-            words = self._words(texts[part], languages[part])
-            found += [start + place for place, row in enumerate(words) if all(word == unknown for word in row)]
-        return found
 
     def knows(self, document: Any) -> bool:
         """Whether a document holds a word that the tokenizer knows; a model can say nothing of one that does not.

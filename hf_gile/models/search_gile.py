@@ -471,7 +471,7 @@ def project_label_set(
     gile = getattr(model, "gile", model)
     if gile.config.output_layer == "linear":
         gile.project_labels()  # refuses, and says why
-    if processor is None or not hasattr(processor, "unknown_labels"):
+    if processor is None or not hasattr(processor, "pad_documents"):
         raise ValueError("pass processor=, the GileProcessor saved with the model: it makes words of label texts")
     processor.check_fits(gile.config)
     default = label_language or language

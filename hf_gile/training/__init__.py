@@ -11,7 +11,14 @@ from .losses import GileLoss
 from .multilingual import MultilingualDataset
 from .paraphrases import LabelParaphrases
 from .pretrained import add_pooled_embeds, log_idf, parameter_groups
-from .starting import model_from_text_encoder, set_lexical_weights, set_token_weights, set_word_vectors
+from .starting import (
+    joint_size_for,
+    model_from_text_encoder,
+    processor_from_text_encoder,
+    set_lexical_weights,
+    set_token_weights,
+    set_word_vectors,
+)
 
 __all__ = [
     "EpochCallback",
@@ -28,11 +35,13 @@ __all__ = [
     "class_balanced_weights",
     "encode_dataset",
     "fit_unseen_calibration",
+    "joint_size_for",
     "log_idf",
     "merge_lora",
     "model_from_text_encoder",
     "paper_threshold",
     "parameter_groups",
+    "processor_from_text_encoder",
     "propensity_weights",
     "set_label_priors",
     "set_lexical_weights",

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
-from transformers import AutoModel
+from transformers import AutoModel, AutoTokenizer
 
-from ..models import GileConfig, GileForSequenceClassification, Scorer, towers_of
+from ..models import GileConfig, GileForSequenceClassification, GileProcessor, Scorer, towers_of
 from ..models.configuration_gile import PRETRAINED_DEFAULTS
 from ..models.scoring_gile import LexicalOverlap
 from ..models.stored_labels_gile import is_finite
@@ -42,7 +42,7 @@ def model_from_text_encoder(
         fields: Fields of `GileConfig`.
 
     Returns:
-        The model, in evaluation mode. `GileProcessor.from_text_encoder` makes the processor that goes with it.
+        The model, in evaluation mode. `processor_from_text_encoder` makes the processor that goes with it.
 
     Raises:
         ValueError: An encoder-decoder, a model that does not read texts, reads padding or has code of its own, or
@@ -88,6 +88,51 @@ def model_from_text_encoder(
     model = GileForSequenceClassification(config).to(transformer.dtype)
     model.gile.text_encoder.transformer.load_state_dict(without_pooler(transformer).state_dict())
     return model.eval()
+
+
+def processor_from_text_encoder(
+    name_or_path: str | PathLike[str], config: GileConfig, **tokenizer_options: Any
+) -> GileProcessor:
+    """Makes the processor of a model over a pretrained encoder.
+
+    Args:
+        name_or_path: The encoder's name on the Hub, or its folder.
+        config: The model's configuration.
+        tokenizer_options: What `AutoTokenizer.from_pretrained` takes besides, such as `revision`.
+
+    Raises:
+        ValueError: As for `GileProcessor.for_config`.
+
+    Example:
+        ```python
+        model = model_from_text_encoder("sentence-transformers/all-MiniLM-L6-v2")
+        processor = processor_from_text_encoder("sentence-transformers/all-MiniLM-L6-v2", model.config)
+        ```
+    """
+    # What a model reads: pipelines that call the tokenizer alone pass on all that it makes.
+    options = {"model_input_names": ["input_ids", "attention_mask"], **tokenizer_options}
+    trust = options.pop("trust_remote_code", False)
+    tokenizer = AutoTokenizer.from_pretrained(name_or_path, trust_remote_code=trust, **options)
+    return GileProcessor.for_config(tokenizer, config)
+
+
+def joint_size_for(hidden_size: int, embedding_size: int, num_labels: int | Sequence[int]) -> int:
+    """Gives the joint size with which GILE has about as many parameters as a linear unit (Eq. 19).
+
+    Args:
+        hidden_size: Size of a document vector (d_h).
+        embedding_size: Size of a label vector (d).
+        num_labels: Number of labels k, or of each language's labels.
+
+    Returns:
+        d_h k / (d_h + d), at least 1, with k summed over the languages; rounded down, as in the published models.
+
+    Example:
+        >>> joint_size_for(hidden_size=100, embedding_size=40, num_labels=[327, 367])
+        495
+    """
+    k = num_labels if isinstance(num_labels, int) else sum(num_labels)
+    return max(1, hidden_size * k // (hidden_size + embedding_size))
 
 
 @torch.no_grad()

@@ -3,7 +3,14 @@ import json
 
 import pytest
 
-from hf_gile import GileForSequenceClassification, GileProcessor, LabelScoringPipeline, LabelSet
+from hf_gile import (
+    GileForSequenceClassification,
+    GileProcessor,
+    LabelScoringPipeline,
+    LabelSet,
+    build_tokenizer,
+)
+from hf_gile_cli.saved_model import unknown_labels
 
 TEXTS = ["Rats were fed.", "", "Breast milk for infants.", "The failing heart pumps less blood."]
 
@@ -246,3 +253,14 @@ def test_a_configuration_without_an_object_is_named(run, saved_model, content):
     (saved_model / "config.json").write_text(content)
     result = run("score", saved_model, input="a\n", ends=1)
     assert f"{saved_model / 'config.json'} holds no JSON object" in result.stderr
+
+
+def test_labels_of_which_no_word_is_known_are_found(tokenizer, monkeypatch):
+    monkeypatch.setattr("hf_gile_cli.saved_model._LABELS_AT_ONCE", 2)
+    texts = ["Zebrafish Milk", "Zebrafish Quantum", "milk", "Quantum", "Quantum: in milk"]
+    assert unknown_labels(GileProcessor(tokenizer), texts) == [1, 3]
+    of_languages = build_tokenizer(vocabulary=["de:milch", "en:milk"])
+    processor = GileProcessor(of_languages, languages=["de", "en"])
+    assert unknown_labels(processor, ["milch", "milk", "milk"], ["de", "de", "en"]) == [1]
+    with pytest.raises(ValueError, match="several languages: name one of de, en"):
+        unknown_labels(processor, ["milch"])

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from transformers import AlignTextConfig
 
-from hf_gile import GileConfig, GileProcessor
-from hf_gile.training import model_from_text_encoder
+from hf_gile import GileConfig
+from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
 ROOT = Path(__file__).parents[2]
 CODE = "has code of its own, which hf-gile does not run"
@@ -42,7 +42,7 @@ def plant(tmp_path):
 def saved_over_encoder(tmp_path, save_text_encoder, label_set):
     encoder = save_text_encoder()
     model = model_from_text_encoder(encoder, num_labels=5, joint_size=3).eval()
-    processor = GileProcessor.from_text_encoder(encoder, model.config)
+    processor = processor_from_text_encoder(encoder, model.config)
     model.set_labels(label_set, processor)
     model.save_pretrained(tmp_path / "over")
     processor.save_pretrained(tmp_path / "over")
@@ -104,7 +104,7 @@ def test_an_encoder_to_train_on_runs_no_code(save_text_encoder, plant, monkeypat
     foreign_config(encoder)
     for load in (
         model_from_text_encoder,
-        partial(GileProcessor.from_text_encoder, config=GileConfig()),
+        partial(processor_from_text_encoder, config=GileConfig()),
     ):
         with pytest.raises(ValueError, match="custom code"):
             load(encoder)

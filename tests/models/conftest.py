@@ -4,8 +4,8 @@ import pytest
 import torch
 from transformers import AutoModel, BertConfig, BertTokenizer
 
-from hf_gile import GileConfig, GileProcessor, LabelSet
-from hf_gile.training import model_from_text_encoder
+from hf_gile import GileConfig, LabelSet
+from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
 PIECES = [
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "breast", "milk", "heart", "fail", "##ing", "##ure", "##s", "iron", "blood"),
@@ -66,7 +66,7 @@ def make_pretrained(encoder_folder, pieces):
                 if "transformer" not in name and (name.endswith("bias") or "log_weights" in name or "_rows" in name):
                     parameter.normal_()
         pieces.save_pretrained(folder)
-        processor = GileProcessor.from_text_encoder(folder, model.config)
+        processor = processor_from_text_encoder(folder, model.config)
         model.set_labels(labels, processor)
         return model.eval(), processor
 

@@ -7,7 +7,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel
-from hf_gile.training import set_word_vectors
+from hf_gile.training import joint_size_for, set_word_vectors
 
 V, L, D, H, J = 23, 5, 7, 11, 13
 ENCODERS = ["nn", "wan", "hnn", "han"]
@@ -137,7 +137,7 @@ def test_bilinear_units_and_ablations_are_their_formulas(layer):
 
 def test_equation_19_gives_about_as_many_parameters_as_a_linear_unit():
     for k in (327, 1058, 26_104):
-        joint = GileConfig.joint_size_for(100, 40, k)
+        joint = joint_size_for(100, 40, k)
         ours = GileModel(GileConfig(vocab_size=3, embedding_size=40, joint_size=joint)).output_layer
         linear = GileModel(
             GileConfig(vocab_size=3, embedding_size=40, output_layer="linear", num_labels=k)

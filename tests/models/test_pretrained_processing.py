@@ -13,6 +13,7 @@ from transformers import (
 )
 
 from hf_gile import GileConfig, GileProcessor
+from hf_gile.training import processor_from_text_encoder
 
 VOCABULARY = [
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "breast", "milk", "heart", "fail", "##ing", "##ed", "iron", "was", "blood"),
@@ -59,10 +60,6 @@ def test_limits_count_special_tokens_as_the_tokenizer_does(flat, pieces):
     texts = ["iron milk blood heart fail was", "a", ""]
     assert flat(texts)["input_ids"] == pieces(texts, truncation=True, max_length=6)["input_ids"]
     assert flat(texts)["input_ids"][2] == [CLS, SEP]
-
-
-def test_no_label_is_unknown_to_a_pretrained_tokenizer(flat):
-    assert flat.unknown_labels(["milk", "zebra"]) == []
 
 
 def test_labels_keep_unknown_words_and_are_cut_between_special_tokens(flat):
@@ -115,7 +112,7 @@ def test_limits_a_tokenizer_was_saved_with_or_called_with_do_not_matter(tmp_path
     pieces.backend_tokenizer.enable_truncation(5)
     pieces.backend_tokenizer.enable_padding(length=5)
     pieces.save_pretrained(tmp_path)
-    processor = GileProcessor.from_text_encoder(tmp_path, config_of())
+    processor = processor_from_text_encoder(tmp_path, config_of())
     assert processor([text])["input_ids"] == expected
     processor.tokenizer([text], truncation=True, max_length=5)
     assert processor([text])["input_ids"] == expected
@@ -168,7 +165,7 @@ def test_a_tokenizer_of_other_parts_is_saved_as_it_is(tmp_path, pieces):
 
 def test_what_the_tokenizer_alone_makes_is_what_the_model_reads(tmp_path, pieces):
     pieces.save_pretrained(tmp_path / "encoder")
-    processor = GileProcessor.from_text_encoder(tmp_path / "encoder", config_of(max_words=7))
+    processor = processor_from_text_encoder(tmp_path / "encoder", config_of(max_words=7))
     processor.save_pretrained(tmp_path / "model")
     alone = AutoTokenizer.from_pretrained(tmp_path / "model")
     text = "milk iron blood heart fail was milk"
@@ -188,7 +185,7 @@ def test_all_languages_are_read_by_one_tokenizer(pieces):
 
 def test_a_tokenizer_may_have_fewer_tokens_than_the_encoder_but_not_more(pieces):
     GileProcessor.for_config(pieces, config_of(vocab_size=len(VOCABULARY) + 7))
-    with pytest.raises(ValueError, match=r"has 19 words with padding in row 0, the model 17 .*from_text_encoder"):
+    with pytest.raises(ValueError, match=r"has 19 words with padding in row 0, the model 17 .*processor_from_text"):
         GileProcessor.for_config(pieces, config_of(vocab_size=17))
     other = config_of()
     other.text_config.pad_token_id = 5
@@ -198,7 +195,7 @@ def test_a_tokenizer_may_have_fewer_tokens_than_the_encoder_but_not_more(pieces)
 
 def test_tokenizers_of_the_other_kind_are_refused(pieces, tokenizer):
     with pytest.raises(
-        ValueError, match=r"cuts texts into whole words, .*'transformer' reads its own: GileProcessor\.f"
+        ValueError, match=r"cuts texts into whole words, .*'transformer' reads its own: hf_gile\.training\.processor_f"
     ):
         GileProcessor(tokenizer).check_fits(config_of())
     with pytest.raises(ValueError, match=r"is not one of whole words, .*'wan' reads one made with build_tokenizer"):

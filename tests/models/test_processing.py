@@ -41,15 +41,6 @@ def test_unknown_words_of_a_label_are_left_out_if_another_is_known(wan, tokenize
     assert labels[2] == [unknown, unknown]
 
 
-def test_labels_of_which_no_word_is_known_are_found(wan, tokenizer):
-    assert wan.unknown_labels(["Zebrafish Milk", "Zebrafish Quantum", "milk", "Quantum", "Quantum: in milk"]) == [1, 3]
-    of_languages = build_tokenizer(vocabulary=["de:milch", "en:milk"])
-    processor = GileProcessor(of_languages, languages=["de", "en"])
-    assert processor.unknown_labels(["milch", "milk", "milk"], ["de", "de", "en"]) == [1]
-    with pytest.raises(ValueError, match="several languages: name one of de, en"):
-        processor.unknown_labels(["milch"])
-
-
 def test_vocabulary_keeps_the_order_of_its_word_vectors():
     tokenizer = build_tokenizer(vocabulary=["blood", "milk", "iron"])
     assert tokenizer.convert_tokens_to_ids(["[PAD]", "[UNK]", "blood", "milk", "iron"]) == [0, 1, 2, 3, 4]

@@ -21,7 +21,7 @@ from hf_gile import (
 )
 from hf_gile.publishing import CardInfo, Report, save
 from hf_gile.publishing.exchange import complete
-from hf_gile.training import add_lora, merge_lora, model_from_text_encoder
+from hf_gile.training import add_lora, merge_lora, model_from_text_encoder, processor_from_text_encoder
 
 TEXTS = ["Breast milk and iron. The heart.", "Blood of rats."]
 
@@ -264,7 +264,7 @@ def test_texts_of_others_go_with_the_model_only_if_their_licence_allows_it(tmp_p
 def test_nothing_tells_where_the_model_was_made(tmp_path, save_text_encoder):
     encoder = save_text_encoder()
     model = model_from_text_encoder(encoder, num_labels=1, joint_size=7)
-    processor = GileProcessor.from_text_encoder(encoder, model.config)
+    processor = processor_from_text_encoder(encoder, model.config)
     save(tmp_path / "saved", model, processor, LabelSet.from_names(["Iron"]), card="")
     for name, data in contents(tmp_path / "saved").items():
         assert str(tmp_path).encode() not in data, name
@@ -293,7 +293,7 @@ def test_what_cannot_be_saved_is_refused_before_anything_is_written(tmp_path, ma
 def test_a_model_with_adapters_is_refused(tmp_path, save_text_encoder):
     encoder = save_text_encoder()
     model = model_from_text_encoder(encoder, num_labels=1, joint_size=7)
-    processor = GileProcessor.from_text_encoder(encoder, model.config)
+    processor = processor_from_text_encoder(encoder, model.config)
     model.set_labels(LabelSet.from_names(["Iron"]), processor)
     add_lora(model, rank=2)
     with pytest.raises(ValueError, match=r"the model has adapters.*merge_lora"):

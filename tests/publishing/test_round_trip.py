@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file
 from transformers import pipeline
 
-from hf_gile import GileProcessor, Label, LabelIndex
+from hf_gile import Label, LabelIndex
 from hf_gile.publishing import publish, push_folder
-from hf_gile.training import model_from_text_encoder
+from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
 
@@ -89,7 +89,7 @@ def test_a_stranger_gets_the_same_scores_from_every_place_on_the_hub(hub, tmp_pa
     terms = {"joint_size": 7, "cosine_score": True, "label_rows": True, "bag_size": 3}
     tuned = model_from_text_encoder(encoder, num_labels=5, **terms).eval()
     torch.nn.init.normal_(tuned.gile.label_rows.weight)
-    pieces = GileProcessor.from_text_encoder(encoder, tuned.config)
+    pieces = processor_from_text_encoder(encoder, tuned.config)
     tuned.set_labels(first.label_set, pieces)
     publish(tuned, pieces, None, "ada/tuned")
 

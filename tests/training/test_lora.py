@@ -9,8 +9,14 @@ from datasets import Dataset
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
 
-from hf_gile import GileProcessor
-from hf_gile.training import GileDataCollator, add_lora, encode_dataset, merge_lora, model_from_text_encoder
+from hf_gile.training import (
+    GileDataCollator,
+    add_lora,
+    encode_dataset,
+    merge_lora,
+    model_from_text_encoder,
+    processor_from_text_encoder,
+)
 
 TEXTS = ["Breast milk.", "The failing heart pumps less blood.", "Iron", "milk and iron", "Infants were fed with milk"]
 GOLD = [["Milk, Human"], ["Heart Failure", "Blood"], ["Iron"], ["Milk, Human", "Iron"], ["Infant", "Milk, Human"]]
@@ -30,7 +36,7 @@ def make(save_text_encoder, label_set, tmp_path):
             num_labels=len(label_set),
             problem_type="multi_label_classification",
         )
-        processor = GileProcessor.from_text_encoder(encoder, model.config)
+        processor = processor_from_text_encoder(encoder, model.config)
         model.set_labels(label_set, processor)
         dataset = encode_dataset(Dataset.from_dict({"text": TEXTS, "labels": GOLD}), processor, label_set)
         add_lora(model, rank=2)

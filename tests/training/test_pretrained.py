@@ -8,7 +8,7 @@ import torch
 from datasets import Dataset
 from transformers import AutoConfig, Trainer, TrainingArguments
 
-from hf_gile import GileConfig, GileModel, GileProcessor, LabelIndex
+from hf_gile import GileConfig, GileModel, LabelIndex
 from hf_gile.metrics import LabelMetrics, evaluate_index
 from hf_gile.training import (
     GileDataCollator,
@@ -17,6 +17,7 @@ from hf_gile.training import (
     log_idf,
     model_from_text_encoder,
     parameter_groups,
+    processor_from_text_encoder,
 )
 
 TEXTS = ["Breast milk.", "The failing heart pumps less blood. Cardiac output was measured.", "Iron", "", "milk. iron."]
@@ -31,7 +32,7 @@ def make(save_text_encoder, label_set):
         fields = {"joint_size": 13, "num_labels": len(label_set)} | fields
         fields = GileConfig.only_read(**{"text_encoder_type": "transformer"} | fields)
         model = model_from_text_encoder(folder, problem_type="multi_label_classification", **fields)
-        processor = GileProcessor.from_text_encoder(folder, model.config)
+        processor = processor_from_text_encoder(folder, model.config)
         model.set_labels(label_set, processor)
         dataset = encode_dataset(Dataset.from_dict({"text": TEXTS, "labels": GOLD}), processor, label_set)
         return model, processor, dataset
