@@ -31,8 +31,8 @@ class Mutation(NamedTuple):
 MUTATIONS = [
     Mutation(
         "hf_gile/models/scoring_gile.py",
-        "parts = [codes * weight if",
-        "parts = [codes + weight if",
+        "else projected * weight[0]}",
+        "else projected + weight[0]}",
         "models/test_modeling.py",
     ),
     Mutation(

@@ -76,7 +76,7 @@ class GileModelOutput(ModelOutput):
 
 
 _STARTS = {
-    "cosine_scale": "direct.cosine.scale",
+    "cosine_scale": "cosine.factors.scale",
     "embedding_std": "text_encoder.word_embeddings.weight",
     "label_prior": "classifier.bias",
 }
@@ -654,7 +654,7 @@ class GileModel(GilePreTrainedModel):
         layer = self.output_layer
         projections = [layer.label_projection, *layer.label_layers]
         parts = [part if part is None or language is None else of_language(part, language) for part in projections]
-        parts += [self.bag, layer.direct, layer.lexical]
+        parts += [self.bag, layer.cosine, layer.lexical]
         reads_labels = self.config.label_encoder_type == "text_encoder"
         parts.append(self.text_encoder if reads_labels else self.get_input_embeddings())
         encoders = [getattr(part, "transformer", None) for part in parts] if with_vectors else []

@@ -1,9 +1,9 @@
-"""From document and label vectors to scores: the terms of a score, and the layers that they belong to.
+"""From document and label vectors to scores, term by term.
 
-The layers are the joint embedding of the paper, its ablations, the bilinear units and the linear unit. Beside the joint
-embedding stand lexical overlap, similarity, and a row for each stored label. Each term is an inner product of something
-of the document and something of the label, so a document has one code and a label one, whose inner product, plus a
-constant, is the score. Label codes can therefore be computed once and kept.
+A score is that of the linear unit, or that of the joint embedding of the paper, its ablations and the bilinear units,
+beside which may stand cosines, a row for each stored label, and lexical overlap. Each term is an inner product of
+something of the document and something of the label, so a document has one code and a label one, whose inner product,
+plus a constant, is the score. Label codes can therefore be computed once and kept.
 
 Shapes: B documents, L labels, R texts of T tokens, D word-embedding size, H document size, J joint size.
 """
@@ -71,7 +71,38 @@ class TokenBag(nn.Module):
         return rms_normalized(total)
 
 
-class LexicalOverlap(nn.Module):
+Parts = dict[str, Tensor]
+"""Parts of vectors or of codes that stand side by side, by their names."""
+
+
+def parts_of(rows: Tensor, sizes: tuple[int, int], rest: str) -> Parts:
+    """Names the parts of `(R, C)` rows: of the encoder, of the bag, which have these sizes, and what is behind them."""
+    encoder, bag = sizes
+    return dict(zip(("encoder", "bag", rest), rows.tensor_split((encoder, encoder + bag), dim=1), strict=True))
+
+
+class ScoreTerm(nn.Module):
+    """A term of the score: the inner product of a part of the text code and a part of the label code.
+
+    Terms read document and label vectors, "vector", and their parts: "encoder", what the encoder made; "bag"; and
+    "lexical", the lexical code, empty where it does not count. "row" is the row of labels, where they have such. Terms
+    write parts of codes by their names. Where several write the same part of a label code, it is the sum.
+    """
+
+    def text_part(self, text: Parts, language: str | None) -> Parts:
+        """The documents' side, `(B, width)` of each part of a text code."""
+        raise NotImplementedError
+
+    def label_part(self, label: Parts, language: str | None) -> Parts:
+        """The labels' side, `(L, width)` of each part of a label code."""
+        raise NotImplementedError
+
+    def literal(self, text: Parts, label: Parts, language: str | None) -> Tensor:
+        """The formula as printed, for tests and for readers: `(B, L)` numbers to add to the logits."""
+        raise NotImplementedError
+
+
+class LexicalOverlap(ScoreTerm):
     """The tf-idf vector of a text as a code of fixed size, whose inner product is nearly the cosine.
 
         code(text) = sum_f idf_f (1 + log count_f) hash(f), scaled to length 1
@@ -98,6 +129,24 @@ class LexicalOverlap(nn.Module):
     def calibration(self) -> tuple[float, float, float]:
         """For labels without a row: the factors of the other terms and of the cosine, and what is added."""
         return self.config.unseen_scale, self.config.lexical_scale, self.config.unseen_offset
+
+    def unseen(self, label: Parts) -> Tensor:
+        """`(L, 1)`, one for labels without a row: what was trained has one, and its words would only disturb."""
+        some = label["vector"][:, :1]
+        return torch.ones_like(some) if "row" not in label else (~label["row"].any(-1, keepdim=True)).to(some)
+
+    def text_part(self, text: Parts, language: str | None) -> Parts:
+        """See `ScoreTerm`."""
+        return {"lexical": text["lexical"].to(text["vector"].dtype)}
+
+    def label_part(self, label: Parts, language: str | None) -> Parts:
+        """See `ScoreTerm`."""
+        unseen = self.unseen(label)
+        return {"lexical": label["lexical"].to(unseen.dtype) * self.calibration[1] * unseen}
+
+    def literal(self, text: Parts, label: Parts, language: str | None) -> Tensor:
+        """See `ScoreTerm`."""
+        return self.calibration[1] * (text["lexical"] @ label["lexical"].T) * self.unseen(label).T
 
     def features(self, input_ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The distinct features of each text, in the order of the texts.
@@ -149,6 +198,11 @@ def _mixed(numbers: Tensor) -> Tensor:
     return (numbers ^ ((numbers >> 31) & ((1 << 33) - 1))) & ((1 << 62) - 1)
 
 
+def _scaled(text: Parts) -> Parts:
+    """The parts of h, each with a root mean square of 1: what cosines and rows meet."""
+    return {name: rms_normalized(text[name]) for name in ("encoder", "bag")}
+
+
 class CosineScale(nn.Module):
     """The factors c of the cosines, one for each part of the vectors; they start at `config.cosine_scale`."""
 
@@ -161,82 +215,71 @@ class CosineScale(nn.Module):
         return self.scale[part]
 
 
-class DirectScore(nn.Module):
-    """Terms of the score that compare h with e, and with a row of the label's own, without a joint space.
-
-        sum over the parts of h and e of c cos(h_part, e_part)  +  r . h + b_l
-
-    The parts are what the encoder made and the bag. `r` and `b_l` are the row of a stored label (`label_rows`),
-    which others do not have; h stands there with a root mean square of 1 in each part.
+class CosineTerm(ScoreTerm):
+    """c cos(h_part, e_part), summed over the parts, that of the encoder and that of the bag, which have one size.
 
     Args:
-        config: A `GileConfig` with `cosine_score` or `label_rows`.
+        config: A `GileConfig` with `cosine_score`.
     """
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
-        self.text_sizes = [config.text_config.encoder_size, config.bag_size]
-        self.label_sizes = [config.label_size - config.bag_size, config.bag_size]
-        self.has_rows = config.label_rows
-        self.cosine = CosineScale(len(self.text_sizes)) if config.cosine_score else None
+        self.widths = {"encoder": config.text_config.encoder_size, "bag": config.bag_size}
+        self.factors = CosineScale(len(self.widths))
 
-    def project_texts(self, text_embeds: Tensor) -> Tensor:
-        """The documents' side.
+    def text_part(self, text: Parts, language: str | None) -> Parts:
+        """See `ScoreTerm`."""
+        return _scaled(text)
 
-        Args:
-            text_embeds: `(B, H)` document vectors h.
-
-        Returns:
-            `(B, H)` numbers, `(B, H + 1)` if labels have rows.
-        """
-        parts = text_embeds.split(self.text_sizes, dim=-1)
-        code = torch.cat([rms_normalized(part) for part in parts], dim=-1)
-        return functional.pad(code, (0, 1), value=1.0) if self.has_rows else code
-
-    def project_labels(self, label_embeds: Tensor, label_rows: Tensor | None = None) -> Tensor:
-        """The labels' side.
-
-        Args:
-            label_embeds: `(L, D)` label vectors e.
-            label_rows: `(L, H + 1)` rows of the labels, r with b behind it; by default none has one.
-
-        Returns:
-            `(L, H)` numbers, `(L, H + 1)` if labels have rows.
-        """
-        parts = []
-        for place, part in enumerate(label_embeds.split(self.label_sizes, dim=-1)):
-            size = self.text_sizes[place]
-            if self.cosine is None or part.shape[-1] != size:
-                parts.append(part.new_zeros(len(part), size))
+    def label_part(self, label: Parts, language: str | None) -> Parts:
+        """See `ScoreTerm`; of a part of e that cannot be compared, zeros."""
+        parts = {}
+        for place, (name, width) in enumerate(self.widths.items()):
+            part = label[name]
+            if part.shape[1] == width:
+                parts[name] = rms_normalized(part) * (self.factors(place) / max(width, 1))
             else:
-                parts.append(rms_normalized(part) * (self.cosine(place) / max(size, 1)))
-        code = torch.cat(parts, dim=-1)
-        if not self.has_rows:
-            return code
-        code = functional.pad(code, (0, 1))
-        return code if label_rows is None else code + label_rows
+                parts[name] = part.new_zeros(len(part), width)
+        return parts
 
-    def literal_scores(self, text_embeds: Tensor, label_embeds: Tensor, label_rows: Tensor | None = None) -> Tensor:
-        """The formula, term by term: for tests and for readers.
-
-        Args:
-            text_embeds: `(B, H)` document vectors h.
-            label_embeds: `(L, D)` label vectors e.
-            label_rows: `(L, H + 1)` rows of the labels.
-
-        Returns:
-            `(B, L)` numbers to add to the logits.
-        """
-        scores = text_embeds.new_zeros(len(text_embeds), len(label_embeds))
-        texts, labels = text_embeds.split(self.text_sizes, dim=-1), label_embeds.split(self.label_sizes, dim=-1)
-        for place, (text, label) in enumerate(zip(texts, labels, strict=True)):
-            if self.cosine is not None and text.shape[-1] == label.shape[-1] > 0:
-                cosines = functional.cosine_similarity(text[:, None], label[None], dim=-1)
-                scores = scores + self.cosine(place) * cosines
-        if label_rows is not None:
-            parts = [part / part.square().mean(-1, keepdim=True).sqrt() for part in texts if part.shape[-1]]
-            scores = scores + torch.cat(parts, dim=-1) @ label_rows[:, :-1].T + label_rows[:, -1]
+    def literal(self, text: Parts, label: Parts, language: str | None) -> Tensor:
+        """See `ScoreTerm`."""
+        scores = text["vector"].new_zeros(len(text["vector"]), len(label["vector"]))
+        for place, name in enumerate(self.widths):
+            if text[name].shape[1] == label[name].shape[1] > 0:
+                cosines = functional.cosine_similarity(text[name][:, None], label[name][None], dim=-1)
+                scores = scores + self.factors(place) * cosines
         return scores
+
+
+class RowTerm(ScoreTerm):
+    """r . h + b_l of a label with a row, which is r with b_l behind it; h has a root mean square of 1 in each part.
+
+    Args:
+        config: A `GileConfig` with `label_rows`.
+    """
+
+    def __init__(self, config: PreTrainedConfig) -> None:
+        super().__init__()
+        self.sizes = (config.text_config.encoder_size, config.bag_size)
+
+    def text_part(self, text: Parts, language: str | None) -> Parts:
+        """See `ScoreTerm`; "constant" is a one, which picks up b_l."""
+        return _scaled(text) | {"constant": torch.ones_like(text["vector"][:, :1])}
+
+    def label_part(self, label: Parts, language: str | None) -> Parts:
+        """See `ScoreTerm`; zeros of labels without rows."""
+        vectors = label["vector"]
+        rows = label["row"] if "row" in label else vectors.new_zeros(len(vectors), sum(self.sizes) + 1)
+        return parts_of(rows, self.sizes, "constant")
+
+    def literal(self, text: Parts, label: Parts, language: str | None) -> Tensor:
+        """See `ScoreTerm`."""
+        if "row" not in label:
+            return text["vector"].new_zeros(len(text["vector"]), len(label["vector"]))
+        parts = [text[name] for name in ("encoder", "bag") if text[name].shape[1]]
+        h = torch.cat([part / part.square().mean(-1, keepdim=True).sqrt() for part in parts], -1)
+        return h @ label["row"][:, :-1].T + label["row"][:, -1]
 
 
 class ClassificationUnit(nn.Module):
@@ -255,17 +298,9 @@ class ClassificationUnit(nn.Module):
         self.weight = nn.Parameter(torch.zeros(rows, size))
         self.bias = nn.Parameter(torch.zeros(rows))
 
-    def forward(self, rows: Tensor | None) -> Tensor:
-        """The weights, with b as a last column.
-
-        Args:
-            rows: `(C,)` rows wanted; None for all of them.
-
-        Returns:
-            `(C, size + 1)` numbers.
-        """
-        weight, bias = (self.weight, self.bias) if rows is None else (self.weight[rows], self.bias[rows])
-        return torch.cat([weight, bias[:, None]], dim=-1)
+    def forward(self, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """`(C, size)` weights and `(C,)` numbers b of the `(C,)` rows wanted, by default of all."""
+        return (self.weight, self.bias) if rows is None else (self.weight[rows], self.bias[rows])
 
 
 class BiasUnit(nn.Module):
@@ -275,9 +310,9 @@ class BiasUnit(nn.Module):
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(1))
 
-    def forward(self, rows: Tensor | None) -> Tensor:
-        """The b as `(1, 1)`, as a `ClassificationUnit` of size 0 would give it."""
-        return self.bias[:, None]
+    def forward(self) -> tuple[None, Tensor]:
+        """No w, and b, `(1,)`."""
+        return None, self.bias
 
 
 PROJECTIONS = {
@@ -290,8 +325,75 @@ PROJECTIONS = {
 }
 
 
-class JointInputLabelEmbedding(nn.Module):
-    """Scores any label of a document in a joint input-label space.
+class JointTerm(ScoreTerm):
+    """The score of the paper, in a joint input-label space; see `JointInputLabelEmbedding`, of which it is a part.
+
+    Args:
+        config: A `GileConfig`.
+    """
+
+    def __init__(self, config: PreTrainedConfig) -> None:
+        super().__init__()
+        labels, documents = PROJECTIONS[config.output_layer]
+        bilinear = config.output_layer.startswith("bilinear")
+        # What is not projected sets the size of the space.
+        size = config.joint_size if labels and documents else config.label_size if documents else config.document_size
+
+        def projection(inputs: int, bias: bool) -> nn.Module:
+            return per_language(config, config.share_joint_space, lambda: nn.Linear(inputs, size, bias=bias))
+
+        self.label_projection = projection(config.label_size, not bilinear) if labels else None
+        self.input_projection = projection(config.document_size, not bilinear) if documents else None
+        self.classifier = per_language(config, False, BiasUnit if bilinear else lambda: ClassificationUnit(size))
+        self.activation = ACT2FN[config.joint_act]
+        self.input_activation = ACT2FN["linear" if bilinear else config.joint_act]
+        self.dropout = nn.Dropout(config.joint_dropout)
+        self.label_layers, self.input_layers = (
+            nn.ModuleList(projection(size, True) for _ in range(config.joint_layers - 1)) for _ in range(2)
+        )
+
+    def _projected_text(self, text: Parts, language: str | None) -> Tensor:
+        """`(B, J)` numbers h', Eq. 8."""
+        if self.input_projection is None:
+            return text["vector"]
+        h = self.input_activation(of_language(self.input_projection, language)(self.dropout(text["vector"])))
+        return self._deeper(h, self.input_layers, language)
+
+    def _projected_label(self, label: Parts, language: str | None) -> Tensor:
+        """`(L, J)` numbers e', Eq. 7."""
+        if self.label_projection is None:
+            return label["vector"]
+        e = self.activation(of_language(self.label_projection, language)(self.dropout(label["vector"])))
+        return self._deeper(e, self.label_layers, language)
+
+    def _deeper(self, codes: Tensor, layers: Iterable[nn.Module], language: str | None) -> Tensor:
+        for layer in layers:
+            codes = codes + self.activation(of_language(layer, language)(self.dropout(codes)))
+        return codes
+
+    def text_part(self, text: Parts, language: str | None) -> Parts:
+        """See `ScoreTerm`; the weights w of Eq. 11 are applied here."""
+        weight = of_language(self.classifier, language)()[0]
+        projected = self._projected_text(text, language)
+        return {"joint": projected if weight is None else projected * weight[0]}
+
+    def label_part(self, label: Parts, language: str | None) -> Parts:
+        """See `ScoreTerm`."""
+        return {"joint": self._projected_label(label, language)}
+
+    def bias(self, language: str | None = None) -> Tensor:
+        """`(1,)`, the b of the score, for documents of a language."""
+        return of_language(self.classifier, language)()[1]
+
+    def literal(self, text: Parts, label: Parts, language: str | None) -> Tensor:
+        """See `ScoreTerm`; it holds (B, L, J)."""
+        joint = self._projected_text(text, language)[:, None] * self._projected_label(label, language)  # Eq. 10
+        weight = of_language(self.classifier, language)()[0]
+        return (joint.sum(-1) if weight is None else joint @ weight[0]) + self.bias(language)  # Eq. 11-12
+
+
+class JointInputLabelEmbedding(JointTerm):
+    """Scores any label of a document in a joint input-label space, and by the terms that stand beside it.
 
     | `config.output_layer` | score(h, e) | |
     | --- | --- | --- |
@@ -308,41 +410,26 @@ class JointInputLabelEmbedding(nn.Module):
     U and b_u are `label_projection`, V and b_v are `input_projection`, w and b are `classifier`. The paper writes
     e U where nn.Linear computes U e, with U transposed. Of several languages each has a w and a b of its own, and a
     U, V, b_u and b_v of its own unless `config.share_joint_space` (section 3.3). With `config.joint_layers` above 1
-    there are further layers behind U and V, x + act(W x + b); `direct` has the other terms of the score, if any.
+    there are further layers behind U and V, x + act(W x + b).
+
+    Beside it stand `cosine`, `rows` and `lexical`, where the configuration has them. Labels without a row are
+    calibrated by `lexical`: the rest of their score is scaled and moved, as `config.unseen_scale` says.
 
     Args:
         config: A `GileConfig`.
     """
 
     def __init__(self, config: PreTrainedConfig) -> None:
-        super().__init__()
-        labels, documents = PROJECTIONS[config.output_layer]
-        bilinear = config.output_layer.startswith("bilinear")
-        # What is not projected sets the size of the space.
-        size = config.joint_size if labels and documents else config.label_size if documents else config.document_size
-        self.label_projection = self.input_projection = None
-        if labels:
-            self.label_projection = per_language(
-                config, config.share_joint_space, lambda: nn.Linear(config.label_size, size, bias=not bilinear)
-            )
-        if documents:
-            self.input_projection = per_language(
-                config, config.share_joint_space, lambda: nn.Linear(config.document_size, size, bias=not bilinear)
-            )
-        self.classifier = per_language(config, False, BiasUnit if bilinear else lambda: ClassificationUnit(size))
-        self.activation = ACT2FN[config.joint_act]
-        self.input_activation = ACT2FN["linear" if bilinear else config.joint_act]
-        self.dropout = nn.Dropout(config.joint_dropout)
-        self.label_layers, self.input_layers = (
-            nn.ModuleList(
-                per_language(config, config.share_joint_space, lambda: nn.Linear(size, size))
-                for _ in range(config.joint_layers - 1)
-            )
-            for _ in range(2)
-        )
-        self.direct = DirectScore(config) if config.cosine_score or config.label_rows else None
+        super().__init__(config)
+        self.cosine = CosineTerm(config) if config.cosine_score else None
+        self.rows = RowTerm(config) if config.label_rows else None
         self.lexical = LexicalOverlap(config) if config.lexical_size else None
-        self.text_size, self.label_size = config.document_size, config.label_size
+        self.text_sizes = (config.text_config.encoder_size, config.bag_size)
+        self.label_sizes = (config.label_size - config.bag_size, config.bag_size)
+
+    def _beside(self) -> list[ScoreTerm]:
+        """The trained terms beside the joint one."""
+        return [term for term in (self.cosine, self.rows) if term is not None]
 
     def project_labels(
         self, label_embeds: Tensor, language: str | None = None, label_rows: Tensor | None = None
@@ -358,29 +445,27 @@ class JointInputLabelEmbedding(nn.Module):
         Returns:
             `(L, J)` label codes, act(U e + b_u), and behind it the labels' side of the other terms of the score.
         """
-        lexical = label_embeds[:, self.label_size :]
-        codes = label_embeds = label_embeds[:, : self.label_size]
-        if self.label_projection is not None:
-            codes = self.activation(of_language(self.label_projection, language)(self.dropout(codes)))
-            codes = self._deeper(codes, self.label_layers, language)
-        parts = [codes]
-        if self.direct is not None:
-            parts.append(self.direct.project_labels(label_embeds, label_rows))
-        if self.lexical is None or not lexical.shape[1]:
-            return torch.cat(parts, -1)
-        # What was trained has a row, and its words would only disturb.
-        own, words, offset = self.lexical.calibration
-        unseen = torch.ones_like(codes[:, :1]) if label_rows is None else (~label_rows.any(-1, keepdim=True)).to(codes)
-        parts = [part * (1 + unseen * (own - 1)) for part in parts]
-        if self.direct is not None and self.direct.has_rows:  # behind a row stands what meets the one of the texts
-            parts[-1][:, -1:] += unseen * (offset + (own - 1) * self.bias(language))
-        parts.append(lexical.to(codes.dtype) * words * unseen)
-        return torch.cat(parts, -1)
+        label = self._label(label_embeds, label_rows)
+        parts = self.label_part(label, language)
+        for term in self._beside():
+            for name, part in term.label_part(label, language).items():
+                parts[name] = parts[name] + part if name in parts else part
+        if self.lexical is not None and label["lexical"].shape[1]:
+            unseen, (scale, _, offset) = self.lexical.unseen(label), self.lexical.calibration
+            parts = {name: part * (1 + unseen * (scale - 1)) for name, part in parts.items()}
+            if "constant" in parts:
+                parts["constant"] = parts["constant"] + unseen * (offset + (scale - 1) * self.bias(language))
+            parts |= self.lexical.label_part(label, language)
+        return torch.cat(list(parts.values()), -1)
 
-    def _deeper(self, codes: Tensor, layers: Iterable[nn.Module], language: str | None) -> Tensor:
-        for layer in layers:
-            codes = codes + self.activation(of_language(layer, language)(self.dropout(codes)))
-        return codes
+    def _text(self, text_embeds: Tensor) -> Parts:
+        return parts_of(text_embeds, self.text_sizes, "lexical") | {"vector": text_embeds[:, : sum(self.text_sizes)]}
+
+    def _label(self, label_embeds: Tensor, label_rows: Tensor | None) -> Parts:
+        label = parts_of(label_embeds, self.label_sizes, "lexical") | {
+            "vector": label_embeds[:, : sum(self.label_sizes)]
+        }
+        return label if label_rows is None else label | {"row": label_rows}
 
     def project_texts(self, text_embeds: Tensor, language: str | None = None) -> Tensor:
         """The documents' side of the score, Eq. 8, with the weights w of Eq. 11 already applied.
@@ -393,18 +478,13 @@ class JointInputLabelEmbedding(nn.Module):
         Returns:
             `(B, J)` text codes, w * act(V h + b_v), and behind it the documents' side of the other terms of the score.
         """
-        lexical = text_embeds[:, self.text_size :]
-        codes = text_embeds = text_embeds[:, : self.text_size]
-        if self.input_projection is not None:
-            codes = self.input_activation(of_language(self.input_projection, language)(self.dropout(codes)))
-            codes = self._deeper(codes, self.input_layers, language)
-        weight = of_language(self.classifier, language)(None)[0, :-1]
-        parts = [codes * weight if len(weight) else codes]
-        if self.direct is not None:
-            parts.append(self.direct.project_texts(text_embeds))
-        if self.lexical is not None and lexical.shape[1]:
-            parts.append(lexical.to(codes.dtype))
-        return torch.cat(parts, -1)
+        text = self._text(text_embeds)
+        parts = self.text_part(text, language)
+        for term in self._beside():
+            parts |= term.text_part(text, language)
+        if self.lexical is not None and text["lexical"].shape[1]:
+            parts |= self.lexical.text_part(text, language)
+        return torch.cat(list(parts.values()), -1)
 
     def score(self, text_codes: Tensor, label_codes: Tensor, language: str | None = None) -> Tensor:
         """The score of every document with every label, Eq. 12.
@@ -418,10 +498,6 @@ class JointInputLabelEmbedding(nn.Module):
             `(B, L)` logits.
         """
         return functional.linear(text_codes, label_codes) + self.bias(language)
-
-    def bias(self, language: str | None = None) -> Tensor:
-        """`(1,)`, the b of the score, for documents of a language."""
-        return of_language(self.classifier, language)(None)[0, -1:]
 
     def literal_scores(
         self,
@@ -441,35 +517,26 @@ class JointInputLabelEmbedding(nn.Module):
         Returns:
             `(B, L)` logits.
         """
-        texts, text_words = text_embeds[:, : self.text_size], text_embeds[:, self.text_size :]
-        labels, label_words = label_embeds[:, : self.label_size], label_embeds[:, self.label_size :]
-        text_embeds, label_embeds = texts, labels
-        if self.label_projection is not None:
-            labels = self.activation(of_language(self.label_projection, language)(label_embeds))  # e', Eq. 7
-            labels = self._deeper(labels, self.label_layers, language)
-        if self.input_projection is not None:
-            texts = self.input_activation(of_language(self.input_projection, language)(text_embeds))  # h', Eq. 8
-            texts = self._deeper(texts, self.input_layers, language)
-        joint = texts[:, None, :] * labels[None, :, :]  # g_joint (B, L, J), Eq. 10
-        weight = of_language(self.classifier, language)(None)[0, :-1]
-        scores = (joint @ weight if len(weight) else joint.sum(-1)) + self.bias(language)  # Eq. 11-12
-        if self.direct is not None:
-            scores = scores + self.direct.literal_scores(text_embeds, label_embeds, label_rows)
-        if self.lexical is not None and text_words.shape[1]:
-            own, words, offset = self.lexical.calibration
-            has_rows = self.direct is not None and self.direct.has_rows
-            constant = 0.0 if has_rows else self.bias(language)
-            unseen = own * (scores - constant) + constant + words * (text_words @ label_words.T)
-            unseen = unseen + offset if has_rows else unseen
-            scores = unseen if label_rows is None else torch.where(label_rows.any(-1), scores, unseen)
-        return scores
+        text, label = self._text(text_embeds), self._label(label_embeds, label_rows)
+        scores = self.literal(text, label, language)
+        for term in self._beside():
+            scores = scores + term.literal(text, label, language)
+        if self.lexical is None or not text["lexical"].shape[1]:
+            return scores
+        scale, _, offset = self.lexical.calibration
+        if self.rows is None:
+            unseen = scale * (scores - self.bias(language)) + self.bias(language)
+        else:
+            unseen = scale * scores + offset
+        scores = torch.where(self.lexical.unseen(label).T > 0, unseen, scores)
+        return scores + self.lexical.literal(text, label, language)
 
 
 class LinearOutput(nn.Module):
     """The typical linear unit: `W h + b`, one row of W and one number of b for each label (Eq. 3).
 
     It has no use for what a label says, so it scores the labels it was trained on and no others. Of several languages
-    each has a unit of its own, for the labels of its own.
+    each has a unit of its own, for the labels of its own. It is the only term of its score.
 
     Args:
         config: A `GileConfig`; `config.num_labels` gives L, `config.language_labels` that of each language.
@@ -487,7 +554,7 @@ class LinearOutput(nn.Module):
             self.classifier = ClassificationUnit(config.document_size, config.num_labels)
 
     def label_codes(self, columns: Tensor | None = None, language: str | None = None) -> Tensor:
-        """The rows of W with b as a last column: a label's code is learned, not made of its words.
+        """The rows of W with b behind them: a label's code is learned, not made of its words.
 
         Args:
             columns: `(C,)` labels wanted; all of them by default.
@@ -496,7 +563,8 @@ class LinearOutput(nn.Module):
         Returns:
             `(C, H + 1)` label codes.
         """
-        return of_language(self.classifier, language)(columns)
+        weight, bias = of_language(self.classifier, language)(columns)
+        return torch.cat([weight, bias[:, None]], -1)
 
     def project_texts(self, text_embeds: Tensor, language: str | None = None) -> Tensor:
         """The document vector with a one behind it, which picks up b.
@@ -523,13 +591,17 @@ class LinearOutput(nn.Module):
         """
         return functional.linear(text_codes, label_codes)
 
+    def literal_scores(self, text_embeds: Tensor, language: str | None = None) -> Tensor:
+        """Eq. 3 as printed: `(B, L)` logits of `(B, H)` document vectors with the labels of a language."""
+        weight, bias = of_language(self.classifier, language)()
+        return text_embeds @ weight.T + bias
+
 
 __all__ = [
     "BagEmbedding",
     "BiasUnit",
     "ClassificationUnit",
     "CosineScale",
-    "DirectScore",
     "JointInputLabelEmbedding",
     "LexicalOverlap",
     "LinearOutput",

@@ -21,7 +21,10 @@ FIELDS: dict[str, str | None] = {
 }
 """Stored name of a field: its name today, with dots for what is in a part (`text_config.hidden_size`); None if gone."""
 
-WEIGHTS: list[tuple[str, str]] = [(r"^gile\.word_embeddings", "gile.text_encoder.word_embeddings")]
+WEIGHTS: list[tuple[str, str]] = [
+    (r"^gile\.word_embeddings", "gile.text_encoder.word_embeddings"),
+    (r"\.direct\.cosine\.scale$", ".cosine.factors.scale"),
+]
 """Regular expressions for stored names of weights, and what to put in the place of a match; in this order."""
 
 

@@ -21,7 +21,7 @@ from hf_gile import (
     LabelSet,
 )
 from hf_gile.label_index import fingerprint
-from hf_gile.models.scoring_gile import JointInputLabelEmbedding, LexicalOverlap, TokenBag
+from hf_gile.models.scoring_gile import JointInputLabelEmbedding, LexicalOverlap, LinearOutput, TokenBag
 from hf_gile.training import GileLoss, fit_unseen_calibration, set_label_priors, set_lexical_weights, set_token_weights
 from hf_gile.training.starting import fit_lexical_overlap
 
@@ -75,7 +75,33 @@ def test_fast_path_equals_the_formula_in_values_and_gradients(options):
         strict=True,
     ):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
-    assert layer.direct is not None
+    assert layer.cosine or layer.rows
+
+
+@pytest.mark.parametrize("name", ["joint", "cosine", "rows", "lexical"])
+def test_each_term_is_the_inner_product_of_its_parts(name):
+    torch.manual_seed(0)
+    terms = {"bag_size": 3, "cosine_score": True, "label_rows": True, "lexical_size": 32}
+    config = GileConfig(embedding_size=7, hidden_size=7, joint_size=5, **terms)
+    layer = randomized(JointInputLabelEmbedding(config).double())
+    texts, labels = (torch.randn(size, 7 + 3 + 32, dtype=torch.double) for size in (B, L))
+    rows = torch.randn(L, 7 + 3 + 1, dtype=torch.double)
+    rows[4:] = 0.0  # without a row
+    text, label = layer._text(texts), layer._label(labels, rows)
+    term = layer if name == "joint" else getattr(layer, name)
+    text_parts, label_parts = term.text_part(text, None), term.label_part(label, None)
+    assert text_parts.keys() == label_parts.keys()
+    products = sum(text_parts[part] @ label_parts[part].T for part in text_parts)
+    constant = layer.bias() if name == "joint" else 0.0
+    torch.testing.assert_close(products + constant, term.literal(text, label, None), rtol=1e-12, atol=1e-12)
+
+
+def test_a_linear_unit_is_the_formula():
+    torch.manual_seed(0)
+    layer = randomized(LinearOutput(GileConfig(output_layer="linear", num_labels=L)).double())
+    texts = torch.randn(B, 100, dtype=torch.double)
+    scores = layer.score(layer.project_texts(texts), layer.label_codes())
+    torch.testing.assert_close(scores, layer.literal_scores(texts), rtol=1e-12, atol=1e-12)
 
 
 def test_the_terms_are_those_of_the_docstring_by_hand():
@@ -88,7 +114,7 @@ def test_the_terms_are_those_of_the_docstring_by_hand():
     scaled = torch.cat([part / part.square().mean().sqrt() for part in (h[:2], h[2:])])
     expected = layer.classifier.weight @ joint + layer.classifier.bias + r[:5] @ scaled + r[5]
     for place, part in enumerate((slice(0, 2), slice(2, 5))):
-        expected += layer.direct.cosine.scale[place] * functional.cosine_similarity(h[part], e[part], dim=0)
+        expected += layer.cosine.factors.scale[place] * functional.cosine_similarity(h[part], e[part], dim=0)
     torch.testing.assert_close(given[0], expected)
 
 
@@ -446,7 +472,7 @@ def test_a_field_of_where_training_starts_counts_for_new_weights(make_model, tmp
     model, _ = make_model(hidden_size=7)
     model.save_pretrained(tmp_path)
     again = GileForSequenceClassification.from_pretrained(tmp_path, cosine_score=True, cosine_scale=5.0)
-    assert again.gile.output_layer.direct.cosine.scale.tolist() == [5.0, 5.0]
+    assert again.gile.output_layer.cosine.factors.scale.tolist() == [5.0, 5.0]
 
 
 def test_a_trained_model_can_be_given_a_lexical_code(make_pretrained, tmp_path):
