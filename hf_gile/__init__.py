@@ -1,5 +1,6 @@
 """GILE label scoring as a Transformers plugin; `import hf_gile` registers the models with the Auto classes."""
 
+from .data import load_labels
 from .label_index import LabelIndex
 from .models import (
     GileConfig,
@@ -28,4 +29,5 @@ __all__ = [
     "LabelScoringPipeline",
     "LabelSet",
     "build_tokenizer",
+    "load_labels",
 ]

@@ -1,10 +1,12 @@
 """`hf-gile labels`: what labels there are, and changes to them, in a file or in a saved model."""
 
+import csv
 import difflib
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -238,6 +240,8 @@ def _read(target: str, revision: str | None = None) -> Any:
     from hf_gile.publishing.exchange import complete
 
     path = Path(target)
+    if path.suffix == ".csv" and path.is_file():
+        return _read_csv(path)
     if path.is_file():
         return LabelSet.load(path)
     if path.is_dir():
@@ -262,6 +266,20 @@ def _read(target: str, revision: str | None = None) -> Any:
     return LabelSet.load(file)
 
 
+def _read_csv(path: Path) -> Any:
+    from hf_gile import Label, load_labels
+
+    labels = load_labels(path)
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        others = set(next(csv.reader(file))) - {field.name for field in fields(Label)}
+    if others:
+        raise ValueError(
+            f"{path}: column {min(others)!r} is no field of a label, and would be lost in a change: import the table "
+            f"into a label file, hf-gile labels import labels.jsonl {path}"
+        )
+    return labels
+
+
 def _change(target: str, change: Callable[[Any], Any], dry_run: bool, may_be_new: bool = False) -> None:
     path = Path(target)
     may_be_new = may_be_new and path.suffix in (".jsonl", ".csv")
@@ -270,6 +288,8 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool, may_be_new
             f"no file or folder {target} (in {Path.cwd()}); a model on the Hub is changed in a copy: hf download "
             f"{target} --local-dir FOLDER, then hf-gile push FOLDER {target}"
         )
+    from hf_gile.data import save_labels
+
     from .saved_model import changing, load, note_old_card, note_unknown_labels, save_changed
 
     words = ""
@@ -288,7 +308,8 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool, may_be_new
             read = [*added, *(after for before, after in changed if after.text != before.text)]
             note_unknown_labels(model, processor, read)
         elif new != old and not dry_run:
-            new.save(path.resolve())  # a link stays one
+            save = partial(save_labels, new) if path.suffix == ".csv" else new.save
+            save(path.resolve())  # a link stays one
     _print_changes(old, new)
     _conclude(target, old, new, dry_run, words)
     if new != old and path.is_dir() and not dry_run:

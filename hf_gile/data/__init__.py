@@ -13,7 +13,7 @@ from .deutsche_welle import (
     write_dw,
 )
 from .documents import Document, read_documents
-from .label_files import is_mesh, read_label_file
+from .label_files import is_mesh, read_label_file, save_labels
 from .medline import demo_file, read_medline
 from .mesh import load_mesh, mesh_ids, read_mesh
 from .records import load_records, read_records
@@ -59,6 +59,7 @@ __all__ = [
     "read_medline",
     "read_mesh",
     "read_records",
+    "save_labels",
     "split_of",
     "table_of",
     "write_dw",

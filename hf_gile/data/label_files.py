@@ -1,21 +1,24 @@
-"""What label ids mean, from any file of labels there is a reader for."""
+"""What label ids mean, from any file of labels there is a reader for; and label sets as CSV."""
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import os
+import re
 import zlib
 from collections.abc import Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from ..models.labels_gile import LabelSet
+from ..models.labels_gile import Label, LabelSet, whole_file
 from .files import open_binary, suffix_of
 from .mesh import load_mesh
 from .report import ReadReport
 from .skos import load_skos
-from .table_files import SUFFIXES
+from .table_files import LONGEST_CELL, SUFFIXES
 from .tables import load_labels
 
 
@@ -74,3 +77,44 @@ def read_label_file(
         others: dict[str, Any] = {"description": describe or None, "synonyms": synonyms or None}
         return load_labels(path, id=id, name=name, **others, encoding=encoding, report=report)
     return load_skos(path, list(languages), describe, report=report)
+
+
+def save_labels(label_set: LabelSet, path: str | os.PathLike[str]) -> None:
+    r"""Writes a label set to a `.csv` file, for spreadsheets, that `load_labels` reads back.
+
+    A cell holds synonyms with semicolons between them; in a synonym, a semicolon is written `\;`, a backslash `\\`. A
+    file of this name is replaced when the new one is complete.
+
+    Args:
+        label_set: The labels.
+        path: The file.
+
+    Raises:
+        ValueError: A path with another suffix, a label with half a surrogate pair, which no file in UTF-8 can hold, or
+            a text that is too long for a cell. The message names the label.
+        OSError: The file cannot be written.
+    """
+    path = Path(path)
+    if path.suffix != ".csv":
+        raise ValueError(f"{path}: save_labels writes a .csv file; label_set.save(path) writes .jsonl")
+    with whole_file(path) as written, written.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(field.name for field in fields(Label))
+        for label in label_set:
+            cells = {name: _cell(value) for name, value in asdict(label).items()}
+            for name, cell in cells.items():
+                if len(cell) > LONGEST_CELL:
+                    raise ValueError(
+                        f"{path}: label {label.id!r} cannot be written: its {name} has {len(cell):,} characters, a "
+                        f"cell of CSV has at most {LONGEST_CELL:,}: write a .jsonl file"
+                    )
+            try:
+                writer.writerow(cells.values())
+            except UnicodeEncodeError:
+                raise ValueError(f"{path}: label {label.id!r} cannot be written: half a surrogate pair") from None
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, tuple):
+        return "; ".join(re.sub(r"[;\\]", r"\\\g<0>", synonym) for synonym in value)
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -29,7 +29,7 @@ SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 
 _PIECE = 1 << 26
 _LONGEST_LINE = 1 << 24
-_LONGEST_CELL = 1 << 24
+LONGEST_CELL = 1 << 24
 _FIRST_ROWS = 1000
 _BOM = "\ufeff"
 _QUOTES = " (is a double quote not closed, or not doubled in a cell?)"
@@ -302,7 +302,7 @@ def csv_rows(
 
 
 def _next_cells(reader: Iterator[list[str]]) -> list[str]:
-    before = csv.field_size_limit(_LONGEST_CELL)  # one for the whole process, which others may rely on
+    before = csv.field_size_limit(LONGEST_CELL)  # one for the whole process, which others may rely on
     try:
         return next(reader)
     finally:

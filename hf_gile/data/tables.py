@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
@@ -26,7 +27,7 @@ from pathlib import Path
 from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ..models.labels_gile import Label, LabelSet, split_synonyms
+from ..models.labels_gile import Label, LabelSet
 from .files import Paths, find_files
 from .homonyms import distinct
 from .loading import Piece, load_pieces
@@ -198,15 +199,16 @@ def load_labels(
 ) -> LabelSet:
     """Reads a table of labels of any format that `load_table` reads.
 
-    A table that has no other columns than the fields of `Label` gives what `LabelSet.load` gives. Labels of the same
-    name and description get what else may tell them apart behind the description: their other names, at last their id.
+    A table that has no other columns than the fields of `Label` gives all of them; `save_labels` writes such. Labels of
+    the same name and description get what else may tell them apart behind the description: their other names, at last
+    their id.
 
     Args:
         path: The file.
         id: The column of the ids.
         name: The column of the names, or several of which the first that is not empty counts.
         description: The column of what else is known, or several that are joined by semicolons; so are lists.
-        synonyms: The column of other names, or several; each a list, or a text with semicolons between the names.
+        synonyms: The column of other names, or several; each a list, or a text as `split_synonyms` reads it.
         language: The column of the language of name and description.
         encoding: Of a text file; see `load_table`.
         report: Counts labels and says whether malformed rows raise, as they do without, or are left out.
@@ -251,7 +253,7 @@ def load_labels(
                 description=_description(row, descriptions),
                 synonyms=_synonyms(row, others),
                 language=None if language is None else clean_text(row.get(language), language).strip() or None,
-                **{field: _own_value(row[field]) for field in own if row.get(field) not in (None, "")},
+                **{field: _own_value(field, row[field]) for field in own if row.get(field) not in (None, "")},
             )
         except ValueError as error:
             report.problem("malformed label", f"{file}: {where}: {error}")
@@ -473,9 +475,27 @@ def _synonyms(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]
     return tuple(names)
 
 
-def _own_value(value: object) -> Any:
+def split_synonyms(cell: str) -> tuple[str, ...]:
+    r"""The synonyms of a cell.
+
+    Args:
+        cell: Synonyms with semicolons between them; `\;` is a semicolon of a synonym, and `\\` a backslash.
+
+    Example:
+        >>> split_synonyms(r"breast milk; mother's milk;; a\;b")
+        ('breast milk', "mother's milk", 'a;b')
+    """
+    parts = re.findall(r"(?:[^;\\]|\\[;\\]?)+", cell)
+    return tuple(re.sub(r"\\([;\\])", r"\1", part) for part in map(str.strip, parts) if part)
+
+
+def _own_value(field: str, value: object) -> Any:
     # A cell of CSV says true, 7 or 0.5 as JSON does.
-    return json.loads(value.lower()) if isinstance(value, str) else value
+    try:
+        return json.loads(value.lower()) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        expected = "true or false" if field == "seen" else "a number"
+        raise ValueError(f"{field} must be {expected}, got {shortened(value)}") from None
 
 
 def _checked_columns(text: str | Sequence[str], labels: str | None, id: str | None, separator: str | None) -> _Columns:

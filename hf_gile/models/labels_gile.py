@@ -1,11 +1,9 @@
 """Label sets: what labels say, in order, each with an id that never changes."""
 
-import csv
 import difflib
 import errno
 import json
 import os
-import re
 import secrets
 import shutil
 from collections import Counter
@@ -20,7 +18,6 @@ from typing import Any
 LABELS_FILE = "labels.jsonl"
 """The name of a label set's file in a saved model."""
 
-_LONGEST_CELL = 1 << 24
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 120
 
@@ -186,49 +183,35 @@ class LabelSet(Sequence[Label]):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "LabelSet":
-        r"""Reads a label set from a `.jsonl` or `.csv` file with the fields of `Label`; other fields are refused.
+        """Reads a `.jsonl` file with the fields of `Label`; other fields are refused.
 
-        A cell of CSV holds synonyms with semicolons between them; in a synonym, a semicolon is written `\;`, a
-        backslash `\\`.
+        `hf_gile.load_labels` reads other tables.
 
         Raises:
             FileNotFoundError: There is no such file.
             ValueError: The file holds something else than labels; the message names file and row.
         """
-        path = Path(path)
-        readers = {".jsonl": _read_jsonl, ".csv": _read_csv}
-        if path.suffix not in readers:
-            raise ValueError(f"{path}: a label set is read from a .jsonl or a .csv file")
-        rows, name = readers[path.suffix](path), str(path)
-        return cls((_label_from_row(row, f"{name}, row {number + 1}") for number, row in enumerate(rows)), name)
+        path = _checked_suffix(path, "is read from", "hf_gile.load_labels(path) reads tables")
+        return cls((_label_from_row(row, where) for row, where in _rows(path)), str(path))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the label set to a `.jsonl` or `.csv` file that `load` reads back unchanged.
+        """Writes the label set to a `.jsonl` file that `load` reads back unchanged.
 
         A file of this name is replaced when the new one is complete.
 
         Raises:
-            ValueError: A path with another suffix, a label with half a surrogate pair, which no file in UTF-8 can
-                hold, or a text that is too long for a cell of CSV. The message names the label.
+            ValueError: A path with another suffix, or a label with half a surrogate pair, which no file in UTF-8 can
+                hold. The message names the label.
             OSError: The file cannot be written.
         """
-        path = Path(path)
-        if path.suffix not in (".jsonl", ".csv"):
-            raise ValueError(f"{path}: a label set is written to a .jsonl or a .csv file")
+        path = _checked_suffix(path, "is written to", "hf_gile.data.save_labels(label_set, path) writes a .csv file")
         encode = json.JSONEncoder(ensure_ascii=False).encode
         with whole_file(path) as written, written.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            if path.suffix == ".csv":
-                writer.writerow(_TYPES)
             for label in self:
                 try:
-                    if path.suffix == ".csv":
-                        writer.writerow(_cells(label))
-                    else:
-                        file.write(f"{encode(_without_defaults(label))}\n")
-                except ValueError as error:
-                    reason = "half a surrogate pair" if isinstance(error, UnicodeEncodeError) else error
-                    raise ValueError(f"{path}: label {label.id!r} cannot be written: {reason}") from None
+                    file.write(f"{encode(_without_defaults(label))}\n")
+                except UnicodeEncodeError:
+                    raise ValueError(f"{path}: label {label.id!r} cannot be written: half a surrogate pair") from None
 
     @property
     def ids(self) -> list[str]:
@@ -486,6 +469,30 @@ def _label_from_row(row: object, where: str) -> Label:
     return Label(**row)
 
 
+def _checked_suffix(path: str | os.PathLike[str], what: str, other: str) -> Path:
+    path = Path(path)
+    if path.suffix != ".jsonl":
+        raise ValueError(f"{path}: a label set {what} a .jsonl file; {other}")
+    return path
+
+
+def _rows(path: Path) -> Iterator[tuple[object, str]]:
+    """The rows of a file of JSON lines, and where each stands."""
+    for number, line in enumerate(_lines(path)):
+        where = f"{path}, row {number + 1}"
+        try:
+            row = json.loads(line)
+            if "\\ud" in line or "\\uD" in line:
+                json.dumps(row, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{where}: a text holds half a surrogate pair; write the whole character") from None
+        except RecursionError:
+            raise ValueError(f"{where}: not a line of JSON (nested too deeply)") from None
+        except ValueError as error:
+            raise ValueError(f"{where}: not a line of JSON ({error})") from None
+        yield row, where
+
+
 def _lines(path: Path) -> Iterator[str]:
     with path.open("rb") as file:
         for number, raw in enumerate(file):
@@ -501,100 +508,8 @@ def _lines(path: Path) -> Iterator[str]:
             likely = "utf-16" if number == 0 and (b"\0" in raw or raw[:2] in (b"\xff\xfe", b"\xfe\xff")) else "cp1252"
             raise ValueError(
                 f"{path}, row {number + 1}: {fault}; save the file as UTF-8, or read it with "
-                f'hf_gile.data.load_labels(path, encoding="{likely}") if it is in that encoding'
+                f'hf_gile.load_labels(path, encoding="{likely}") if it is in that encoding'
             )
 
 
-def _read_jsonl(path: Path) -> Iterator[object]:
-    for number, line in enumerate(_lines(path)):
-        where = f"{path}, row {number + 1}"
-        try:
-            row = json.loads(line)
-            if "\\ud" in line or "\\uD" in line:
-                json.dumps(row, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise ValueError(f"{where}: a text holds half a surrogate pair; write the whole character") from None
-        except RecursionError:
-            raise ValueError(f"{where}: not a line of JSON (nested too deeply)") from None
-        except ValueError as error:
-            raise ValueError(f"{where}: not a line of JSON ({error})") from None
-        yield row
-
-
-def _csv_rows(path: Path) -> Iterator[list[str]]:
-    reader = csv.reader(_lines(path), strict=True)
-    number = 0
-    while True:
-        limit = csv.field_size_limit(_LONGEST_CELL)  # one for the whole process, which others may rely on
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            hint = "; a double quote within a quoted cell must be doubled, and a quoted cell must end"
-            raise ValueError(f"{path}, row {number or 1}: not CSV ({error}){hint}") from None
-        finally:
-            csv.field_size_limit(limit)
-        number += bool(cells)
-        yield cells
-
-
-def _read_csv(path: Path) -> Iterator[object]:
-    def convert(name: str, text: str, where: str) -> Any:
-        if not text and name in ("language", "seen", "count", "threshold"):
-            return _DEFAULTS[name]
-        if name == "synonyms":
-            return split_synonyms(text)
-        try:
-            if name == "count":
-                return int(text)
-            if name == "threshold":
-                return float(text)
-        except ValueError:
-            raise ValueError(f"{where}: {name} must be a number, got {_SHORT.repr(text)}") from None
-        if name == "seen":
-            if text.lower() not in ("true", "false"):
-                raise ValueError(f"{where}: seen must be true or false, got {_SHORT.repr(text)}")
-            return text.lower() == "true"
-        return text
-
-    rows = filter(None, _csv_rows(path))
-    header = next(rows, [])
-    for number, row in enumerate(rows, 1):
-        where = f"{path}, row {number}"
-        if len(row) != len(header):
-            count = "more" if len(row) > len(header) else "fewer"
-            raise ValueError(f"{where}: {count} cells than the header has; quote texts that hold commas")
-        yield {name: convert(name, text, where) for name, text in zip(header, row, strict=True)}
-
-
-def _cells(label: Label) -> list[Any]:
-    cells = list(map(_cell, _values(label)))
-    for name, cell in zip(_TYPES, cells, strict=True):
-        if isinstance(cell, str) and len(cell) > _LONGEST_CELL:
-            limit = f"a cell of CSV has at most {_LONGEST_CELL:,}: write a .jsonl file"
-            raise ValueError(f"its {name} has {len(cell):,} characters, {limit}")
-    return cells
-
-
-def _cell(value: object) -> Any:
-    if isinstance(value, tuple):
-        return "; ".join(re.sub(r"[;\\]", r"\\\g<0>", synonym) for synonym in value)
-    return str(value).lower() if isinstance(value, bool) else value
-
-
-def split_synonyms(cell: str) -> tuple[str, ...]:
-    r"""The synonyms of a cell of CSV.
-
-    Args:
-        cell: Synonyms with semicolons between them; `\;` is a semicolon of a synonym, and `\\` a backslash.
-
-    Example:
-        >>> split_synonyms(r"breast milk; mother's milk;; a\;b")
-        ('breast milk', "mother's milk", 'a;b')
-    """
-    parts = re.findall(r"(?:[^;\\]|\\[;\\]?)+", cell)
-    return tuple(re.sub(r"\\([;\\])", r"\1", part) for part in map(str.strip, parts) if part)
-
-
-__all__ = ["LABELS_FILE", "Label", "LabelSet", "split_synonyms", "sync_to_disk", "whole_file"]
+__all__ = ["LABELS_FILE", "Label", "LabelSet", "sync_to_disk", "whole_file"]

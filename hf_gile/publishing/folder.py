@@ -108,7 +108,7 @@ def check_saveable(
     if label_set is None and model.label_set is None:
         raise ValueError("the model has no labels stored: pass label_set=, or call model.set_labels first")
     if label_set is not None and not hasattr(label_set, "id2label"):
-        raise ValueError(f"label_set must be a LabelSet, got {type(label_set).__name__}; LabelSet.load(file) reads one")
+        raise ValueError(f"label_set must be a LabelSet, got {type(label_set).__name__}; load_labels(file) reads one")
     if report is not None and not hasattr(report, "reliability"):
         raise ValueError(f"report must be a Report, got {type(report).__name__}; make_report(...) makes one")
     is_card = isinstance(card, str) or hasattr(card, "content") or hasattr(card, "show_examples")

@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from hf_gile.data import ReadReport, is_mesh, read_label_file
+from hf_gile import Label, LabelSet
+from hf_gile.data import ReadReport, is_mesh, load_labels, read_label_file, save_labels
 
 SKOS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 <http://a.org/1> a skos:Concept ; skos:prefLabel "Iron"@en, "Eisen"@de ; skos:altLabel "Ferrum"@en ."""
@@ -30,6 +31,20 @@ def test_json_lines_with_a_ui_are_mesh_and_others_are_a_table(tmp_path):
     broken.write_text("D1\n")
     assert [is_mesh(path) for path in (mesh, table, broken)] == [True, False, False]
     assert read_label_file(table).names == ["Iron"]
+
+
+def test_a_label_set_saved_as_csv_comes_back(tmp_path):
+    labels = LabelSet(
+        [
+            Label("D6", "Heart Failure", 'the heart "fails", often', "en", True, 42, 0.25),
+            Label("D8", "Milk, Human", synonyms=("Mother's Milk; human", "a\\b;", "\\", 'say "milk" now')),
+            Label("D7", "Eisen", "Fe; Metall", "de", count=1),
+        ]
+    )
+    save_labels(labels, tmp_path / "labels.csv")
+    assert load_labels(tmp_path / "labels.csv") == labels
+    with pytest.raises(ValueError, match=r"labels\.tsv: save_labels writes a \.csv file"):
+        save_labels(labels, tmp_path / "labels.tsv")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

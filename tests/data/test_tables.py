@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hf_gile import Label, LabelSet
-from hf_gile.data import ReadReport, table_files
+from hf_gile.data import ReadReport, save_labels, table_files
 from hf_gile.data.loading import Piece
 from hf_gile.data.table_files import Format, read_rows
 from hf_gile.data.tables import load_labels, load_table, table_of
@@ -377,7 +377,7 @@ def test_messages_stay_short(write, stream):
 
 
 def test_a_quote_that_is_never_closed_costs_one_row_of_a_large_file(write, stream, monkeypatch):
-    monkeypatch.setattr(table_files, "_LONGEST_CELL", 1000)
+    monkeypatch.setattr(table_files, "LONGEST_CELL", 1000)
     rows = [f"row {number},m" for number in range(500)]
     rows[100] = '"row 100,m'
     path = write("a.csv", "text,labels\n" + "\n".join(rows))
@@ -727,8 +727,11 @@ def test_a_table_of_the_fields_of_labels_is_what_label_sets_load(tmp_path, suffi
         ]
     )
     path = tmp_path / f"labels.{suffix}"
-    labels.save(path)
-    assert load_labels(path) == LabelSet.load(path) == labels
+    if suffix == "csv":
+        save_labels(labels, path)
+    else:
+        labels.save(path)
+    assert load_labels(path) == labels
     packed = tmp_path / f"packed.{suffix}.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
     assert load_labels(packed) == labels
@@ -738,8 +741,20 @@ def test_other_columns_of_those_names_are_not_taken_for_fields(write):
     path = write("a.csv", "id,name,count,source,description\nD3,Mice,many,here,small\n")
     assert load_labels(path) == LabelSet([Label("D3", "Mice")])
     assert load_labels(path, description="description") == LabelSet([Label("D3", "Mice", "small")])
-    with pytest.raises(ValueError, match=r"b\.csv: line 2: "):
+    with pytest.raises(ValueError, match=r"b\.csv: line 2: count must be a number, got 'many'"):
         load_labels(write("b.csv", "id,name,count\nD3,Mice,many\n"))
+    with pytest.raises(ValueError, match=r"b\.csv: line 2: seen must be true or false, got 'yes'"):
+        load_labels(write("b.csv", "id,name,seen\nD3,Mice,yes\n"))
+
+
+def test_missing_cells_of_optional_fields_are_fine(write):
+    path = write("a.csv", "\ufeffid,name,count,threshold\nD3,Mice,,\n")
+    assert load_labels(path) == LabelSet([Label("D3", "Mice")])
+
+
+def test_synonyms_of_a_cell_stand_between_semicolons(write):
+    path = write("a.csv", 'id,name,synonyms\n1,a,"b; c, d ;; e\\;f;g\\\\;h\\i"\n2,b,\n')
+    assert [label.synonyms for label in load_labels(path)] == [("b", "c, d", "e;f", "g\\", "h\\i"), ()]
 
 
 def test_labels_of_one_name_are_told_apart_by_their_other_names_or_ids(write):

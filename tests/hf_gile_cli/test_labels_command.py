@@ -4,6 +4,7 @@ import os
 import pytest
 
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, LabelSet
+from hf_gile.data import save_labels
 from hf_gile.publishing.exchange import alone
 
 SKOS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
@@ -121,7 +122,7 @@ def test_a_dry_run_changes_nothing_and_refuses_what_the_change_would(run, saved_
 @pytest.mark.parametrize("arguments", [["add", "r", "Rats"], ["rename", "Iron", "Ferrum"], ["retire", "Milk"]])
 def test_a_dry_run_leaves_a_label_file_as_it_was(run, tmp_path, arguments):
     path = tmp_path / "labels.csv"
-    LabelSet.from_names(["Iron", "Milk"]).save(path)
+    save_labels(LabelSet.from_names(["Iron", "Milk"]), path)
     before = path.read_bytes()
     command, *rest = arguments
     assert run("labels", command, path, *rest, "--dry-run").stdout
@@ -168,7 +169,7 @@ def test_new_words_of_labels_that_the_model_does_not_know_are_noted(run, saved_m
 
 def test_changes_of_a_file_are_written_as_its_kind(run, tmp_path):
     path = tmp_path / "labels.csv"
-    LabelSet.from_names({"Iron": "", "Milk": "white; a drink"}).save(path)
+    save_labels(LabelSet.from_names({"Iron": "", "Milk": "white; a drink"}), path)
     run("labels", "add", path, "r", "Rats", "--threshold", 0.25)
     run("labels", "rename", path, "Milk", "Milk, Human")
     run("labels", "retire", path, "Iron")
@@ -177,6 +178,14 @@ def test_changes_of_a_file_are_written_as_its_kind(run, tmp_path):
         "r,Rats,,,false,0,0.25,",
     ]
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_table_with_other_columns_is_not_changed(run, tmp_path):
+    path = tmp_path / "labels.csv"
+    path.write_text("id,name,shelf\nIron,Iron,3\n")
+    said = run("labels", "add", path, "r", "Rats", ends=1).stderr
+    assert "column 'shelf' is no field of a label, and would be lost in a change" in said
+    assert path.read_text() == "id,name,shelf\nIron,Iron,3\n"
 
 
 @pytest.mark.parametrize("command", [["rename", "Rare Books", "Old Books"], ["retire", "S11", "Rare Books"]])

@@ -1,4 +1,3 @@
-import csv
 import json
 
 import pytest
@@ -14,11 +13,17 @@ FULL = [
 ]
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
-def test_files_give_back_what_was_saved(tmp_path, suffix):
+def test_files_give_back_what_was_saved(tmp_path):
     labels = LabelSet(FULL)
-    labels.save(tmp_path / f"labels{suffix}")
-    assert LabelSet.load(tmp_path / f"labels{suffix}") == labels
+    labels.save(tmp_path / "labels.jsonl")
+    assert LabelSet.load(tmp_path / "labels.jsonl") == labels
+
+
+def test_other_files_are_left_to_the_readers_of_tables(tmp_path):
+    with pytest.raises(ValueError, match=r"a\.csv: a label set is read from a \.jsonl file; hf_gile\.load_labels"):
+        LabelSet.load(tmp_path / "a.csv")
+    with pytest.raises(ValueError, match=r"a\.csv: a label set is written to a \.jsonl file; hf_gile\.data\.save"):
+        LabelSet(FULL).save(tmp_path / "a.csv")
 
 
 def test_columns_follow_the_order_of_the_labels():
@@ -154,11 +159,6 @@ def test_unknown_id_names_the_nearest():
             "row 1: a synonym must be a text .* got None",
         ),
         ("a.jsonl", "", "a.jsonl: no labels"),
-        ("a.csv", "id,name\n1,Milk, Human\n", "a.csv, row 1: more cells than the header has"),
-        ("a.csv", "id,name,count\n1,a\n", "a.csv, row 1: fewer cells than the header has"),
-        ("a.csv", "id,name,count\n1,a,many\n", "a.csv, row 1: count must be a number, got 'many'"),
-        ("a.csv", "id,name,seen\n1,a,yes\n", "a.csv, row 1: seen must be true or false, got 'yes'"),
-        ("a.txt", "a", "read from a .jsonl or a .csv file"),
     ],
 )
 def test_bad_files_are_refused_by_file_and_row(tmp_path, name, content, message):
@@ -167,55 +167,31 @@ def test_bad_files_are_refused_by_file_and_row(tmp_path, name, content, message)
         LabelSet.load(tmp_path / name)
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
 @pytest.mark.parametrize(("encoding", "likely"), [("cp1252", "cp1252"), ("utf-16", "utf-16"), ("utf-16-le", "utf-16")])
-def test_a_file_in_another_encoding_is_refused_with_the_reader_that_takes_it(tmp_path, suffix, encoding, likely):
-    path = tmp_path / f"labels{suffix}"
+def test_a_file_in_another_encoding_is_refused_with_the_reader_that_takes_it(tmp_path, encoding, likely):
+    path = tmp_path / "labels.jsonl"
     LabelSet([Label("D1", "Heart"), Label("D2", "Fièvre")]).save(path)
     path.write_bytes(path.read_text(encoding="utf-8").encode(encoding))
-    with pytest.raises(ValueError, match=rf'labels{suffix}, row \d: .*load_labels\(path, encoding="{likely}"\)'):
+    with pytest.raises(ValueError, match=rf'labels\.jsonl, row \d: .*load_labels\(path, encoding="{likely}"\)'):
         LabelSet.load(path)
 
 
-def test_cells_of_any_length_come_back(tmp_path):
-    labels = LabelSet([Label("D1", "Heart", "x" * 200_000)])
-    labels.save(tmp_path / "labels.csv")
-    before = csv.field_size_limit()
-    assert LabelSet.load(tmp_path / "labels.csv") == labels
-    assert csv.field_size_limit() == before
-
-
 @pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("labels.jsonl", "[" * 100_000),
-        ("labels.jsonl", "9" * 100_000),
-        ("labels.jsonl", '{"id": "D1", "name": "Heart", "%s": 1}' % ("x" * 100_000)),
-        ("labels.csv", f"id,name,seen\nD1,Heart,{'x' * 100_000}\n"),
-        ("labels.csv", f'id,name,seen\nD1,"Heart"{"x" * 100_000},true\n'),
-        ("labels.csv", f'id,name\nD1,"{"x" * 100_000}\n'),
-        ("labels.csv", f"id,name\nD1,{'x' * (1 << 24)}y\n"),
-    ],
-    ids=range(7),
+    "content",
+    ["[" * 100_000, "9" * 100_000, '{"id": "D1", "name": "Heart", "%s": 1}' % ("x" * 100_000)],
+    ids=range(3),
 )
-def test_a_bad_file_gets_a_short_message_of_file_and_row(tmp_path, name, content):
-    (tmp_path / name).write_text(content, encoding="utf-8")
-    with pytest.raises(ValueError, match=f"{name}, row 1") as error:
-        LabelSet.load(tmp_path / name)
+def test_a_bad_file_gets_a_short_message_of_file_and_row(tmp_path, content):
+    (tmp_path / "labels.jsonl").write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"labels\.jsonl, row 1") as error:
+        LabelSet.load(tmp_path / "labels.jsonl")
     assert type(error.value) is ValueError
     assert len(str(error.value)) < 500 + len(str(tmp_path))
 
 
-def test_a_byte_order_mark_and_missing_cells_of_optional_fields_are_fine(tmp_path):
-    (tmp_path / "a.csv").write_text("id,name,count,threshold\n1,a,,\n", encoding="utf-8-sig")
+def test_a_byte_order_mark_is_fine(tmp_path):
     (tmp_path / "a.jsonl").write_text(json.dumps({"id": "1", "name": "a"}), encoding="utf-8-sig")
-    assert LabelSet.load(tmp_path / "a.csv") == LabelSet.load(tmp_path / "a.jsonl") == LabelSet([Label("1", "a")])
-
-
-def test_synonyms_of_a_cell_stand_between_semicolons(tmp_path):
-    (tmp_path / "a.csv").write_text('id,name,synonyms\n1,a,"b; c, d ;; e\\;f;g\\\\;h\\i"\n2,b,\n', encoding="utf-8")
-    labels = LabelSet.load(tmp_path / "a.csv")
-    assert [label.synonyms for label in labels] == [("b", "c, d", "e;f", "g\\", "h\\i"), ()]
+    assert LabelSet.load(tmp_path / "a.jsonl") == LabelSet([Label("1", "a")])
 
 
 def test_synonyms_are_no_part_of_what_the_model_reads_and_labels_may_share_them():
