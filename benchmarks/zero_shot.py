@@ -160,9 +160,9 @@ def measure(sets: dict[str, Any], ways: Sequence[str], folder: Path) -> dict[str
 def tfidf_cosine(file: Path) -> dict[str, dict[str, dict[str, float]]]:
     """The same figures of the cosine of TF-IDF vectors, (1 + log count) * idf of the texts trained on."""
     sys.path.append(str(RECIPE.parent))
-    import train_zero_shot as recipe
+    from tables import read_sets
 
-    sets = recipe.read_sets(str(file), lambda *_: None)
+    sets = read_sets(str(file), lambda *_: None)
     held_out = held_out_ids([one for one in sets if not one.test_only])
     texts: list[str] = []
     tasks: list[tuple[str, str, Any, list[str], list[str]]] = []

@@ -38,12 +38,11 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
+from news import read_news
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression
-from train_dw import hold_out, split_of
 
-from hf_gile.data import load_dw
 from hf_gile.metrics import LabelMetrics
 from hf_gile.models.labels_gile import whole_file
 from hf_gile.training import paper_threshold, tune_threshold
@@ -202,12 +201,11 @@ def main() -> None:
     options = parser.parse_args()
 
     language = options.language
-    corpus = load_dw(options.data, [language], word_vectors=Path(options.data).parent / "word_vectors").joint()
-    labels, unseen = hold_out(corpus.label_set, options.held_out)
-    seen = labels.seen if unseen else None
+    news = read_news(options.data, [language], held_out=options.held_out)
+    corpus, labels, unseen, seen = news.corpus, news.labels, news.held_out, news.groups
     parts = {
         name: ([list(itertools.chain(*sentences)) for sentences in part["input_ids"]], part["labels"][:])
-        for name, part in split_of(corpus.documents[language], language, unseen).items()
+        for name, part in news.parts[language].items()
     }
     gold = {name: padded(columns) for name, (_, columns) in parts.items()}
     fixed = paper_threshold(len(labels))

@@ -33,47 +33,35 @@ def say_calibration(figures: dict[str, Any], say: Any) -> None:
 
 def add_card(
     folder: Path,
-    model: Any,
-    processor: Any,
+    trainer: Trainer,
     texts: Sequence[Any],
     gold: Sequence[Sequence[str]],
-    trainer: Trainer,
     info: CardInfo,
-    *,
-    columns: Sequence[int] | None = None,
-    language: Sequence[str] | None = None,
-    num_training_documents: int | None = None,
-    dataset: str | None = None,
+    processor: Any = None,
+    **known: Any,
 ) -> None:
     """Measures a saved model on the test documents as the pipeline would score them, and writes its card.
 
     Args:
         folder: The folder of the saved model; it gets `results.json`, `README.md`, its figures and `labels.csv`.
-        model: The model.
-        processor: Its processor.
+        trainer: What trained the model.
         texts: The test documents.
         gold: The ids of their labels; others than those of the model are left out.
-        trainer: What trained it, for the learning curve.
         info: What the card is to say.
-        columns: The labels that are candidates; by default all.
-        language: The language of each document, in a model of several.
-        num_training_documents: For propensity-scored precision.
-        dataset: What the test documents are called; by default as the data of `info`.
+        processor: What reads the documents; by default that of the trainer.
+        known: Other arguments of `make_report`.
     """
-    known = [[label_id for label_id in ids if label_id in model.label_set] for ids in gold]
+    model: Any = trainer.model
     report = make_report(
         model,
-        processor,
+        processor or trainer.processing_class,
         texts,
-        known,
-        columns=columns,
-        language=language,
+        [[label_id for label_id in ids if label_id in model.label_set] for ids in gold],
         history=trainer.state.log_history,
         example_texts=3 if info.show_examples else 0,
         batch_size=trainer.args.per_device_eval_batch_size,
         bf16=trainer.args.bf16,
-        dataset=dataset or info.dataset_name,
-        num_training_documents=num_training_documents,
+        **{"dataset": info.dataset_name, **known},
     )
     report.save(folder / "results.json")
     write_card(folder, model, info, report)

@@ -2,8 +2,10 @@
 
 import json
 import os
+import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from enum import Enum
 from pathlib import Path
@@ -83,6 +85,33 @@ def parse_settings(
     except (ValueError, OSError) as error:
         parser.error(str(error))
     return settings, args
+
+
+def printer(args: TrainingArguments) -> Callable[..., None]:
+    """What prints, in one of the processes alone.
+
+    Args:
+        args: The training arguments.
+    """
+    return print if args.process_index == 0 else (lambda *_: None)
+
+
+@contextmanager
+def reading(args: TrainingArguments, what: str) -> Iterator[None]:
+    """Reads files in one process first, which fills the caches of the others; ends with a sentence if it cannot.
+
+    Args:
+        args: The training arguments.
+        what: What is read.
+
+    Raises:
+        SystemExit: A file cannot be read, or what it says makes no sense.
+    """
+    with args.main_process_first(desc=f"reading {what}"):
+        try:
+            yield
+        except (ValueError, OSError) as error:
+            raise SystemExit(str(error)) from None
 
 
 def _take_defaults(parser: FlagParser, path: Path) -> None:
@@ -172,3 +201,29 @@ def write_results(folder: Path, results: Mapping[str, Any], metrics: Mapping[str
     with whole_file(folder / "curves.png") as written:
         figure.savefig(written, dpi=120)
     pyplot.close(figure)
+
+
+CLEAN_PROCESS = """
+import json, sys
+sys.modules["hf_gile"] = None  # whatever is installed, only the folder counts
+from transformers import pipeline
+request = json.load(sys.stdin)
+pipe = pipeline(model=request["folder"], trust_remote_code=True)
+for labels in (None, request["labels"]):
+    answer = pipe(request["text"], candidate_labels=labels, top_k=10)
+    for name, score in zip(answer["labels"], answer["scores"]):
+        print(f"  {score:8.4f}  {''.join(sign if sign.isprintable() else ' ' for sign in name)}")
+    print()
+"""
+
+
+def score_elsewhere(folder: Path, text: str, labels: list[str]) -> None:
+    """Loads a saved folder in a process without hf_gile, and prints scores of its stored labels and of others.
+
+    Args:
+        folder: The folder.
+        text: What to score.
+        labels: The other labels.
+    """
+    request = json.dumps({"folder": str(folder), "text": text, "labels": labels})
+    subprocess.run([sys.executable, "-c", CLEAN_PROCESS], input=request, text=True, check=True)

@@ -3,9 +3,9 @@
 The bilinear units and the ablations are named after the rows of Table 2 of GILE (Pappas & Henderson, TACL 2019).
 """
 
-import difflib
-from collections.abc import Iterable
 from typing import Any
+
+from huggingface_hub.errors import StrictDataclassError
 
 from hf_gile import GileConfig
 
@@ -40,30 +40,24 @@ def unit_fields(name: str, **fields: Any) -> dict[str, Any]:
     Args:
         name: One of `UNITS`.
         fields: The other fields.
-
-    Raises:
-        ValueError: There is no such unit.
     """
-    check_choice("unit", name, UNITS)
     merged = {**fields, **UNITS[name]}
     if isinstance(merged.get("joint_size"), str):  # bounded by another size
         merged["joint_size"] = merged[merged["joint_size"]]
     return GileConfig.only_read(**merged)
 
 
-def check_choice(setting: str, value: str, choices: Iterable[str]) -> None:
-    """Makes sure that a value is one of some.
+def unit_config(name: str, **fields: Any) -> GileConfig:
+    """The configuration of a model with the named unit.
 
     Args:
-        setting: The name of the setting.
-        value: What it is.
-        choices: What it can be.
+        name: One of `UNITS`.
+        fields: As of `unit_fields`.
 
     Raises:
-        ValueError: It is something else; the message names what it can be, and what looks like it.
+        ValueError: The fields make no sense, or do not go together.
     """
-    known = list(choices)
-    if value not in known:
-        near = difflib.get_close_matches(value, known, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"{setting} must be one of {', '.join(known)}, got {value!r}{hint}")
+    try:
+        return GileConfig(**unit_fields(name, **fields))
+    except (StrictDataclassError, ValueError) as error:
+        raise ValueError(f"unit {name}: {' '.join(str(error).split())}") from None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from ..models.labels_gile import LabelSet
 from .columns import label_counts, labels_left, pmids_of, table_of, taken
 from .schema import Record
 
@@ -211,6 +212,21 @@ def drop_labels(rows: Dataset, labels: Collection[Any], column: str = "labels") 
         return {column: [label for label in own if label not in dropped]}
 
     return rows.map(others, input_columns=column).filter(len, input_columns=column)
+
+
+def seen_first(labels: LabelSet, counts: Mapping[str, int]) -> LabelSet:
+    """Puts the labels that training sees before the others, each in the order they had.
+
+    Args:
+        labels: The labels.
+        counts: From the id of each seen label to its number of training documents.
+
+    Example:
+        >>> labels = seen_first(LabelSet.from_names(["mice", "rats", "cats"]), {"rats": 3})
+        >>> labels.names, labels.seen
+        (['rats', 'mice', 'cats'], [True, False, False])
+    """
+    return LabelSet(sorted(labels.with_counts(counts), key=lambda label: not label.seen))
 
 
 def fraction_of(kind: str, name: str, salt: str) -> float:

@@ -6,24 +6,23 @@ batch and a sample of the others of that set. What chooses the epoch are held-ou
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import Trainer, TrainingArguments
+from transformers import AutoConfig, Trainer, TrainingArguments
 
 from ..metrics.label_metrics import LabelMetrics
 from ..metrics.on_columns import OnColumns
+from ..models import GileForSequenceClassification, GileProcessor, LabelSet
 from ..models.losses_gile import multi_hot
 from ..models.search_gile import project_label_set
 from .collator import GileDataCollator
+from .experiment import fit
 from .label_sampling import EpochCallback, LabelSampler
 from .labelled_sets import Task
-
-if TYPE_CHECKING:
-    from ..models.modeling_gile import GileForSequenceClassification
-    from ..models.processing_gile import GileProcessor
+from .starting import model_from_text_encoder, processor_from_text_encoder
 
 FIGURES = ("average_precision", "precision_at_1")
 """Figures of a task; of one gold label a document, precision at 1 is the accuracy."""
@@ -33,7 +32,7 @@ Figures = Mapping[str, Mapping[str, Mapping[str, float]]]
 
 
 @torch.no_grad()
-def start_as_cosine(model: "GileForSequenceClassification", scale: float) -> None:
+def start_as_cosine(model: GileForSequenceClassification, scale: float) -> None:
     """Makes the joint embedding the cosine of text and label, times a number: U = V = I, w constant, no biases.
 
     Document and label vectors have a root mean square of 1, so their inner product over their size is the cosine; with
@@ -52,6 +51,32 @@ def start_as_cosine(model: "GileForSequenceClassification", scale: float) -> Non
     layer.classifier.weight[:, :size] = scale / size
     if config.bag_size:
         layer.classifier.weight[:, size:] = scale / config.bag_size
+
+
+def cosine_scorer(
+    text_encoder: str, label_set: LabelSet, scale: float, **fields: Any
+) -> tuple[GileForSequenceClassification, GileProcessor]:
+    """Makes a model over a pretrained encoder that scores labels as the cosine does, and its processor.
+
+    Args:
+        text_encoder: What `AutoModel.from_pretrained` takes.
+        label_set: The labels to store.
+        scale: See `start_as_cosine`.
+        fields: Fields of `GileConfig`.
+    """
+    encoder = AutoConfig.from_pretrained(text_encoder, trust_remote_code=False)
+    model: GileForSequenceClassification = model_from_text_encoder(
+        text_encoder,
+        joint_size=encoder.hidden_size + fields.get("bag_size", 0),
+        joint_act="linear",
+        num_labels=len(label_set),
+        problem_type="multi_label_classification",
+        **fields,
+    )
+    start_as_cosine(model, scale)
+    processor = processor_from_text_encoder(text_encoder, model.config)
+    model.set_labels(label_set, processor)
+    return model, processor
 
 
 class SetBatches(torch.utils.data.Dataset[list[dict[str, Any]]]):
@@ -98,7 +123,7 @@ class SetCollator:
         samplers: The sampler of each set.
     """
 
-    def __init__(self, processor: "GileProcessor", samplers: Sequence[LabelSampler]) -> None:
+    def __init__(self, processor: GileProcessor, samplers: Sequence[LabelSampler]) -> None:
         self.collators = [GileDataCollator(processor, sampler) for sampler in samplers]
 
     def __call__(self, items: Sequence[list[dict[str, Any]]]) -> dict[str, Tensor]:
@@ -130,14 +155,14 @@ class ManySetTrainer(Trainer):
 
     def __init__(
         self,
-        model: "GileForSequenceClassification",
+        model: GileForSequenceClassification,
         args: TrainingArguments,
         *,
         parts: Sequence[Any],
         samplers: Sequence[LabelSampler],
         tasks: Sequence[Task],
         shares: Sequence[float | None],
-        processing_class: "GileProcessor",
+        processing_class: GileProcessor,
         **kwargs: Any,
     ) -> None:
         groups = {task.group for task in tasks}
@@ -196,7 +221,7 @@ class ManySetTrainer(Trainer):
         model.train(was_training)
         return figures
 
-    def _measure(self, model: "GileForSequenceClassification", task: Task) -> dict[str, float]:
+    def _measure(self, model: GileForSequenceClassification, task: Task) -> dict[str, float]:
         processor: Any = self.processing_class
         with self._autocast():
             if task.label_set is None:
@@ -224,6 +249,36 @@ class ManySetTrainer(Trainer):
     def _autocast(self) -> Any:
         """16 bits, if training has them."""
         return torch.autocast(self.args.device.type, torch.bfloat16, enabled=self.args.bf16)
+
+
+def fit_or_keep(trainer: ManySetTrainer, tasks: Sequence[Task], patience: int) -> dict[str, Any]:
+    """Trains a scorer, unless the cosine that it starts as is as good on what chooses the epoch: then it stays that.
+
+    Afterwards a half lies between the probabilities of gold labels and others, and a pipeline gives the candidates one
+    probability of 1 to share, unless it is called with `multi_label=True`.
+
+    Args:
+        trainer: What to train.
+        tasks: What to measure before and after.
+        patience: Epochs without a better figure before training stops.
+
+    Returns:
+        Of `gile` what `fit` returns and whether it `kept_cosine`; of `gile` and `cosine`, `figures`, see
+        `ManySetTrainer.measure`.
+    """
+    model: Any = trainer.model
+    cosine = trainer.measure(tasks)
+    start = {name: one.detach().clone() for name, one in model.named_parameters() if one.requires_grad}
+    outcome = fit(trainer, patience)
+    figures = trainer.measure(tasks)
+    kept_cosine = mean_of(figures, trainer.chosen_by) <= mean_of(cosine, trainer.chosen_by)
+    if kept_cosine:
+        model.load_state_dict(start, strict=False)
+        figures = cosine
+    with torch.no_grad():  # a softmax does not tell the bias
+        model.gile.output_layer.classifier.bias.fill_(-mean_of(figures, trainer.chosen_by, "boundary"))
+    model.config.problem_type = "single_label_classification"
+    return {"gile": {**outcome, "kept_cosine": kept_cosine, "figures": figures}, "cosine": {"figures": cosine}}
 
 
 def _boundaries(scores: Tensor, gold: Tensor) -> Tensor:

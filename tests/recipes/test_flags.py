@@ -14,6 +14,8 @@ from flags import FlagParser, nearest
 from training import parse_settings
 from transformers import TrainingArguments
 
+from hf_gile import GileConfig
+
 
 @pytest.fixture
 def parse(monkeypatch, tmp_path):
@@ -83,6 +85,19 @@ def test_help_goes_to_standard_output_and_all_of_it_is_asked_for(parse, capsys):
         assert ("--adam_beta1" in shown.out) == has_all
 
 
+def test_fields_of_configurations_are_settings_with_their_types_defaults_and_descriptions(parse):
+    declared = train_table.Recipe.__dataclass_fields__
+    assert (declared["joint_size"].type, declared["joint_size"].default) == (int, GileConfig().joint_size)
+    assert declared["word_dropout"].type is float
+    assert declared["pooling"].metadata["choices"] == ("attention", "mean", "sum", "cls")
+    assert all(one.metadata["help"] for one in fields(train_table.Recipe))
+    assert declared["joint_size"].metadata["help"].startswith("Size J of the joint space")
+    recipe, _ = parse("--train_files", "a.csv", "--label_rows", "--word_dropout", "0.25", "--pooling", "sum")
+    assert (recipe.label_rows, recipe.word_dropout, recipe.pooling, recipe.max_words) == (True, 0.25, "sum", None)
+    with pytest.raises(SystemExit):
+        parse("--pooling", "men")
+
+
 def test_names_that_look_alike_come_in_order():
     assert nearest("units_", ["units"], ["units", "seed"]) == ["units"]
     assert nearest("sed", [], ["seed", "units"]) == ["seed"]
@@ -110,8 +125,8 @@ def test_an_output_folder_that_cannot_be_written_is_named(monkeypatch, tmp_path,
 WRONG = [
     ({"units": ["gile", "nosuch"]}, "units must be one of linear, gile, .*, got 'nosuch'"),
     ({"units": ["gil"]}, "did you mean gile"),
-    ({"text_encoder_type": "wam"}, "unit linear: .*'text_encoder_type' expected one of"),
-    ({"pooling": "men"}, "'pooling' expected one of"),
+    ({"text_encoder_type": "wam"}, "text_encoder_type must be one of .*; did you mean wan"),
+    ({"pooling": "men"}, "pooling must be one of .*; did you mean mean"),
     ({"hidden_act": "no"}, "hidden_act"),
     ({"word_dropout": 2.0}, "word_dropout"),
     ({"text_encoder": "ENCODER", "label_encoder_type": "nosuch"}, "label_encoder_type"),

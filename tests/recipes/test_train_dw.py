@@ -13,9 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from datasets import Dataset
-from train_dw import Recipe, attention_size, of_training
+from news import count_labels
+from train_dw import Recipe, model_fields
+from units import unit_config
 
-from hf_gile import GileConfig, GileForSequenceClassification, Label, LabelSet
+from hf_gile import GileForSequenceClassification, Label, LabelSet
 from hf_gile.data import low_resource
 from hf_gile.training.experiment import count_parameters
 
@@ -138,15 +140,11 @@ def test_what_a_setting_names_is_looked_for_first(run, arguments, message):
 
 @pytest.mark.parametrize(("cell", "parameters"), [("dense", 50_000), ("gru", 138_000), ("bigru", 377_000)])
 def test_models_have_the_parameters_of_table_4_of_the_paper(cell, parameters):
-    recipe = Recipe(data="", encoder_cell=cell)
-    config = GileConfig(
+    config = unit_config(
+        "linear",
+        **model_fields(Recipe(data="", encoder_cell=cell)),
         vocab_size=50,
-        text_encoder_type=recipe.text_encoder_type,
-        encoder_cell=cell,
         embedding_size=40,
-        hidden_size=recipe.hidden_size,
-        attention_size=attention_size(recipe),
-        output_layer="linear",
         num_labels=152,  # what the 50K of dense encoders leave for the labels of a language, on average
     )
     model = GileForSequenceClassification(config)
@@ -160,7 +158,7 @@ def test_labels_count_the_documents_that_were_trained_on():
     few, other = low_resource(rows, 1.0), Dataset.from_dict({"labels": [[0, 2], [2]]})
     (column,) = few[0]["labels"]
     expected = Counter({column: 1, 0: 1, 2: 2}) if column else Counter({0: 2, 2: 2})
-    counted = of_training(labels, [few, other])
+    counted = count_labels(labels, [few, other])
     assert [label.count for label in counted] == [expected[place] for place in range(3)]
     assert counted.seen == [expected[place] > 0 for place in range(3)]
 

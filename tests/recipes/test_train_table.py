@@ -6,8 +6,6 @@ import random
 
 import pytest
 import yaml
-from datasets import Dataset
-from train_table import hold_out
 
 WORDS = {
     "heart": ("Heart Failure", "heart failing cardiac output ventricle"),
@@ -16,7 +14,6 @@ WORDS = {
     "kidney": ("Kidney", "kidney renal nephron urine"),
     "human": ("Human Heart", "human heart ventricle cardiac"),
 }
-PARTS = ("train", "validation", "test")
 SKOS = "@prefix skos: <http://www.w3.org/2004/02/skos/core#> .\n" + "\n".join(
     f'<http://a.org/{name}> a skos:Concept ; skos:prefLabel "{words[0]}"@en, "{words[0]}s"@de .'
     for name, words in WORDS.items()
@@ -167,18 +164,3 @@ def test_what_is_wrong_is_named(tmp_path, run, arguments, message):
     done, _ = run(*arguments)
     assert done.returncode != 0
     assert message in done.stderr
-
-
-def test_held_out_labels_are_left_to_the_test_part_alone():
-    rows = {part: [row["tags"] for row in make_rows(60, list(WORDS), seed=len(part))] for part in PARTS}
-    parts = {part: Dataset.from_dict({"labels": labels}) for part, labels in rows.items()}
-    left = hold_out(parts, share=0.5)
-    names = {part: {name for row in left[part]["labels"] for name in row} for part in PARTS}
-    held_out = set(WORDS) - names["train"]
-    assert held_out
-    assert names["train"]
-    assert names["validation"] == names["train"]
-    assert names["test"] == set(WORDS)
-    assert all(left["validation"]["labels"])
-    with pytest.raises(SystemExit, match=r"--held_out 1.0 takes all labels of the documents for train: lower it"):
-        hold_out(parts, share=1.0)

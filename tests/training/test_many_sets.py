@@ -5,9 +5,10 @@ from collections import Counter
 import pytest
 import torch
 from datasets import Dataset
+from torch.nn import functional
 from transformers import TrainingArguments
 
-from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, build_tokenizer
+from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
 from hf_gile.training import GileLoss, encode_dataset
 from hf_gile.training.labelled_sets import (
     LabelledSet,
@@ -18,7 +19,7 @@ from hf_gile.training.labelled_sets import (
     training_parts,
     with_gold_among,
 )
-from hf_gile.training.many_sets import ManySetTrainer, SetBatches, _boundaries, mean_of
+from hf_gile.training.many_sets import ManySetTrainer, SetBatches, _boundaries, cosine_scorer, mean_of
 
 
 def labelled(name, labels, rows, **options):
@@ -170,6 +171,20 @@ def test_labels_that_say_the_same_are_one():
     assert one.held_out == 0.2
     with pytest.raises(ValueError, match="set none: no document has one of its labels"):
         labelled_set("none", documents, {"E": Label("E", "Cats")})
+
+
+@pytest.mark.parametrize("bag_size", [0, 7])
+def test_before_training_the_score_is_the_cosine(save_text_encoder, bag_size):
+    labels = LabelSet.from_names(["iron", "milk", "pay bill"])
+    encoder = save_text_encoder(texts=["play some music", "the heart", *labels.names])
+    model, processor = cosine_scorer(encoder, labels, 9.0, bag_size=bag_size)
+    words = processor(["play some music", "the heart"], label_text=["iron", "pay bill"], return_tensors="pt")
+    with torch.no_grad():
+        out = model.eval().gile(**words)
+        parts = zip(*(one.split([12, bag_size], dim=1) for one in (out.text_embeds, out.label_embeds)), strict=True)
+        cosines = sum(functional.cosine_similarity(text[:, None], label[None], dim=-1) for text, label in parts)
+    scores = out.logits - model.gile.output_layer.classifier.bias
+    torch.testing.assert_close(scores, 9 * cosines, atol=1e-4, rtol=1e-4)
 
 
 def test_documents_keep_the_gold_labels_among_some():

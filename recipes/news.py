@@ -1,0 +1,123 @@
+"""News in the Deutsche Welle format as the recipes read it: documents of word ids, some labels never trained on."""
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, concatenate_datasets
+from transformers import BatchFeature
+
+from hf_gile import GileProcessor, LabelSet
+from hf_gile.data import JointCorpus, load_dw, low_resource
+from hf_gile.data.zero_shot import drop_labels
+
+Parts = dict[str, dict[str, Dataset]]
+"""Documents by language and part: train, dev and test."""
+
+
+@dataclass(frozen=True, eq=False)
+class News:
+    """Documents and labels of some languages.
+
+    Args:
+        corpus: Words and labels of all languages.
+        parts: The documents; those of train and dev have no labels that are held out.
+        labels: The labels with their numbers of training documents; those without any are unseen.
+        held_out: Columns of the labels that are held out of training, or that it never had.
+    """
+
+    corpus: JointCorpus
+    parts: Parts
+    labels: LabelSet
+    held_out: set[int]
+
+    @property
+    def seen(self) -> list[int]:
+        """Columns of the labels to train on."""
+        return [column for column in range(len(self.labels)) if column not in self.held_out]
+
+    @property
+    def groups(self) -> list[bool] | None:
+        """Which labels are seen, if some are held out: they are measured apart."""
+        return self.labels.seen if self.held_out else None
+
+    def flat(self) -> "News":
+        """The same with documents of words, for an encoder without sentences."""
+
+        def words(sentences: list[list[int]]) -> dict[str, list[int]]:
+            return {"input_ids": [word for sentence in sentences for word in sentence]}
+
+        return replace(
+            self,
+            parts={
+                language: {part: rows.map(words, input_columns="input_ids") for part, rows in parts.items()}
+                for language, parts in self.parts.items()
+            },
+        )
+
+    def all(self, part: str) -> Dataset:
+        """The documents of all languages."""
+        return concatenate_datasets([parts[part] for parts in self.parts.values()])
+
+
+def read_news(
+    data: str,
+    languages: list[str],
+    word_vectors: str | None = None,
+    held_out: float = 0.0,
+    percent: float = 100.0,
+    seed: int = 0,
+    **limits: int,
+) -> News:
+    """Reads news.
+
+    Args:
+        data: Folder with train, dev and test, each with LANGUAGE.json.
+        languages: By default all there are.
+        word_vectors: By default word_vectors beside the data.
+        held_out: Share of the labels, by a hash of their ids, that training never sees.
+        percent: Of the training documents of the last language.
+        seed: Draws these.
+        limits: `max_sentences` and `max_sentence_words` of `load_dw`.
+    """
+    word_vectors = word_vectors or str(Path(data).parent / "word_vectors")
+    corpus = load_dw(data, languages or None, word_vectors=word_vectors, **limits).joint()
+    unseen = {column for column, label in enumerate(corpus.label_set) if not label.seen or draw(label.id) < held_out}
+    parts: Parts = {language: {} for language in corpus.languages}
+    for language, documents in corpus.documents.items():
+        for part, rows in documents.items():
+            rows = drop_labels(rows, unseen) if unseen and part != "test" else rows
+            if "language" not in rows.column_names:
+                rows = rows.add_column("language", [language] * len(rows))
+            parts[language][part] = rows
+    scarce = parts[corpus.languages[-1]]
+    scarce["train"] = low_resource(scarce["train"], percent, seed)
+    return News(corpus, parts, count_labels(corpus.label_set, [own["train"] for own in parts.values()]), unseen)
+
+
+def draw(label_id: str) -> float:
+    """A number from 0 to 1 by a hash of a label's id."""
+    return int.from_bytes(hashlib.sha256(label_id.encode()).digest()[:8], "big") / 2**64
+
+
+def count_labels(labels: LabelSet, parts: list[Any]) -> LabelSet:
+    """The labels with their numbers of training documents; those without any are stored as unseen."""
+    counts = Counter(column for rows in parts for own in rows["labels"] for column in own)
+    return labels.with_counts({labels[column].id: count for column, count in counts.items()})
+
+
+class OfWordIds:
+    """What a processor makes of documents that are word ids already.
+
+    Args:
+        processor: The processor.
+    """
+
+    def __init__(self, processor: GileProcessor) -> None:
+        self.processor = processor
+
+    def __call__(self, text: list[Any], **_: Any) -> BatchFeature:
+        """Pads documents; the language is in their words."""
+        return BatchFeature(self.processor.pad_documents(text))

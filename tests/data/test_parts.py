@@ -1,0 +1,64 @@
+"""Parts of documents, and labels that only test documents have."""
+
+import random
+
+import pytest
+from datasets import Dataset
+
+from hf_gile import Label
+from hf_gile.data.parts import PARTS, all_parts, labels_of_split, leave_to_test, split_as_it_is
+
+NAMES = ["heart", "milk", "iron", "kidney", "human"]
+
+
+def documents(number, seed=0):
+    draw = random.Random(seed)
+    gold = [sorted(draw.sample(NAMES, k=draw.choice([1, 2]))) for _ in range(number)]
+    return Dataset.from_dict({"id": [f"{seed}-{row}" for row in range(number)], "labels": gold})
+
+
+def records(*gold):
+    return Dataset.from_dict(
+        {"meshUI": [list(ids) for ids in gold], "meshMajor": [[f"{i}!" for i in ids] for ids in gold]}
+    )
+
+
+def test_missing_parts_are_cut_from_the_documents_to_train_on():
+    whole = documents(200)
+    cut = all_parts({"train": whole})
+    assert sorted(name for part in PARTS for name in cut[part]["id"]) == sorted(whole["id"])
+    assert all_parts({"train": whole})["test"]["id"][:] == cut["test"]["id"][:]
+    other = all_parts({"train": whole, "test": documents(3, seed=1)})
+    assert len(other["test"]) == 3
+    assert len(other["train"]) + len(other["validation"]) == 200
+    with pytest.raises(ValueError, match="no document for validation: pass --validation_files"):
+        all_parts({"train": documents(1)})
+
+
+def test_labels_are_left_to_the_test_part_alone():
+    parts = {part: documents(60, seed=len(part)) for part in PARTS}
+    left = leave_to_test(parts, share=0.5)
+    names = {part: {name for row in left[part]["labels"] for name in row} for part in PARTS}
+    assert set(NAMES) - names["train"]
+    assert names["train"]
+    assert names["validation"] == names["train"]
+    assert names["test"] == set(NAMES)
+    assert all(left["validation"]["labels"])
+    with pytest.raises(ValueError, match=r"held_out 1.0 takes all labels of the documents for train: lower it"):
+        leave_to_test(parts, share=1.0)
+
+
+def test_records_that_are_split_already_have_their_labels_counted():
+    train, test = records("ba", "a"), records("ac")
+    split = split_as_it_is(train, train, test)
+    assert (split.seen, split.unseen) == ({"a": 2, "b": 1}, {"c": 1})
+    assert split_as_it_is(train, train, test, ["d", "c"]).unseen == {"d": 0, "c": 1}
+    with pytest.raises(ValueError, match="1 labels are in the training documents, such as b"):
+        split_as_it_is(train, train, test, ["b"])
+
+
+def test_labels_that_nobody_explains_keep_the_names_of_the_records():
+    split = split_as_it_is(records("ba"), records("a"), records("ac"), ["d", "c"])
+    labels, missing = labels_of_split(split, [Label("a", "Apple"), Label("x", "Other")])
+    assert (labels.names, labels.seen) == (["Apple", "b!", "c!"], [True, True, False])
+    assert missing == 3
