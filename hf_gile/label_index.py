@@ -333,7 +333,7 @@ class LabelIndex:
             self.search.replace(torch.tensor([column]), new)
 
     def _encode(self, labels: Sequence[Any], model: Scorer, processor: GileProcessor) -> Tensor:
-        if towers_of(model).label_tables and getattr(unwrapped(model), "label_set", None) is None:
+        if towers_of(model).label_rows is not None and getattr(unwrapped(model), "label_set", None) is None:
             raise ValueError(
                 f"the model may have learned more of label {labels[0].id!r} than its words say, which a GileModel "
                 "cannot look up: pass the GileForSequenceClassification with its label set"

@@ -121,7 +121,7 @@ def note_unknown_labels(
         language = language or config.languages[0]
     if config.languages and not all(label.language or language for label in labels):
         return  # what comes next refuses them
-    if model.gile.label_tables and labels:
+    if model.gile.label_rows is not None and labels:
         stored = model.stored_labels.columns_of(labels, language).tolist()
         labels = [label for label, column in zip(labels, stored, strict=True) if column < 0]
     languages = [label.language or language for label in labels] if config.languages else None
@@ -234,7 +234,8 @@ def _index_for(
         return False, ""
     old = model.label_set
     anew = True, "; index made anew"
-    if not (folder / "label_index.json").is_file() or model.gile.label_tables:  # several languages; codes by id
+    # Of several languages, or with codes that go by id.
+    if not (folder / "label_index.json").is_file() or model.gile.label_rows is not None:
         return anew
     try:
         index = LabelIndex.from_pretrained(folder, model, mmap=False)  # the file it is in will be replaced

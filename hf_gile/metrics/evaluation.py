@@ -121,12 +121,12 @@ def _text_codes(index: LabelIndex, gile: GileModel, batch: Mapping[str, Tensor])
     inputs = {name: batch[name].to(gile.device) for name in names if batch.get(name) is not None}
     language = batch.get("language")
     known = gile.config.languages
-    if language is not None and index.language in known and bool((language != known.index(index.language)).any()):
+    if language is not None and not (index.language in known and bool((language == known.index(index.language)).all())):
         raise ValueError(
             f"the index scores documents in {index.language}, and a batch has others: evaluate the documents of each "
             "language with an index of its own"
         )
-    return gile.project_texts(**inputs, language=index.language if language is None else language)
+    return gile.project_texts(**inputs, language=index.language)
 
 
 class _Translation:

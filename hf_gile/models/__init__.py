@@ -40,7 +40,7 @@ def towers_of(model: object) -> GileModel:
     """
     model = unwrapped(model)
     gile: Any = getattr(model, "gile", model)
-    if not hasattr(gile, "label_tables"):
+    if not hasattr(gile, "label_parameters"):
         raise ValueError(f"model must be a GileModel or a GileForSequenceClassification, got {type(model).__name__}")
     return gile
 

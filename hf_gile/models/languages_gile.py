@@ -65,6 +65,23 @@ def check_language(config: PreTrainedConfig, language: str | None) -> str | None
     return language
 
 
+def check_tensors(**given: object) -> None:
+    """Refuses what is no tensor, such as the lists of ids that the processor makes by default.
+
+    Args:
+        given: Arguments by their names; None is left out.
+
+    Raises:
+        ValueError: One is no tensor; the message names it.
+    """
+    for name, value in given.items():
+        if value is not None and not torch.is_tensor(value):
+            raise ValueError(
+                f"{name} must be a tensor, got {type(value).__name__}; the processor makes tensors with "
+                "return_tensors='pt'"
+            )
+
+
 Languages = str | Sequence[str] | Tensor | None
 """The language of a batch: one name, a name for each row, or `(B,)` places in `config.languages`."""
 
@@ -93,7 +110,8 @@ def in_each_language(
         return run(check_language(config, language), **inputs)
     if not isinstance(language, Tensor | Sequence):
         raise ValueError(f"language must be one language, or one for each row, got {type(language).__name__}")
-    size = next(len(tensor) for tensor in inputs.values() if tensor is not None)
+    check_tensors(**inputs)
+    size = next((len(tensor) for tensor in inputs.values() if tensor is not None), 0)
     if not isinstance(language, Tensor):
         places = [config.languages.index(check_language(config, one)) for one in language]
         language = torch.tensor(places, dtype=torch.long)
@@ -117,6 +135,11 @@ def in_each_language(
     return tuple(torch.cat(parts)[order.to(parts[0].device)] for parts in zip(*results, strict=True))
 
 
+def label_space(config: PreTrainedConfig, language: str | None) -> str | None:
+    """The language by which label codes differ for documents of a language; None where all share theirs."""
+    return None if config.share_joint_space or config.output_layer == "linear" else language
+
+
 def own_columns(config: PreTrainedConfig, language: str | None) -> slice:
     """The columns of a language's labels among the stored ones.
 
@@ -136,4 +159,13 @@ def own_columns(config: PreTrainedConfig, language: str | None) -> slice:
     return slice(start, start + config.language_labels[language])
 
 
-__all__ = ["Languages", "check_language", "in_each_language", "of_language", "own_columns", "per_language"]
+__all__ = [
+    "Languages",
+    "check_language",
+    "check_tensors",
+    "in_each_language",
+    "label_space",
+    "of_language",
+    "own_columns",
+    "per_language",
+]

@@ -12,7 +12,7 @@ may be of any language: words of all languages share one space.
 import inspect
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from json import JSONDecodeError
@@ -32,7 +32,7 @@ from transformers.utils.hub import cached_file
 
 from .configuration_gile import GileConfig
 from .labels_gile import LABELS_FILE, Label, LabelSet
-from .languages_gile import Languages, check_language, in_each_language, of_language
+from .languages_gile import Languages, check_language, check_tensors, in_each_language, label_space
 from .losses_gile import label_loss, without_infinities
 from .processing_gile import GileProcessor
 from .scoring_gile import (
@@ -233,6 +233,7 @@ class GileModel(GilePreTrainedModel):
         encoder = getattr(self.text_encoder, "transformer", None)
         self.supports_gradient_checkpointing = getattr(encoder, "supports_gradient_checkpointing", False)
         self.bag = TokenBag(config) if config.bag_size else None
+        self.label_rows: Any = None  # of the stored labels, a table of them
         self.output_layer: Any  # either has project_texts and score
         if config.output_layer == "linear":
             self.output_layer = LinearOutput(config)
@@ -268,7 +269,7 @@ class GileModel(GilePreTrainedModel):
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
-        language: Languages = None,
+        language: str | None = None,
         pooled_embeds: Tensor | None = None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The text encoder: document vectors and attention.
@@ -278,9 +279,9 @@ class GileModel(GilePreTrainedModel):
             attention_mask: `(B, W)` or `(B, S, W)`, true or 1 where there is a word. By default every word that is not
                 the padding word; with `inputs_embeds`, every word.
             inputs_embeds: `(B, W, D)` or `(B, S, W, D)` word vectors, instead of `input_ids`.
-            language: The language of the documents, or of each.
-            pooled_embeds: `(B, P)`, or `(B, S, P)` of windows, from `pool_texts`: what the pretrained encoder made of
-                these documents before, which it then need not do again. A bag needs `input_ids` as well.
+            language: The language of the documents; it can be left out if there is one.
+            pooled_embeds: `(B, P)`, or `(B, S, P)` of windows, what the pretrained encoder made of these documents
+                before (`hf_gile.training.add_pooled_embeds`). A bag needs `input_ids` as well.
 
         Returns:
             `(B, H)` document vectors, and the attention weights as in `GileModelOutput`. A document without words
@@ -290,6 +291,8 @@ class GileModel(GilePreTrainedModel):
             ValueError: Not exactly one of `input_ids` and `inputs_embeds`, a wrong number of dimensions, or a language
                 that the model does not know.
         """
+        language, text = check_language(self.config, language), self.config.text_config
+        check_tensors(input_ids=input_ids, inputs_embeds=inputs_embeds, pooled_embeds=pooled_embeds)
         if pooled_embeds is None:
             self._check_documents(input_ids, inputs_embeds)
         else:
@@ -297,94 +300,39 @@ class GileModel(GilePreTrainedModel):
             pooled_embeds = pooled_embeds.to(self.dtype)
         if input_ids is not None and input_ids.numel() == 0:  # what a tokenizer makes of an empty text, in floats
             shape = [len(input_ids), *(max(1, size) for size in input_ids.shape[1:])]
-            input_ids = input_ids.new_full(shape, self.config.text_config.pad_token_id, dtype=torch.long)
-            attention_mask = None
+            input_ids, attention_mask = input_ids.new_full(shape, text.pad_token_id, dtype=torch.long), None
         self._check_ids("input_ids", input_ids)
-        inputs = {
-            "input_ids": input_ids,
-            "attention_mask": attention_mask,
-            "inputs_embeds": inputs_embeds,
-            "pooled_embeds": pooled_embeds,
-        }
-        document, *attentions = in_each_language(self.config, language, inputs, self._embed_texts)
-        return document, tuple(attentions)
-
-    def _embed_texts(
-        self,
-        language: str | None,
-        input_ids: Tensor | None,
-        attention_mask: Tensor | None,
-        inputs_embeds: Tensor | None,
-        pooled_embeds: Tensor | None,
-    ) -> tuple[Tensor, ...]:
-        """`(B, H)` vectors of documents of a language, and their attention weights."""
-        if input_ids is None and inputs_embeds is None:
-            document, attentions = self.text_encoder(None, None, None, pooled_embeds, language)
-            return self._with_tokens(document, None, None), *attentions
         mask = self._mask_of(input_ids, inputs_embeds, attention_mask)
-        if self.training and self.config.text_config.word_dropout > 0:
+        if mask is not None and self.training and text.word_dropout > 0:
             words = torch.arange(mask.numel(), device=mask.device).view(mask.shape) if input_ids is None else input_ids
             distinct, places = torch.unique(words, return_inverse=True)
-            read = torch.rand(len(places), len(distinct), device=places.device) >= self.config.text_config.word_dropout
+            read = torch.rand(len(places), len(distinct), device=places.device) >= text.word_dropout
             mask = mask & read.gather(1, places.flatten(1)).view(mask.shape)
         document, attentions = self.text_encoder(input_ids, mask, inputs_embeds, pooled_embeds, language)
-        return self._with_tokens(document, input_ids, mask), *attentions
+        return self._with_tokens(document, input_ids, mask), attentions
 
-    def pool_texts(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        language: Languages = None,
-    ) -> Tensor:
-        """What the pretrained encoder makes of documents: the part of `embed_texts` that a frozen one need do once.
-
-        Args:
-            input_ids: `(B, W)` or `(B, S, W)` token ids.
-            attention_mask: `(B, W)` or `(B, S, W)`, true or 1 where there is a token.
-            language: The language of the documents, or of each.
-
-        Returns:
-            `(B, P)` vectors, or `(B, S, P)` of windows: the `pooled_embeds` of `embed_texts`.
-
-        Raises:
-            ValueError: The model has no pretrained encoder, or inputs of a wrong shape.
-        """
-        if not self.config.text_config.reads_pretrained:
-            raise ValueError(
-                f"text_encoder_type {self.config.text_config.text_encoder_type!r} has no pretrained encoder to pool"
-            )
-        self._check_documents(input_ids, None)
-
-        def pool(language: str | None, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Tensor, Tensor]:
-            mask = self._mask_of(input_ids, None, attention_mask)
-            return self.text_encoder.pool(input_ids, mask, language=language)
-
-        inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
-        return in_each_language(self.config, language, inputs, pool)[0]
-
-    def _mask_of(self, input_ids: Tensor | None, inputs_embeds: Tensor | None, attention_mask: Tensor | None) -> Tensor:
-        """Booleans, true where there is a word."""
+    def _mask_of(
+        self, input_ids: Tensor | None, inputs_embeds: Tensor | None, attention_mask: Tensor | None
+    ) -> Tensor | None:
+        """Booleans, true where there is a word; None where neither words nor their vectors are known."""
         if input_ids is not None:
-            given, shape = input_ids, input_ids.shape
+            mask = input_ids != self.config.text_config.pad_token_id
+        elif inputs_embeds is not None:
+            mask = torch.ones(inputs_embeds.shape[:-1], dtype=torch.bool, device=inputs_embeds.device)
         else:
-            assert inputs_embeds is not None
-            given, shape = inputs_embeds, inputs_embeds.shape[:-1]
+            return None
         check_tensors(attention_mask=attention_mask)
         if attention_mask is None:
-            if input_ids is None:
-                return torch.ones(shape, dtype=torch.bool, device=given.device)
-            return input_ids != self.config.text_config.pad_token_id
-        if attention_mask.shape != shape:
+            return mask
+        if attention_mask.shape != mask.shape:
             raise ValueError(
-                f"attention_mask must have shape {tuple(shape)} like the words, got {tuple(attention_mask.shape)}"
+                f"attention_mask must have shape {tuple(mask.shape)} like the words, got {tuple(attention_mask.shape)}"
             )
         return attention_mask.bool()
 
-    def _with_tokens(
-        self, vectors: Tensor, input_ids: Tensor | None, mask: Tensor | None, sparse: bool = False
-    ) -> Tensor:
+    def _with_tokens(self, vectors: Tensor, input_ids: Tensor | None, mask: Tensor | None) -> Tensor:
         """The vectors with what is made of the tokens behind them: the bag and, in evaluation, the lexical code."""
-        lexical = None if self.training or self.config.output_layer == "linear" else self.output_layer.lexical
+        lexical = None if self.training else getattr(self.output_layer, "lexical", None)
         if self.bag is None and lexical is None:
             return vectors
         if input_ids is None or mask is None:
@@ -394,7 +342,7 @@ class GileModel(GilePreTrainedModel):
             )
         parts, tokens, mask = [vectors], input_ids.flatten(1), mask.flatten(1)
         if self.bag is not None:
-            parts.append(self.bag(tokens, mask, sparse))
+            parts.append(self.bag(tokens, mask))
         if lexical is not None:
             parts.append(lexical(tokens, mask).to(self.dtype))
         return torch.cat(parts, dim=-1)
@@ -423,21 +371,14 @@ class GileModel(GilePreTrainedModel):
             )
 
     def embed_labels(
-        self,
-        label_input_ids: Tensor,
-        label_attention_mask: Tensor | None = None,
-        label_language: Languages = None,
-        label_vectors: Tensor | None = None,
-        sparse: bool = False,
+        self, label_input_ids: Tensor, label_language: Languages = None, label_vectors: Tensor | None = None
     ) -> Tensor:
         """The label encoder: the mean of the word vectors of each label (section 2.2), or another that reads labels.
 
         Args:
-            label_input_ids: `(L, T)` word ids, padded with the padding word.
-            label_attention_mask: `(L, T)`, true or 1 where there is a word; by default the words that are not padding.
+            label_input_ids: `(L, T)` word ids; the padding word does not count.
             label_language: The language of the labels, or of each; only read where the text encoder reads labels.
             label_vectors: `(L, P)` from `pool_labels`, what the pretrained encoder made of these labels before.
-            sparse: Whether gradients of tables of words are sparse tensors, for who adds up those of many calls.
 
         Returns:
             `(L, D)` label vectors e.
@@ -447,33 +388,38 @@ class GileModel(GilePreTrainedModel):
                 with a linear unit.
         """
         self._require_joint_embedding()
-        check_tensors(label_input_ids=label_input_ids, label_attention_mask=label_attention_mask)
+        check_tensors(label_input_ids=label_input_ids)
         if label_input_ids.dim() != 2:
             raise ValueError(f"label_input_ids must have shape (L, T), got {tuple(label_input_ids.shape)}")
         self._check_ids("label_input_ids", label_input_ids)
-        if label_attention_mask is not None:
-            label_input_ids = label_input_ids.masked_fill(
-                ~label_attention_mask.bool(), self.config.text_config.pad_token_id
-            )
+        text = self.config.text_config
         if label_vectors is not None:
-            size = self.config.text_config.pooled_size
-            if not self.config.pools_labels:
+            self._require_pooled_labels()
+            if label_vectors.shape != (len(label_input_ids), text.pooled_size):
                 raise ValueError(
-                    f"label_encoder_type {self.config.label_encoder_type!r} makes label vectors of words and takes no "
-                    "label_vectors"
-                )
-            if label_vectors.shape != (len(label_input_ids), size):
-                raise ValueError(
-                    f"label_vectors must have shape ({len(label_input_ids)}, {size}), got {tuple(label_vectors.shape)}"
+                    f"label_vectors must have shape ({len(label_input_ids)}, {text.pooled_size}), got "
+                    f"{tuple(label_vectors.shape)}"
                 )
             label_vectors = label_vectors.to(self.dtype)
-        vectors = self._read_labels(label_input_ids, label_language, label_vectors, sparse)
-        return self._with_tokens(
-            vectors, label_input_ids, label_input_ids != self.config.text_config.pad_token_id, sparse
-        )
+        mask = label_input_ids != text.pad_token_id
+        if self.config.label_encoder_type == "mean":
+            vectors = mean_of_words(self.get_input_embeddings(), label_input_ids, text.pad_token_id)
+            # Tables of pretrained encoders hold much smaller numbers than their hidden states.
+            vectors = rms_normalized(vectors) if text.reads_pretrained else vectors
+        else:
+            inputs = {"input_ids": label_input_ids, "mask": mask, "pooled": label_vectors}
+            vectors = in_each_language(self.config, label_language, inputs, self._read_labels)[0]
+        return self._with_tokens(vectors, label_input_ids, mask)
+
+    def _read_labels(
+        self, language: str | None, input_ids: Tensor, mask: Tensor, pooled: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        if self.config.text_config.reads_sentences:  # a label is one sentence
+            input_ids, mask, pooled = input_ids[:, None], mask[:, None], None if pooled is None else pooled[:, None]
+        return (self.text_encoder(input_ids, mask, None, pooled, language)[0],)
 
     def pool_labels(self, label_input_ids: Tensor, label_language: Languages = None) -> Tensor:
-        """What the pretrained encoder makes of labels, without gradients: the `label_vectors` of `embed_labels`.
+        """What the pretrained encoder makes of labels, without dropout or gradients: `label_vectors` of `embed_labels`.
 
         Args:
             label_input_ids: `(L, T)` token ids.
@@ -485,82 +431,43 @@ class GileModel(GilePreTrainedModel):
         Raises:
             ValueError: No pretrained encoder reads the labels.
         """
-        if not self.config.pools_labels:
-            raise ValueError(
-                f"label_encoder_type {self.config.label_encoder_type!r} with text_encoder_type "
-                f"{self.config.text_config.text_encoder_type!r} has no pretrained encoder that reads labels"
-            )
+        self._require_pooled_labels()
 
         def pool(language: str | None, label_input_ids: Tensor) -> tuple[Tensor, Tensor]:
             mask = label_input_ids != self.config.text_config.pad_token_id
             return self.text_encoder.pool(label_input_ids, mask, language=language)
 
-        kind = label_input_ids.device.type
+        kind, mode = label_input_ids.device.type, self.text_encoder.training
         autocast = torch.autocast(
             kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind), cache_enabled=False
         )
+        self.text_encoder.eval()
         # What is kept of this may be an input of a training step, which nothing made in inference mode can be. And
         # casts of weights that autocast makes and keeps without gradients would serve the training step.
         with torch.inference_mode(False), torch.no_grad(), autocast:
-            return in_each_language(self.config, label_language, {"label_input_ids": label_input_ids}, pool)[0]
-
-    def _read_labels(
-        self, label_input_ids: Tensor, label_language: Languages, label_vectors: Tensor | None, sparse: bool
-    ) -> Tensor:
-        if self.config.label_encoder_type == "mean":
-            means = mean_of_words(
-                self.get_input_embeddings(), label_input_ids, self.config.text_config.pad_token_id, sparse
-            )
-            # Tables of pretrained encoders hold much smaller numbers than their hidden states.
-            return rms_normalized(means) if self.config.text_config.reads_pretrained else means
-        if label_language is None and len(self.config.languages) > 1:
-            raise ValueError(
-                "the text encoder reads the labels: name their language, or that of each (label_language=...)"
-            )
-
-        def read(language: str | None, input_ids: Tensor, pooled: Tensor | None) -> tuple[Tensor]:
-            if self.config.text_config.reads_sentences:  # a label is one sentence
-                input_ids, pooled = input_ids[:, None], None if pooled is None else pooled[:, None]
-            mask = input_ids != self.config.text_config.pad_token_id
-            return (self.text_encoder(input_ids, mask, None, pooled, language)[0],)
-
-        inputs = {"input_ids": label_input_ids, "pooled": label_vectors}
-        return in_each_language(self.config, label_language, inputs, read)[0]
+            vectors = in_each_language(self.config, label_language, {"label_input_ids": label_input_ids}, pool)[0]
+        self.text_encoder.train(mode)
+        return vectors
 
     def project_texts(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
-        language: Languages = None,
+        language: str | None = None,
         pooled_embeds: Tensor | None = None,
-        text_embeds: Tensor | None = None,
     ) -> Tensor:
-        """Text codes, the documents' side of the score.
-
-        Args:
-            input_ids: `(B, W)` or `(B, S, W)` word ids, as in `embed_texts`.
-            attention_mask: `(B, W)` or `(B, S, W)`, as in `embed_texts`.
-            inputs_embeds: `(B, W, D)` or `(B, S, W, D)` word vectors, instead of `input_ids`.
-            language: The language of the documents, or of each.
-            pooled_embeds: `(B, P)` or `(B, S, P)`, as in `embed_texts`.
-            text_embeds: `(B, H)` document vectors h from `embed_texts`, instead of all the above but `language`.
+        """Text codes, the documents' side of the score; arguments and errors are those of `embed_texts`.
 
         Returns:
             `(B, J)` text codes (`(B, H + 1)` with a linear unit).
         """
-        if text_embeds is None:
-            text_embeds = self.embed_texts(input_ids, attention_mask, inputs_embeds, language, pooled_embeds)[0]
-
-        def project(language: str | None, text_embeds: Tensor) -> tuple[Tensor]:
-            return (self.output_layer.project_texts(text_embeds, language),)
-
-        return in_each_language(self.config, language, {"text_embeds": text_embeds}, project)[0]
+        text_embeds, _ = self.embed_texts(input_ids, attention_mask, inputs_embeds, language, pooled_embeds)
+        return self.output_layer.project_texts(text_embeds, check_language(self.config, language))
 
     def project_labels(
         self,
         label_input_ids: Tensor | None = None,
-        label_attention_mask: Tensor | None = None,
         label_embeds: Tensor | None = None,
         language: str | None = None,
         label_language: Languages = None,
@@ -571,7 +478,6 @@ class GileModel(GilePreTrainedModel):
 
         Args:
             label_input_ids: `(L, T)` word ids, as in `embed_labels`.
-            label_attention_mask: `(L, T)`, as in `embed_labels`.
             label_embeds: `(L, D)` label vectors e, instead of words.
             language: The language of the documents to score; only read without `config.share_joint_space`.
             label_language: The language of the labels, or of each; only read where the text encoder reads labels, and
@@ -585,31 +491,24 @@ class GileModel(GilePreTrainedModel):
         Raises:
             ValueError: Not exactly one of `label_input_ids` and `label_embeds`, or a model with a linear unit.
         """
-        if label_language is None:
-            label_language = language
-        label_embeds = self._label_embeds(
-            label_input_ids, label_attention_mask, label_embeds, label_language, label_vectors
-        )
+        label_language = language if label_language is None else label_language
+        label_embeds = self._label_embeds(label_input_ids, label_embeds, label_language, label_vectors)
         if not self.config.share_joint_space:
             language = check_language(self.config, language)
         return self.output_layer.project_labels(label_embeds, language, label_rows)
 
-    def score(self, text_codes: Tensor, label_codes: Tensor, language: Languages = None) -> Tensor:
+    def score(self, text_codes: Tensor, label_codes: Tensor, language: str | None = None) -> Tensor:
         """The inner product that is the score.
 
         Args:
             text_codes: `(B, J)` from `project_texts`.
             label_codes: `(L, J)` from `project_labels`.
-            language: The language of the documents, or of each.
+            language: The language of the documents; it can be left out if there is one.
 
         Returns:
             `(B, L)` logits; their sigmoid is the probability that the label applies.
         """
-
-        def score(language: str | None, text_codes: Tensor) -> tuple[Tensor]:
-            return (self.output_layer.score(text_codes, label_codes, language),)
-
-        return in_each_language(self.config, language, {"text_codes": text_codes}, score)[0]
+        return self.output_layer.score(text_codes, label_codes, check_language(self.config, language))
 
     @torch.no_grad()
     def label_state(self, words: Tensor | None = None, parameters: Sequence[Tensor] | None = None) -> tuple[Any, ...]:
@@ -622,50 +521,28 @@ class GileModel(GilePreTrainedModel):
             words: `(T,)` tokens of labels, each once.
             parameters: The weights that count; by default all that make label codes.
         """
-        rows = {
+        tables = {
             id(module.weight)
             for module in self.modules()
             if isinstance(module, nn.Embedding) and module.num_embeddings == self.config.text_config.vocab_size
         }
         if parameters is None:
-            parameters = [*self.label_parameters(), *(table.weight for table in self.label_tables.values())]
+            rows = [] if self.label_rows is None else [self.label_rows.weight]
+            parameters = [*self.label_parameters(), *rows]
         if words is not None:
-            return state_of(*(weight[words] for weight in parameters if id(weight) in rows))
+            return state_of(*(weight[words] for weight in parameters if id(weight) in tables))
         kind, lexical = self.device.type, getattr(self.output_layer, "lexical", None)
         autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-        return (
-            autocast,
-            lexical and lexical.calibration,
-            *state_of(*(weight for weight in parameters if id(weight) not in rows)),
-        )
+        others = (weight for weight in parameters if id(weight) not in tables)
+        return autocast, lexical and lexical.calibration, *state_of(*others)
 
-    @property
-    def label_tables(self) -> dict[str, nn.Embedding]:
-        """The tables that hold something of each stored label, by the name of what they hold."""
-        return {"label_rows": self.label_rows} if hasattr(self, "label_rows") else {}
-
-    def label_parameters(self, language: str | None = None, with_vectors: bool = False) -> list[nn.Parameter]:
-        """The weights that make label codes of the words of labels.
-
-        Args:
-            language: The language of the documents to score; by default of all.
-            with_vectors: Whether `label_vectors` are given, so that the pretrained encoder takes no part.
-        """
+    def label_parameters(self) -> list[nn.Parameter]:
+        """The weights that make label codes of the words of labels, for documents of any language."""
         layer = self.output_layer
-        projections = [layer.label_projection, *layer.label_layers]
-        parts = [part if part is None or language is None else of_language(part, language) for part in projections]
-        parts += [self.bag, layer.cosine, layer.lexical]
         reads_labels = self.config.label_encoder_type == "text_encoder"
-        parts.append(self.text_encoder if reads_labels else self.get_input_embeddings())
-        encoders = [getattr(part, "transformer", None) for part in parts] if with_vectors else []
-        left_out = {id(parameter) for one in encoders if one is not None for parameter in one.parameters()}
-        return [
-            parameter
-            for part in parts
-            if part is not None
-            for parameter in part.parameters()
-            if id(parameter) not in left_out
-        ]
+        reader = self.text_encoder if reads_labels else self.get_input_embeddings()
+        parts = (layer.label_projection, layer.label_layers, self.bag, layer.cosine, layer.lexical, reader)
+        return [parameter for part in parts if part is not None for parameter in part.parameters()]
 
     @can_return_tuple
     def forward(
@@ -674,13 +551,10 @@ class GileModel(GilePreTrainedModel):
         attention_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         label_input_ids: Tensor | None = None,
-        label_attention_mask: Tensor | None = None,
         label_embeds: Tensor | None = None,
         language: Languages = None,
         label_language: Languages = None,
         output_attentions: bool | None = None,
-        pooled_embeds: Tensor | None = None,
-        label_vectors: Tensor | None = None,
         **kwargs: Any,
     ) -> GileModelOutput:
         """Scores every document with every label.
@@ -690,14 +564,11 @@ class GileModel(GilePreTrainedModel):
             attention_mask: `(B, W)` or `(B, S, W)`, as in `embed_texts`.
             inputs_embeds: `(B, W, D)` or `(B, S, W, D)` word vectors, instead of `input_ids`.
             label_input_ids: `(L, T)` word ids, as in `embed_labels`.
-            label_attention_mask: `(L, T)`, as in `embed_labels`.
             label_embeds: `(L, D)` label vectors e, instead of `label_input_ids`; without words, so that with
                 `config.lexical_size` they share none with any text.
             language: The language of the documents, or of each; it can be left out if there is one.
             label_language: The language of the labels, or of each, as in `project_labels`.
             output_attentions: Whether to return the attention weights.
-            pooled_embeds: `(B, P)` or `(B, S, P)`, as in `embed_texts`.
-            label_vectors: `(L, P)`, as in `embed_labels`.
             kwargs: `output_hidden_states`, which every model of Transformers takes; there are none to return.
 
         Returns:
@@ -707,52 +578,52 @@ class GileModel(GilePreTrainedModel):
             ValueError: Arguments are missing, or of a wrong shape.
             TypeError: There is no such argument.
         """
-        check_unknown(kwargs)
-        text_embeds, attentions = self.embed_texts(input_ids, attention_mask, inputs_embeds, language, pooled_embeds)
-        is_linear = self.config.output_layer == "linear" and label_input_ids is None and label_embeds is None
-        if not is_linear:
-            if label_language is None:
-                label_language = language if language is None or isinstance(language, str) else None
-            label_embeds = self._label_embeds(
-                label_input_ids, label_attention_mask, label_embeds, label_language, label_vectors
-            )
-
-        layer = self.output_layer
-        one_space = self.config.share_joint_space and not is_linear
+        for name in kwargs.keys() - {"output_hidden_states"}:  # which adapters of peft always pass
+            raise TypeError(f"forward() got an unexpected keyword argument {name!r}")
+        layer, config = self.output_layer, self.config
+        scores_its_own = config.output_layer == "linear" and label_input_ids is None and label_embeds is None
+        if not scores_its_own:
+            if label_language is None and (language is None or isinstance(language, str)):
+                label_language = language
+            label_embeds = self._label_embeds(label_input_ids, label_embeds, label_language, None)
 
         @cache
         def label_codes(language: str | None) -> Tensor:
-            return layer.label_codes(None, language) if is_linear else layer.project_labels(label_embeds, language)
+            if scores_its_own:
+                return layer.label_codes(None, language)
+            return layer.project_labels(label_embeds, language)
 
-        def score(language: str | None, text_embeds: Tensor) -> tuple[Tensor]:
-            codes = label_codes(None if one_space else language)
-            return (layer.score(layer.project_texts(text_embeds, language), codes, language),)
+        def score(language: str | None, **documents: Tensor | None) -> tuple[Tensor, ...]:
+            text_embeds, attentions = self.embed_texts(**documents, language=language)
+            codes = label_codes(language if scores_its_own else label_space(config, language))
+            logits = layer.score(layer.project_texts(text_embeds, language), codes, language)
+            return logits, text_embeds, *attentions
 
+        documents = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
+        logits, text_embeds, *attentions = in_each_language(config, language, documents, score)
         return GileModelOutput(
-            logits=in_each_language(self.config, language, {"text_embeds": text_embeds}, score)[0],
+            logits=logits,
             text_embeds=text_embeds,
             label_embeds=label_embeds,
-            attentions=attentions if output_attentions else None,
+            attentions=tuple(attentions) if output_attentions else None,
         )
 
     def _label_embeds(
         self,
         label_input_ids: Tensor | None,
-        label_attention_mask: Tensor | None,
         label_embeds: Tensor | None,
         label_language: Languages,
         label_vectors: Tensor | None,
     ) -> Tensor:
         self._require_joint_embedding()
-        if label_input_ids is not None:
-            if label_embeds is not None:
-                raise ValueError("pass either label_input_ids or label_embeds, got both")
-            return self.embed_labels(label_input_ids, label_attention_mask, label_language, label_vectors)
-        if label_embeds is None:
+        if (label_input_ids is None) == (label_embeds is None):
             raise ValueError(
-                "pass either label_input_ids or label_embeds, got neither; "
+                f"pass either label_input_ids or label_embeds, got {'neither' if label_embeds is None else 'both'}; "
                 "the processor saved with the model makes label_input_ids of label texts"
             )
+        if label_embeds is None:
+            assert label_input_ids is not None
+            return self.embed_labels(label_input_ids, label_language, label_vectors)
         size, lexical = self.config.label_size, self.config.lexical_size
         if label_embeds.dim() != 2 or label_embeds.shape[1] not in (size, size + lexical):
             raise ValueError(f"label_embeds must have shape (L, {size}), got {tuple(label_embeds.shape)}")
@@ -760,21 +631,19 @@ class GileModel(GilePreTrainedModel):
         return functional.pad(label_embeds, (0, size + (0 if self.training else lexical) - label_embeds.shape[1]))
 
     def _check_documents(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> None:
-        shape = "(B, S, W)" if self.config.text_config.reads_sentences else "(B, W)"
-        check_tensors(input_ids=input_ids, inputs_embeds=inputs_embeds)
-        if input_ids is not None and inputs_embeds is None:
-            name, given = "input_ids", input_ids
-        elif inputs_embeds is not None and input_ids is None:
-            name, given, shape = "inputs_embeds", inputs_embeds, shape.replace(")", ", D)")
-        else:
+        if (input_ids is None) == (inputs_embeds is None):
             raise ValueError(
-                f"pass either input_ids or inputs_embeds, got {'both' if input_ids is not None else 'neither'}"
+                f"pass either input_ids or inputs_embeds, got {'neither' if input_ids is None else 'both'}"
             )
-        if given.dim() != shape.count(",") + 1:
-            raise ValueError(
-                f"text_encoder_type {self.config.text_config.text_encoder_type!r} takes {name} of shape {shape}, "
-                f"got {tuple(given.shape)}; the processor saved with the model makes them of text"
-            )
+        text = self.config.text_config
+        shapes = {"input_ids": "B, S, W" if text.reads_sentences else "B, W"}
+        shapes["inputs_embeds"] = f"{shapes['input_ids']}, D"
+        for name, documents in {"input_ids": input_ids, "inputs_embeds": inputs_embeds}.items():
+            if documents is not None and documents.dim() != len(shapes[name].split(",")):
+                raise ValueError(
+                    f"text_encoder_type {text.text_encoder_type!r} takes {name} of shape ({shapes[name]}), got "
+                    f"{tuple(documents.shape)}; the processor saved with the model makes them of text"
+                )
 
     def _check_ids(self, name: str, ids: Tensor | None) -> None:
         """Refuses ids that no word has; on a CPU only, as any other device would have to be waited for."""
@@ -798,11 +667,13 @@ class GileModel(GilePreTrainedModel):
                 "train a model with output_layer='gile' to score labels by their words"
             )
 
-
-def check_unknown(arguments: Mapping[str, Any]) -> None:
-    """Refuses arguments that no `forward` has, but for `output_hidden_states`, which adapters of peft always pass."""
-    for name in arguments.keys() - {"output_hidden_states"}:
-        raise TypeError(f"forward() got an unexpected keyword argument {name!r}")
+    def _require_pooled_labels(self) -> None:
+        if not self.config.pools_labels:
+            raise ValueError(
+                f"label_encoder_type {self.config.label_encoder_type!r} with text_encoder_type "
+                f"{self.config.text_config.text_encoder_type!r} has no pretrained encoder that reads labels, and takes "
+                "no label_vectors"
+            )
 
 
 class GileForSequenceClassification(GilePreTrainedModel):
@@ -828,7 +699,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self.stored_labels = StoredLabels(config)
         self.label_input_ids: Tensor  # (L, T)
         self.register_buffer("label_input_ids", torch.zeros(config.num_labels, config.label_length, dtype=torch.long))
-        self.loss_function = label_loss  # or another, such as a hf_gile.training.GileLoss; not saved
+        # Or another, such as a hf_gile.training.GileLoss; it is not saved.
+        self.loss_function: Callable[..., Tensor] = label_loss
         self.post_init()
 
     @torch.no_grad()
@@ -910,8 +782,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 if len(label_input_ids) != len(label_set):
                     raise ValueError(f"label_input_ids has {len(label_input_ids)} rows for {len(label_set)} labels")
             self.label_input_ids = label_input_ids.long().to(self.label_input_ids.device)
-            for table in self.gile.label_tables.values():
-                self._keep_rows(table, label_set)
+            if self.gile.label_rows is not None:
+                self._keep_rows(self.gile.label_rows, label_set)
             self.config.label_length = self.label_input_ids.shape[1]
             self.config.language_labels = sizes
         self.config.id2label = label_set.id2label()
@@ -948,25 +820,23 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if new.shape == old.shape:
             old.copy_(new)  # the parameter stays the one that an optimizer knows
         else:
-            attribute = next(own for own, module in self.gile.named_children() if module is table)
-            setattr(self.gile, attribute, ZeroEmbedding.from_pretrained(new, freeze=False))
+            self.gile.label_rows = ZeroEmbedding.from_pretrained(new, freeze=False)
 
-    def learned_of(self, labels: Sequence[Label], language: str | None = None) -> dict[str, Tensor]:
-        """What the model has learned of single labels, for any labels: of stored ones their own, of others nothing.
+    def rows_of(self, labels: Sequence[Label], language: str | None = None) -> Tensor | None:
+        """What the model has learned of single labels, for any labels: the rows of stored ones, zeros for others.
 
         Args:
             labels: C `Label`s; stored ones are found as `StoredLabels.columns_of` does.
             language: The language of labels that name none.
 
         Returns:
-            Arguments of `project_labels`: `label_rows` `(C, H + 1)`, where the model has such.
+            `(C, H + 1)`, the `label_rows` of `GileModel.project_labels`; None for a model without such.
         """
-        tables = self.gile.label_tables
-        if not tables:
-            return {}
+        table = self.gile.label_rows
+        if table is None:
+            return None
         columns = self.stored_labels.columns_of(labels, language).to(self.device)
-        known = (columns >= 0)[:, None]
-        return {name: table(columns.clamp(min=0)) * known for name, table in tables.items()}
+        return table(columns.clamp(min=0)) * (columns >= 0)[:, None]
 
     @can_return_tuple
     def forward(
@@ -1015,21 +885,35 @@ class GileForSequenceClassification(GilePreTrainedModel):
         check_tensors(labels=labels, excluded_columns=excluded_columns)
         kwargs.pop("output_hidden_states", None)  # adapters of peft always pass it
         self._check_loss_arguments(labels, kwargs)
-        text_embeds, attentions = self.gile.embed_texts(
-            input_ids, attention_mask, inputs_embeds, language, pooled_embeds
+        loss_of_codes = getattr(self.loss_function, "of_codes", None) if labels is not None and self.training else None
+        label_codes = cache(partial(self.stored_codes, None))
+
+        def read(language: str | None, excluded: Tensor | None, **documents: Tensor | None) -> tuple[Tensor, ...]:
+            text_embeds, attentions = self.gile.embed_texts(**documents, language=language)
+            result = self.gile.output_layer.project_texts(text_embeds, language)
+            if loss_of_codes is None:
+                codes = label_codes(label_space(self.config, language))
+                result = self.score_stored_labels(result, codes, language, excluded)
+            return result, *attentions
+
+        inputs = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "inputs_embeds": inputs_embeds,
+            "pooled_embeds": pooled_embeds,
+            "excluded": excluded_columns,
+        }
+        result, *attentions = in_each_language(self.config, language, inputs, read)
+        logits, loss = None if loss_of_codes else result, None
+        if loss_of_codes is not None:
+            loss = loss_of_codes(self, result, labels, language, excluded_columns, **kwargs)
+        elif labels is not None:
+            has_others = excluded_columns is not None or self.config.language_labels
+            scores = without_infinities(result) if has_others else result
+            loss = self.loss_function(logits=scores, labels=labels, config=self.config, **kwargs)
+        return SequenceClassifierOutput(
+            loss=loss, logits=logits, attentions=tuple(attentions) if output_attentions else None
         )
-        text_codes = self.gile.project_texts(text_embeds=text_embeds, language=language)
-        logits = loss = None
-        if labels is not None and self.training and hasattr(self.loss_function, "of_codes"):
-            options = {"language": language, "excluded_columns": excluded_columns, **kwargs}
-            loss = self.loss_function.of_codes(self, text_codes, labels, **options)
-        else:
-            logits = self.score_stored_labels(text_codes, language, excluded_columns)
-            if labels is not None:
-                has_others = excluded_columns is not None or self.config.language_labels
-                scores = without_infinities(logits) if has_others else logits
-                loss = self.loss_function(logits=scores, labels=labels, config=self.config, **kwargs)
-        return SequenceClassifierOutput(loss=loss, logits=logits, attentions=attentions if output_attentions else None)
 
     def _check_loss_arguments(self, labels: Tensor | None, given: dict[str, Any]) -> None:
         """Refuses arguments that the loss does not take, and a loss of `Trainer` that would be wrong."""
@@ -1058,35 +942,28 @@ class GileForSequenceClassification(GilePreTrainedModel):
     def score_stored_labels(
         self,
         text_codes: Tensor,
-        language: Languages = None,
+        label_codes: Tensor,
+        language: str | None = None,
         excluded_columns: Tensor | None = None,
         columns: Tensor | None = None,
-        label_codes: Callable[[str | None], Tensor] | None = None,
     ) -> Tensor:
-        """Scores documents with the stored labels, or with some of them.
+        """Scores documents of a language with the stored labels, or with some of them.
 
         Args:
             text_codes: `(B, J)` codes of documents.
-            language: The language of the documents, or of each.
+            label_codes: `(L, J)` from `stored_codes`, or `(C, J)`.
+            language: The language of the documents.
             excluded_columns: `(B, E)`, as in `forward`.
             columns: `(C,)` columns to score; all by default.
-            label_codes: Makes the `(C, J)` codes of these labels for documents of a language, by default those of
-                `stored_codes`.
 
         Returns:
             `(B, L)` or `(B, C)` logits, minus infinity where a label is no candidate for a document.
         """
-        one_space = self.config.share_joint_space or self.config.output_layer == "linear"
-        codes_of = cache(label_codes or partial(self.stored_codes, columns))
-
-        def score(language: str | None, text_codes: Tensor) -> tuple[Tensor]:
-            scores = self.gile.output_layer.score(text_codes, codes_of(None if one_space else language), language)
-            return (self.stored_labels.mask_languages(scores, language, columns),)
-
-        logits = in_each_language(self.config, language, {"text_codes": text_codes}, score)[0]
-        return (
-            logits if excluded_columns is None else self.stored_labels.mask_excluded(logits, excluded_columns, columns)
-        )
+        logits = self.gile.score(text_codes, label_codes, language)
+        logits = self.stored_labels.mask_languages(logits, language, columns)
+        if excluded_columns is None:
+            return logits
+        return self.stored_labels.mask_excluded(logits, excluded_columns, columns)
 
     def project_stored_labels(self, columns: Tensor | None = None, language: str | None = None) -> Tensor:
         """Label codes of the stored label set, in a tensor of their own.
@@ -1102,44 +979,43 @@ class GileForSequenceClassification(GilePreTrainedModel):
             ValueError: No label set is stored.
         """
         codes = self.stored_codes(columns, language)
-        return codes.clone() if self.stored_labels.keeps(codes) else codes
+        return codes if columns is not None or codes.requires_grad else codes.clone()
 
     def stored_codes(self, columns: Tensor | None = None, language: str | None = None) -> Tensor:
-        """Label codes as of `project_stored_labels`, not to be changed: in inference they are made once and kept.
-
-        Args:
-            columns: `(C,)` columns wanted; all of them by default.
-            language: The language of the documents to score; only read without `config.share_joint_space`.
-        """
+        """Label codes as of `project_stored_labels`, not to be changed: in inference they are made once and kept."""
         if self.config.output_layer == "linear":
             if not self.config.languages:
                 return self.gile.output_layer.label_codes(columns)
-            units = [self.gile.output_layer.label_codes(None, one) for one in self.config.languages]
-            return torch.cat(units) if columns is None else torch.cat(units)[columns]
+            codes = torch.cat([self.gile.output_layer.label_codes(None, one) for one in self.config.languages])
+            return codes if columns is None else codes[columns]
         if torch.compiler.is_exporting():
-            codes = self.stored_labels.made(("codes", language))
-            if codes is None:
-                raise ValueError(
-                    "an exported model holds the codes of its labels as constants: call it once, in evaluation mode "
-                    "and without gradients, before torch.export"
-                )
-            return codes
+            return self.stored_labels.exported(("codes", language))
         self._require_stored_labels()
         if self.training or torch.is_grad_enabled() or columns is not None:
-            return self._stored_label_codes(columns, language)
-
-        def state(words: Tensor) -> tuple[Any, ...]:
-            return self.gile.label_state(), self.gile.label_state(words), state_of(self.label_input_ids)
+            return self.gile.project_labels(**self.stored_inputs(columns), language=language)
 
         def make() -> Tensor:
-            every = torch.arange(self.config.num_labels, device=self.label_input_ids.device)
+            every = torch.arange(self.config.num_labels, device=self.label_input_ids.device).split(_LABELS_AT_ONCE)
             with torch.inference_mode(False), torch.no_grad():  # codes that torch.export takes, too
-                return torch.cat([self._stored_label_codes(chunk, language) for chunk in every.split(_LABELS_AT_ONCE)])
+                return torch.cat(
+                    [self.gile.project_labels(**self.stored_inputs(some), language=language) for some in every]
+                )
 
         # Of weights that are elsewhere until a module is called, there is no telling whether they are still the same.
         if any(weight.is_meta for weight in self.gile.label_parameters()):
             return make()
-        return self.stored_labels.made_once(("codes", language), self.label_input_ids, state, make)
+        return self._made_once(("codes", language), make)
+
+    def _made_once(
+        self, name: Hashable, make: Callable[[], Tensor], weights: Sequence[Tensor] | None = None, versions: Any = None
+    ) -> Tensor:
+        """What `make` makes of the words of the stored labels, while these and the weights stay as they are."""
+
+        def state(words: Tensor) -> tuple[Any, ...]:
+            label_state = self.gile.label_state
+            return label_state(None, weights), label_state(words, weights), state_of(self.label_input_ids)
+
+        return self.stored_labels.made_once(name, self.label_input_ids, state, make, versions)
 
     def _require_stored_labels(self) -> None:
         if self.label_input_ids.shape[1] == 0:
@@ -1156,23 +1032,15 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 "call model.set_labels(label_set, processor)"
             )
 
-    def _stored_label_codes(self, columns: Tensor | None, language: str | None) -> Tensor:
-        return self.project_labels(language=language, **self.stored_inputs(columns))
-
     def stored_inputs(
-        self,
-        columns: Tensor | None = None,
-        words: Tensor | None = None,
-        rows: Tensor | None = None,
-        vectors: Tensor | None = None,
-    ) -> dict[str, Any]:
-        """What belongs to single stored labels: arguments of `project_labels`.
+        self, columns: Tensor | None = None, words: Tensor | None = None, vectors: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """What belongs to single stored labels: arguments of `GileModel.project_labels`.
 
         Args:
             columns: `(C,)` columns wanted; all of them by default.
-            words: `(M, T)` words to read labels by instead of the stored ones, with `rows`.
-            rows: `(C,)` the row of `words` by which each label is read.
-            vectors: `(L, P)`, or `(M, P)` with `words`: what the pretrained encoder made of the words before.
+            words: `(C, T)` words to read these labels by, instead of the stored ones.
+            vectors: `(C, P)` what the pretrained encoder made of the words before.
 
         Returns:
             Tensors of C rows.
@@ -1181,80 +1049,31 @@ class GileForSequenceClassification(GilePreTrainedModel):
             ValueError: No label set is stored.
         """
         self._require_stored_labels()
-        inputs = {
-            name: table.weight if columns is None else table(columns) for name, table in self.gile.label_tables.items()
-        }
-        if vectors is None and self.config.pools_labels and self.config.text_config.has_fixed_pooling:
-            vectors = self._kept_pooled(words)
-        rows = columns if words is None else rows
-        words = self.label_input_ids if words is None else words
+
+        def of_columns(numbers: Tensor) -> Tensor:
+            return numbers if columns is None else numbers[columns]
+
+        if vectors is None and words is None and self.config.pools_labels and self.config.text_config.has_fixed_pooling:
+            vectors = of_columns(self._kept_pooled())
+        inputs = {"label_input_ids": of_columns(self.label_input_ids) if words is None else words}
         if vectors is not None:
-            inputs["label_vectors"] = vectors if rows is None else vectors[rows]
-        inputs["words"] = words if rows is None else words[rows]
+            inputs["label_vectors"] = vectors
+        if self.gile.label_rows is not None:
+            inputs["label_rows"] = self.gile.label_rows.weight if columns is None else self.gile.label_rows(columns)
         if self.config.language_labels and self.config.label_encoder_type == "text_encoder":
-            languages = self.stored_labels.languages.to(self.label_input_ids.device)
-            inputs["label_language"] = languages if columns is None else languages[columns]
+            inputs["label_language"] = of_columns(self.stored_labels.languages.to(self.label_input_ids.device))
         return inputs
 
-    def pool_stored_labels(self, words: Tensor | None = None) -> Tensor:
-        """What the pretrained encoder makes of the stored labels, without dropout and without gradients.
-
-        Args:
-            words: `(M, T)` other words of labels to read instead.
-
-        Returns:
-            `(L, P)` or `(M, P)` vectors.
-        """
-        languages = self.stored_labels.languages if self.config.language_labels and words is None else None
-        encoder = self.gile.text_encoder
-        mode = encoder.training
-        encoder.eval()
-        vectors = self.gile.pool_labels(self.label_input_ids if words is None else words, languages)
-        encoder.train(mode)
-        return vectors
-
-    def _kept_pooled(self, words: Tensor | None) -> Tensor:
-        """`pool_stored_labels` of a frozen encoder, kept while it is the same."""
-        read = self.label_input_ids if words is None else words
-        encoder = self.gile.text_encoder
-        weights = list(encoder.transformer.parameters())
-
-        def state(distinct: Tensor) -> tuple[Any, ...]:
-            return self.gile.label_state(None, weights), self.gile.label_state(distinct, weights), state_of(read)
-
+    def _kept_pooled(self) -> Tensor:
+        """`(L, P)`: what a frozen pretrained encoder makes of the stored labels, kept while it is the same."""
+        weights, versions = list(self.gile.text_encoder.transformer.parameters()), None
         # While training goes on, a frozen encoder is not read at each step, which can cost as much as the step.
-        versions = None
         if self.training:
-            tensors = [read, *encoder.parameters()]
-            states = [(tensor.data_ptr(), tensor._version) for tensor in tensors]
-            versions = (torch.is_autocast_enabled(read.device.type), states)
-        make = partial(self.pool_stored_labels, words)
-        return self.stored_labels.made_once(("pooled", words is None), read, state, make, versions)
-
-    def project_labels(
-        self,
-        words: Tensor,
-        label_vectors: Tensor | None = None,
-        label_rows: Tensor | None = None,
-        label_language: Languages = None,
-        language: str | None = None,
-        sparse: bool = False,
-    ) -> Tensor:
-        """Label codes of words and of what the model has learned of these labels beside.
-
-        Args:
-            words: `(C, T)` words of the labels.
-            label_vectors: `(C, P)`, as in `GileModel.embed_labels`.
-            label_rows: `(C, H + 1)` rows of the labels.
-            label_language: The language of the labels, or of each.
-            language: The language of the documents to score; only read without `config.share_joint_space`.
-            sparse: Whether gradients of tables of words are sparse tensors.
-
-        Returns:
-            `(C, J)` label codes.
-        """
-        label_embeds = self.gile.embed_labels(words, None, label_language, label_vectors, sparse)
-        return self.gile.project_labels(label_embeds=label_embeds, language=language, label_rows=label_rows)
+            states = [(tensor.data_ptr(), tensor._version) for tensor in (self.label_input_ids, *weights)]
+            versions = (torch.is_autocast_enabled(self.device.type), states)
+        languages = self.stored_labels.languages if self.config.language_labels else None
+        make = partial(self.gile.pool_labels, self.label_input_ids, languages)
+        return self._made_once("pooled", make, weights, versions)
 
     def save_pretrained(
         self,
@@ -1322,23 +1141,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 )
             model.label_set = label_set
         return loaded
-
-
-def check_tensors(**given: Any) -> None:
-    """Refuses what is no tensor, such as the lists of ids that the processor makes by default.
-
-    Args:
-        given: Arguments by their names; None is left out.
-
-    Raises:
-        ValueError: One is no tensor; the message names it.
-    """
-    for name, value in given.items():
-        if value is not None and not torch.is_tensor(value):
-            raise ValueError(
-                f"{name} must be a tensor, got {type(value).__name__}; the processor makes tensors with "
-                "return_tensors='pt'"
-            )
 
 
 __all__ = ["GileForSequenceClassification", "GileModel", "GileModelOutput", "GilePreTrainedModel"]

@@ -339,7 +339,7 @@ class LabelScoringPipeline(Pipeline):
         gile = self.model.gile
         inputs = {name: ids.to(gile.device) for name, ids in self.processor.pad_documents(documents).items()}
         text_embeds, attentions = gile.embed_texts(**inputs, language=options.language)
-        codes = gile.project_texts(text_embeds=text_embeds, language=options.language)
+        codes = gile.output_layer.project_texts(text_embeds, check_language(gile.config, options.language))
         weights = [level.cpu() for level in attentions] if options.return_evidence else []
         return codes, [[level[row] for level in weights] for row in range(len(documents))]
 
@@ -427,7 +427,7 @@ class LabelScoringPipeline(Pipeline):
         codes = self._cache.codes(
             labels,
             # What is learned of single labels goes by their ids.
-            bool(gile.label_tables) and self.model.label_set is not None,
+            gile.label_rows is not None and self.model.label_set is not None,
             (language, options.label_language, state()),
             make,
             gile.label_state,

@@ -18,7 +18,7 @@ from transformers.activations import ACT2FN
 
 from .configuration_gile import LEXICAL_HASHES
 from .languages_gile import of_language, per_language
-from .text_encoders_gile import rms_normalized, rows_of
+from .text_encoders_gile import rms_normalized
 
 
 class ZeroEmbedding(nn.Embedding):
@@ -48,13 +48,12 @@ class TokenBag(nn.Module):
         self.vectors = BagEmbedding(config.text_config.vocab_size, config.bag_size)
         self.log_weights = ZeroEmbedding(config.text_config.vocab_size, 1)
 
-    def forward(self, input_ids: Tensor, mask: Tensor, sparse: bool = False) -> Tensor:
+    def forward(self, input_ids: Tensor, mask: Tensor) -> Tensor:
         """Encodes texts.
 
         Args:
             input_ids: `(R, T)` token ids, documents or labels.
             mask: `(R, T)` booleans, true where there is a token.
-            sparse: Whether gradients of the tables are sparse tensors, for who adds up those of many calls.
 
         Returns:
             `(R, bag_size)` vectors; zero for a text without tokens.
@@ -64,9 +63,9 @@ class TokenBag(nn.Module):
         tokens = distinct % self.vocab_size
         starts = torch.searchsorted(distinct, rows[:, 0].contiguous())
         words, places = torch.unique(tokens, return_inverse=True)
-        weights = rows_of(self.log_weights, words, sparse).squeeze(-1).exp()[places]
+        weights = self.log_weights(words).squeeze(-1).exp()[places]
         weights = weights * (1 + counts.to(weights.dtype).log())
-        vectors = rows_of(self.vectors, words, sparse)
+        vectors = self.vectors(words)
         total = functional.embedding_bag(places, vectors, starts, mode="sum", per_sample_weights=weights)
         return rms_normalized(total)
 

@@ -488,15 +488,11 @@ def project_label_set(
             words = words.to(gile.device)
             if seen_words is not None:
                 seen_words.append(words["label_input_ids"].unique())
-            if hasattr(model, "learned_of"):
-                own = model.learned_of(labels, default)
-                ids = words["label_input_ids"]
-                yield model.project_labels(ids, label_language=languages, language=language, **own)
-            else:
-                yield gile.project_labels(**words, language=language, label_language=languages)
+            rows = model.rows_of(labels, default) if hasattr(model, "rows_of") else None
+            yield gile.project_labels(**words, language=language, label_language=languages, label_rows=rows)
 
     codes = join_codes(batches(), len(label_set), dtype)
-    if unknown and not gile.config.text_config.reads_pretrained and not gile.label_tables:
+    if unknown and not gile.config.text_config.reads_pretrained and gile.label_rows is None:
         names = ", ".join(repr(label_set[column].name) for column in unknown[:3])
         more = f" and {len(unknown) - 3:,} more" if len(unknown) > 3 else ""
         _logger.warning(

@@ -179,13 +179,18 @@ class StoredLabels:
             made = self._made[name] = (made_of, make(), distinct)
         return made[1]
 
-    def made(self, name: Hashable) -> Tensor | None:
-        """What `made_once` keeps under a name."""
-        return self._made[name][1] if name in self._made else None
+    def exported(self, name: Hashable) -> Tensor:
+        """What `made_once` keeps under a name, for a model that is being exported and cannot make it.
 
-    def keeps(self, tensor: Tensor) -> bool:
-        """Whether a tensor is kept, and not to be changed."""
-        return any(tensor is made for _, made, _ in self._made.values())
+        Raises:
+            ValueError: Nothing is kept.
+        """
+        if name not in self._made:
+            raise ValueError(
+                "an exported model holds the codes of its labels as constants: call it once, in evaluation mode and "
+                "without gradients, before torch.export"
+            )
+        return self._made[name][1]
 
     def forget_versions(self) -> None:
         """Asks for states again: a write through `.data` has no version."""

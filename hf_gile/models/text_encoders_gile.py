@@ -38,16 +38,6 @@ def rms_normalized(vectors: Tensor) -> Tensor:
     return (functional.normalize(widened(vectors), dim=-1) * vectors.shape[-1] ** 0.5).to(vectors.dtype)
 
 
-def rows_of(table: nn.Module, ids: Tensor, sparse: bool = False) -> Tensor:
-    """`(..., D)` rows of a table of vectors, by a call of it: an adapter may have changed it, or have moved it.
-
-    `sparse` is for the gradient of an `nn.Embedding`, where those of many calls are added up.
-    """
-    if sparse and isinstance(table, nn.Embedding):
-        return functional.embedding(ids, table.weight, sparse=True)
-    return table(ids)
-
-
 def weighted_sum(vectors: Tensor, places: Tensor, weights: Tensor) -> Tensor:
     """`(R, D)` sums of the rows of `(N, D)` vectors that `(R, T)` places name, times `(R, T)` weights."""
     if torch.compiler.is_compiling():  # compilers and exports know products better
@@ -213,20 +203,19 @@ def _pooling(config: PreTrainedConfig) -> nn.Module:
     )
 
 
-def mean_of_words(table: nn.Module, input_ids: Tensor, pad_token_id: int, sparse: bool = False) -> Tensor:
+def mean_of_words(table: nn.Module, input_ids: Tensor, pad_token_id: int) -> Tensor:
     """The label encoder of section 2.2: a label vector e is the mean of the label's word vectors.
 
     Args:
         table: The word vectors, or those of the tokens of a pretrained encoder.
         input_ids: `(L, T)` word ids, padded.
         pad_token_id: The padding word. (The table's own padding_idx may be missing.)
-        sparse: As in `rows_of`.
 
     Returns:
         `(L, D)` label vectors; zero for a label without words.
     """
     words, places = torch.unique(input_ids, return_inverse=True)
-    vectors = rows_of(table, words, sparse)
+    vectors = table(words)  # by a call: an adapter may have changed the table, or have moved it
     weights = (input_ids != pad_token_id).to(vectors.dtype)
     return weighted_sum(vectors, places, weights / weights.sum(-1, keepdim=True).clamp(min=1))
 

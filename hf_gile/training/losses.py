@@ -3,17 +3,25 @@
 Shapes: B documents, L stored labels, C columns scored in a step, P gold labels of a document (padded), J joint size.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
 from transformers import PreTrainedConfig
 
-from ..models.languages_gile import Languages, in_each_language, of_language, own_columns
+from ..models.languages_gile import (
+    Languages,
+    check_tensors,
+    in_each_language,
+    label_space,
+    of_language,
+    own_columns,
+)
 from ..models.losses_gile import (
     IGNORE,
     ONE_GOLD_LABEL,
@@ -27,7 +35,7 @@ from ..models.losses_gile import (
     targets_of,
     without_infinities,
 )
-from ..models.modeling_gile import GileForSequenceClassification, check_tensors
+from ..models.modeling_gile import GileForSequenceClassification, GileModel
 from .chunked_losses import LabelChunks, check_positive_weights, chunked_loss
 from .label_sampling import read_weights
 from .paraphrases import LabelParaphrases
@@ -118,7 +126,7 @@ class GileLoss:
         self.refresh_steps = refresh_steps
         self.row_dropout = row_dropout
         self._steps = 0
-        self._refreshed: tuple[int, Tensor, Tensor] | None = None  # period, words, and what the encoder made of them
+        self._refreshed: tuple[object, Tensor, Tensor] | None = None  # state, words, what the encoder made of them
 
     def check_fits(self, config: PreTrainedConfig) -> None:
         """Makes sure that a model has what the options are about.
@@ -225,8 +233,14 @@ class GileLoss:
 
     def _at_once(self, step: "_Step") -> Tensor:
         model, config, columns = step.model, step.model.config, step.columns
-        codes = partial(self._label_codes, model, columns)
-        logits = model.score_stored_labels(step.text_codes, step.language, step.excluded_columns, columns, codes)
+        label_codes = cache(partial(self._label_codes, model, columns))
+
+        def score(language: str | None, text_codes: Tensor, excluded_columns: Tensor | None) -> tuple[Tensor]:
+            codes = label_codes(label_space(config, language))
+            return (model.score_stored_labels(text_codes, codes, language, excluded_columns, columns),)
+
+        inputs = {"text_codes": step.text_codes, "excluded_columns": step.excluded_columns}
+        logits = in_each_language(config, step.language, inputs, score)[0]
         if step.excluded_columns is not None or config.language_labels:
             logits = without_infinities(logits)
         if is_columns(step.labels):
@@ -295,7 +309,7 @@ class GileLoss:
         """`(C, J)` codes of stored labels as a step reads them."""
         if model.config.output_layer == "linear":
             return model.stored_codes(columns, language)
-        return model.project_labels(**self._label_inputs(model, columns), language=language)
+        return model.gile.project_labels(**self._label_inputs(model, columns), language=language)
 
     def _label_chunks(
         self, model: GileForSequenceClassification, columns: Tensor | None, language: str | None
@@ -307,37 +321,84 @@ class GileLoss:
         if model.config.output_layer == "linear":
             codes = model.stored_codes(columns)  # they are the weights, not made of anything
             return LabelChunks(lambda codes: codes, [codes], checksum=checksum)
-        space = None if model.config.share_joint_space else language
+        space = label_space(model.config, language)
         rows = self._label_inputs(model, columns)
+        tables = _tables_of_tokens(model.gile)
 
         def encode(*chunk: Tensor) -> Tensor:
-            # Sparse: the gradient of the words of a chunk is not to be as large as the table of all words.
-            return model.project_labels(**dict(zip(rows, chunk, strict=True)), language=space, sparse=True)
+            with sparse_gradients(tables):
+                return model.gile.project_labels(**dict(zip(rows, chunk, strict=True)), language=space)
 
-        parameters = model.gile.label_parameters(space, with_vectors="label_vectors" in rows)
+        parameters = _label_parameters(model.gile, space, with_vectors="label_vectors" in rows)
         return LabelChunks(encode, list(rows.values()), parameters, checksum)
 
-    def _label_inputs(self, model: GileForSequenceClassification, columns: Tensor | None) -> dict[str, Any]:
-        """What a step reads of stored labels: arguments of `project_labels`."""
+    def _label_inputs(self, model: GileForSequenceClassification, columns: Tensor | None) -> dict[str, Tensor]:
+        """What a step reads of stored labels: arguments of `GileModel.project_labels`."""
         if not torch.is_grad_enabled():
             return model.stored_inputs(columns)
-        words = rows = vectors = None
+        read, rows = model.label_input_ids, columns
         if self.paraphrases is not None:
-            device = model.label_input_ids.device
-            every = torch.arange(model.config.num_labels, device=device) if columns is None else columns
+            every = torch.arange(model.config.num_labels, device=read.device) if columns is None else columns
             rows = self.paraphrases.choose(every, self._steps)
-            words = self.paraphrases.words.to(device)
-        if self.refresh_steps > 0 and not model.config.text_config.has_fixed_pooling:
-            period = (self._steps - 1) // self.refresh_steps
-            read = model.label_input_ids if words is None else words
-            if self._refreshed is None or self._refreshed[0] != period or self._refreshed[1] is not read:
-                self._refreshed = (period, read, model.pool_stored_labels(words))
-            vectors = self._refreshed[2]
-        inputs = model.stored_inputs(columns, words, rows, vectors)
+            read = self.paraphrases.words = self.paraphrases.words.to(read.device)
+        vectors = self._pooled(model, read)
+        if vectors is not None and rows is not None:
+            vectors = vectors[rows]
+        inputs = model.stored_inputs(columns, None if self.paraphrases is None else read[rows], vectors)
         if self.row_dropout > 0:
             own = inputs["label_rows"]
             inputs["label_rows"] = own * (torch.rand(len(own), 1, device=own.device) >= self.row_dropout)
         return inputs
+
+    def _pooled(self, model: GileForSequenceClassification, words: Tensor) -> Tensor | None:
+        """What the pretrained encoder made of words, if a step need not read them; the model does for its own words."""
+        if not model.config.pools_labels:
+            return None
+        state: object
+        if model.config.text_config.has_fixed_pooling:
+            if self.paraphrases is None:
+                return None
+            encoder = model.gile.text_encoder.transformer
+            weights = [(weight.data_ptr(), weight._version) for weight in encoder.parameters()]
+            state = (torch.is_autocast_enabled(model.device.type), weights)
+        elif self.refresh_steps > 0:
+            state = (self._steps - 1) // self.refresh_steps
+        else:
+            return None
+        if self._refreshed is None or self._refreshed[0] != state or self._refreshed[1] is not words:
+            of_languages = self.paraphrases is None and model.config.language_labels
+            languages = model.stored_labels.languages if of_languages else None
+            self._refreshed = (state, words, model.gile.pool_labels(words, languages))
+        return self._refreshed[2]
+
+
+def _label_parameters(gile: GileModel, language: str | None, with_vectors: bool) -> list[nn.Parameter]:
+    """The weights that make codes of labels for documents of a language, of words or of vectors made before."""
+    left_out: list[nn.Module] = [gile.text_encoder.transformer] if with_vectors else []
+    for part in gile.output_layer.modules():
+        if language is not None and isinstance(part, nn.ModuleDict):
+            left_out += [module for name, module in part.items() if name != language]
+    ids = {id(parameter) for module in left_out for parameter in module.parameters()}
+    return [parameter for parameter in gile.label_parameters() if id(parameter) not in ids]
+
+
+def _tables_of_tokens(gile: GileModel) -> list[nn.Embedding]:
+    """The tables that are trained; those under an adapter are not, and it takes no sparse gradients."""
+    tables = [one for one in gile.modules() if isinstance(one, nn.Embedding) and one.weight.requires_grad]
+    return [one for one in tables if one.num_embeddings == gile.config.text_config.vocab_size]
+
+
+@contextmanager
+def sparse_gradients(tables: Sequence[nn.Embedding]) -> Iterator[None]:
+    """Makes gradients of tables sparse tensors: that of the words of a chunk is not to be as large as the table."""
+    before = [table.sparse for table in tables]
+    for table in tables:
+        table.sparse = True
+    try:
+        yield
+    finally:
+        for table, sparse in zip(tables, before, strict=True):
+            table.sparse = sparse
 
 
 @dataclass(frozen=True)

@@ -237,7 +237,8 @@ class ManySetTrainer(Trainer):
             gold = batch.pop("labels")
             batch.pop("shift_labels")
             with self._autocast():
-                texts = model.gile.project_texts(**{name: tensor.to(model.device) for name, tensor in batch.items()})
+                inputs: dict[str, Any] = {name: tensor.to(model.device) for name, tensor in batch.items()}
+                texts = model.gile.project_texts(**inputs)
             # Not in 16 bits, in which labels that differ a little tie.
             scores = (texts.float() @ codes.float().T).cpu()
             metrics.update(scores, gold)

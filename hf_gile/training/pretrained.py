@@ -105,9 +105,8 @@ def add_pooled_embeds(
             for start in range(0, len(order), batch_size):
                 places = order[start : start + batch_size].tolist()
                 batch = processor.pad_documents([documents[place] for place in places])
-                languages = [columns["language"][place] for place in places] if "language" in columns else None
-                batch = {name: tensor.to(gile.device) for name, tensor in batch.items()}
-                vectors = gile.pool_texts(**batch, language=languages).float().cpu().numpy()
+                ids, mask = (batch[name].to(gile.device) for name in ("input_ids", "attention_mask"))
+                vectors = gile.text_encoder.pool(ids, mask.bool())[0].float().cpu().numpy()  # the same in all languages
                 for place, vector in zip(places, vectors, strict=True):
                     pooled[place] = vector if vector.ndim == 1 else vector[: max(1, len(documents[place]))]
         gile.train(was_training)
@@ -122,7 +121,7 @@ def add_pooled_embeds(
     if config.text_encoder_type == "hierarchical_transformer":
         kind = List(kind)
     # Apart from the labels, which may be others the next time.
-    read = dataset.select_columns([name for name in ("input_ids", "language") if name in dataset.column_names])
+    read = dataset.select_columns(["input_ids"])
     pooled = read.map(
         pool,
         remove_columns=read.column_names,

@@ -37,28 +37,18 @@ class LearnedLabels(GileForSequenceClassification):
         self.label_residual = nn.Embedding(config.num_labels, config.text_config.embedding_size)
         nn.init.zeros_(self.label_residual.weight)
 
-    def project_labels(self, words: Tensor, residual: Tensor | None = None, **options: Any) -> Tensor:
-        """Label codes; see `GileForSequenceClassification.project_labels`.
-
-        Args:
-            words: `(C, T)` words of the labels.
-            residual: `(C, D)` what training has added to the means of their vectors.
-            options: The other arguments.
-        """
-        language = options.pop("language", None)
-        label_embeds = self.gile.embed_labels(words, **options)
-        label_embeds = label_embeds if residual is None else label_embeds + residual
-        return self.gile.project_labels(label_embeds=label_embeds, language=language)
-
     def train(self, mode: bool = True) -> Any:
         """Switches between training and evaluation, which keeps no codes of before."""
         self.stored_labels.forget()
         return super().train(mode)
 
-    def stored_inputs(self, columns: Tensor | None = None, *others: Any) -> dict[str, Any]:
-        """What belongs to single stored labels; see `GileForSequenceClassification.stored_inputs`."""
-        weight = self.label_residual.weight
-        return super().stored_inputs(columns, *others) | {"residual": weight if columns is None else weight[columns]}
+    def stored_inputs(
+        self, columns: Tensor | None = None, words: Tensor | None = None, vectors: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """What belongs to single stored labels: their vectors; see `GileForSequenceClassification.stored_inputs`."""
+        words = super().stored_inputs(columns, words)["label_input_ids"]
+        residual = self.label_residual.weight if columns is None else self.label_residual.weight[columns]
+        return {"label_embeds": self.gile.embed_labels(words) + residual}
 
 
 class AiTextML(LearnedLabels):

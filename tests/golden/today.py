@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from hf_gile import GileConfig, GileForSequenceClassification
+from hf_gile.models.languages_gile import in_each_language, label_space
 from hf_gile.models.losses_gile import label_loss
 from hf_gile.models.published_gile import PublishedGileConfig, PublishedGileForSequenceClassification
 from hf_gile.training import GileLoss
@@ -61,6 +62,15 @@ def build(fields: dict[str, Any], weights: dict[str, Tensor] | None = None) -> G
     return model
 
 
+def text_codes(model: Any, documents: dict[str, Tensor], languages: list[str] | None) -> Tensor:
+    """Codes of documents, of which each may be in another language."""
+
+    def project(language: Any, input_ids: Tensor) -> tuple[Tensor]:
+        return (model.gile.project_texts(input_ids, language=language),)
+
+    return in_each_language(model.config, languages, documents, project)[0]
+
+
 def run(model: Any, inputs: dict[str, Any], gradients: list[str] | None = None) -> dict[str, Tensor]:
     """Computes all that golden cases compare.
 
@@ -85,7 +95,7 @@ def run(model: Any, inputs: dict[str, Any], gradients: list[str] | None = None) 
         output = model(**documents, **language, output_attentions=True)
         outputs["logits"] = output.logits
         outputs |= {f"attentions.{number}": weights for number, weights in enumerate(output.attentions)}
-        outputs["text_codes"] = model.gile.project_texts(**documents, **language)
+        outputs["text_codes"] = text_codes(model, documents, languages)
         if "new_labels" in inputs:
             labels = {"label_input_ids": torch.tensor(inputs["new_labels"])}
             if "new_label_languages" in inputs:
@@ -112,9 +122,15 @@ def run(model: Any, inputs: dict[str, Any], gradients: list[str] | None = None) 
         size = model.config.num_labels if columns is None else len(columns)
         if not size > getattr(model.loss_function, "chunk_size", 0) > 0:
             # A GileLoss returns none: these are what it computes.
-            codes = model.gile.project_texts(**documents, **language)
-            excluded = training.get("excluded_columns")
-            logits = model.score_stored_labels(codes, languages, excluded, columns)
+            def score(language: Any, text_codes: Tensor, excluded: Tensor | None) -> tuple[Tensor]:
+                codes = model.stored_codes(columns, label_space(model.config, language))
+                return (model.score_stored_labels(text_codes, codes, language, excluded, columns),)
+
+            codes = {
+                "text_codes": text_codes(model, documents, languages),
+                "excluded": training.get("excluded_columns"),
+            }
+            logits = in_each_language(model.config, languages, codes, score)[0]
             outputs["train_logits"] = logits.detach()
             if output.logits is not None:
                 torch.testing.assert_close(output.logits, logits)

@@ -75,7 +75,7 @@ def test_every_number_written_through_data_changes_the_scores(make_model, option
     index = LabelIndex.build(model)
     weights = {
         id(weight): weight
-        for weight in [*model.gile.label_parameters(), *(one.weight for one in model.gile.label_tables.values())]
+        for weight in [*model.gile.label_parameters(), *([model.gile.label_rows.weight] if options else [])]
     }
     for weight in weights.values():
         with torch.no_grad():
@@ -88,7 +88,7 @@ def test_every_number_written_through_data_changes_the_scores(make_model, option
         with pytest.raises(ValueError, match="build it again"):
             index.check_fits(model)
         with torch.no_grad():
-            fresh = model._stored_label_codes(None, None)
+            fresh = model.gile.project_labels(**model.stored_inputs())
             torch.testing.assert_close(model.stored_codes(), fresh)
             answer = pipe(TEXT, candidate_labels=["heart", "milk"])
         fresh_pipe = LabelScoringPipeline(model=model, processor=processor)

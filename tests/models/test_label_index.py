@@ -165,8 +165,7 @@ def test_a_label_of_a_linear_unit_gets_another_name_and_keeps_its_code(make_mode
 
 def test_what_was_learned_of_a_label_is_not_lost_by_a_change(make_model):
     model, processor = make_model(label_rows=True)
-    for table in model.gile.label_tables.values():
-        nn.init.normal_(table.weight)
+    nn.init.normal_(model.gile.label_rows.weight)
     index = LabelIndex.build(model)
     codes = index.codes.clone()
     with pytest.raises(ValueError, match=r"learned more of label 'Iron' .* cannot look up"):
@@ -184,8 +183,7 @@ def test_what_was_learned_of_a_label_is_not_lost_by_a_change(make_model):
     assert torch.allclose(LabelIndex.build(model, processor, LabelSet([Label("x", "Iron")])).codes, codes[2:3])
     model.set_labels(renamed, processor)
     assert torch.allclose(LabelIndex.build(model).codes[2], iron)
-    for table in model.gile.label_tables.values():
-        nn.init.zeros_(table.weight)
+    nn.init.zeros_(model.gile.label_rows.weight)
     assert torch.allclose(LabelIndex.build(model, processor, LabelSet([Label("y", "Rats")])).codes[0], new)
 
 

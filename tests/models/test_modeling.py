@@ -43,11 +43,10 @@ def test_label_vectors_can_be_given_instead_of_words(make_model, label_set):
     )
 
 
-def test_label_padding_and_masked_label_words_do_not_count(make_model):
+def test_label_padding_does_not_count(make_model):
     model, _ = make_model()
-    labels = torch.tensor([[3, 4, 9]])
-    masked = model.gile.project_labels(labels, label_attention_mask=torch.tensor([[1, 1, 0]]))
-    torch.testing.assert_close(masked, model.gile.project_labels(torch.tensor([[3, 4]])))
+    padded = model.gile.project_labels(torch.tensor([[3, 4, 0]]))
+    torch.testing.assert_close(padded, model.gile.project_labels(torch.tensor([[3, 4]])))
 
 
 def test_a_score_does_not_depend_on_the_other_labels(make_model, label_set):
@@ -325,7 +324,8 @@ def test_excluded_columns_get_minus_infinity_and_the_others_keep_their_scores(ma
     assert torch.equal(masked.logits, expected)
     assert masked.loss.isfinite()
     codes, columns = model.gile.project_texts(**batch), torch.tensor([0, 3, 4])
-    sampled = model.score_stored_labels(codes, excluded_columns=excluded, columns=columns)
+    label_codes = model.project_stored_labels(columns)
+    sampled = model.score_stored_labels(codes, label_codes, excluded_columns=excluded, columns=columns)
     torch.testing.assert_close(sampled, expected[:, columns])
     for wrong in (torch.tensor([[5], [0]]), torch.tensor([[0]]), torch.tensor([0, 1])):
         with pytest.raises(ValueError, match=r"excluded_columns must be columns below 5, \(2, E\) padded with -100"):

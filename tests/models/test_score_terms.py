@@ -2,7 +2,6 @@
 
 import math
 from collections import Counter, defaultdict
-from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -164,8 +163,8 @@ class TestBag:
         texts = torch.tensor([[3, 4, 3, 18], [7, 3, 0, 0]])
         upstream = torch.randn(2, 5, dtype=torch.double)
         dense, sparse = (
-            torch.autograd.grad((bag(texts, texts != 0, sparse) * upstream).sum(), list(bag.parameters()))
-            for sparse in (False, True)
+            torch.autograd.grad((bag(texts, texts != 0) * upstream).sum(), list(bag.parameters()))
+            for bag.vectors.sparse, bag.log_weights.sparse in ((False, False), (True, True))
         )
         for one, other in zip(dense, sparse, strict=True):
             assert other.is_sparse
@@ -260,10 +259,9 @@ class TestLabelRows:
             found = index.scores(texts)
         torch.testing.assert_close(found[:, [0, 2]], scores[:, [1, 3]])
         torch.testing.assert_close(found[:, 1], unseen[:, 1])
-        own = model.learned_of(
-            [stored[2]]
-        )  # the id decides: another text of a known label keeps what was learned of it
-        expected = model.gile.score(texts, model.project_labels(words[3:], **own))
+        # The id decides: another text of a known label keeps what was learned of it.
+        own = model.rows_of([stored[2]])
+        expected = model.gile.score(texts, model.gile.project_labels(words[3:], label_rows=own))
         torch.testing.assert_close(found[:, 3:], expected)
         assert not torch.allclose(found[:, 3], unseen[:, 3])
 
@@ -295,9 +293,10 @@ class TestLabelRows:
         model.loss_function = loss = GileLoss(row_dropout=0.3)
         inputs = texts_of(processor)
         codes = model.gile.project_texts(**inputs).detach()
-        scores_of_a_step = partial(
-            model.score_stored_labels, codes, label_codes=partial(loss._label_codes, model, None)
-        )
+
+        def scores_of_a_step():
+            return model.score_stored_labels(codes, loss._label_codes(model, None, None))
+
         with torch.no_grad():
             whole = model(**inputs).logits
             without = model.gile(**processor(TEXTS, label_text=labels.texts, return_tensors="pt")).logits
