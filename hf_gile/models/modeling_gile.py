@@ -1007,7 +1007,11 @@ class GileForSequenceClassification(GilePreTrainedModel):
         return self._made_once(("codes", language), make)
 
     def _made_once(
-        self, name: Hashable, make: Callable[[], Tensor], weights: Sequence[Tensor] | None = None, versions: Any = None
+        self,
+        name: Hashable,
+        make: Callable[[], Tensor],
+        weights: Sequence[Tensor] | None = None,
+        versions: object = None,
     ) -> Tensor:
         """What `make` makes of the words of the stored labels, while these and the weights stay as they are."""
 
