@@ -121,21 +121,26 @@ def _refuse_unknown(config: PreTrainedConfig, unknown: Mapping[str, Any]) -> Non
         raise ValueError(f"{type(config).__name__} has no field {name!r:.100}{hint}")
 
 
+def _parts_of(fields: Mapping[str, Any]) -> set[str]:
+    """What a text encoder has of the parts that languages can share."""
+    kind = fields["text_encoder_type"]
+    has_cell = kind not in ("nn", "transformer") and fields["encoder_cell"] != "none"
+    attends = kind not in ("nn", "hnn") and (kind == "hierarchical_transformer" or fields["pooling"] == "attention")
+    return {name for name, is_there in (("encoders", has_cell), ("attention", attends)) if is_there}
+
+
 def _unread_of_text(fields: Mapping[str, Any]) -> dict[str, str]:
     """The fields of a text configuration that nothing reads with the others, and what would read them."""
-    kind, cell = fields["text_encoder_type"], fields["encoder_cell"]
+    kind, parts = fields["text_encoder_type"], _parts_of(fields)
     words = kind not in PRETRAINED_DEFAULTS
-    has_cell = kind not in ("nn", "transformer")
-    has_size = has_cell and cell != "none"
-    pools = kind not in ("nn", "hnn")
-    attends = kind == "hierarchical_transformer" or (pools and fields["pooling"] == "attention")
+    attends, is_dense = "attention" in parts, "encoders" in parts and fields["encoder_cell"] == "dense"
     sentences = kind in _READ_SENTENCES
     readers = {
-        "encoder_cell": (has_cell, "another text_encoder_type"),
-        "hidden_size": (has_size, "a text encoder with an encoder_cell"),
+        "encoder_cell": (kind not in ("nn", "transformer"), "another text_encoder_type"),
+        "hidden_size": ("encoders" in parts, "a text encoder with an encoder_cell"),
         "attention_size": (attends, "attention"),
-        "hidden_act": (attends or (has_size and cell == "dense"), "attention, or a dense encoder_cell"),
-        "pooling": (pools, "another text_encoder_type"),
+        "hidden_act": (attends or is_dense, "attention, or a dense encoder_cell"),
+        "pooling": (kind not in ("nn", "hnn"), "another text_encoder_type"),
         "freeze_text_encoder": (not words, "a pretrained encoder"),
         "embedding_std": (words, "word vectors, not a pretrained encoder"),
         "word_dropout": (words, "word vectors, not a pretrained encoder"),
@@ -147,18 +152,23 @@ def _unread_of_text(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _unread_of_head(fields: Mapping[str, Any]) -> dict[str, str]:
-    """The fields of a `GileConfig` that nothing reads with the others, and what would read them."""
-    layer, lexical = fields["output_layer"], fields["lexical_size"] > 0
+    """The fields of a `GileConfig` that nothing reads with the others, those of its texts too, and what would."""
+    layer, lexical, parts = fields["output_layer"], fields["lexical_size"] > 0, _parts_of(fields)
+    shared = {part for part in parts if fields["sharing"] in (part, "both")}
+    reads_labels = layer != "linear" and fields["text_encoder_type"] != "nn"  # whose text encoder is the mean of words
     readers = {
         "joint_size": (layer in ("gile", "bilinear_yh15"), "output_layer 'gile'"),
         "joint_act": (layer not in ("linear", "bilinear"), "output_layer 'gile'"),
         "joint_dropout": (layer != "linear", "a joint embedding"),
-        "label_encoder_type": (layer != "linear", "an output_layer that reads labels"),
+        "label_encoder_type": (reads_labels, "an output_layer that reads labels, and not the mean of words, 'nn'"),
         "cosine_scale": (fields["cosine_score"], "cosine_score"),
         "lexical_scale": (lexical, "a lexical_size"),
         "unseen_scale": (lexical, "a lexical_size"),
         "unseen_offset": (lexical and fields["label_rows"], "a lexical_size and label_rows"),
-        "sharing": (bool(fields["languages"]), "languages"),
+        "sharing": (
+            bool(fields["languages"]) and shared != parts & {"attention"},
+            f"languages, and a text encoder with these parts (it has {' and '.join(sorted(parts)) or 'none'})",
+        ),
         "share_joint_space": (bool(fields["languages"]) and layer != "linear", "languages and a joint embedding"),
     }
     return {name: reader for name, (is_read, reader) in readers.items() if not is_read}
@@ -317,10 +327,19 @@ class GileTextConfig(PreTrainedConfig):
                     f"text_encoder_config is of a {encoder.model_type!r}, which does not make hidden states of tokens "
                     "alone; take an encoder of texts, such as a 'bert'"
                 )
-            self.vocab_size = encoder.vocab_size
-            self.embedding_size = getattr(encoder, "embedding_size", None) or encoder.hidden_size
-            if encoder.pad_token_id is not None:
-                self.pad_token_id = encoder.pad_token_id
+            defaults = _defaults_of(type(self))
+            sizes = {
+                "vocab_size": encoder.vocab_size,
+                "embedding_size": getattr(encoder, "embedding_size", None) or encoder.hidden_size,
+                "pad_token_id": self.pad_token_id if encoder.pad_token_id is None else encoder.pad_token_id,
+            }
+            for name, value in sizes.items():
+                if getattr(self, name) not in (defaults[name], value):
+                    raise ValueError(
+                        f"{name}={getattr(self, name)!r} would not be read: that of the pretrained encoder is {value}; "
+                        "leave it out"
+                    )
+                setattr(self, name, value)
         _refuse_unknown(self, kwargs)
         super().__post_init__(**kwargs)
 
@@ -646,7 +665,7 @@ class GileConfig(PreTrainedConfig):
 
     def validate_read(self) -> None:
         """Nothing is set that nothing would read."""
-        _refuse_unread(self, _unread_of_head(vars(self)))
+        _refuse_unread(self, _unread_of_head({**vars(self.text_config), **vars(self)}))
 
     def validate_score_terms(self) -> None:
         """The terms of the score beside the joint embedding fit the vectors there are."""

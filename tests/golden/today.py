@@ -39,9 +39,8 @@ def weight_name(stored: str) -> str:
 def build(fields: dict[str, Any], weights: dict[str, Tensor] | None = None) -> GileForSequenceClassification:
     """Makes a model in float64 of stored fields and weights; with no weights, of random ones."""
     options: dict[str, Any] = {}
-    unread = {"max_words"} if fields.get("text_encoder_type") == "hierarchical_transformer" else set()
     for stored, value in fields.items():
-        name = None if stored in unread else FIELDS.get(stored, stored)
+        name = FIELDS.get(stored, stored)
         if name is not None:
             *parts, last = name.split(".")
             place = options
@@ -53,7 +52,7 @@ def build(fields: dict[str, Any], weights: dict[str, Tensor] | None = None) -> G
         options["text_encoder_type"] = "han"
         kinds = (PublishedGileConfig, PublishedGileForSequenceClassification)
     config, classifier = kinds
-    model = classifier(config(**options)).double()
+    model = classifier(config(**config.only_read(**options))).double()  # some name what nothing read
     loss, chunk_size = fields.get("training_loss", "cross_entropy"), fields.get("label_chunk_size", 0)
     if loss != "cross_entropy" or chunk_size:
         model.loss_function = GileLoss(loss, chunk_size=chunk_size)

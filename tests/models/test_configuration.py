@@ -3,6 +3,7 @@ from typing import get_args
 
 import pytest
 from huggingface_hub.errors import StrictDataclassError
+from transformers import BertConfig
 
 from hf_gile import GileConfig, GileModel, GileTextConfig
 from hf_gile.models.text_encoders_gile import TEXT_ENCODERS
@@ -64,6 +65,9 @@ def test_a_field_that_is_not_there_is_refused_with_the_nearest_one(options, mess
         ({"cosine_scale": 7.0}, "cosine_scale=7.0 would not be read: that takes cosine_score"),
         ({"output_layer": "linear", "joint_size": 7}, "joint_size=7 would not be read"),
         ({"sharing": "both"}, "sharing='both' would not be read: that takes languages"),
+        ({"text_encoder_type": "hnn", "languages": ["de", "en"], "sharing": "none"}, "these parts .it has encoders"),
+        ({"text_encoder_type": "nn", "languages": ["de", "en"], "sharing": "both"}, "these parts .it has none"),
+        ({"text_encoder_type": "nn", "label_encoder_type": "text_encoder"}, "takes .* not the mean of words, 'nn'"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
@@ -72,6 +76,16 @@ def test_what_nothing_would_read_is_refused_and_left_out_on_request(options, mes
         GileConfig(**options)
     assert len(GileConfig.only_read(**options)) == len(options) - 1
     GileConfig(**GileConfig.only_read(**options))
+
+
+@pytest.mark.parametrize("name", ["vocab_size", "embedding_size", "pad_token_id"])
+def test_sizes_are_those_of_the_pretrained_encoder(name):
+    encoder = BertConfig(vocab_size=19, hidden_size=12, num_attention_heads=2)
+    fields = {"text_encoder_type": "transformer", "text_encoder_config": encoder, "pooling": "mean"}
+    value = getattr(GileTextConfig(**fields), name)
+    GileTextConfig(**fields, **{name: value})
+    with pytest.raises(ValueError, match=f"{name}=7 would not be read: that of the pretrained encoder is {value}"):
+        GileTextConfig(**fields, **{name: 7})
 
 
 def test_what_transformers_writes_into_a_configuration_is_taken(tmp_path):
