@@ -321,8 +321,8 @@ class GileTextConfig(PreTrainedConfig):
                     f"text_encoder_config makes no configuration of a {encoder['model_type']!r:.100}: {error!s:.300}"
                 ) from None
         if encoder is not None:
-            sizes = [getattr(encoder, name, None) for name in ("vocab_size", "hidden_size")]
-            if encoder.model_type.startswith("gile") or not all(isinstance(size, int) for size in sizes):
+            has_sizes = all(isinstance(getattr(encoder, name, None), int) for name in ("vocab_size", "hidden_size"))
+            if encoder.model_type.startswith("gile") or not has_sizes:
                 raise ValueError(
                     f"text_encoder_config is of a {encoder.model_type!r}, which does not make hidden states of tokens "
                     "alone; take an encoder of texts, such as a 'bert'"

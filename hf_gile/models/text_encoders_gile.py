@@ -174,6 +174,16 @@ class MeanPooling(nn.Module):
         return weighted_sum(hidden, places, weights), weights
 
 
+class FirstToken(nn.Module):
+    """The state of the first token, which many pretrained encoders were trained to sum a text up in."""
+
+    def forward(self, hidden: Tensor, places: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Takes the first states; arguments and results as those of `AttentionPooling`."""
+        weights = torch.zeros_like(places, dtype=hidden.dtype)
+        weights[:, 0] = 1
+        return hidden[places[:, 0]], weights * mask
+
+
 def make_encoder(config: PreTrainedConfig, input_size: int) -> nn.Module:
     """The encoder g of Eq. 1 that a configuration asks for, of each language.
 
@@ -191,15 +201,23 @@ def make_encoder(config: PreTrainedConfig, input_size: int) -> nn.Module:
     return per_language(config, config.sharing in ("encoders", "both"), make)
 
 
-def _pooling(config: PreTrainedConfig) -> nn.Module:
-    text = config.text_config
-    kind = "mean" if text.text_encoder_type in ("nn", "hnn") else text.pooling
+def make_pooling(config: PreTrainedConfig, kind: str, size: int) -> nn.Module:
+    """The pooling of hidden states; of each language, if it has weights.
+
+    Args:
+        config: A `GileConfig`.
+        kind: A value of its `text_config.pooling`.
+        size: Size of a hidden state.
+    """
+    if kind == "cls":
+        return FirstToken()
     if kind != "attention":
         return MeanPooling(is_sum=kind == "sum")
+    text = config.text_config
     return per_language(
         config,
         config.sharing in ("attention", "both"),
-        lambda: AttentionPooling(text.encoder_size, text.attention_size, text.hidden_act),
+        lambda: AttentionPooling(size, text.attention_size, text.hidden_act),
     )
 
 
@@ -247,10 +265,11 @@ class WordEncoder(nn.Module):
         """
         text = config.text_config
         self.word_encoder: Any = None if text.text_encoder_type == "nn" else make_encoder(config, text.embedding_size)
-        self.word_attention = _pooling(config)
+        pooling = text.pooling if text.text_encoder_type in ("wan", "han") else "mean"
+        self.word_attention = make_pooling(config, pooling, text.encoder_size)
         if text.reads_sentences:
             self.sentence_encoder = make_encoder(config, text.encoder_size)
-            self.sentence_attention = _pooling(config)
+            self.sentence_attention = make_pooling(config, pooling, text.encoder_size)
 
     def get_input_embeddings(self) -> nn.Module:
         """The table of word vectors."""
@@ -378,16 +397,6 @@ def position_limit(transformer: nn.Module) -> int | None:
     return None
 
 
-class FirstToken(nn.Module):
-    """The state of the first token, which many pretrained encoders were trained to sum a text up in."""
-
-    def forward(self, hidden: Tensor, places: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Takes the first states; arguments and results as those of `AttentionPooling`."""
-        weights = torch.zeros_like(places, dtype=hidden.dtype)
-        weights[:, 0] = 1
-        return hidden[places[:, 0]], weights * mask
-
-
 class TransformerEncoder(nn.Module):
     """Documents of tokens: the hidden states of a pretrained encoder, and a pooling of them.
 
@@ -406,7 +415,7 @@ class TransformerEncoder(nn.Module):
         transformer = AutoModel.from_config(text.text_encoder_config, dtype=dtype, trust_remote_code=False)
         self.transformer = without_pooler(transformer)
         self.positions = position_limit(transformer)
-        names = ["max_sentence_words" if text.text_encoder_type == "hierarchical_transformer" else "max_words"]
+        names = ["max_sentence_words" if text.reads_sentences else "max_words"]
         names += ["max_label_words"] if config.pools_labels else []
         for name in names:
             if self.positions is not None and getattr(text, name) > self.positions:
@@ -418,15 +427,7 @@ class TransformerEncoder(nn.Module):
         if self.is_frozen:
             transformer.eval()
         self.pooled_size = text.pooled_size
-        poolings: dict[str, Any] = {"cls": FirstToken, "mean": MeanPooling, "sum": lambda: MeanPooling(is_sum=True)}
-        self.pooling = per_language(
-            config,
-            text.pooling != "attention" or config.sharing in ("attention", "both"),
-            poolings.get(
-                text.pooling,
-                lambda: AttentionPooling(text.pooled_size, text.attention_size, text.hidden_act),
-            ),
-        )
+        self.pooling = make_pooling(config, text.pooling, text.pooled_size)
 
     def train(self, mode: bool = True) -> "TransformerEncoder":
         """Switches between training and evaluation; a frozen encoder has no dropout in either."""
@@ -548,11 +549,7 @@ class HierarchicalTransformerEncoder(TransformerEncoder):
         super().__init__(config)
         text = config.text_config
         self.sentence_encoder = None if text.encoder_cell == "none" else make_encoder(config, text.pooled_size)
-        self.sentence_attention = per_language(
-            config,
-            config.sharing in ("attention", "both"),
-            lambda: AttentionPooling(text.encoder_size, text.attention_size, text.hidden_act),
-        )
+        self.sentence_attention = make_pooling(config, "attention", text.encoder_size)
 
     def forward(
         self,
@@ -605,6 +602,7 @@ __all__ = [
     "WordEncoder",
     "batches_of",
     "make_encoder",
+    "make_pooling",
     "mean_of_words",
     "position_limit",
     "rms_normalized",
