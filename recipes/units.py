@@ -8,6 +8,7 @@ from typing import Any
 from huggingface_hub.errors import StrictDataclassError
 
 from hf_gile import GileConfig
+from hf_gile.settings import only_read
 
 UNITS: dict[str, dict[str, Any]] = {
     "linear": {"output_layer": "linear"},  # W h, Eq. 3
@@ -44,7 +45,7 @@ def unit_fields(name: str, **fields: Any) -> dict[str, Any]:
     merged = {**fields, **UNITS[name]}
     if isinstance(merged.get("joint_size"), str):  # bounded by another size
         merged["joint_size"] = merged[merged["joint_size"]]
-    return GileConfig.only_read(**merged)
+    return only_read(**merged)
 
 
 def unit_config(name: str, **fields: Any) -> GileConfig:

@@ -14,6 +14,7 @@ import torch
 from transformers import BertConfig, BertModel, BertTokenizer
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
+from hf_gile.settings import only_read
 
 DOCUMENTS = [
     "Breast milk lowers the risk of infection. Infants were fed with milk for 12 weeks.",
@@ -55,7 +56,7 @@ def make_model(tokenizer, label_set):
         torch.manual_seed(0)
         sizes = {"embedding_size": 7, "hidden_size": 11, "attention_size": 5, "joint_size": 13} | options
         kinds = {"text_encoder_type": text_encoder_type, "output_layer": output_layer}
-        fields = GileConfig.only_read(**kinds, **sizes)
+        fields = only_read(**kinds, **sizes)
         config = GileConfig(vocab_size=len(tokenizer), problem_type=problem_type, num_labels=len(label_set), **fields)
         processor = GileProcessor.for_config(tokenizer, config)
         model = GileForSequenceClassification(config)

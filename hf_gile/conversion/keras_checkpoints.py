@@ -39,6 +39,7 @@ from huggingface_hub.errors import StrictDataclassError
 
 from ..extras import needs_extra
 from ..models.published_gile import PublishedGileConfig, PublishedGileModel, PublishedGru
+from ..settings import only_read
 
 ACTIVATIONS = ("tanh", "relu", "sigmoid", "linear")  # that mean the same in Keras and in transformers
 CHOICES: dict[str, dict[Any, str]] = {
@@ -107,7 +108,7 @@ def from_keras(weights_path: str | os.PathLike[str], args_path: str | os.PathLik
         projections = [width for name, width in widths.items() if "_projection" in name]
         settings.setdefault("joint_size", max(projections, default=1))
     try:
-        model = PublishedGileModel(PublishedGileConfig(**PublishedGileConfig.only_read(**settings)))
+        model = PublishedGileModel(PublishedGileConfig(**only_read(**settings)))
     except StrictDataclassError as error:
         raise ValueError(f"{args_path}: {error.__cause__ or error}") from error
 

@@ -129,8 +129,12 @@ def _parts_of(fields: Mapping[str, Any]) -> set[str]:
     return {name for name, is_there in (("encoders", has_cell), ("attention", attends)) if is_there}
 
 
-def _unread_of_text(fields: Mapping[str, Any]) -> dict[str, str]:
-    """The fields of a text configuration that nothing reads with the others, and what would read them."""
+def unread_of_text(fields: Mapping[str, Any]) -> dict[str, str]:
+    """The fields of a text configuration that nothing reads with the others, and what would read them.
+
+    Args:
+        fields: The values of all fields of a `GileTextConfig`.
+    """
     kind, parts = fields["text_encoder_type"], _parts_of(fields)
     words = kind not in PRETRAINED_DEFAULTS
     attends, is_dense = "attention" in parts, "encoders" in parts and fields["encoder_cell"] == "dense"
@@ -151,8 +155,12 @@ def _unread_of_text(fields: Mapping[str, Any]) -> dict[str, str]:
     return {name: reader for name, (is_read, reader) in readers.items() if not is_read}
 
 
-def _unread_of_head(fields: Mapping[str, Any]) -> dict[str, str]:
-    """The fields of a `GileConfig` that nothing reads with the others, those of its texts too, and what would."""
+def unread_of_head(fields: Mapping[str, Any]) -> dict[str, str]:
+    """The fields of a `GileConfig` that nothing reads with the others, and what would read them.
+
+    Args:
+        fields: The values of all its fields, and of those of its `text_config`.
+    """
     layer, lexical, parts = fields["output_layer"], fields["lexical_size"] > 0, _parts_of(fields)
     shared = {part for part in parts if fields["sharing"] in (part, "both")}
     reads_labels = layer != "linear" and fields["text_encoder_type"] != "nn"  # whose text encoder is the mean of words
@@ -174,14 +182,14 @@ def _unread_of_head(fields: Mapping[str, Any]) -> dict[str, str]:
     return {name: reader for name, (is_read, reader) in readers.items() if not is_read}
 
 
-def _defaults_of(config: type[PreTrainedConfig]) -> dict[str, Any]:
+def defaults_of(config: type[PreTrainedConfig]) -> dict[str, Any]:
     """The fields of a class of configurations, by their defaults."""
     return {one.name: [] if one.default is MISSING else one.default for one in fields(config)}
 
 
 def _refuse_unread(config: PreTrainedConfig, unread: Mapping[str, str]) -> None:
     """Refuses fields that are set and that nothing would read."""
-    defaults = _defaults_of(type(config))
+    defaults = defaults_of(type(config))
     for name, reader in unread.items():
         value = getattr(config, name)
         if value != defaults[name]:
@@ -327,7 +335,7 @@ class GileTextConfig(PreTrainedConfig):
                     f"text_encoder_config is of a {encoder.model_type!r}, which does not make hidden states of tokens "
                     "alone; take an encoder of texts, such as a 'bert'"
                 )
-            defaults = _defaults_of(type(self))
+            defaults = defaults_of(type(self))
             sizes = {
                 "vocab_size": encoder.vocab_size,
                 "embedding_size": getattr(encoder, "embedding_size", None) or encoder.hidden_size,
@@ -400,7 +408,7 @@ class GileTextConfig(PreTrainedConfig):
 
     def validate_read(self) -> None:
         """Nothing is set that nothing would read."""
-        _refuse_unread(self, _unread_of_text(vars(self)))
+        _refuse_unread(self, unread_of_text(vars(self)))
 
 
 @strict
@@ -600,37 +608,13 @@ class GileConfig(PreTrainedConfig):
     @property
     def label_size(self) -> int:
         """Size D of the label vector e."""
-        own = (
-            self.text_config.encoder_size
-            if self.label_encoder_type == "text_encoder"
-            else self.text_config.embedding_size
-        )
-        return own + self.bag_size
+        text = self.text_config
+        return self.bag_size + (text.encoder_size if self.label_encoder_type == "text_encoder" else text.embedding_size)
 
     @property
     def pools_labels(self) -> bool:
         """Whether a pretrained encoder reads labels."""
         return self.text_config.reads_pretrained and self.label_encoder_type == "text_encoder"
-
-    @classmethod
-    def only_read(cls, **fields: Any) -> dict[str, Any]:
-        """Leaves out the fields that nothing would read: for the same settings of many kinds of models.
-
-        Args:
-            fields: Fields of this class and of `GileTextConfig`; of a pretrained encoder, those of
-                `model_from_text_encoder`, with its defaults.
-
-        Returns:
-            Fields that a configuration takes.
-
-        Example:
-            >>> GileConfig.only_read(text_encoder_type="nn", hidden_size=50, embedding_size=30)
-            {'text_encoder_type': 'nn', 'embedding_size': 30}
-        """
-        starts = PRETRAINED_DEFAULTS.get(fields.get("text_encoder_type", ""), {})
-        values = {**_defaults_of(GileTextConfig), **_defaults_of(cls), **starts, **fields}
-        unread = _unread_of_text(values) | _unread_of_head(values)
-        return {name: value for name, value in fields.items() if name not in unread}
 
     def validate_fields(self) -> None:
         """Every size is positive and of a size that can be meant, and a probability is one."""
@@ -665,7 +649,7 @@ class GileConfig(PreTrainedConfig):
 
     def validate_read(self) -> None:
         """Nothing is set that nothing would read."""
-        _refuse_unread(self, _unread_of_head({**vars(self.text_config), **vars(self)}))
+        _refuse_unread(self, unread_of_head({**vars(self.text_config), **vars(self)}))
 
     def validate_score_terms(self) -> None:
         """The terms of the score beside the joint embedding fit the vectors there are."""
@@ -800,5 +784,8 @@ __all__ = [
     "GileTextConfig",
     "check_calibration",
     "check_largest",
+    "defaults_of",
     "read_json_object",
+    "unread_of_head",
+    "unread_of_text",
 ]

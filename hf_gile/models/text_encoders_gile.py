@@ -250,11 +250,7 @@ class WordEncoder(nn.Module):
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
         text = config.text_config
-        self.word_embeddings: Any = nn.Embedding(
-            text.vocab_size,
-            text.embedding_size,
-            padding_idx=text.pad_token_id,
-        )
+        self.word_embeddings: Any = nn.Embedding(text.vocab_size, text.embedding_size, padding_idx=text.pad_token_id)
         self.make_parts(config)
 
     def make_parts(self, config: PreTrainedConfig) -> None:

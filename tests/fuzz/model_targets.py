@@ -30,6 +30,7 @@ from hf_gile import (
     build_tokenizer,
 )
 from hf_gile.metrics import CalibrationMetrics, F1Metrics, RankingMetrics, ranking_metrics
+from hf_gile.settings import only_read
 from hf_gile.training import GileDataCollator, LabelSampler
 
 TEXTS = ["Breast milk and iron.", "The heart pumps less blood. It fails.", "zebra", "", "\N{PILE OF POO}"]
@@ -43,7 +44,7 @@ def parts(kind: str) -> Any:
     torch.manual_seed(0)
     tokenizer = build_tokenizer([*TEXTS[:2], *NAMES, *NAMES.values()], min_count=1)
     sizes = {"embedding_size": 7, "hidden_size": 11, "attention_size": 5, "joint_size": 13, "max_words": 9}
-    fields = GileConfig.only_read(
+    fields = only_read(
         vocab_size=len(tokenizer),
         text_encoder_type=kind,
         problem_type="multi_label_classification",

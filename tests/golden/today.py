@@ -14,6 +14,7 @@ from hf_gile import GileConfig, GileForSequenceClassification
 from hf_gile.models.languages_gile import in_each_language, label_space
 from hf_gile.models.losses_gile import label_loss
 from hf_gile.models.published_gile import PublishedGileConfig, PublishedGileForSequenceClassification
+from hf_gile.settings import only_read
 from hf_gile.training import GileLoss
 
 FIELDS: dict[str, str | None] = {
@@ -52,7 +53,7 @@ def build(fields: dict[str, Any], weights: dict[str, Tensor] | None = None) -> G
         options["text_encoder_type"] = "han"
         kinds = (PublishedGileConfig, PublishedGileForSequenceClassification)
     config, classifier = kinds
-    model = classifier(config(**config.only_read(**options))).double()  # some name what nothing read
+    model = classifier(config(**only_read(**options))).double()  # some name what nothing read
     loss, chunk_size = fields.get("training_loss", "cross_entropy"), fields.get("label_chunk_size", 0)
     if loss != "cross_entropy" or chunk_size:
         model.loss_function = GileLoss(loss, chunk_size=chunk_size)

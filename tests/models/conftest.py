@@ -4,7 +4,8 @@ import pytest
 import torch
 from transformers import AutoModel, BertConfig, BertTokenizer
 
-from hf_gile import GileConfig, LabelSet
+from hf_gile import LabelSet
+from hf_gile.settings import only_read
 from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
 PIECES = [
@@ -56,7 +57,7 @@ def make_pretrained(encoder_folder, pieces):
         if text_encoder_type == "hierarchical_transformer":
             sizes |= {"max_sentences": 3, "max_sentence_words": 11}
         labels = labels or LabelSet.from_names(MEANINGS)
-        read = GileConfig.only_read(text_encoder_type=text_encoder_type, **(sizes | options))
+        read = only_read(text_encoder_type=text_encoder_type, **(sizes | options))
         torch.manual_seed(0)
         model = model_from_text_encoder(
             folder, problem_type="multi_label_classification", num_labels=len(labels), **read

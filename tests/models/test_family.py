@@ -7,6 +7,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel
+from hf_gile.settings import only_read
 from hf_gile.training import joint_size_for, set_word_vectors
 
 V, L, D, H, J = 23, 5, 7, 11, 13
@@ -18,7 +19,7 @@ LAYERS = ["gile", "only_label", "only_input", "bilinear", "bilinear_yh15", "line
 def make(**fields):
     torch.manual_seed(0)
     sizes = {"embedding_size": D, "hidden_size": H, "attention_size": 5, "joint_size": J}
-    config = GileConfig(vocab_size=V, num_labels=L, **GileConfig.only_read(**(sizes | fields)))
+    config = GileConfig(vocab_size=V, num_labels=L, **only_read(**(sizes | fields)))
     model = GileForSequenceClassification(config)
     model.label_input_ids = torch.randint(2, V, (L, 3))
     config.label_length = 3

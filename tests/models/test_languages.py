@@ -16,6 +16,7 @@ from hf_gile import (
     build_tokenizer,
 )
 from hf_gile.models.losses_gile import binary_cross_entropy, label_loss, multi_hot
+from hf_gile.settings import only_read
 from hf_gile.training import GileLoss
 
 LANGUAGES = ["english", "german"]
@@ -39,7 +40,7 @@ def make():
             vocab_size=len(tokenizer),
             language_labels={"english": 3, "german": 2},
             num_labels=5,
-            **GileConfig.only_read(languages=LANGUAGES, **(sizes | fields)),
+            **only_read(languages=LANGUAGES, **(sizes | fields)),
         )
         processor = GileProcessor.for_config(tokenizer, config)
         model = GileForSequenceClassification(config)

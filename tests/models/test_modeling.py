@@ -4,6 +4,7 @@ from torch.nn import functional
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel, LabelSet
 from hf_gile.models.losses_gile import multi_hot
+from hf_gile.settings import only_read
 from hf_gile.training import GileLoss
 
 TEXTS = ["breast milk and iron", "the heart"]
@@ -285,7 +286,7 @@ def test_fresh_weights_start_as_configured(output_layer):
     torch.manual_seed(0)
     sizes = {"embedding_size": 101, "hidden_size": 103, "joint_size": 307}
     options = {"output_layer": output_layer, "num_labels": 97, "label_prior": 0.02, "embedding_std": 0.5}
-    config = GileConfig(vocab_size=1009, **GileConfig.only_read(**sizes, **options))
+    config = GileConfig(vocab_size=1009, **only_read(**sizes, **options))
     model = GileForSequenceClassification(config)
     classifier = model.gile.output_layer.classifier
     torch.testing.assert_close(classifier.bias.sigmoid(), torch.full_like(classifier.bias, 0.02))

@@ -13,6 +13,7 @@ from transformers import (
 )
 
 from hf_gile import GileConfig, GileProcessor
+from hf_gile.settings import only_read
 from hf_gile.training import processor_from_text_encoder
 
 VOCABULARY = [
@@ -33,7 +34,7 @@ def ids(*words):
 
 def config_of(kind="transformer", vocab_size=19, **limits):
     encoder = BertConfig(vocab_size=vocab_size, hidden_size=12, num_hidden_layers=2, num_attention_heads=2)
-    return GileConfig(text_encoder_config=encoder, **GileConfig.only_read(text_encoder_type=kind, **limits))
+    return GileConfig(text_encoder_config=encoder, **only_read(text_encoder_type=kind, **limits))
 
 
 @pytest.fixture

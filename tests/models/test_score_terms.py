@@ -21,6 +21,7 @@ from hf_gile import (
 )
 from hf_gile.label_index import fingerprint
 from hf_gile.models.scoring_gile import JointInputLabelEmbedding, LexicalOverlap, LinearOutput, TokenBag
+from hf_gile.settings import only_read
 from hf_gile.training import GileLoss, fit_unseen_calibration, set_label_priors, set_lexical_weights, set_token_weights
 from hf_gile.training.starting import fit_lexical_overlap
 
@@ -57,7 +58,7 @@ def randomized(layer):
 def test_fast_path_equals_the_formula_in_values_and_gradients(options):
     torch.manual_seed(0)
     sizes = {"embedding_size": 7, "hidden_size": 7, "joint_size": 13, "joint_act": "tanh"}
-    config = GileConfig(**GileConfig.only_read(**(sizes | options)))
+    config = GileConfig(**only_read(**(sizes | options)))
     layer = randomized(JointInputLabelEmbedding(config).double())
     texts = torch.randn(B, config.document_size, dtype=torch.double, requires_grad=True)
     labels = torch.randn(L, config.label_size, dtype=torch.double, requires_grad=True)

@@ -20,6 +20,7 @@ from hf_gile import (
     build_tokenizer,
 )
 from hf_gile.publishing import CardInfo, Report, make_card, make_report, save
+from hf_gile.settings import only_read
 
 WORDS = ["breast", "milk", "infants", "heart", "blood", "rats", "iron", "infection", "risk", "diet", "weeks"]
 INFO = CardInfo(
@@ -72,7 +73,7 @@ def make_reported():
         tokenizer = build_tokenizer([*texts, *labels.texts], min_count=1)
         sizes = {"embedding_size": 7, "hidden_size": 11, "attention_size": 5, "joint_size": 13, "embedding_std": 4.0}
         fields = {"problem_type": "multi_label_classification", **sizes, **fields}
-        config = GileConfig(vocab_size=len(tokenizer), num_labels=len(labels), **GileConfig.only_read(**fields))
+        config = GileConfig(vocab_size=len(tokenizer), num_labels=len(labels), **only_read(**fields))
         config.calibration = calibration or {}
         model, processor = GileForSequenceClassification(config), GileProcessor.for_config(tokenizer, config)
         model.set_labels(labels, processor)

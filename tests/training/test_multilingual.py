@@ -7,6 +7,7 @@ from transformers import Trainer, TrainingArguments
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
 from hf_gile.metrics import LabelMetrics
+from hf_gile.settings import only_read
 from hf_gile.training import (
     EpochCallback,
     GileDataCollator,
@@ -64,7 +65,7 @@ def test_nothing_to_draw_from_is_refused(datasets, rounds, message):
 def test_the_stock_trainer_learns_two_languages_at_once(tmp_path, unit):
     torch.manual_seed(0)
     tokenizer = build_tokenizer(vocabulary=WORDS)
-    fields = GileConfig.only_read(
+    fields = only_read(
         vocab_size=len(tokenizer),
         embedding_size=17,
         hidden_size=19,

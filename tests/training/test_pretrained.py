@@ -10,6 +10,7 @@ from transformers import AutoConfig, Trainer, TrainingArguments
 
 from hf_gile import GileConfig, GileModel, LabelIndex
 from hf_gile.metrics import LabelMetrics, evaluate_index
+from hf_gile.settings import only_read
 from hf_gile.training import (
     GileDataCollator,
     add_pooled_embeds,
@@ -30,7 +31,7 @@ def make(save_text_encoder, label_set):
         folder = save_text_encoder()
         torch.manual_seed(0)
         fields = {"joint_size": 13, "num_labels": len(label_set)} | fields
-        fields = GileConfig.only_read(**{"text_encoder_type": "transformer"} | fields)
+        fields = only_read(**{"text_encoder_type": "transformer"} | fields)
         model = model_from_text_encoder(folder, problem_type="multi_label_classification", **fields)
         processor = processor_from_text_encoder(folder, model.config)
         model.set_labels(label_set, processor)
