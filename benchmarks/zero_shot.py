@@ -22,7 +22,6 @@ Writes results/zero_shot.json after each run.
 import argparse
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -40,6 +39,7 @@ from torch.nn.utils.rnn import pad_sequence
 from hf_gile.data.zero_shot import SALT, fraction_of
 from hf_gile.metrics import LabelMetrics
 from hf_gile.training.labelled_sets import divide, held_out_ids
+from hf_gile.training.set_files import read_sets
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "train_zero_shot.py"
 FOLDS = 3
@@ -159,9 +159,6 @@ def measure(sets: dict[str, Any], ways: Sequence[str], folder: Path) -> dict[str
 
 def tfidf_cosine(file: Path) -> dict[str, dict[str, dict[str, float]]]:
     """The same figures of the cosine of TF-IDF vectors, (1 + log count) * idf of the texts trained on."""
-    sys.path.append(str(RECIPE.parent))
-    from tables import read_sets
-
     sets = read_sets(str(file), lambda *_: None)
     held_out = held_out_ids([one for one in sets if not one.test_only])
     texts: list[str] = []

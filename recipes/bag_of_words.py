@@ -38,11 +38,11 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from news import read_news
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression
 
+from hf_gile.data.deutsche_welle.news import read_news
 from hf_gile.metrics import LabelMetrics
 from hf_gile.models.labels_gile import whole_file
 from hf_gile.training import paper_threshold, tune_threshold

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from transformers import Trainer
+from transformers import BatchFeature, Trainer
 
+from hf_gile import GileProcessor
 from hf_gile.models.configuration_gile import METHODS
 from hf_gile.publishing import CardInfo, make_report, read_card_fields, write_card
 from hf_gile.training.experiment import NO_CALIBRATION
@@ -89,3 +90,18 @@ def command() -> str:
         elif not word.startswith("--output_dir="):
             flags.append(word)
     return shlex.join(["python", f"{script.parent.name}/{script.name}", *flags])
+
+
+class OfWordIds:
+    """What a processor makes of documents that are word ids already.
+
+    Args:
+        processor: The processor.
+    """
+
+    def __init__(self, processor: GileProcessor) -> None:
+        self.processor = processor
+
+    def __call__(self, text: list[Any], **_: Any) -> BatchFeature:
+        """Pads documents; the language is in their words."""
+        return BatchFeature(self.processor.pad_documents(text))

@@ -108,6 +108,8 @@ def settings_of(source: type, names: Sequence[str], prefix: str = "", **defaults
     def add(settings: type) -> type:
         for name in names:
             kind, default = parameters[name].annotation, defaults.get(name, parameters[name].default)
+            if get_origin(kind) is list:  # of a dataclass, which makes it anew each time
+                default = source.__dataclass_fields__[name].default_factory()
             choices = get_args(kind) if get_origin(kind) is Literal else ()
             kind = str if choices else float if float in get_args(kind) else kind
             settings.__annotations__[prefix + name] = kind if default is not None else kind | None

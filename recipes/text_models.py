@@ -1,14 +1,11 @@
 """Trains output layers on the same texts and labels: what recipes/train_bioasq.py and recipes/train_table.py share."""
 
-import difflib
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from baselines import MODELS, RANKING, AiTextML
 from cards import CALIBRATIONS, add_card, card_info, say_calibration
@@ -18,10 +15,8 @@ from training import printer, write_results
 from transformers import AutoConfig, TrainingArguments, set_seed
 from units import UNITS, unit_config, unit_fields
 
-from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, GileTextConfig, LabelSet, build_tokenizer
-from hf_gile.data import held_out_labels, load_word_vectors
-from hf_gile.data.zero_shot import drop_labels, fraction_of, seen_first
-from hf_gile.metrics import LabelMetrics
+from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, GileTextConfig, LabelSet
+from hf_gile.data.zero_shot import drop_labels
 from hf_gile.training import (
     GileLoss,
     HardNegatives,
@@ -48,12 +43,21 @@ from hf_gile.training.experiment import (
     run_arguments,
     with_a_label,
 )
+from hf_gile.training.task import (
+    LABEL_TEXTS,
+    PROBLEM_TYPES,
+    TextTask,
+    as_read,
+    check_metric,
+    check_unseen,
+    hold_out,
+    metric_name,
+    problem_type_of,
+    words_of,
+)
 
 TOP_K = (5, 10, 20)
 """Precision, recall and nDCG are given at these numbers of labels; of the test part also at 1 and 3."""
-
-PROBLEM_TYPES = ("single_label_classification", "multi_label_classification")
-"""What `--problem_type` can be."""
 
 OF_WORDS = ("text_encoder_type", "embedding_size", "embedding_std", "word_dropout")
 OF_TEXTS = ("encoder_cell", "hidden_act", "pooling", "freeze_text_encoder")
@@ -120,7 +124,7 @@ class ModelSettings(Settings):
         "definitions",
         "What the model reads of a label: its name, its name and synonyms, or its name and what else the label file "
         "says (--describe, --label_description).",
-        ("name", "synonyms", "definitions"),
+        LABEL_TEXTS,
     )
     paraphrase_synonyms: float = setting(0.0, "Share of the readings of a label in training that are of a synonym.")
     paraphrase_definitions: float = setting(0.0, "The same of its description.")
@@ -166,40 +170,17 @@ class ModelSettings(Settings):
     )
 
 
-@dataclass(frozen=True, eq=False)
-class TextTask:
-    """Documents and labels.
-
-    Args:
-        parts: The documents to train on, for `validation` and for the `test`.
-        labels: The labels that training has, with their counts, then those it has not.
-        text: The column of the texts, or a function that makes a text of a row.
-        gold: The column of the lists of label ids.
-        about: Fields of `CardInfo` that the recipe knows.
-        tested_on: The name of the test documents in the card, where they have one of their own.
-    """
-
-    parts: Mapping[str, Dataset]
-    labels: LabelSet
-    text: str | Callable[[dict[str, Any]], str] = "text"
-    gold: str = "labels"
-    about: Mapping[str, Any] = field(default_factory=dict)
-    tested_on: str | None = None
-
-    def texts(self, part: str, number: int | None = None) -> Iterable[str]:
-        """The texts of a part, or of its first documents."""
-        rows, text = self.parts[part], self.text
-        rows = rows if number is None else rows.select(range(min(number, len(rows))))
-        return rows[text] if isinstance(text, str) else (text(row) for row in rows)
-
-
-def train_text_models(settings: ModelSettings, args: TrainingArguments, task: TextTask) -> dict[str, Any]:
+def train_text_models(
+    settings: ModelSettings, args: TrainingArguments, task: TextTask, about: Mapping[str, Any], tested_on: str = ""
+) -> dict[str, Any]:
     """Trains each unit of the settings, evaluates it on the test part, and saves it in OUTPUT_DIR/UNIT/model.
 
     Args:
         settings: The models.
         args: The training arguments; `output_dir` gets a folder for each unit, `results.json` and `curves.png`.
         task: Documents and labels.
+        about: Fields of `CardInfo` that the recipe knows.
+        tested_on: The name of the test documents in the card, where they have one of their own.
 
     Returns:
         What was written to `results.json`: of each unit what `fit` returns; `threshold`, the best one of the seen
@@ -208,7 +189,7 @@ def train_text_models(settings: ModelSettings, args: TrainingArguments, task: Te
         (`seen_` and `unseen_` if there are unseen labels), with `test_documents_per_second`, from texts to the scores
         of all labels.
     """
-    info, say = card_info(settings.card, **task.about), printer(args)
+    info, say = card_info(settings.card, **about), printer(args)
     study = Study(settings, args, task)
     results: dict[str, Any] = {}
     metrics: dict[str, str] = {}
@@ -233,7 +214,7 @@ def train_text_models(settings: ModelSettings, args: TrainingArguments, task: Te
                 info,
                 columns=experiment.in_test,
                 num_training_documents=len(study.task.parts["train"]),
-                dataset=task.tested_on or info.dataset_name,
+                dataset=tested_on or info.dataset_name,
             )
     return results
 
@@ -256,7 +237,8 @@ class Study:
 
     def __init__(self, settings: ModelSettings, args: TrainingArguments, task: TextTask) -> None:
         self.settings, self.args, self.say = settings, args, printer(args)
-        self.problem_type = problem_type_of(settings, task.parts, task.gold)
+        self.problem_type = problem_type_of(task.parts, task.gold, settings.problem_type)
+        check_problem_type(settings, self.problem_type)
         if self.problem_type == "single_label_classification" and settings.problem_type is None:
             self.say(
                 "every document has exactly one label: trained with softmax, chosen by accuracy (--problem_type "
@@ -269,7 +251,7 @@ class Study:
             with args.main_process_first(desc="held-out labels"):
                 parts = {**parts, "train": drop_labels(parts["train"], self.held_out, task.gold)}
         else:
-            check_unseen(args.metric_for_best_model, labels, parts["validation"][task.gold])
+            check_unseen(args.metric_for_best_model, task)
         self.described, self.num_seen = labels, sum(labels.seen)
         self.task = replace(task, parts=parts, labels=as_read(labels, settings.label_texts))
         labels_per_document = sum(label.count for label in labels) / len(parts["train"])
@@ -277,7 +259,9 @@ class Study:
         self.words: tuple[Any, Any] = (None, None)
         if settings.text_encoder is None and settings.start_from is None:
             with args.main_process_first(desc="words"):
-                self.words = make_words(settings, self.task, self.task.labels[: self.num_seen])
+                known = [] if settings.forget_label_words else self.task.labels[: self.num_seen].texts
+                options = settings.min_count, settings.word_vectors, settings.freeze_word_vectors
+                self.words = words_of(self.task.texts("train"), known, *options)
             self.say(f"{len(self.words[0]):,} words")
         held_out = f", {len(self.held_out):,} of them held out for validation" if self.held_out else ""
         self.say(f"{self.task.labels}{held_out}")
@@ -455,130 +439,6 @@ def loss_options(settings: ModelSettings, unit: str) -> dict[str, Any]:
     }
 
 
-def hold_out(labels: LabelSet, number: int) -> tuple[LabelSet, set[str]]:
-    """Makes seen labels unseen: of those with 5 to 500 training documents, those with the lowest hashes of their ids.
-
-    Args:
-        labels: The labels.
-        number: How many.
-
-    Returns:
-        The labels, the seen ones first, and the ids of those held out.
-
-    Raises:
-        ValueError: There are too few labels.
-    """
-    counts = {label.id: label.count for label in labels if label.seen}
-    eligible = held_out_labels(counts, share=1.0)
-    if len(eligible) < number or number == len(counts):
-        raise ValueError(
-            f"held_out_labels {number}: {len(eligible)} of {len(counts)} seen labels have 5 to 500 training documents, "
-            "and some must be left to train on"
-        )
-    chosen = set(sorted(eligible, key=lambda label_id: fraction_of("label", label_id, "validation"))[:number])
-    return seen_first(labels, {label_id: counts[label_id] for label_id in counts.keys() - chosen}), chosen
-
-
-def as_read(labels: LabelSet, label_texts: str) -> LabelSet:
-    """The labels with the descriptions that the model is to read.
-
-    A label whose name another one has too keeps the description that tells them apart.
-    """
-    if label_texts == "definitions":
-        return labels
-    names = Counter(label.name for label in labels)
-
-    def description(label: Any) -> str:
-        if names[label.name] > 1:
-            return label.description
-        return "; ".join(label.synonyms) if label_texts == "synonyms" else ""
-
-    return LabelSet(replace(label, description=description(label)) for label in labels)
-
-
-def make_words(settings: ModelSettings, task: TextTask, seen: LabelSet) -> tuple[Any, Any]:
-    """The tokenizer, and the word vectors to start from, if a file of them is given.
-
-    Words of documents and of seen labels; what an unseen label says must be learned from these, unless word vectors say
-    it.
-    """
-    label_texts = [] if settings.forget_label_words else seen.texts
-    tokenizer = build_tokenizer(task.texts("train"), label_texts=label_texts, min_count=settings.min_count)
-    if settings.word_vectors is None:
-        return tokenizer, None
-    # Every word that has a vector, as an unseen label may say it; and, if they are trained, the other words.
-    table = load_word_vectors(settings.word_vectors).normalized()
-    words, vectors = table.table()
-    if not settings.freeze_word_vectors:
-        known = set(words)
-        others = [word for word in sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().get) if word not in known]
-        fresh = np.random.default_rng(0).normal(scale=vectors.std(), size=(len(others), vectors.shape[1]))
-        words, vectors = [*words, *others], np.concatenate([vectors, fresh.astype(np.float32)])
-    return build_tokenizer(vocabulary=words), vectors
-
-
-def full_name(figure: str) -> str:
-    """The name of a figure as Trainer has it: `accuracy` and `eval_validation_accuracy` are the same."""
-    figure = figure.removeprefix("eval_")
-    return f"eval_{figure}" if figure.startswith(("validation_", "test_")) else f"eval_validation_{figure}"
-
-
-def metric_name(wanted: str | None, has_unseen: bool, one_label: bool = False) -> str:
-    """The figure that chooses the epoch: the user's, or average precision on the seen labels, or their accuracy.
-
-    A model without unseen labels has no figures of groups: it takes that of its labels.
-    """
-    if wanted in (None, "loss"):  # TrainingArguments has made it up
-        wanted = f"validation_seen_{'accuracy' if one_label else 'average_precision'}"
-    wanted = full_name(str(wanted))
-    return wanted if has_unseen else wanted.replace("_unseen_", "_").replace("_seen_", "_")
-
-
-def problem_type_of(settings: Any, parts: Mapping[str, Dataset], gold: str) -> str:
-    """What kind of problem the documents pose, if the settings do not say it.
-
-    Args:
-        settings: The settings.
-        parts: The documents of each part.
-        gold: The column of the lists of label ids.
-
-    Returns:
-        One of `PROBLEM_TYPES`.
-
-    Raises:
-        ValueError: The settings say that each document has one label, and a document has none or several; or they do
-            not go with one label each.
-    """
-    if settings.problem_type == "multi_label_classification":
-        return settings.problem_type
-    for part, rows in parts.items():
-        for row, ids in enumerate(rows[gold]):
-            if len(ids) == 1:
-                continue
-            if settings.problem_type is None:
-                return "multi_label_classification"
-            raise ValueError(
-                f"problem_type single_label_classification: document {row} of {part} has {len(ids)} labels, and each "
-                "must have one: mend it, or leave problem_type out"
-            )
-    check_problem_type(settings, "single_label_classification")
-    return "single_label_classification"
-
-
-def check_unseen(wanted_metric: str | None, labels: LabelSet, gold: Sequence[Sequence[str]]) -> None:
-    """Makes sure that validation documents have unseen labels, where these choose the epoch.
-
-    Raises:
-        ValueError: They have none.
-    """
-    unseen = {label.id for label in labels if not label.seen}
-    if "unseen" in (wanted_metric or "") and unseen.isdisjoint(label_id for row in gold for label_id in row):
-        raise ValueError(
-            f"metric_for_best_model {wanted_metric}: no validation document has an unseen label; hold some out of "
-            "training with --held_out_labels"
-        )
-
-
 def check_settings(settings: ModelSettings, args: TrainingArguments) -> None:
     """Names settings that do not go together, before anything is read.
 
@@ -587,7 +447,7 @@ def check_settings(settings: ModelSettings, args: TrainingArguments) -> None:
         OSError: A file or an encoder that they name is not there.
     """
     check_problem_type(settings, settings.problem_type)
-    check_metric(args.metric_for_best_model, settings.test_curve)
+    check_metric(args.metric_for_best_model, TOP_K, ("validation", "test") if settings.test_curve else ("validation",))
     check_files(settings, ["word_vectors", "card"])
     card_info(settings.card)
     if settings.text_encoder is None and (settings.hierarchical or settings.lora_rank):
@@ -676,24 +536,6 @@ def load_encoder_config(setting: str, place: str, **options: Any) -> Any:
         return AutoConfig.from_pretrained(place, trust_remote_code=False, **options)
     except (OSError, ValueError) as error:
         raise OSError(f"{setting}: cannot load {place}: {error}") from None
-
-
-def check_metric(wanted: str | None, test_curve: bool) -> None:
-    """Makes sure that training will compute the figure that is to choose the epoch.
-
-    Raises:
-        ValueError: It will not.
-    """
-    if wanted in (None, "loss"):  # TrainingArguments has made it up
-        return
-    metrics = LabelMetrics(2, [True, False], top_k=TOP_K, one_label=True)
-    metrics.update(torch.zeros(1, 2), torch.zeros(1, 1, dtype=torch.long))
-    parts = ("validation", "test") if test_curve else ("validation",)
-    known = [f"eval_{part}_{name}" for part in parts for name in ("loss", *metrics.compute())]
-    if full_name(wanted) not in known:
-        near = difflib.get_close_matches(full_name(wanted), known, n=3)
-        hint = " or ".join(one.removeprefix("eval_validation_") for one in near or ["average_precision", "accuracy"])
-        raise ValueError(f"metric_for_best_model: training computes no {wanted!r}; did you mean {hint}?")
 
 
 def check_problem_type(settings: Any, problem_type: str | None) -> None:

@@ -26,7 +26,7 @@ from typing import Any
 
 from datasets import Dataset
 from flags import check_files, setting
-from text_models import ModelSettings, TextTask, check_settings, table, train_text_models
+from text_models import ModelSettings, check_settings, table, train_text_models
 from training import parse_settings, printer, reading, score_elsewhere
 from transformers import TrainingArguments
 
@@ -45,6 +45,7 @@ from hf_gile.data import (
 from hf_gile.data.parts import labels_of_split, split_as_it_is
 from hf_gile.data.records import SUFFIXES
 from hf_gile.publishing.markdown import one_line
+from hf_gile.training.task import TextTask
 
 TENTH = "By default a tenth of the training files' documents, by pmid."
 
@@ -114,7 +115,7 @@ def main() -> None:
 
     # 2. A model with each output layer, the same encoder under all.
     parts = {"train": split.train, "validation": split.validation, "test": split.test}
-    results = train_text_models(recipe, args, TextTask(parts, labels, document_text, "meshUI", ABOUT))
+    results = train_text_models(recipe, args, TextTask(parts, labels, document_text, "meshUI"), ABOUT)
 
     # 3. The columns of the paper's Table 2, and the saved folder as a stranger uses it.
     if args.process_index == 0:

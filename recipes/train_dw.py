@@ -19,15 +19,15 @@ from typing import Any
 
 import torch
 from baselines import MODELS, RANKING
-from cards import CALIBRATIONS, add_card, card_info, say_calibration
+from cards import CALIBRATIONS, OfWordIds, add_card, card_info, say_calibration
 from flags import Settings, check_choice, check_files, setting, settings_of
-from news import News, OfWordIds, read_news
-from text_models import PROBLEM_TYPES, check_problem_type, problem_type_of
+from text_models import check_problem_type
 from training import parse_settings, printer, reading, write_results
 from transformers import Trainer, TrainingArguments, set_seed
 from units import UNITS, unit_config
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, GileTextConfig, build_tokenizer
+from hf_gile.data.deutsche_welle.news import News, read_news
 from hf_gile.metrics import LabelMetrics
 from hf_gile.training import (
     EpochCallback,
@@ -41,6 +41,7 @@ from hf_gile.training import (
     set_word_vectors,
 )
 from hf_gile.training.experiment import calibrate_on, count_parameters, fit, run_arguments, save_model
+from hf_gile.training.task import PROBLEM_TYPES, problem_type_of
 
 NEWS_UNITS = [unit for unit in UNITS if unit not in MODELS]
 """What `--units` can be: the baselines are of other tables."""
@@ -108,7 +109,8 @@ def main() -> None:
         news = read_news(**{name: getattr(recipe, name) for name in names}, **limits, seed=args.seed)
         documents = news.corpus.documents.items()
         every = {f"{part}/{language}": rows for language, own in documents for part, rows in own.items()}
-        problem_type = problem_type_of(recipe, every, "labels")
+        problem_type = problem_type_of(every, wanted=recipe.problem_type)
+        check_problem_type(recipe, problem_type)
     say({language: {part: len(rows) for part, rows in parts.items()} for language, parts in news.parts.items()})
     never = len(news.labels) - sum(news.labels.seen)
     say(f"{len(news.corpus.words):,} words; {news.labels}, {never} of them never seen in training")

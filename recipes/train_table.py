@@ -18,28 +18,30 @@ Every flag of `transformers.TrainingArguments` works, and every flag can stand i
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from datasets import Dataset, load_dataset
-from flags import check_files, setting
-from tables import FORMATS, TableSettings
-from text_models import ModelSettings, TextTask, check_settings, print_results, train_text_models
+from flags import check_files, setting, settings_of
+from text_models import ModelSettings, check_settings, print_results, train_text_models
 from training import parse_settings, printer, reading
 from transformers import TrainingArguments
 
 from hf_gile import LabelSet
 from hf_gile.data import ReadReport, load_xmc, table_of
 from hf_gile.data.parts import PARTS, all_parts, leave_to_test
+from hf_gile.data.table_source import FORMATS, TableSource
 from hf_gile.data.zero_shot import seen_first
+from hf_gile.training.task import TextTask
 
 TENTH = "By default a tenth of the training documents, by a hash of their ids."
 
 
 @dataclass
-class Recipe(ModelSettings, TableSettings):
-    """The documents; columns and labels are in `TableSettings`, the model is in `ModelSettings`."""
+@settings_of(TableSource, [one.name for one in fields(TableSource)])
+class Recipe(ModelSettings, TableSource):
+    """The documents; their columns and labels are in `TableSource`, the model is in `ModelSettings`."""
 
     train_files: list[str] = setting([], "Files, folders or globs.")
     validation_files: list[str] = setting([], TENTH)
@@ -84,8 +86,8 @@ def main() -> None:
     say(f"documents: {sizes}; {seen:,} labels seen in training, {len(labels) - seen:,} never")
 
     # 2. A model with each output layer, the same encoder under all.
-    tested_on = names_of(recipe.test_files) or None
-    results = train_text_models(recipe, args, TextTask(parts, labels, about=about(recipe), tested_on=tested_on))
+    task, tested_on = TextTask(parts, labels), names_of(recipe.test_files)
+    results = train_text_models(recipe, args, task, about(recipe), tested_on)
     if args.process_index == 0:
         print_results(recipe, args, results, has_unseen=seen < len(labels))
 

@@ -40,7 +40,6 @@ from typing import Any
 from cards import card_info
 from datasets import Dataset
 from flags import Settings, check_files, setting, settings_of
-from tables import read_sets
 from text_models import load_encoder_config
 from training import parse_settings, printer, write_results
 from transformers import TrainingArguments, set_seed
@@ -59,6 +58,7 @@ from hf_gile.training import (
 from hf_gile.training.experiment import count_parameters, pretrained_optimizer, save_model
 from hf_gile.training.labelled_sets import GROUPS, LabelledSet, foreign_tasks, join_sets, training_parts
 from hf_gile.training.many_sets import ManySetTrainer, cosine_scorer, fit_or_keep
+from hf_gile.training.set_files import read_sets
 
 HEADINGS = {"average_precision": "AvgPr", "precision_at_1": "P@1"}
 

@@ -12,8 +12,7 @@ from transformers import TrainingArguments
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes"))
 
 import train_table
-from datasets import Dataset
-from text_models import ModelSettings, check_settings, metric_name, problem_type_of
+from text_models import ModelSettings, check_settings
 
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelScoringPipeline
 
@@ -95,26 +94,6 @@ def test_the_card_of_one_label_has_accuracy_and_no_threshold(trained):
 
 
 @pytest.mark.parametrize(
-    ("settings", "gold", "expected"),
-    [
-        ({}, [["a"], ["b"]], "single_label_classification"),
-        ({}, [["a"], ["b", "a"]], "multi_label_classification"),
-        ({}, [["a"], []], "multi_label_classification"),
-        ({"problem_type": "multi_label_classification"}, [["a"], ["b"]], "multi_label_classification"),
-    ],
-)
-def test_the_problem_type_is_that_of_the_documents(settings, gold, expected):
-    parts = {"train": Dataset.from_dict({"tags": [["a"]]}), "test": Dataset.from_dict({"tags": gold})}
-    assert problem_type_of(ModelSettings(**settings), parts, "tags") == expected
-
-
-def test_documents_with_several_labels_are_no_single_label_problem():
-    parts = {"test": Dataset.from_dict({"tags": [["a"], ["b", "a"]]})}
-    with pytest.raises(ValueError, match="document 1 of test has 2 labels"):
-        problem_type_of(ModelSettings(problem_type="single_label_classification"), parts, "tags")
-
-
-@pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"problem_type": "single"}, "problem_type must be one of single_label_classification"),
@@ -125,12 +104,6 @@ def test_documents_with_several_labels_are_no_single_label_problem():
 def test_settings_that_no_softmax_has_are_refused(settings, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         check_settings(ModelSettings(**settings), TrainingArguments(str(tmp_path), use_cpu=True))
-
-
-def test_the_epoch_is_chosen_by_the_figure_that_the_user_names():
-    assert metric_name(None, False, True) == "eval_validation_accuracy"
-    assert metric_name(None, True, True) == "eval_validation_seen_accuracy"
-    assert metric_name("eval_validation_macro_f1", False, True) == "eval_validation_macro_f1"
 
 
 def test_the_card_names_the_test_documents_beside_their_figures(trained):

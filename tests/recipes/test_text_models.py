@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from text_models import ModelSettings, as_read, check_settings, hold_out, metric_name
+from text_models import ModelSettings, check_settings
 from transformers import AutoModelForSequenceClassification, TrainingArguments
 
 from hf_gile import GileProcessor, Label, LabelSet
@@ -149,36 +149,6 @@ def test_a_figure_of_unseen_labels_needs_some_in_validation(run):
     done, results = run("--metric_for_best_model", "eval_validation_unseen_one_error")
     assert results is None
     assert "hold some out of training with --held_out_labels" in done.stderr
-
-
-def test_held_out_labels_stand_behind_the_seen_ones_and_are_the_same_each_time():
-    labels = LabelSet([*(Label(f"D{n}", f"name {n}", seen=True, count=n) for n in range(2, 30)), Label("U", "unseen")])
-    held, ids = hold_out(labels, 5)
-    assert len(ids) == 5
-    assert [label.id for label in held][-1] == "U"
-    assert {label.id for label in held[23:28]} == ids
-    assert all(label.count == 0 and not label.seen for label in held[23:])
-    assert all(label.seen and label.count for label in held[:23])
-    assert not ids & {"D2", "D3", "D4"}  # too rare to be found again
-    assert hold_out(LabelSet(reversed(labels)), 5)[1] == ids
-    with pytest.raises(ValueError, match="held_out_labels 26: 25 of 28 seen labels"):
-        hold_out(labels, 26)
-
-
-def test_labels_are_read_by_name_or_with_synonyms_but_stay_distinct():
-    labels = LabelSet(
-        [Label("1", "iron", "a metal", synonyms=("ferrum", "Fe")), Label("2", "a", "one"), Label("3", "a", "other")]
-    )
-    assert as_read(labels, "name").texts == ["iron", "a: one", "a: other"]
-    assert as_read(labels, "synonyms").texts == ["iron: ferrum; Fe", "a: one", "a: other"]
-    assert as_read(labels, "definitions") is labels
-
-
-def test_the_epoch_is_chosen_by_the_figure_that_the_user_names():
-    assert metric_name(None, True) == metric_name("loss", True) == "eval_validation_seen_average_precision"
-    assert metric_name("loss", False) == "eval_validation_average_precision"
-    assert metric_name("validation_unseen_ndcg_at_5", True) == "eval_validation_unseen_ndcg_at_5"
-    assert metric_name("eval_validation_unseen_ndcg_at_5", False) == "eval_validation_ndcg_at_5"
 
 
 def test_figures_of_some_labels_are_those_of_a_model_that_has_no_others():

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from datasets import Dataset
-from news import count_labels
 from train_dw import Recipe, model_fields
 from units import unit_config
 
 from hf_gile import GileForSequenceClassification, Label, LabelSet
 from hf_gile.data import low_resource
+from hf_gile.data.deutsche_welle.news import count_labels
 from hf_gile.training.experiment import count_parameters
 
 RECIPES = Path(__file__).parents[2] / "recipes"

@@ -7,13 +7,13 @@ import pytest
 import torch
 import yaml
 from datasets import Dataset
-from tables import read_sets
 from train_zero_shot import Recipe, train_zero_shot
 from transformers import TrainingArguments, pipeline
 
 from hf_gile import Label
 from hf_gile.training.labelled_sets import LabelledSet, join_sets
 from hf_gile.training.many_sets import mean_of
+from hf_gile.training.set_files import read_sets
 
 TOPICS = {
     "T1": "heart failure",
@@ -192,7 +192,7 @@ def test_labels_that_say_the_same_are_one_and_ids_without_a_label_file_are_names
     [
         ("[]", "must hold `name of the set:`"),
         ("a: {files: x.csv, hold_out: 0.1}", "did you mean 'held_out'?"),
-        ("a: {labels: x}", "set a names no files"),
+        ("a: {labels: x}", "set a: names no files"),
         ("a: {files: x.csv, held_out: 1.5}", "held_out must be from 0 to below 1"),
         (
             "a: {files: intents.jsonl, labels: intent, label_file: topics.csv}",

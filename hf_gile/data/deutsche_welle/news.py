@@ -1,19 +1,19 @@
-"""News in the Deutsche Welle format as the recipes read it: documents of word ids, some labels never trained on."""
+"""News in the Deutsche Welle format to train on: documents of word ids, and labels, some of them held out."""
 
 import hashlib
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from datasets import Dataset, concatenate_datasets
-from transformers import BatchFeature
+from ...models.labels_gile import LabelSet
+from ..zero_shot import drop_labels
+from .ids import JointCorpus, load_dw, low_resource
 
-from hf_gile import GileProcessor, LabelSet
-from hf_gile.data import JointCorpus, load_dw, low_resource
-from hf_gile.data.zero_shot import drop_labels
+if TYPE_CHECKING:
+    from datasets import Dataset
 
-Parts = dict[str, dict[str, Dataset]]
+Parts: TypeAlias = "dict[str, dict[str, Dataset]]"
 """Documents by language and part: train, dev and test."""
 
 
@@ -57,8 +57,14 @@ class News:
             },
         )
 
-    def all(self, part: str) -> Dataset:
-        """The documents of all languages."""
+    def all(self, part: str) -> "Dataset":
+        """The documents of all languages.
+
+        Args:
+            part: Of this part.
+        """
+        from datasets import concatenate_datasets
+
         return concatenate_datasets([parts[part] for parts in self.parts.values()])
 
 
@@ -69,7 +75,7 @@ def read_news(
     held_out: float = 0.0,
     percent: float = 100.0,
     seed: int = 0,
-    **limits: int,
+    **limits: Any,
 ) -> News:
     """Reads news.
 
@@ -98,26 +104,20 @@ def read_news(
 
 
 def draw(label_id: str) -> float:
-    """A number from 0 to 1 by a hash of a label's id."""
+    """Draws a number from 0 to 1 by a hash of a label's id.
+
+    Args:
+        label_id: The id.
+    """
     return int.from_bytes(hashlib.sha256(label_id.encode()).digest()[:8], "big") / 2**64
 
 
 def count_labels(labels: LabelSet, parts: list[Any]) -> LabelSet:
-    """The labels with their numbers of training documents; those without any are stored as unseen."""
-    counts = Counter(column for rows in parts for own in rows["labels"] for column in own)
-    return labels.with_counts({labels[column].id: count for column, count in counts.items()})
-
-
-class OfWordIds:
-    """What a processor makes of documents that are word ids already.
+    """The labels with their numbers of training documents; those without any are stored as unseen.
 
     Args:
-        processor: The processor.
+        labels: The labels.
+        parts: Training documents with a column `labels`, columns of these.
     """
-
-    def __init__(self, processor: GileProcessor) -> None:
-        self.processor = processor
-
-    def __call__(self, text: list[Any], **_: Any) -> BatchFeature:
-        """Pads documents; the language is in their words."""
-        return BatchFeature(self.processor.pad_documents(text))
+    counts = Counter(column for rows in parts for own in rows["labels"] for column in own)
+    return labels.with_counts({labels[column].id: count for column, count in counts.items()})

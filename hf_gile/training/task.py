@@ -1,0 +1,222 @@
+"""Documents and labels to train on: the kind of problem they pose, labels held out, and what chooses the epoch."""
+
+import difflib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerFast
+
+from ..data.word_vectors import load_word_vectors
+from ..data.zero_shot import fraction_of, held_out_labels, seen_first
+from ..metrics.label_metrics import LabelMetrics
+from ..models.labels_gile import Label, LabelSet
+from ..tokenizing import build_tokenizer
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+PROBLEM_TYPES = ("single_label_classification", "multi_label_classification")
+"""What a `problem_type` can be."""
+
+LABEL_TEXTS = ("name", "synonyms", "definitions")
+"""What a model can read of a label, see `as_read`."""
+
+
+@dataclass(frozen=True, eq=False)
+class TextTask:
+    """Documents and labels.
+
+    Args:
+        parts: The documents to train on (`train`), for `validation` and for the `test`.
+        labels: The labels that training has, with their counts, then those it has not.
+        text: The column of the texts, or a function that makes a text of a row.
+        gold: The column of the lists of label ids.
+    """
+
+    parts: "Mapping[str, Dataset]"
+    labels: LabelSet
+    text: str | Callable[[dict[str, Any]], str] = "text"
+    gold: str = "labels"
+
+    def texts(self, part: str, number: int | None = None) -> Iterable[str]:
+        """The texts of a part, or of its first documents.
+
+        Args:
+            part: The part.
+            number: Of documents; by default all.
+        """
+        rows, text = self.parts[part], self.text
+        rows = rows if number is None else rows.select(range(min(number, len(rows))))
+        return rows[text] if isinstance(text, str) else (text(row) for row in rows)
+
+
+def problem_type_of(parts: "Mapping[str, Dataset]", gold: str = "labels", wanted: str | None = None) -> str:
+    """What kind of problem documents pose: a single-label one, if every document has exactly one label.
+
+    Args:
+        parts: The documents of each part.
+        gold: The column of the lists of label ids.
+        wanted: One of `PROBLEM_TYPES`, if it is not the documents that decide.
+
+    Raises:
+        ValueError: A document has no label or several, and each should have one.
+    """
+    if wanted == "multi_label_classification":
+        return wanted
+    for part, rows in parts.items():
+        for row, ids in enumerate(rows[gold]):
+            if len(ids) == 1:
+                continue
+            if wanted is None:
+                return "multi_label_classification"
+            raise ValueError(
+                f"problem_type single_label_classification: document {row} of {part} has {len(ids)} labels, and each "
+                "must have one: mend it, or leave problem_type out"
+            )
+    return "single_label_classification"
+
+
+def hold_out(labels: LabelSet, number: int) -> tuple[LabelSet, set[str]]:
+    """Makes seen labels unseen: of those with 5 to 500 training documents, those with the lowest hashes of their ids.
+
+    Args:
+        labels: The labels.
+        number: How many.
+
+    Returns:
+        The labels, the seen ones first, and the ids of those held out.
+
+    Raises:
+        ValueError: There are too few labels.
+    """
+    counts = {label.id: label.count for label in labels if label.seen}
+    eligible = held_out_labels(counts, share=1.0)
+    if len(eligible) < number or number == len(counts):
+        raise ValueError(
+            f"held_out_labels {number}: {len(eligible)} of {len(counts)} seen labels have 5 to 500 training documents, "
+            "and some must be left to train on"
+        )
+    chosen = set(sorted(eligible, key=lambda label_id: fraction_of("label", label_id, "validation"))[:number])
+    return seen_first(labels, {label_id: counts[label_id] for label_id in counts.keys() - chosen}), chosen
+
+
+def as_read(labels: LabelSet, label_texts: str) -> LabelSet:
+    """The labels with the descriptions that the model is to read.
+
+    A label whose name another one has too keeps the description that tells them apart.
+
+    Args:
+        labels: The labels.
+        label_texts: One of `LABEL_TEXTS`: the name, the name and synonyms, or the name and the description.
+    """
+    if label_texts == "definitions":
+        return labels
+    names = Counter(label.name for label in labels)
+
+    def description(label: Label) -> str:
+        if names[label.name] > 1:
+            return label.description
+        return "; ".join(label.synonyms) if label_texts == "synonyms" else ""
+
+    return LabelSet(replace(label, description=description(label)) for label in labels)
+
+
+def words_of(
+    texts: Iterable[str], label_texts: Iterable[str], min_count: int, word_vectors: str | None, keep_vectors: bool
+) -> tuple[PreTrainedTokenizerFast, NDArray[np.float32] | None]:
+    """Makes the tokenizer, and the word vectors to start from, if a file of them is named.
+
+    Args:
+        texts: Of the training documents.
+        label_texts: Of the labels whose words are known, however rare.
+        min_count: Rarer words of texts are unknown.
+        word_vectors: A file that `load_word_vectors` reads. All of its words are known then, as an unseen label may say
+            them.
+        keep_vectors: Whether word vectors are not trained: then other words than those of the file are unknown.
+    """
+    tokenizer = build_tokenizer(texts, label_texts=label_texts, min_count=min_count)
+    if word_vectors is None:
+        return tokenizer, None
+    words, vectors = load_word_vectors(word_vectors).normalized().table()
+    if not keep_vectors:
+        known, rows = set(words), tokenizer.get_vocab()
+        others = [word for word in sorted(rows, key=rows.__getitem__) if word not in known]
+        fresh = np.random.default_rng(0).normal(scale=vectors.std(), size=(len(others), vectors.shape[1]))
+        words, vectors = [*words, *others], np.concatenate([vectors, fresh.astype(np.float32)])
+    return build_tokenizer(vocabulary=words), vectors
+
+
+def full_name(figure: str) -> str:
+    """The name of a figure as Trainer has it.
+
+    Args:
+        figure: Its name, with or without the part.
+
+    Example:
+        >>> full_name("accuracy"), full_name("eval_test_accuracy")
+        ('eval_validation_accuracy', 'eval_test_accuracy')
+    """
+    figure = figure.removeprefix("eval_")
+    return f"eval_{figure}" if figure.startswith(("validation_", "test_")) else f"eval_validation_{figure}"
+
+
+def metric_name(wanted: str | None, has_unseen: bool, one_label: bool = False) -> str:
+    """The figure that chooses the epoch: by default average precision on the seen labels, or their accuracy.
+
+    A model without unseen labels has no figures of groups: it takes that of its labels.
+
+    Args:
+        wanted: The user's; `"loss"` is what `TrainingArguments` makes up.
+        has_unseen: Whether the model has unseen labels.
+        one_label: Whether each document has one label.
+    """
+    if wanted in (None, "loss"):
+        wanted = f"validation_seen_{'accuracy' if one_label else 'average_precision'}"
+    wanted = full_name(str(wanted))
+    return wanted if has_unseen else wanted.replace("_unseen_", "_").replace("_seen_", "_")
+
+
+def check_metric(wanted: str | None, top_k: Sequence[int], parts: Iterable[str] = ("validation",)) -> None:
+    """Makes sure that training will compute the figure that is to choose the epoch.
+
+    Args:
+        wanted: The figure.
+        top_k: Numbers of labels for precision, recall and nDCG.
+        parts: What is evaluated after each epoch.
+
+    Raises:
+        ValueError: It will not.
+    """
+    if wanted in (None, "loss"):
+        return
+    metrics = LabelMetrics(2, [True, False], top_k=top_k, one_label=True)
+    metrics.update(torch.zeros(1, 2), torch.zeros(1, 1, dtype=torch.long))
+    known = [f"eval_{part}_{name}" for part in parts for name in ("loss", *metrics.compute())]
+    if full_name(str(wanted)) not in known:
+        near = difflib.get_close_matches(full_name(str(wanted)), known, n=3)
+        hint = " or ".join(one.removeprefix("eval_validation_") for one in near or ["average_precision", "accuracy"])
+        raise ValueError(f"metric_for_best_model: training computes no {wanted!r}; did you mean {hint}?")
+
+
+def check_unseen(wanted: str | None, task: TextTask) -> None:
+    """Makes sure that validation documents have unseen labels, where these choose the epoch.
+
+    Args:
+        wanted: The figure that chooses the epoch.
+        task: The documents.
+
+    Raises:
+        ValueError: They have none.
+    """
+    unseen = {label.id for label in task.labels if not label.seen}
+    gold = task.parts["validation"][task.gold]
+    if "unseen" in (wanted or "") and unseen.isdisjoint(label_id for row in gold for label_id in row):
+        raise ValueError(
+            f"metric_for_best_model {wanted}: no validation document has an unseen label; hold some out of training "
+            "with --held_out_labels"
+        )

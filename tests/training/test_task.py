@@ -1,0 +1,90 @@
+"""Documents and labels to train on: kinds of problems, held-out labels, what chooses the epoch."""
+
+import numpy as np
+import pytest
+from datasets import Dataset
+
+from hf_gile import Label, LabelSet
+from hf_gile.training.task import TextTask, as_read, check_metric, hold_out, metric_name, problem_type_of, words_of
+
+
+def test_texts_are_a_column_or_made_of_rows():
+    rows = {"train": Dataset.from_dict({"a": ["x", "y"], "b": ["z", "w"]})}
+    labels = LabelSet.from_names(["one"])
+    assert list(TextTask(rows, labels, "b").texts("train", 1)) == ["z"]
+    assert list(TextTask(rows, labels, lambda row: row["a"] + row["b"]).texts("train")) == ["xz", "yw"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "gold", "expected"),
+    [
+        (None, [["a"], ["b"]], "single_label_classification"),
+        (None, [["a"], ["b", "a"]], "multi_label_classification"),
+        (None, [["a"], []], "multi_label_classification"),
+        ("multi_label_classification", [["a"], ["b"]], "multi_label_classification"),
+    ],
+)
+def test_the_problem_type_is_that_of_the_documents(wanted, gold, expected):
+    parts = {"train": Dataset.from_dict({"tags": [["a"]]}), "test": Dataset.from_dict({"tags": gold})}
+    assert problem_type_of(parts, "tags", wanted) == expected
+
+
+def test_documents_with_several_labels_are_no_single_label_problem():
+    parts = {"test": Dataset.from_dict({"labels": [["a"], ["b", "a"]]})}
+    with pytest.raises(ValueError, match="document 1 of test has 2 labels"):
+        problem_type_of(parts, wanted="single_label_classification")
+
+
+def test_words_start_at_the_vectors_of_a_file_and_others_are_known_if_they_are_trained(tmp_path):
+    (tmp_path / "vectors.txt").write_text("milk 1 0\niron 0 2\n")
+    texts = ["milk heart heart", "milk heart"]
+    tokenizer, vectors = words_of(texts, ["rare"], 2, None, keep_vectors=False)
+    assert vectors is None
+    assert {"milk", "heart", "rare"} <= tokenizer.get_vocab().keys()
+    path = str(tmp_path / "vectors.txt")
+    tokenizer, vectors = words_of(texts, [], 2, path, keep_vectors=True)
+    assert {"milk", "iron"} <= tokenizer.get_vocab().keys()
+    assert "heart" not in tokenizer.get_vocab()
+    np.testing.assert_allclose(vectors[tokenizer.get_vocab()["iron"]], [0, 2])
+    tokenizer, vectors = words_of(texts, [], 2, path, keep_vectors=False)
+    assert len(tokenizer) == len(vectors)
+    assert "heart" in tokenizer.get_vocab()
+
+
+def test_held_out_labels_stand_behind_the_seen_ones_and_are_the_same_each_time():
+    labels = LabelSet([*(Label(f"D{n}", f"name {n}", seen=True, count=n) for n in range(2, 30)), Label("U", "unseen")])
+    held, ids = hold_out(labels, 5)
+    assert len(ids) == 5
+    assert [label.id for label in held][-1] == "U"
+    assert {label.id for label in held[23:28]} == ids
+    assert all(label.count == 0 and not label.seen for label in held[23:])
+    assert all(label.seen and label.count for label in held[:23])
+    assert not ids & {"D2", "D3", "D4"}  # too rare to be found again
+    assert hold_out(LabelSet(reversed(labels)), 5)[1] == ids
+    with pytest.raises(ValueError, match="held_out_labels 26: 25 of 28 seen labels"):
+        hold_out(labels, 26)
+
+
+def test_labels_are_read_by_name_or_with_synonyms_but_stay_distinct():
+    labels = LabelSet(
+        [Label("1", "iron", "a metal", synonyms=("ferrum", "Fe")), Label("2", "a", "one"), Label("3", "a", "other")]
+    )
+    assert as_read(labels, "name").texts == ["iron", "a: one", "a: other"]
+    assert as_read(labels, "synonyms").texts == ["iron: ferrum; Fe", "a: one", "a: other"]
+    assert as_read(labels, "definitions") is labels
+
+
+def test_the_epoch_is_chosen_by_the_figure_that_the_user_names():
+    assert metric_name(None, True) == metric_name("loss", True) == "eval_validation_seen_average_precision"
+    assert metric_name("loss", False) == "eval_validation_average_precision"
+    assert metric_name("validation_unseen_ndcg_at_5", True) == "eval_validation_unseen_ndcg_at_5"
+    assert metric_name("eval_validation_unseen_ndcg_at_5", False) == "eval_validation_ndcg_at_5"
+    assert metric_name(None, False, True) == "eval_validation_accuracy"
+    assert metric_name(None, True, True) == "eval_validation_seen_accuracy"
+    assert metric_name("eval_validation_macro_f1", False, True) == "eval_validation_macro_f1"
+
+
+def test_a_figure_that_training_does_not_compute_is_named():
+    check_metric("accuracy", (5,))
+    with pytest.raises(ValueError, match="no 'recall_at_9'; did you mean"):
+        check_metric("recall_at_9", (5,))
