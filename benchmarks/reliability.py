@@ -10,6 +10,7 @@ system limits in memory, and each case in processor time. A crash is anything bu
 import argparse
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,9 @@ def main() -> None:
     sections: dict[str, list[str]] = {}
     for name, target in fuzzing.targets().items():
         sections.setdefault(target.section, []).append(name)
-    results = {section: fuzzing.run(names, options.cases, options.seed) for section, names in sections.items()}
+    with ThreadPoolExecutor(2) as processes:
+        found = processes.map(lambda names: fuzzing.run(names, options.cases, options.seed), sections.values())
+        results = dict(zip(sections, found, strict=True))
     write_results("reliability", {"sections": results}, options.seed)
 
 
