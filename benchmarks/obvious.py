@@ -39,14 +39,13 @@ from typing import Any
 import torch
 from machine import RESULTS, provenance, write_json
 from obvious_sets import DRAWN, SETS, Task, hold_out
-from obvious_systems import LOWEST, SYSTEMS, VALIDATION, Encoder, NotForThisSetError, Options, Score, padded
+from obvious_systems import LOWEST, SYSTEMS, VALIDATION, Encoder, NotForThisSetError, Options, Score, batches, padded
 from torch.nn import functional
 
 from hf_gile.metrics import LabelMetrics
 from hf_gile.training import ThresholdTuner
 
 PAGE = Path(__file__).parents[1] / "docs" / "obvious.md"
-BATCH = 64  # documents scored at a time
 
 COLUMNS = {"AvgPr": "average_precision", "P@1": "precision_at_1", "micro-F1": "micro_f1", "macro-F1": "macro_f1"}
 """Figures in percent, by their headings."""
@@ -223,11 +222,6 @@ def evaluate(task: Task, score: Score, unseen: bool) -> dict[str, Any]:
     return {"threshold": threshold, "documents_per_cpu_second": documents / seconds, "test": test}
 
 
-def batches(number: int) -> list[slice]:
-    """Slices of so many documents, `BATCH` each."""
-    return [slice(start, min(start + BATCH, number)) for start in range(0, number, BATCH)]
-
-
 def annif_figures(scores: torch.Tensor, gold: Sequence[Sequence[int]]) -> dict[str, list[float]]:
     """F1 of the five best labels and NDCG of the ten best of each document, as Annif evaluates.
 
@@ -256,8 +250,9 @@ means of the seeds run. `benchmarks/obvious.py` says how they are measured, and 
 `benchmarks/obvious_systems.py`, the sets in `benchmarks/obvious_sets.py`.
 
 Seen labels have training documents and are ranked among the seen; unseen ones have none and are ranked among the
-unseen; "unseen among all" ranks these while all labels compete. F1 is at one threshold, the best for micro-F1 of the
-seen labels on validation documents. Where each text has one label, F1 is that of the best label, and P@1 is accuracy.
+unseen; "unseen among all" ranks these while all labels compete; columns without a group are of all labels. F1 is at one
+threshold, the best for micro-F1 of the seen labels on validation documents. Where each text has one label, F1 is that
+of the best label, and P@1 is accuracy.
 """
 
 
@@ -281,7 +276,7 @@ def columns_of(name: str) -> dict[str, str]:
     if name.startswith("annif"):
         return ANNIF
     return {
-        f"{group} {heading}": prefix + figure
+        f"{group} {heading}".removeprefix("all "): prefix + figure
         for group, (prefix, columns) in GROUPS.items()
         for heading, figure in columns.items()
     }
@@ -289,7 +284,7 @@ def columns_of(name: str) -> dict[str, str]:
 
 def mean_of(runs: Mapping[str, Any], figure: str) -> float | None:
     """The mean of a figure of the runs of a system on a set; None if they do not have it."""
-    values = [value for run in runs.values() for value in (run["test"].get(figure, run.get(figure)),)]
+    values = [run["test"].get(figure, run.get(figure)) for run in runs.values()]
     return statistics.mean(values) if values and None not in values else None
 
 
@@ -298,48 +293,33 @@ def beside(results: Mapping[str, Any]) -> str:
     lines = []
     for family, sets in members(results).items():
         for heading, figure in columns_of(family).items():
-            of_system = {}
-            for system in SYSTEMS:
-                values = [mean_of(results[name].get(system, {}), figure) for name in sets]
-                if None not in values:
-                    of_system[system] = 100 * statistics.mean(value for value in values if value is not None)
+            of_sets = {system: [mean_of(results[name].get(system, {}), figure) for name in sets] for system in SYSTEMS}
+            of_system = {key: 100 * sum(values) / len(sets) for key, values in of_sets.items() if None not in values}
             own = of_system.pop("ours", None)
             if own is not None and of_system:
                 best = max(of_system, key=of_system.__getitem__)
                 cells = [f"{own:.1f}", f"{of_system[best]:.1f}", SYSTEMS[best].name, f"{own - of_system[best]:+.1f}"]
-                lines.append([family, heading.removeprefix("all ") if is_plain(results, sets) else heading, *cells])
+                lines.append([family, heading, *cells])
     return markdown(["set", "figure", "ours", "best other", "which", "difference"], lines)
-
-
-def is_plain(results: Mapping[str, Any], sets: Sequence[str]) -> bool:
-    """Whether sets have no unseen labels."""
-    return not any(
-        "seen_average_precision" in run["test"] for runs in results[sets[0]].values() for run in runs.values()
-    )
 
 
 def tables(results: Mapping[str, Any]) -> dict[str, str]:
     """Markdown tables of a results file, by their titles: a row for each system."""
     made = {}
     for family, sets in members(results).items():
-        if len(sets) > 1 or family in FAMILIES:
-            columns = {name.removeprefix(f"{family}_"): (name, "precision_at_1") for name in sets}
+        title, columns = family, {heading: (family, figure) for heading, figure in columns_of(family).items()}
+        if family in FAMILIES:
             title = f"{family}, P@1 by language"
-        else:
-            figures = {heading: (family, figure) for heading, figure in columns_of(family).items()}
-            if is_plain(results, sets):
-                figures = {heading.removeprefix("all "): place for heading, place in figures.items()}
-            columns, title = figures, family
+            columns = {name.removeprefix(f"{family}_"): (name, "precision_at_1") for name in sets}
         columns |= {
             "training, CPU s": (sets[0], "training_cpu_seconds"),
             "documents/CPU s": (sets[0], "documents_per_cpu_second"),
         }
         rows = []
         for key, system in SYSTEMS.items():
-            runs = [results[name][key] for name in sets if results[name].get(key)]
-            if runs:
+            if runs := max(len(results[name].get(key, {})) for name in sets):
                 cells = [cell(results[name].get(key, {}), figure) for name, figure in columns.values()]
-                rows.append([system.name, *cells, str(max(map(len, runs)))])
+                rows.append([system.name, *cells, str(runs)])
         used = [place for place in range(len(columns) + 2) if any(row[place] != "-" for row in rows)]
         headings = ["", *columns, "runs"]
         made[title] = markdown([headings[place] for place in used], [[row[place] for place in used] for row in rows])
@@ -362,14 +342,9 @@ def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def short(figures: Mapping[str, Any]) -> str:
     """One line of a run."""
-    cells = [
-        f"{group} {heading} {100 * figures['test'][prefix + figure]:.1f}"
-        for group, (prefix, columns) in GROUPS.items()
-        for heading, figure in columns.items()
-        if prefix + figure in figures["test"]
-    ]
+    test = ", ".join(f"{name} {100 * value:.1f}" for name, value in figures["test"].items())
     seconds = f"{figures['training_cpu_seconds']:.0f} CPU s, {figures['documents_per_cpu_second']:.0f} documents/CPU s"
-    return f"{', '.join(cells)}; {seconds}; {figures['details']}"
+    return f"{test}; {seconds}; {figures['details']}"
 
 
 if __name__ == "__main__":

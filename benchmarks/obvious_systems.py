@@ -48,6 +48,10 @@ VALIDATION = 1000
 """Validation documents that choices and thresholds are made on."""
 
 
+BATCH = 64
+"""Documents scored at a time."""
+
+
 class NotForThisSetError(Exception):
     """A system cannot run on a set; the message says why."""
 
@@ -105,6 +109,11 @@ def padded(gold: Sequence[Sequence[int]]) -> Tensor:
     for place, columns in enumerate(gold):
         result[place, : len(columns)] = torch.tensor(columns, dtype=torch.long)
     return result
+
+
+def batches(number: int) -> list[slice]:
+    """Slices of so many documents, `BATCH` each."""
+    return [slice(start, min(start + BATCH, number)) for start in range(0, number, BATCH)]
 
 
 # --- Encoders --------------------------------------------------------------------------------------------------------
@@ -208,9 +217,7 @@ def linear_classifier(
     if task.num_seen > MOST_LABELS:
         raise NotForThisSetError(f"{task.num_seen:,} labels; this one is for {MOST_LABELS:,} at the most")
     train, some = features(task.texts["train"]), slice(0, VALIDATION)
-    fitted: dict[float, Callable[[Any], Tensor]] = {}
-    for strength in strengths:
-        fitted[strength] = fit_each_label(make(strength), train, task)
+    fitted = {strength: fit_each_label(make(strength), train, task) for strength in strengths}
     best = strengths[0]
     if len(strengths) > 1:
         validation, gold = features(task.texts["validation"][some]), task.gold["validation"][some]
@@ -414,20 +421,12 @@ def mixture(task: Task, seed: int, options: Options, encoder: Callable[[Options]
     some = list(dict.fromkeys([column for row in gold for column in row]))[:2000]
     place_of = {column: place for place, column in enumerate(some)}
     rows = [row for row, columns in enumerate(gold) if any(column in place_of for column in columns)]
-    scores = torch.stack(
-        [
-            torch.cat(
-                [
-                    part([task.texts["validation"][row] for row in rows[start : start + 64]])[:, some]
-                    for start in range(0, len(rows), 64)
-                ]
-            )
-            for part in parts
-        ]
-    )  # (3, N, some labels)
-    targets = torch.zeros(scores.shape[1:])
-    for place, row in enumerate(rows):
-        targets[place, [place_of[column] for column in gold[row] if column in place_of]] = 1
+    texts = [task.texts["validation"][row] for row in rows]
+    targets = torch.zeros(len(rows), len(some))
+    for target, row in zip(targets, rows, strict=True):
+        target[[place_of[column] for column in gold[row] if column in place_of]] = 1
+    # (3, N, some labels)
+    scores = torch.stack([torch.cat([part(texts[own])[:, some] for own in batches(len(texts))]) for part in parts])
     spread = scores.std(dim=(1, 2)).clamp(min=1e-9)
     weights = fitted_weights(scores / spread[:, None, None], targets / targets.sum(dim=1, keepdim=True)) / spread
 
@@ -510,6 +509,11 @@ def untrained(make: Callable[..., Score], **settings: Any) -> Callable[[Task, in
     return lambda task, seed, options: Fitted(make(task, **settings))
 
 
+def encoded(encoder: Callable[[Options], Encoder]) -> Callable[[Task, int, Options], Fitted]:
+    """The `fit` of the cosine of an encoder."""
+    return lambda task, seed, options: Fitted(encoder_cosine(task, encoder(options)))
+
+
 SYSTEMS: Mapping[str, System] = {
     "ours": System("ours, nothing set", ours, drawn=True, unseen=True),
     "tfidf_svc": System("TF-IDF, linear SVM", tfidf_svc),
@@ -524,14 +528,8 @@ SYSTEMS: Mapping[str, System] = {
         "TF-IDF cosine, names and descriptions", untrained(tfidf_cosine, described=True), unseen=True
     ),
     "bm25": System("BM25, names", untrained(bm25), unseen=True),
-    "minilm_cosine": System(
-        "MiniLM cosine, names",
-        lambda task, seed, options: Fitted(encoder_cosine(task, minilm(options))),
-        unseen=True,
-    ),
-    "e5_cosine": System(
-        "e5 cosine, names", lambda task, seed, options: Fitted(encoder_cosine(task, e5(options))), unseen=True
-    ),
+    "minilm_cosine": System("MiniLM cosine, names", encoded(minilm), unseen=True),
+    "e5_cosine": System("e5 cosine, names", encoded(e5), unseen=True),
     "minilm_mixture": System("MiniLM + TF-IDF + BM25, fitted weights", partial(mixture, encoder=minilm), unseen=True),
     "e5_mixture": System("e5 + TF-IDF + BM25, fitted weights", partial(mixture, encoder=e5), unseen=True),
 }
