@@ -29,24 +29,12 @@ def per_language(config: PreTrainedConfig, shared: bool, make: Callable[[], nn.M
 
 
 def of_language(part: nn.Module, language: str | None) -> Any:
-    """The module that serves a language: its own, or the one that all share.
-
-    Args:
-        part: What `per_language` made.
-        language: A language of the model; None in a model without languages.
-    """
+    """The module that serves a language, of what `per_language` made: its own, or the one that all share."""
     return part[str(language)] if isinstance(part, nn.ModuleDict) else part
 
 
 def check_language(config: PreTrainedConfig, language: str | None) -> str | None:
-    """The language to use.
-
-    Args:
-        config: A `GileConfig`.
-        language: What the caller named. It can be left out if there is no more than one.
-
-    Returns:
-        A language of the model, or None in a model without languages.
+    """The language of the model that a caller means, who may leave it out if there is one; None if there is none.
 
     Raises:
         ValueError: The model does not know the language, or has several and none was named.
@@ -66,14 +54,7 @@ def check_language(config: PreTrainedConfig, language: str | None) -> str | None
 
 
 def check_tensors(**given: object) -> None:
-    """Refuses what is no tensor, such as the lists of ids that the processor makes by default.
-
-    Args:
-        given: Arguments by their names; None is left out.
-
-    Raises:
-        ValueError: One is no tensor; the message names it.
-    """
+    """Refuses arguments that are no tensors, such as the lists of ids that the processor makes by default."""
     for name, value in given.items():
         if value is not None and not torch.is_tensor(value):
             raise ValueError(

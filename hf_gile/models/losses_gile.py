@@ -45,19 +45,12 @@ def label_loss(
 
 
 def binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """The multi-label loss: summed over the labels, averaged over the documents.
+    """The multi-label loss of `(B, L)` scores and zeros and ones: summed over the labels, averaged over the documents.
 
     Eq. 15 divides by the number of labels as well. With many labels that leaves gradients of 1e-8, as small as the
     epsilon of Adam, which then stops adapting; the sum has the same minimum and trains at any number of labels. Of
     several languages (Eq. 16) each document thus counts with all labels of its language, and where Eq. 16 sums over the
     languages of a step, this averages over its documents.
-
-    Args:
-        logits: `(B, L)` scores.
-        targets: `(B, L)` zeros and ones.
-
-    Returns:
-        The loss, a scalar in float32 or better.
     """
     logits = widened(logits)
     loss = functional.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="sum")
@@ -65,32 +58,13 @@ def binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """The single-label loss: softmax over the labels, averaged over the documents.
-
-    Args:
-        logits: `(B, L)` scores.
-        targets: `(B, L)` zeros and ones, a single one in a row.
-
-    Returns:
-        The loss, a scalar in float32 or better.
-    """
+    """The single-label loss of `(B, L)` scores and zeros and ones, a single one in a row: softmax over the labels."""
     logits = widened(logits)
     return (logits.logsumexp(-1) - (logits * targets).sum(-1)).mean()
 
 
 def widened(scores: Tensor) -> Tensor:
-    """Takes half-precision scores to float32; equal scores stay equal.
-
-    Args:
-        scores: `(B, L)` scores.
-
-    Returns:
-        `(B, L)` scores of float32 or float64, the same tensor if they were that.
-
-    Example:
-        >>> widened(torch.ones(2, 3, dtype=torch.bfloat16)).dtype
-        torch.float32
-    """
+    """Takes scores of half precision to float32; the same tensor comes back if it was float32 or float64."""
     return scores if scores.dtype == torch.float64 else scores.float()
 
 
@@ -133,14 +107,7 @@ def targets_of(labels: Tensor, num_labels: int) -> Tensor:
 
 
 def multi_hot(labels: Tensor, num_labels: int) -> Tensor:
-    """Turns gold columns into zeros and ones.
-
-    Args:
-        labels: `(B, P)` integer columns, padded with -100.
-        num_labels: Number L of labels the columns count in.
-
-    Returns:
-        `(B, L)` floats, one where the label is gold.
+    """Turns `(B, P)` gold columns, padded with -100, into `(B, L)` zeros and ones.
 
     Raises:
         ValueError: A column is out of range, or named twice for a document.
@@ -171,16 +138,7 @@ def check_gold(labels: Tensor, num_labels: int) -> None:
 
 
 def check_excluded(excluded_columns: Tensor, documents: int, num_labels: int) -> None:
-    """Refuses columns that cannot be those of labels that are no candidates.
-
-    Args:
-        excluded_columns: `(B, E)` columns, padded with -100.
-        documents: Number B of documents.
-        num_labels: Number L of labels the columns count in.
-
-    Raises:
-        ValueError: A column is out of range, or there is not one row for each document.
-    """
+    """Refuses `(B, E)` columns of labels that are no candidates, if one is out of range or a document has no row."""
     if excluded_columns.ndim != 2 or len(excluded_columns) != documents or (excluded_columns >= num_labels).any():
         raise ValueError(
             f"excluded_columns must be columns below {num_labels}, ({documents}, E) padded with -100, got shape "

@@ -12,7 +12,7 @@ may be of any language: words of all languages share one space.
 import inspect
 import math
 import os
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from json import JSONDecodeError
@@ -348,21 +348,20 @@ class GileModel(GilePreTrainedModel):
         return torch.cat(parts, dim=-1)
 
     def _check_pooled(self, pooled: Tensor, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> None:
-        config = self.config.text_config
-        if not config.reads_pretrained:
-            raise ValueError(f"pooled_embeds are of a pretrained encoder, not of {config.text_encoder_type!r}")
-        dims = 3 if config.text_encoder_type == "hierarchical_transformer" else 2
-        if inputs_embeds is not None or pooled.dim() != dims or pooled.shape[-1] != config.pooled_size:
-            shape = f"({'B, S' if dims == 3 else 'B'}, {config.pooled_size})"
+        text = self.config.text_config
+        if not text.reads_pretrained:
+            raise ValueError(f"pooled_embeds are of a pretrained encoder, not of {text.text_encoder_type!r}")
+        shape = f"({'B, S' if text.reads_sentences else 'B'}, {text.pooled_size})"
+        if inputs_embeds is not None or pooled.dim() != shape.count(",") + 1 or pooled.shape[-1] != text.pooled_size:
             raise ValueError(
                 f"pooled_embeds must have shape {shape}, and stand in the place of inputs_embeds, "
                 f"got {tuple(pooled.shape)}"
             )
-        if self.training and not config.has_fixed_pooling:
+        if self.training and not text.has_fixed_pooling:
             raise ValueError(
                 "pooled_embeds were made by the encoder as it was before this training: train with "
                 "config.freeze_text_encoder=True and a pooling without weights ('mean', 'sum' or 'cls'), got "
-                f"freeze_text_encoder={config.freeze_text_encoder}, pooling {config.pooling!r}"
+                f"freeze_text_encoder={text.freeze_text_encoder}, pooling {text.pooling!r}"
             )
         if input_ids is not None and input_ids.shape[:-1] != pooled.shape[:-1]:
             raise ValueError(
@@ -560,9 +559,9 @@ class GileModel(GilePreTrainedModel):
         """Scores every document with every label.
 
         Args:
-            input_ids: `(B, W)` or `(B, S, W)` word ids, as in `embed_texts`.
-            attention_mask: `(B, W)` or `(B, S, W)`, as in `embed_texts`.
-            inputs_embeds: `(B, W, D)` or `(B, S, W, D)` word vectors, instead of `input_ids`.
+            input_ids: Documents; this and the next two as in `embed_texts`.
+            attention_mask: Which words of documents there are.
+            inputs_embeds: Vectors of words, instead of `input_ids`.
             label_input_ids: `(L, T)` word ids, as in `embed_labels`.
             label_embeds: `(L, D)` label vectors e, instead of `label_input_ids`; without words, so that with
                 `config.lexical_size` they share none with any text.
@@ -826,7 +825,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         """What the model has learned of single labels, for any labels: the rows of stored ones, zeros for others.
 
         Args:
-            labels: C `Label`s; stored ones are found as `StoredLabels.columns_of` does.
+            labels: C `Label`s, as in `StoredLabels.columns_of`.
             language: The language of labels that name none.
 
         Returns:
@@ -862,17 +861,16 @@ class GileForSequenceClassification(GilePreTrainedModel):
         the place of the logits: it need not hold the scores of all labels.
 
         Args:
-            input_ids: `(B, W)` or `(B, S, W)` word ids.
-            attention_mask: `(B, W)` or `(B, S, W)`, true or 1 where there is a word.
-            inputs_embeds: `(B, W, D)` or `(B, S, W, D)` word vectors, instead of `input_ids`.
+            input_ids: Documents; this, the next two and `pooled_embeds` as in `GileModel.embed_texts`.
+            attention_mask: Which words of documents there are.
+            inputs_embeds: Vectors of words, instead of `input_ids`.
             labels: `(B, P)` integers, the gold columns of each document padded with -100; or `(B,)` integers, one
                 gold column each; or `(B, L)` floats, zeros and ones.
             language: The language of the documents, or of each; it can be left out if there is one.
             excluded_columns: `(B, E)` columns that are no candidates for a document, padded with -100; they get minus
                 infinity, as labels of other languages do.
             output_attentions: Whether to return the attention weights, as in `GileModelOutput`.
-            pooled_embeds: `(B, P)` or `(B, S, P)`: what the pretrained encoder made of these documents before, as in
-                `GileModel.embed_texts`.
+            pooled_embeds: What the pretrained encoder made of these documents before.
             kwargs: Further arguments of the loss, such as `num_items_in_batch`, which `Trainer` passes.
 
         Returns:
@@ -886,15 +884,15 @@ class GileForSequenceClassification(GilePreTrainedModel):
         kwargs.pop("output_hidden_states", None)  # adapters of peft always pass it
         self._check_loss_arguments(labels, kwargs)
         loss_of_codes = getattr(self.loss_function, "of_codes", None) if labels is not None and self.training else None
-        label_codes = cache(partial(self.stored_codes, None))
+        label_codes = cache(partial(self.project_stored_labels, None))
 
         def read(language: str | None, excluded: Tensor | None, **documents: Tensor | None) -> tuple[Tensor, ...]:
             text_embeds, attentions = self.gile.embed_texts(**documents, language=language)
-            result = self.gile.output_layer.project_texts(text_embeds, language)
-            if loss_of_codes is None:
-                codes = label_codes(label_space(self.config, language))
-                result = self.score_stored_labels(result, codes, language, excluded)
-            return result, *attentions
+            text_codes = self.gile.output_layer.project_texts(text_embeds, language)
+            if loss_of_codes is not None:
+                return text_codes, *attentions
+            scores = self.gile.score(text_codes, label_codes(label_space(self.config, language)), language)
+            return self.stored_labels.masked(scores, language, excluded), *attentions
 
         inputs = {
             "input_ids": input_ids,
@@ -920,9 +918,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if not given or torch.compiler.is_compiling():
             return
         known = inspect.signature(self.loss_function).parameters
-        takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
-        for name in given:
-            if name not in known and not takes_all:
+        for name in given.keys() - known.keys():
+            if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
                 raise TypeError(
                     f"forward() got an unexpected keyword argument {name!r}, which the loss does not take either; "
                     "sampled labels are trained on with model.loss_function = hf_gile.training.GileLoss()"
@@ -930,43 +927,17 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if labels is None and self.training and given.keys() & {"shift_labels", "num_items_in_batch"}:
             # With label_smoothing_factor, Trainer keeps the labels from the model, and computes a softmax of its own.
             # That is right for a model with one gold label among all. For several it leaves the loss to the model.
-            asked = "problem_type, which is not set" if self.config.problem_type is None else "model.loss_function"
-            is_plain = self.loss_function is label_loss and self.config.problem_type is not None
-            if not is_plain and self.config.problem_type != "multi_label_classification":
+            kind = self.config.problem_type
+            asked = "problem_type, which is not set" if kind is None else "model.loss_function"
+            if kind is None or (self.loss_function is not label_loss and kind != "multi_label_classification"):
                 raise ValueError(
                     f"label_smoothing_factor keeps the labels from the model, but its loss depends on {asked}: set "
                     "label_smoothing_factor=0 in TrainingArguments. If compute_loss_func keeps them on purpose, set "
                     "config.problem_type = 'multi_label_classification'"
                 )
 
-    def score_stored_labels(
-        self,
-        text_codes: Tensor,
-        label_codes: Tensor,
-        language: str | None = None,
-        excluded_columns: Tensor | None = None,
-        columns: Tensor | None = None,
-    ) -> Tensor:
-        """Scores documents of a language with the stored labels, or with some of them.
-
-        Args:
-            text_codes: `(B, J)` codes of documents.
-            label_codes: `(L, J)` from `stored_codes`, or `(C, J)`.
-            language: The language of the documents.
-            excluded_columns: `(B, E)`, as in `forward`.
-            columns: `(C,)` columns to score; all by default.
-
-        Returns:
-            `(B, L)` or `(B, C)` logits, minus infinity where a label is no candidate for a document.
-        """
-        logits = self.gile.score(text_codes, label_codes, language)
-        logits = self.stored_labels.mask_languages(logits, language, columns)
-        if excluded_columns is None:
-            return logits
-        return self.stored_labels.mask_excluded(logits, excluded_columns, columns)
-
     def project_stored_labels(self, columns: Tensor | None = None, language: str | None = None) -> Tensor:
-        """Label codes of the stored label set, in a tensor of their own.
+        """Label codes of the stored label set; in inference those of all labels are made once and kept.
 
         Args:
             columns: `(C,)` columns wanted; all of them by default.
@@ -978,11 +949,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
         Raises:
             ValueError: No label set is stored.
         """
-        codes = self.stored_codes(columns, language)
-        return codes if columns is not None or codes.requires_grad else codes.clone()
-
-    def stored_codes(self, columns: Tensor | None = None, language: str | None = None) -> Tensor:
-        """Label codes as of `project_stored_labels`, not to be changed: in inference they are made once and kept."""
         if self.config.output_layer == "linear":
             if not self.config.languages:
                 return self.gile.output_layer.label_codes(columns)
@@ -990,51 +956,18 @@ class GileForSequenceClassification(GilePreTrainedModel):
             return codes if columns is None else codes[columns]
         if torch.compiler.is_exporting():
             return self.stored_labels.exported(("codes", language))
-        self._require_stored_labels()
         if self.training or torch.is_grad_enabled() or columns is not None:
             return self.gile.project_labels(**self.stored_inputs(columns), language=language)
 
         def make() -> Tensor:
             every = torch.arange(self.config.num_labels, device=self.label_input_ids.device).split(_LABELS_AT_ONCE)
             with torch.inference_mode(False), torch.no_grad():  # codes that torch.export takes, too
-                return torch.cat(
-                    [self.gile.project_labels(**self.stored_inputs(some), language=language) for some in every]
-                )
+                return torch.cat([self.project_stored_labels(some, language) for some in every])
 
         # Of weights that are elsewhere until a module is called, there is no telling whether they are still the same.
         if any(weight.is_meta for weight in self.gile.label_parameters()):
             return make()
-        return self._made_once(("codes", language), make)
-
-    def _made_once(
-        self,
-        name: Hashable,
-        make: Callable[[], Tensor],
-        weights: Sequence[Tensor] | None = None,
-        versions: object = None,
-    ) -> Tensor:
-        """What `make` makes of the words of the stored labels, while these and the weights stay as they are."""
-
-        def state(words: Tensor) -> tuple[Any, ...]:
-            label_state = self.gile.label_state
-            return label_state(None, weights), label_state(words, weights), state_of(self.label_input_ids)
-
-        return self.stored_labels.made_once(name, self.label_input_ids, state, make, versions)
-
-    def _require_stored_labels(self) -> None:
-        if self.label_input_ids.shape[1] == 0:
-            raise ValueError(
-                "no label set is stored in this model, or resize_token_embeddings took words of its labels away: call "
-                "model.set_labels(label_set, processor) first, or score other labels with model.gile(..., "
-                "label_input_ids=...)"
-            )
-        if bool(
-            (self.label_input_ids[0] == self.config.text_config.pad_token_id).all()
-        ):  # a label has words, or was not loaded
-            raise ValueError(
-                "the stored labels have no words: this checkpoint was saved without them (by GileModel, for example); "
-                "call model.set_labels(label_set, processor)"
-            )
+        return self.stored_labels.made_once(("codes", language), self.label_input_ids, self.gile.label_state, make)
 
     def stored_inputs(
         self, columns: Tensor | None = None, words: Tensor | None = None, vectors: Tensor | None = None
@@ -1052,7 +985,16 @@ class GileForSequenceClassification(GilePreTrainedModel):
         Raises:
             ValueError: No label set is stored.
         """
-        self._require_stored_labels()
+        # A label has words, or was not loaded.
+        if self.label_input_ids.shape[1] == 0 or bool(
+            (self.label_input_ids[0] == self.config.text_config.pad_token_id).all()
+        ):
+            raise ValueError(
+                "no label set is stored in this model, or its checkpoint was saved without one (by GileModel, for "
+                "example), or resize_token_embeddings took words of its labels away: call "
+                "model.set_labels(label_set, processor) first, or score other labels with model.gile(..., "
+                "label_input_ids=...)"
+            )
 
         def of_columns(numbers: Tensor) -> Tensor:
             return numbers if columns is None else numbers[columns]
@@ -1077,7 +1019,11 @@ class GileForSequenceClassification(GilePreTrainedModel):
             versions = (torch.is_autocast_enabled(self.device.type), states)
         languages = self.stored_labels.languages if self.config.language_labels else None
         make = partial(self.gile.pool_labels, self.label_input_ids, languages)
-        return self._made_once("pooled", make, weights, versions)
+
+        def state(words: Tensor | None = None) -> tuple[Any, ...]:
+            return self.gile.label_state(words, weights)
+
+        return self.stored_labels.made_once("pooled", self.label_input_ids, state, make, versions)
 
     def save_pretrained(
         self,
@@ -1106,11 +1052,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         words = state_dict.get(f"{prefix}label_input_ids")
-        if (
-            self.label_set is not None
-            and words is not None
-            and not torch.equal(words.cpu(), self.label_input_ids.cpu())
-        ):
+        if words is not None and self.label_set is not None and not words.cpu().equal(self.label_input_ids.cpu()):
             raise ValueError(
                 "this checkpoint stores other labels than set_labels gave this model, or in another order: "
                 "train on with the label set of the checkpoint (its labels.jsonl), or load it with from_pretrained"

@@ -412,7 +412,7 @@ class LabelScoringPipeline(Pipeline):
         bias = bias_of(gile, language)
         if labels is None:
             own = own_columns(config, check_language(config, label_language))
-            return self.model.stored_codes(language=language)[own], bias, own.start
+            return self.model.project_stored_labels(language=language)[own], bias, own.start
         check_language(config, label_language)
         if config.output_layer == "linear":
             gile.project_labels()  # refuses, and says why

@@ -4,6 +4,7 @@ Shapes: B documents, L stored labels, C of them or of any others.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,17 @@ from transformers import PreTrainedConfig
 from .labels_gile import Label, LabelSet
 from .languages_gile import check_language, own_columns
 from .losses_gile import check_excluded
+
+
+@dataclass
+class _Kept:
+    """What was made of the words of labels."""
+
+    made: Tensor
+    version: int  # of itself
+    state: Any  # of what it was made of
+    words: Tensor  # that it was made of, each once
+    versions: object  # of what it was made of, while training goes on
 
 
 class StoredLabels:
@@ -31,8 +43,7 @@ class StoredLabels:
         self.config = config
         self.label_set: LabelSet | None = None
         self._places: tuple[LabelSet, dict[str, int], dict[tuple[str, str | None], int]] | None = None
-        self._made: dict[Hashable, tuple[Any, Tensor, Tensor]] = {}  # its state, itself, and the words it was made of
-        self._versions: dict[Hashable, Any] = {}  # of what it was made of, while training goes on
+        self._made: dict[Hashable, _Kept] = {}
 
     @property
     def languages(self) -> Tensor:
@@ -41,16 +52,13 @@ class StoredLabels:
         return torch.arange(len(sizes)).repeat_interleave(sizes)
 
     def columns_of(self, labels: Sequence[Label], language: str | None = None) -> Tensor:
-        """The columns that labels have among the stored ones.
+        """The `(C,)` columns that labels have among the stored ones, -1 for others.
 
         A label is a stored one if it has its id, or its text and language.
 
         Args:
             labels: C `Label`s.
             language: The language of labels that name none.
-
-        Returns:
-            `(C,)` columns, -1 for labels that are not stored.
         """
         columns = [-1] * len(labels)
         if self.label_set is not None:
@@ -99,61 +107,50 @@ class StoredLabels:
         by_group = self.config.thresholds
         groups = [by_group.get(group, next(iter(by_group.values()), 0.5)) for group in ("unseen", "seen")]
         thresholds = [groups[seen] for seen in self.seen(labels, language).tolist()]
-        known: Sequence[Label] = labels if labels is not None else self.label_set or ()
-        if self.label_set is not None and labels is not None:
-            columns = self.columns_of(labels, language).tolist()
-            known = [
-                self.label_set[column] if column >= 0 else label for label, column in zip(labels, columns, strict=True)
-            ]
-        for place, label in enumerate(known):
-            if label.threshold is not None:
-                thresholds[place] = label.threshold
+        columns = [] if labels is None else self.columns_of(labels, language).tolist()
+        stored = self.label_set
+        for place, label in enumerate(stored or () if labels is None else labels):
+            column = -1 if labels is None else columns[place]
+            threshold = (label if stored is None or column < 0 else stored[column]).threshold
+            if threshold is not None:
+                thresholds[place] = threshold
         return torch.tensor(thresholds, dtype=torch.float32)
 
-    def mask_languages(self, logits: Tensor, language: str | None, columns: Tensor | None = None) -> Tensor:
-        """Gives the stored labels of other languages minus infinity, a probability of zero.
+    def masked(
+        self,
+        logits: Tensor,
+        language: str | None = None,
+        excluded_columns: Tensor | None = None,
+        columns: Tensor | None = None,
+    ) -> Tensor:
+        """Gives labels that are no candidates minus infinity, a probability of zero.
 
         Args:
             logits: `(B, L)` scores of all stored labels, or `(B, C)` of some.
-            language: The language whose labels are candidates; it can be left out if there is one.
+            language: The language whose labels are candidates, where stored labels name theirs.
+            excluded_columns: `(B, E)` columns that are no candidates for a document, padded with -100.
             columns: `(C,)` columns scored.
-
-        Returns:
-            The logits, as they are if the stored labels name no languages.
-        """
-        if not self.config.language_labels:
-            return logits
-        own = own_columns(self.config, check_language(self.config, language))
-        if columns is None:
-            columns = torch.arange(self.config.num_labels, device=logits.device)
-        return logits.masked_fill((columns < own.start) | (columns >= own.stop), -torch.inf)
-
-    def mask_excluded(self, logits: Tensor, excluded_columns: Tensor, columns: Tensor | None = None) -> Tensor:
-        """Gives labels that are no candidates for a document minus infinity, a probability of zero.
-
-        Args:
-            logits: `(B, L)` scores of all stored labels, or `(B, C)` of some.
-            excluded_columns: `(B, E)` columns, padded with -100.
-            columns: `(C,)` columns scored.
-
-        Returns:
-            The masked logits, of the same shape.
 
         Raises:
             ValueError: An excluded column is out of range, or there is not one row for each document.
         """
-        num_labels = self.config.num_labels
-        check_excluded(excluded_columns, len(logits), num_labels)
-        padded = excluded_columns.masked_fill(excluded_columns < 0, num_labels)
-        mask = torch.zeros(len(logits), num_labels + 1, dtype=torch.bool, device=logits.device)
-        mask = mask.scatter_(1, padded, True)[:, :num_labels]
+        number = self.config.num_labels
+        if self.config.language_labels:
+            own = own_columns(self.config, check_language(self.config, language))
+            every = torch.arange(number, device=logits.device) if columns is None else columns
+            logits = logits.masked_fill((every < own.start) | (every >= own.stop), -torch.inf)
+        if excluded_columns is None:
+            return logits
+        check_excluded(excluded_columns, len(logits), number)
+        mask = torch.zeros(len(logits), number + 1, dtype=torch.bool, device=logits.device)
+        mask = mask.scatter_(1, excluded_columns.masked_fill(excluded_columns < 0, number), True)[:, :number]
         return logits.masked_fill(mask if columns is None else mask[:, columns], -torch.inf)
 
     def made_once(
         self,
         name: Hashable,
         words: Tensor,
-        state: Callable[[Tensor], Any],
+        label_state: Callable[..., Any],
         make: Callable[[], Tensor],
         versions: object = None,
     ) -> Tensor:
@@ -162,22 +159,24 @@ class StoredLabels:
         Args:
             name: What it is.
             words: `(L, T)` words of the labels.
-            state: Says what it is made of, of the `(W,)` words that labels have, each once.
+            label_state: `GileModel.label_state`, says what it is made of beside the words.
             make: Makes it.
-            versions: While these stay equal in training, `state` is not asked.
+            versions: While these stay equal in training, `label_state` is not asked.
 
         Returns:
-            What `make` returned, not to be changed.
+            What `make` returned; it is made again once a caller has changed it.
         """
-        made = self._made.get(name)
-        if made is not None and versions is not None and self._versions.get(name) == versions:
-            return made[1]
-        self._versions[name] = versions
-        if made is None or made[0] != state(made[2]):
-            distinct = words.unique()
-            made_of = state(distinct)
-            made = self._made[name] = (made_of, make(), distinct)
-        return made[1]
+        kept = self._made.get(name)
+        if kept is not None and kept.made._version == kept.version:
+            if versions is not None and kept.versions == versions:
+                return kept.made
+            if kept.state == (label_state(), label_state(kept.words), state_of(words)):
+                kept.versions = versions
+                return kept.made
+        distinct = words.unique()
+        made_of, made = (label_state(), label_state(distinct), state_of(words)), make()
+        self._made[name] = _Kept(made, made._version, made_of, distinct, versions)
+        return made
 
     def exported(self, name: Hashable) -> Tensor:
         """What `made_once` keeps under a name, for a model that is being exported and cannot make it.
@@ -190,15 +189,16 @@ class StoredLabels:
                 "an exported model holds the codes of its labels as constants: call it once, in evaluation mode and "
                 "without gradients, before torch.export"
             )
-        return self._made[name][1]
+        return self._made[name].made
 
     def forget_versions(self) -> None:
         """Asks for states again: a write through `.data` has no version."""
-        self._versions = {}
+        for kept in self._made.values():
+            kept.versions = None
 
     def forget(self) -> None:
         """Forgets what was made of labels."""
-        self._made, self._versions = {}, {}
+        self._made = {}
 
 
 @torch.compiler.disable
@@ -207,9 +207,6 @@ def state_of(*tensors: Tensor) -> tuple[Any, ...]:
     """What stays equal while tensors hold the same, read at the speed of memory: a number made of all their bits.
 
     Versions of tensors do not tell: a fused optimizer, and writing into `.data`, leave them as they are.
-
-    Args:
-        tensors: Weights, or words.
     """
     on: dict[torch.device, list[Tensor]] = {}
     for tensor in tensors:
@@ -250,11 +247,7 @@ def _factors(device: torch.device) -> Tensor:
 
 
 def is_finite(numbers: Tensor) -> bool:
-    """Whether numbers are all finite.
-
-    Args:
-        numbers: Of any shape and type.
-    """
+    """Whether numbers, of any shape and type, are all finite."""
     if not numbers.is_floating_point():
         return True
     # Of a sum that is finite, all is; it takes a fortieth of the time of a look at each.

@@ -236,8 +236,8 @@ class GileLoss:
         label_codes = cache(partial(self._label_codes, model, columns))
 
         def score(language: str | None, text_codes: Tensor, excluded_columns: Tensor | None) -> tuple[Tensor]:
-            codes = label_codes(label_space(config, language))
-            return (model.score_stored_labels(text_codes, codes, language, excluded_columns, columns),)
+            scores = model.gile.score(text_codes, label_codes(label_space(config, language)), language)
+            return (model.stored_labels.masked(scores, language, excluded_columns, columns),)
 
         inputs = {"text_codes": step.text_codes, "excluded_columns": step.excluded_columns}
         logits = in_each_language(config, step.language, inputs, score)[0]
@@ -308,7 +308,7 @@ class GileLoss:
     ) -> Tensor:
         """`(C, J)` codes of stored labels as a step reads them."""
         if model.config.output_layer == "linear":
-            return model.stored_codes(columns, language)
+            return model.project_stored_labels(columns, language)
         return model.gile.project_labels(**self._label_inputs(model, columns), language=language)
 
     def _label_chunks(
@@ -319,7 +319,7 @@ class GileLoss:
         if self.share_labels and columns is not None:
             checksum = int((columns * torch.arange(1, len(columns) + 1, device=columns.device)).sum())
         if model.config.output_layer == "linear":
-            codes = model.stored_codes(columns)  # they are the weights, not made of anything
+            codes = model.project_stored_labels(columns)  # they are the weights, not made of anything
             return LabelChunks(lambda codes: codes, [codes], checksum=checksum)
         space = label_space(model.config, language)
         rows = self._label_inputs(model, columns)

@@ -123,8 +123,9 @@ def run(model: Any, inputs: dict[str, Any], gradients: list[str] | None = None) 
         if not size > getattr(model.loss_function, "chunk_size", 0) > 0:
             # A GileLoss returns none: these are what it computes.
             def score(language: Any, text_codes: Tensor, excluded: Tensor | None) -> tuple[Tensor]:
-                codes = model.stored_codes(columns, label_space(model.config, language))
-                return (model.score_stored_labels(text_codes, codes, language, excluded, columns),)
+                codes = model.project_stored_labels(columns, label_space(model.config, language))
+                scores = model.gile.score(text_codes, codes, language)
+                return (model.stored_labels.masked(scores, language, excluded, columns),)
 
             codes = {
                 "text_codes": text_codes(model, documents, languages),

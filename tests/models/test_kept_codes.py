@@ -59,11 +59,11 @@ def test_rows_of_a_table_that_labels_do_not_read_leave_their_codes(make_model):
     (other,) = [row for row in range(1, len(table)) if row not in read][:1]
     with torch.no_grad():
         model(**processor(TEXT, return_tensors="pt"))
-        kept = model.stored_codes()
+        kept = model.project_stored_labels()
         table.data[other] += 1
-        assert model.stored_codes() is kept
+        assert model.project_stored_labels() is kept
         table.data[int(read[-1])] += 1
-        assert model.stored_codes() is not kept
+        assert model.project_stored_labels() is not kept
 
 
 @pytest.mark.parametrize("options", [{}, {"label_rows": True, "cosine_score": True, "bag_size": 3}])
@@ -89,7 +89,7 @@ def test_every_number_written_through_data_changes_the_scores(make_model, option
             index.check_fits(model)
         with torch.no_grad():
             fresh = model.gile.project_labels(**model.stored_inputs())
-            torch.testing.assert_close(model.stored_codes(), fresh)
+            torch.testing.assert_close(model.project_stored_labels(), fresh)
             answer = pipe(TEXT, candidate_labels=["heart", "milk"])
         fresh_pipe = LabelScoringPipeline(model=model, processor=processor)
         assert answer == fresh_pipe(TEXT, candidate_labels=["heart", "milk"])

@@ -747,9 +747,9 @@ def test_an_index_is_of_documents_of_one_language(two_languages, language, label
     model, processor = two_languages
     texts = text_codes_of(model.gile, processor, language=language)
     inputs = processor(TEXTS, language=language, return_tensors="pt")
-    codes = model.stored_codes(language=language)
+    codes = model.project_stored_labels(language=language)
     scores = model.gile.score(model.gile.project_texts(**inputs, language=language), codes, language)
-    logits = model.stored_labels.mask_languages(scores, label_language or language).detach()
+    logits = model.stored_labels.masked(scores, label_language or language).detach()
     stored = LabelIndex.build(model, language=language, label_language=label_language)
     own = [label.language == (label_language or language) for label in model.label_set]
     assert stored.label_set.ids == [label.id for label, is_own in zip(model.label_set, own, strict=True) if is_own]

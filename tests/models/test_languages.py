@@ -114,9 +114,9 @@ def test_a_document_is_scored_with_the_labels_of_its_language(make, layer):
 
 def crossed(model, documents, candidate_language):
     """Scores documents with the stored labels of another language."""
-    codes = model.stored_codes(language=documents["language"])
+    codes = model.project_stored_labels(language=documents["language"])
     scores = model.gile.score(model.gile.project_texts(**documents), codes, documents["language"])
-    return model.stored_labels.mask_languages(scores, candidate_language)
+    return model.stored_labels.masked(scores, candidate_language)
 
 
 def test_cross_lingual_prediction_scores_with_the_labels_of_another(make):

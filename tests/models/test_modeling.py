@@ -326,7 +326,8 @@ def test_excluded_columns_get_minus_infinity_and_the_others_keep_their_scores(ma
     assert masked.loss.isfinite()
     codes, columns = model.gile.project_texts(**batch), torch.tensor([0, 3, 4])
     label_codes = model.project_stored_labels(columns)
-    sampled = model.score_stored_labels(codes, label_codes, excluded_columns=excluded, columns=columns)
+    scores = model.gile.score(codes, label_codes)
+    sampled = model.stored_labels.masked(scores, excluded_columns=excluded, columns=columns)
     torch.testing.assert_close(sampled, expected[:, columns])
     for wrong in (torch.tensor([[5], [0]]), torch.tensor([[0]]), torch.tensor([0, 1])):
         with pytest.raises(ValueError, match=r"excluded_columns must be columns below 5, \(2, E\) padded with -100"):

@@ -463,7 +463,7 @@ def test_several_languages_have_one_encoder_and_attention_of_their_own(make_pret
         )
         other = LabelIndex.build(model, processor, named, language="german")
         torch.testing.assert_close(other.scores(texts)[0, :2], logits[0, 2:])
-        english = model.gile.score(texts, model.stored_codes(language="german"), "german")
+        english = model.gile.score(texts, model.project_stored_labels(language="german"), "german")
         torch.testing.assert_close(other.scores(texts)[0, 2], english[0, 0])
     gold = torch.tensor([[2], [0]])
     model.train()

@@ -296,7 +296,7 @@ class TestLabelRows:
         codes = model.gile.project_texts(**inputs).detach()
 
         def scores_of_a_step():
-            return model.score_stored_labels(codes, loss._label_codes(model, None, None))
+            return model.gile.score(codes, loss._label_codes(model, None, None))
 
         with torch.no_grad():
             whole = model(**inputs).logits
