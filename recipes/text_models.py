@@ -10,7 +10,6 @@ import torch
 from baselines import MODELS, RANKING, AiTextML
 from cards import CALIBRATIONS, add_card, card_info, say_calibration
 from datasets import Dataset
-from flags import Settings, check_files, setting, settings_of
 from training import printer, write_results
 from transformers import AutoConfig, TrainingArguments, set_seed
 from units import UNITS, unit_config, unit_fields
@@ -43,6 +42,7 @@ from hf_gile.training.experiment import (
     run_arguments,
     with_a_label,
 )
+from hf_gile.training.settings import Settings, check_files, setting, settings_of
 from hf_gile.training.task import (
     LABEL_TEXTS,
     PROBLEM_TYPES,

@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
-from flags import check_files, setting
 from text_models import ModelSettings, check_settings, table, train_text_models
-from training import parse_settings, printer, reading, score_elsewhere
+from training import printer, reading, score_elsewhere
 from transformers import TrainingArguments
 
 from hf_gile import LabelSet
@@ -45,6 +44,8 @@ from hf_gile.data import (
 from hf_gile.data.parts import labels_of_split, split_as_it_is
 from hf_gile.data.records import SUFFIXES
 from hf_gile.publishing.markdown import one_line
+from hf_gile.training.flags import parse_settings
+from hf_gile.training.settings import check_files, setting
 from hf_gile.training.task import TextTask
 
 TENTH = "By default a tenth of the training files' documents, by pmid."

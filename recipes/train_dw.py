@@ -17,37 +17,23 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from baselines import MODELS, RANKING
+from baselines import MODELS
 from cards import CALIBRATIONS, OfWordIds, add_card, card_info, say_calibration
-from flags import Settings, check_choice, check_files, setting, settings_of
+from news_models import LIMITS, OF_TEXTS, make_model, make_trainer, measure, model_fields, table
 from text_models import check_problem_type
-from training import parse_settings, printer, reading, write_results
-from transformers import Trainer, TrainingArguments, set_seed
+from training import printer, reading, write_results
+from transformers import TrainingArguments, set_seed
 from units import UNITS, unit_config
 
-from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, GileTextConfig, build_tokenizer
-from hf_gile.data.deutsche_welle.news import News, read_news
-from hf_gile.metrics import LabelMetrics
-from hf_gile.training import (
-    EpochCallback,
-    GileDataCollator,
-    GileLoss,
-    LabelSampler,
-    MultilingualDataset,
-    ThresholdTuner,
-    joint_size_for,
-    paper_threshold,
-    set_word_vectors,
-)
-from hf_gile.training.experiment import calibrate_on, count_parameters, fit, run_arguments, save_model
+from hf_gile import GileConfig, GileTextConfig
+from hf_gile.data.deutsche_welle.news import read_news
+from hf_gile.training.experiment import calibrate_on, count_parameters, fit, save_model
+from hf_gile.training.flags import parse_settings
+from hf_gile.training.settings import Settings, check_choice, check_files, setting, settings_of
 from hf_gile.training.task import PROBLEM_TYPES, problem_type_of
 
 NEWS_UNITS = [unit for unit in UNITS if unit not in MODELS]
 """What `--units` can be: the baselines are of other tables."""
-
-OF_TEXTS = ("text_encoder_type", "encoder_cell", "hidden_size", "hidden_act", "word_dropout")
-LIMITS = ("max_sentences", "max_sentence_words")
 
 
 @dataclass
@@ -56,9 +42,8 @@ LIMITS = ("max_sentences", "max_sentence_words")
 class Recipe(Settings):
     """What to train on, and the model. In quotes: the paper's words, section 4.2.1.
 
-    There encoder and attention have 100 dimensions, documents are
-    read 'at a length of 30 sentences', sentences 'truncated at a length of 30 words'; the joint size is that of Eq. 19,
-    for equal capacity.
+    There encoder and attention have 100 dimensions, documents are read 'at a length of 30 sentences', sentences
+    'truncated at a length of 30 words'; the joint size is that of Eq. 19, for equal capacity.
     """
 
     data: str = setting(MISSING, "Folder with train, dev and test, each with LANGUAGE.json.")
@@ -162,106 +147,6 @@ def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:
         )
     for unit in recipe.units:
         unit_config(unit, **model_fields(recipe))
-
-
-def model_fields(recipe: Recipe) -> dict[str, Any]:
-    """Fields of a `GileConfig` that do not depend on the news."""
-    fields = {name: getattr(recipe, name) for name in (*OF_TEXTS, *LIMITS, "sharing")}
-    # Attention as large as what the encoder gives makes the parameters of the paper's Table 4: 50K, 138K and 377K.
-    fields["attention_size"] = recipe.hidden_size * (2 if recipe.encoder_cell == "bigru" else 1)
-    fields["max_words"] = recipe.max_sentences * recipe.max_sentence_words
-    return fields | {"joint_act": recipe.hidden_act, "max_label_words": 100}
-
-
-def make_model(recipe: Recipe, unit: str, news: News, problem_type: str) -> tuple[Any, GileProcessor]:
-    """A model with its word vectors and labels, and its processor."""
-    corpus, labels, languages = news.corpus, news.labels, list(news.parts)
-    gold = [len(row) for language in languages for row in news.parts[language]["train"]["labels"]]
-    config = unit_config(
-        unit,
-        **model_fields(recipe),
-        vocab_size=len(corpus.words),
-        embedding_size=corpus.vectors.shape[1],
-        languages=languages,
-        language_labels=labels.language_labels,
-        label_prior=sum(gold) / len(gold) / (len(news.seen) / len(languages)),
-        num_labels=len(labels),
-        problem_type=problem_type,
-    )
-    if UNITS[unit]["output_layer"] == "gile" and "joint_size" not in UNITS[unit]:
-        equal = joint_size_for(config.document_size, config.label_size, len(labels))  # Eq. 19
-        config.joint_size = recipe.joint_size or equal
-    processor = GileProcessor.for_config(build_tokenizer(vocabulary=corpus.words), config)
-    model = GileForSequenceClassification(config)
-    set_word_vectors(model, corpus.vectors)
-    model.get_input_embeddings().requires_grad_(recipe.train_word_vectors)
-    model.set_labels(labels, processor, torch.from_numpy(corpus.label_input_ids))
-    model.loss_function = GileLoss(RANKING.get(unit, "cross_entropy"))
-    return model, processor
-
-
-def make_trainer(
-    recipe: Recipe, args: TrainingArguments, unit: str, model: Any, processor: GileProcessor, news: News
-) -> Trainer:
-    """One document of each language at every step; the epoch is chosen on the dev documents of all."""
-    train = {language: parts["train"] for language, parts in news.parts.items()}
-    documents = MultilingualDataset(train, rounds=recipe.epoch_size or None, seed=args.seed)
-    share = None if recipe.label_share >= 1 else max(1, round(recipe.label_share * len(news.seen)))
-    sampler = LabelSampler(len(news.labels), num_negatives=share, columns=news.seen, seed=args.seed)
-    one_label = model.config.problem_type == "single_label_classification"
-    metric = f"eval_{'seen_' if news.held_out else ''}{'accuracy' if one_label else 'average_precision'}"
-    return Trainer(
-        model,
-        run_arguments(args, Path(args.output_dir) / unit, metric),
-        data_collator=GileDataCollator(processor, sampler),
-        train_dataset=documents,
-        eval_dataset=news.all("dev"),
-        processing_class=processor,
-        compute_metrics=LabelMetrics(len(news.labels), seen=news.groups, one_label=one_label),
-        callbacks=[EpochCallback(sampler, documents)],
-    )
-
-
-def measure(trainer: Trainer, language: str, news: News, recipe: Recipe) -> dict[str, Any]:
-    """The figures of a language: at the paper's threshold, and at the one that is best on development documents.
-
-    Of documents with one label each, those of the best label; of held-out labels figures are apart.
-    """
-    labels, parts = news.labels, news.parts[language]
-    if trainer.model.config.problem_type == "single_label_classification":
-        trainer.compute_metrics = LabelMetrics(len(labels), news.groups, one_label=True)
-        return {"test": trainer.evaluate(parts["test"], metric_key_prefix="test")}
-    fixed = paper_threshold(labels.language_labels[language], low_resource=recipe.percent < 100)
-    trainer.compute_metrics = ThresholdTuner(len(labels), seen=labels.seen)
-    tuned = trainer.evaluate(parts["dev"])["eval_threshold"]
-    result: dict[str, Any] = {"tuned_threshold": tuned, "fixed_threshold": fixed}
-    for name, threshold in {"tuned": tuned, "fixed": fixed}.items():
-        trainer.compute_metrics = LabelMetrics(len(labels), news.groups, threshold)
-        result["test"] = trainer.evaluate(parts["test"], metric_key_prefix="test")
-        result[f"{name}_f1"] = result["test"][f"test_{'seen_' if news.held_out else ''}micro_f1"]
-    return result
-
-
-def table(results: dict[str, Any], languages: list[str]) -> str:
-    """The figures of each language, in percent: micro-F1 at the paper's threshold and at the tuned one, or accuracy."""
-    one_label = all("fixed_f1" not in result[language] for result in results.values() for language in languages)
-    heading, note = "test, micro-F1", "at the paper's threshold / at the best one on development documents"
-    if one_label:
-        heading, note = "test", "accuracy / macro-F1 of the label with the highest score"
-
-    def cell(result: dict[str, Any]) -> str:
-        return f"{100 * result['fixed_f1']:.1f} / {100 * result['tuned_f1']:.1f}"
-
-    def cell_of_one(result: dict[str, Any]) -> str:
-        test = result["test"]
-        prefix = "test_seen_" if "test_seen_accuracy" in test else "test_"
-        return f"{100 * test[f'{prefix}accuracy']:.1f} / {100 * test[f'{prefix}macro_f1']:.1f}"
-
-    lines = ["", f"{heading:16}" + "".join(f"{language:>20}" for language in languages) + f"{'minutes':>10}"]
-    for unit, result in results.items():
-        cells = [(cell_of_one if one_label else cell)(result[language]) for language in languages]
-        lines.append(f"{unit:16}" + "".join(f"{own:>20}" for own in cells) + f"{result['seconds'] / 60:>10.1f}")
-    return "\n".join([*lines, note])
 
 
 if __name__ == "__main__":

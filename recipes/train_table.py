@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset, load_dataset
-from flags import check_files, setting, settings_of
 from text_models import ModelSettings, check_settings, print_results, train_text_models
-from training import parse_settings, printer, reading
+from training import printer, reading
 from transformers import TrainingArguments
 
 from hf_gile import LabelSet
@@ -33,6 +32,8 @@ from hf_gile.data import ReadReport, load_xmc, table_of
 from hf_gile.data.parts import PARTS, all_parts, leave_to_test
 from hf_gile.data.table_source import FORMATS, TableSource
 from hf_gile.data.zero_shot import seen_first
+from hf_gile.training.flags import parse_settings
+from hf_gile.training.settings import check_files, setting, settings_of
 from hf_gile.training.task import TextTask
 
 TENTH = "By default a tenth of the training documents, by a hash of their ids."

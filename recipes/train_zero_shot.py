@@ -39,9 +39,8 @@ from typing import Any
 
 from cards import card_info
 from datasets import Dataset
-from flags import Settings, check_files, setting, settings_of
 from text_models import load_encoder_config
-from training import parse_settings, printer, write_results
+from training import printer, write_results
 from transformers import TrainingArguments, set_seed
 
 from hf_gile import GileConfig, GileTextConfig, LabelSet
@@ -56,9 +55,11 @@ from hf_gile.training import (
     set_token_weights,
 )
 from hf_gile.training.experiment import count_parameters, pretrained_optimizer, save_model
+from hf_gile.training.flags import parse_settings
 from hf_gile.training.labelled_sets import GROUPS, LabelledSet, foreign_tasks, join_sets, training_parts
 from hf_gile.training.many_sets import ManySetTrainer, cosine_scorer, fit_or_keep
 from hf_gile.training.set_files import read_sets
+from hf_gile.training.settings import Settings, check_files, setting, settings_of
 
 HEADINGS = {"average_precision": "AvgPr", "precision_at_1": "P@1"}
 

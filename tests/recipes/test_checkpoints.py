@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,14 +11,11 @@ from datasets import Dataset
 from forks import is_killed
 from transformers import Trainer, TrainingArguments
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "recipes"))
-
-from training import DEFAULTS
-
 from hf_gile.metrics import LabelMetrics
 from hf_gile.training import GileDataCollator, encode_dataset
 from hf_gile.training.checkpoints import checkpoint_to_resume
 from hf_gile.training.experiment import fit
+from hf_gile.training.flags import DEFAULTS
 
 READ = ("trainer_state.json", "model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth")
 

@@ -10,11 +10,10 @@ import train_bioasq
 import train_dw
 import train_table
 import train_zero_shot
-from flags import FlagParser, nearest
-from training import parse_settings
 from transformers import TrainingArguments
 
 from hf_gile import GileConfig
+from hf_gile.training.flags import FlagParser, nearest, parse_settings
 
 
 @pytest.fixture

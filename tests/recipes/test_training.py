@@ -11,7 +11,9 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes"))
 
-from training import parse_settings, write_results
+from training import write_results
+
+from hf_gile.training.flags import parse_settings
 
 
 @dataclass

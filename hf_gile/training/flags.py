@@ -1,24 +1,43 @@
-"""The flags of the recipes: a short help, both spellings of each, and what is said of those that do not exist.
+"""Settings from a command line and a YAML file: a short help, both spellings of flags, and what wrong ones may mean."""
 
-A setting is a field of a dataclass, and a flag, and a line of a YAML file. What is a field of a configuration, or an
-option of a class, is not declared again: `settings_of` reads its type, default and description there.
-"""
-
+import argparse
 import difflib
-import inspect
-import re
+import os
 import shutil
+import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field, fields, is_dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NoReturn, get_args, get_origin
+from reprlib import repr as shortened
+from typing import Any, NoReturn, TypeVar
 
+import torch
+import yaml
 from transformers import HfArgumentParser, TrainingArguments
 
-from hf_gile.data.files import find_files
-from hf_gile.masking import masked
+from ..data.files import read_yaml
+from ..masking import is_secret, masked
+from ..models.labels_gile import whole_file
+
+Recipe = TypeVar("Recipe")
+
+DEFAULTS = {
+    "per_device_eval_batch_size": 256,
+    "lr_scheduler_type": "linear",
+    "max_grad_norm": 0.0,
+    "eval_strategy": "epoch",
+    "save_strategy": "epoch",
+    "save_total_limit": 1,
+    "load_best_model_at_end": True,
+    "batch_eval_metrics": True,  # metrics are summed batch by batch: no (documents, labels) matrix
+    "logging_steps": 20,
+    "dataloader_pin_memory": torch.cuda.is_available(),
+    "report_to": "none",
+}
+"""Training arguments of every recipe, where the user says nothing else."""
+
 
 USUAL = (
     "output_dir",
@@ -58,120 +77,51 @@ MEANT = {
 _NARROW, _WIDE = 80, 120
 
 
-class Settings:
-    """What dataclasses of settings are: each setting among its choices.
+def parse_settings(
+    recipe: type[Recipe], defaults: Mapping[str, Any], check: Callable[[Any, TrainingArguments], None] | None = None
+) -> tuple[Recipe, TrainingArguments]:
+    """Reads the settings of a run: the flags, then the file of `--config`, then the defaults; the first one counts.
 
-    Attributes:
-        GROUPS: Headings of the help, by the first setting below each.
+    A setting has one name in both: `--learning_rate 1e-3` and `learning_rate: 1e-3`. The settings of a run are kept in
+    OUTPUT_DIR/settings.yaml, which `--config` takes again.
+
+    Args:
+        recipe: A dataclass of settings, each with help.
+        defaults: Those of the training arguments.
+        check: Raises ValueError or OSError for settings that cannot serve, before anything is read or written.
+
+    Returns:
+        The settings of the recipe, and the training arguments.
 
     Raises:
-        ValueError: A setting is none of its choices; the message names them.
+        SystemExit: The file does not exist, is no YAML or has a setting that does not exist; a flag is wrong; the
+            settings cannot serve; or output_dir cannot be written.
     """
-
-    GROUPS: ClassVar[dict[str, str]] = {}
-
-    def __post_init__(self) -> None:
-        for one in fields(self):
-            value = getattr(self, one.name)
-            for own in value if isinstance(value, list) else [value]:
-                if own is not None and "choices" in one.metadata:
-                    check_choice(one.name, own, one.metadata["choices"])
-
-
-def setting(default: Any, help: str, choices: Iterable[str] = ()) -> Any:
-    """Declares a setting: a field of a dataclass.
-
-    Args:
-        default: Its default, which may be a list; `dataclasses.MISSING` for a setting that must be named.
-        help: What it is.
-        choices: What it can be, or each of its values, of a `Settings`.
-    """
-    metadata: dict[str, Any] = {"help": help.replace("%", "%%")}
-    if choices:
-        metadata["choices"] = tuple(choices)
-    if isinstance(default, list):
-        return field(default_factory=partial(list, default), metadata=metadata)
-    return field(default=default, metadata=metadata)
-
-
-def settings_of(source: type, names: Sequence[str], prefix: str = "", **defaults: Any) -> Callable[[type], type]:
-    """Adds settings to a dataclass in the making that are options of another class, as its docstring describes them.
-
-    Args:
-        source: The class, such as `GileConfig`.
-        names: The options.
-        prefix: Stands before the names of the settings.
-        defaults: Defaults that differ from those of the class; None for settings that are left to it.
-    """
-    parameters, descriptions = inspect.signature(source).parameters, arguments_of(source)
-
-    def add(settings: type) -> type:
-        for name in names:
-            kind, default = parameters[name].annotation, defaults.get(name, parameters[name].default)
-            if get_origin(kind) is list:  # of a dataclass, which makes it anew each time
-                default = source.__dataclass_fields__[name].default_factory()
-            choices = get_args(kind) if get_origin(kind) is Literal else ()
-            kind = str if choices else float if float in get_args(kind) else kind
-            settings.__annotations__[prefix + name] = kind if default is not None else kind | None
-            setattr(settings, prefix + name, setting(default, descriptions.get(name, ""), choices))
-        return settings
-
-    return add
-
-
-def arguments_of(source: type) -> dict[str, str]:
-    """The descriptions of a class's options: the section `Args` of its docstring.
-
-    Args:
-        source: The class.
-    """
-    section = inspect.getdoc(source).partition("\nArgs:\n")[2].partition("\n\n")[0]
-    return {
-        name: " ".join(text.split())
-        for name, text in re.findall(r"^    (\w+): (.+(?:\n {5,}.+)*)", section, flags=re.MULTILINE)
-    }
-
-
-def check_choice(setting: str, value: str, choices: Iterable[str]) -> None:
-    """Makes sure that a value is one of some.
-
-    Args:
-        setting: The name of the setting.
-        value: What it is.
-        choices: What it can be.
-
-    Raises:
-        ValueError: It is something else; the message names what it can be, and what looks like it.
-    """
-    known = list(choices)
-    if value not in known:
-        near = difflib.get_close_matches(value, known, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"{setting} must be one of {', '.join(known)}, got {value!r}{hint}")
-
-
-def check_files(settings: Any, names: Sequence[str], suffixes: Sequence[str] = ()) -> None:
-    """Makes sure that the files of some settings are there.
-
-    Args:
-        settings: A dataclass of settings.
-        names: Settings that are None, a path, or a list of files, folders and globs.
-        suffixes: What files can be read; by default any.
-
-    Raises:
-        ValueError: A setting names files that cannot be read.
-        FileNotFoundError: A path or glob leads nowhere.
-    """
-    for name in names:
-        value = getattr(settings, name)
-        for path in value if isinstance(value, list) else [value] if value is not None else []:
-            try:
-                if suffixes:
-                    find_files([path], suffixes)
-                elif not Path(path).exists():
-                    raise FileNotFoundError(f"no file {path} (in {Path.cwd()})")
-            except (ValueError, OSError) as error:
-                raise type(error)(f"{name}: {error}") from None
+    parser = FlagParser(recipe)
+    parser.set_defaults(**{**DEFAULTS, **defaults})
+    given = parser.canonical(sys.argv[1:])
+    if {"-h", "--help"} & set(given):
+        sys.stdout.write(parser.short_help())
+        parser.exit()
+    if "--help_all" in given:
+        parser.print_help()
+        parser.exit()
+    for place, flag in enumerate(given):
+        name, _, value = flag.partition("=")
+        if name == "--config":
+            path = value or (given[place + 1] if place + 1 < len(given) else "")
+            _take_defaults(parser, Path(path))
+    settings, args = parser.parse(given)
+    if args.hub_token:  # where the Hub's library looks for it; every checkpoint has a copy of the arguments
+        os.environ["HF_TOKEN"], args.hub_token = args.hub_token, None
+    try:
+        if check is not None:
+            check(settings, args)
+        if args.process_index == 0:
+            _keep_settings(settings, args)
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+    return settings, args
 
 
 class FlagParser(HfArgumentParser):
@@ -195,7 +145,8 @@ class FlagParser(HfArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Says what is wrong, without the list of all flags, and ends with exit code 2."""
-        self.exit(2, masked(f"error: {' '.join(message.split())}\n"))
+        sys.stderr.write(masked(f"error: {' '.join(message.split())}\n"))
+        sys.exit(2)
 
     def canonical(self, words: Sequence[str]) -> list[str]:
         """Spells flags as they are declared: dashes within a name may stand for underscores.
@@ -305,8 +256,8 @@ def _first(text: str) -> str:
     return text.replace("%%", "%").partition(". ")[0].rstrip(".")
 
 
-def _line(action: Any, width: int) -> str:
-    value, default = {int: " N", float: " X"}.get(action.type, " TEXT"), action.default
+def _line(action: argparse.Action, width: int) -> str:
+    default, value = action.default, " N" if action.type is int else " X" if action.type is float else " TEXT"
     if action.nargs == "?":
         value = " false" if default is True else ""  # what changes it
     elif action.nargs == "+":
@@ -318,3 +269,60 @@ def _line(action: Any, width: int) -> str:
     head = f"  --{action.dest}{value}"
     text = " ".join((action.help or "").replace("%%", "%").split())
     return f"{head:34}  {textwrap.shorten(text, room, placeholder=' ...')}{shown}"
+
+
+def _take_defaults(parser: FlagParser, path: Path) -> None:
+    try:
+        content = read_yaml(path)
+    except OSError as error:
+        parser.error(f"--config: cannot read {path}: {error.strerror}")
+    except ValueError as error:
+        parser.error(masked(f"--config: {error}"))
+    if not isinstance(content, dict):
+        parser.error(masked(f"--config: {path} must hold settings as `name: value`, got {shortened(content)}"))
+    actions = {action.dest: action for action in parser._actions}
+    for name, value in content.items():
+        action = actions.get(str(name).replace("-", "_"))
+        if action is None:
+            parser.error(f"--config: {path}: there is no setting {name!r}{parser.hint(str(name).replace('-', '_'))}")
+        # argparse converts defaults that are texts as it converts flags: 1e-3, which YAML takes for a text, too.
+        if action.nargs == "+" and not isinstance(value, list):
+            value = [value]
+        if isinstance(value, list):
+            value = [_converted(parser, action, name, item) for item in value]
+        elif isinstance(value, str):
+            value = _converted(parser, action, name, value)
+        action.default = value
+        parser.set_defaults(**{action.dest: value})
+        action.required = False
+
+
+def _converted(parser: FlagParser, action: argparse.Action, name: str, value: object) -> object:
+    if not callable(action.type) or not isinstance(value, str):
+        return str(value) if action.type is str else value
+    try:
+        return action.type(value)
+    except (TypeError, ValueError) as error:
+        parser.error(f"--config: {name}: {error}")
+
+
+def _keep_settings(settings: object, args: TrainingArguments) -> None:
+    """Writes the settings of the recipe, without secrets, and the training arguments that are not the defaults."""
+    kept = {"output_dir": args.output_dir}
+    kept |= {field.name: getattr(settings, field.name) for field in fields(settings)}  # type: ignore[arg-type]
+    for field in fields(args):
+        value = getattr(args, field.name)
+        value = value.value if isinstance(value, Enum) else value
+        is_setting = (
+            field.init and isinstance(value, (str, int, float)) and field.name not in ("local_rank", "run_name")
+        )
+        if is_setting and value != field.default:
+            kept[field.name] = value
+    kept = {name: value for name, value in kept.items() if not is_secret(name)}
+    folder = Path(args.output_dir)
+    text = masked(yaml.safe_dump(kept, sort_keys=False, allow_unicode=True))
+    try:
+        with whole_file(folder / "settings.yaml") as written:
+            written.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OSError(f"output_dir: cannot write to {folder}: {error.strerror or error}") from None
