@@ -130,6 +130,9 @@ class GilePreTrainedModel(PreTrainedModel):
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
         """Gives the model another number of words; see `PreTrainedModel.resize_token_embeddings`.
 
+        If words of stored labels are gone then, the label set must be stored again, with the processor of the new
+        words: `set_labels` keeps what was learned of labels that stay.
+
         Raises:
             ValueError: The words are the tokens of a pretrained encoder, or have vectors in a bag.
         """
@@ -144,7 +147,13 @@ class GilePreTrainedModel(PreTrainedModel):
             raise ValueError(
                 f"new_num_tokens must be a whole number above pad_token_id, {text.pad_token_id}, got {number!r:.100}"
             )
-        return super().resize_token_embeddings(*args, **kwargs)
+        resized = super().resize_token_embeddings(*args, **kwargs)
+        words = getattr(self, "label_input_ids", None)
+        if words is not None and words.numel() and int(words.max()) >= text.vocab_size:
+            self.label_input_ids = words.new_zeros(len(words), 0)
+            self.config.label_length = 0
+            self.stored_labels.forget()
+        return resized
 
     @classmethod
     def from_pretrained(
@@ -424,9 +433,6 @@ class GileModel(GilePreTrainedModel):
             label_input_ids: `(L, T)` token ids.
             label_language: The language of the labels, or of each.
 
-        Returns:
-            `(L, P)` vectors.
-
         Raises:
             ValueError: No pretrained encoder reads the labels.
         """
@@ -497,12 +503,7 @@ class GileModel(GilePreTrainedModel):
         return self.output_layer.project_labels(label_embeds, language, label_rows)
 
     def score(self, text_codes: Tensor, label_codes: Tensor, language: str | None = None) -> Tensor:
-        """The inner product that is the score.
-
-        Args:
-            text_codes: `(B, J)` from `project_texts`.
-            label_codes: `(L, J)` from `project_labels`.
-            language: The language of the documents; it can be left out if there is one.
+        """The inner product of `(B, J)` text codes and `(L, J)` label codes, plus a constant.
 
         Returns:
             `(B, L)` logits; their sigmoid is the probability that the label applies.
@@ -790,23 +791,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self.label_set = label_set
         self.stored_labels.forget()
 
-    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Gives the model another number of words; see `PreTrainedModel.resize_token_embeddings`.
-
-        If words of the stored labels are gone then, the label set must be stored again, with the processor of the new
-        words: `set_labels` keeps what was learned of labels that stay.
-
-        Raises:
-            ValueError: The words are the tokens of a pretrained encoder, or have vectors in a bag.
-        """
-        resized = super().resize_token_embeddings(*args, **kwargs)
-        words = self.label_input_ids
-        if words.numel() and int(words.max()) >= self.config.text_config.vocab_size:
-            self.label_input_ids = words.new_zeros(len(words), 0)
-            self.config.label_length = 0
-            self.stored_labels.forget()
-        return resized
-
     def _keep_rows(self, table: nn.Embedding, label_set: LabelSet) -> None:
         old = table.weight.data
         if self.label_set is None and len(label_set) == len(old):
@@ -979,9 +963,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
             words: `(C, T)` words to read these labels by, instead of the stored ones.
             vectors: `(C, P)` what the pretrained encoder made of the words before.
 
-        Returns:
-            Tensors of C rows.
-
         Raises:
             ValueError: No label set is stored.
         """
@@ -1000,7 +981,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             return numbers if columns is None else numbers[columns]
 
         if vectors is None and words is None and self.config.pools_labels and self.config.text_config.has_fixed_pooling:
-            vectors = of_columns(self._kept_pooled())
+            vectors = of_columns(self.label_vectors())
         inputs = {"label_input_ids": of_columns(self.label_input_ids) if words is None else words}
         if vectors is not None:
             inputs["label_vectors"] = vectors
@@ -1010,20 +991,32 @@ class GileForSequenceClassification(GilePreTrainedModel):
             inputs["label_language"] = of_columns(self.stored_labels.languages.to(self.label_input_ids.device))
         return inputs
 
-    def _kept_pooled(self) -> Tensor:
-        """`(L, P)`: what a frozen pretrained encoder makes of the stored labels, kept while it is the same."""
-        weights, versions = list(self.gile.text_encoder.transformer.parameters()), None
+    def label_vectors(self, words: Tensor | None = None) -> Tensor:
+        """What a frozen pretrained encoder makes of labels, made once while the encoder stays as it is.
+
+        Args:
+            words: `(M, T)` other words of labels to read than the stored ones.
+
+        Returns:
+            `(L, P)` or `(M, P)` vectors, as of `GileModel.pool_labels`.
+        """
+        weights, versions, name = (
+            list(self.gile.text_encoder.transformer.parameters()),
+            None,
+            ("vectors", words is None),
+        )
+        languages = self.stored_labels.languages if self.config.language_labels and words is None else None
+        words = self.label_input_ids if words is None else words
         # While training goes on, a frozen encoder is not read at each step, which can cost as much as the step.
         if self.training:
-            states = [(tensor.data_ptr(), tensor._version) for tensor in (self.label_input_ids, *weights)]
+            states = [(tensor.data_ptr(), tensor._version) for tensor in (words, *weights)]
             versions = (torch.is_autocast_enabled(self.device.type), states)
-        languages = self.stored_labels.languages if self.config.language_labels else None
-        make = partial(self.gile.pool_labels, self.label_input_ids, languages)
 
-        def state(words: Tensor | None = None) -> tuple[Any, ...]:
-            return self.gile.label_state(words, weights)
+        def state(tokens: Tensor | None = None) -> tuple[Any, ...]:
+            return self.gile.label_state(tokens, weights)
 
-        return self.stored_labels.made_once("pooled", self.label_input_ids, state, make, versions)
+        make = partial(self.gile.pool_labels, words, languages)
+        return self.stored_labels.made_once(name, words, state, make, versions)
 
     def save_pretrained(
         self,

@@ -19,7 +19,7 @@ from .losses_gile import check_excluded
 
 
 @dataclass
-class _Kept:
+class _Entry:
     """What was made of the words of labels."""
 
     made: Tensor
@@ -43,7 +43,7 @@ class StoredLabels:
         self.config = config
         self.label_set: LabelSet | None = None
         self._places: tuple[LabelSet, dict[str, int], dict[tuple[str, str | None], int]] | None = None
-        self._made: dict[Hashable, _Kept] = {}
+        self._made: dict[Hashable, _Entry] = {}
 
     @property
     def languages(self) -> Tensor:
@@ -166,23 +166,23 @@ class StoredLabels:
         Returns:
             What `make` returned; it is made again once a caller has changed it.
         """
-        kept = self._made.get(name)
-        if kept is not None and kept.made._version == kept.version:
-            if versions is not None and kept.versions == versions:
-                return kept.made
-            if kept.state == (label_state(), label_state(kept.words), state_of(words)):
-                kept.versions = versions
-                return kept.made
+        entry = self._made.get(name)
+        if entry is not None and entry.made._version == entry.version:
+            if versions is not None and entry.versions == versions:
+                return entry.made
+            if entry.state == (label_state(), label_state(entry.words), state_of(words)):
+                entry.versions = versions
+                return entry.made
         distinct = words.unique()
         made_of, made = (label_state(), label_state(distinct), state_of(words)), make()
-        self._made[name] = _Kept(made, made._version, made_of, distinct, versions)
+        self._made[name] = _Entry(made, made._version, made_of, distinct, versions)
         return made
 
     def exported(self, name: Hashable) -> Tensor:
         """What `made_once` keeps under a name, for a model that is being exported and cannot make it.
 
         Raises:
-            ValueError: Nothing is kept.
+            ValueError: There is nothing.
         """
         if name not in self._made:
             raise ValueError(
@@ -193,8 +193,8 @@ class StoredLabels:
 
     def forget_versions(self) -> None:
         """Asks for states again: a write through `.data` has no version."""
-        for kept in self._made.values():
-            kept.versions = None
+        for entry in self._made.values():
+            entry.versions = None
 
     def forget(self) -> None:
         """Forgets what was made of labels."""

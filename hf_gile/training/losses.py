@@ -126,7 +126,7 @@ class GileLoss:
         self.refresh_steps = refresh_steps
         self.row_dropout = row_dropout
         self._steps = 0
-        self._refreshed: tuple[object, Tensor, Tensor] | None = None  # state, words, what the encoder made of them
+        self._refreshed: tuple[int, Tensor, Tensor] | None = None  # period, words, and what the encoder made of them
 
     def check_fits(self, config: PreTrainedConfig) -> None:
         """Makes sure that a model has what the options are about.
@@ -341,34 +341,27 @@ class GileLoss:
             every = torch.arange(model.config.num_labels, device=read.device) if columns is None else columns
             rows = self.paraphrases.choose(every, self._steps)
             read = self.paraphrases.words = self.paraphrases.words.to(read.device)
-        vectors = self._pooled(model, read)
+        words = None if self.paraphrases is None else read[rows]
+        vectors = None
+        if model.config.pools_labels and model.config.text_config.has_fixed_pooling:
+            vectors = model.label_vectors(None if self.paraphrases is None else read)
+        elif self.refresh_steps > 0:
+            vectors = self._refreshed_vectors(model, read)
         if vectors is not None and rows is not None:
             vectors = vectors[rows]
-        inputs = model.stored_inputs(columns, None if self.paraphrases is None else read[rows], vectors)
+        inputs = model.stored_inputs(columns, words, vectors)
         if self.row_dropout > 0:
             own = inputs["label_rows"]
             inputs["label_rows"] = own * (torch.rand(len(own), 1, device=own.device) >= self.row_dropout)
         return inputs
 
-    def _pooled(self, model: GileForSequenceClassification, words: Tensor) -> Tensor | None:
-        """What the pretrained encoder made of words, if a step need not read them; the model does for its own words."""
-        if not model.config.pools_labels:
-            return None
-        state: object
-        if model.config.text_config.has_fixed_pooling:
-            if self.paraphrases is None:
-                return None
-            encoder = model.gile.text_encoder.transformer
-            weights = [(weight.data_ptr(), weight._version) for weight in encoder.parameters()]
-            state = (torch.is_autocast_enabled(model.device.type), weights)
-        elif self.refresh_steps > 0:
-            state = (self._steps - 1) // self.refresh_steps
-        else:
-            return None
-        if self._refreshed is None or self._refreshed[0] != state or self._refreshed[1] is not words:
+    def _refreshed_vectors(self, model: GileForSequenceClassification, words: Tensor) -> Tensor:
+        """What the pretrained encoder made of words the last time that it read them."""
+        period = (self._steps - 1) // self.refresh_steps
+        if self._refreshed is None or self._refreshed[0] != period or self._refreshed[1] is not words:
             of_languages = self.paraphrases is None and model.config.language_labels
             languages = model.stored_labels.languages if of_languages else None
-            self._refreshed = (state, words, model.gile.pool_labels(words, languages))
+            self._refreshed = (period, words, model.gile.pool_labels(words, languages))
         return self._refreshed[2]
 
 

@@ -149,13 +149,13 @@ def set_word_vectors(model: Scorer, vectors: Tensor | ArrayLike) -> None:
     Raises:
         ValueError: Vectors of another shape, or numbers that are not finite.
     """
-    given = torch.as_tensor(vectors)
+    numbers = torch.as_tensor(vectors)
     weight = model.get_input_embeddings().weight
-    if given.shape != weight.shape:
-        raise ValueError(f"word vectors must have shape {tuple(weight.shape)}, got {tuple(given.shape)}")
-    if not is_finite(given):
-        raise ValueError(f"word vector {int((~given.isfinite()).any(1).nonzero()[0])} holds numbers not finite")
-    weight.copy_(given)
+    if numbers.shape != weight.shape:
+        raise ValueError(f"word vectors must have shape {tuple(weight.shape)}, got {tuple(numbers.shape)}")
+    if not is_finite(numbers):
+        raise ValueError(f"word vector {int((~numbers.isfinite()).any(1).nonzero()[0])} holds numbers not finite")
+    weight.copy_(numbers)
     weight[model.config.text_config.pad_token_id] = 0
 
 
@@ -174,10 +174,10 @@ def set_token_weights(model: Scorer, log_weights: Tensor | ArrayLike) -> None:
     bag = towers_of(model).bag
     if bag is None:
         raise ValueError("token weights are those of the bag, and config.bag_size is 0")
-    given, size = torch.as_tensor(log_weights, dtype=torch.float32), model.config.text_config.vocab_size
-    if given.shape != (size,) or bool((given.isnan() | given.isposinf()).any()):
-        raise ValueError(f"log_weights must be ({size},) finite numbers or -inf, got {tuple(given.shape)}")
-    bag.log_weights.weight.copy_(given.clamp(min=-20)[:, None])
+    numbers, size = torch.as_tensor(log_weights, dtype=torch.float32), model.config.text_config.vocab_size
+    if numbers.shape != (size,) or bool((numbers.isnan() | numbers.isposinf()).any()):
+        raise ValueError(f"log_weights must be ({size},) finite numbers or -inf, got {tuple(numbers.shape)}")
+    bag.log_weights.weight.copy_(numbers.clamp(min=-20)[:, None])
 
 
 def set_lexical_weights(model: Scorer, documents: Iterable[Sequence[Any]], special_ids: Sequence[int] = ()) -> None:
