@@ -365,6 +365,8 @@ class LabelSet(Sequence[Label]):
         return iter(self._labels)
 
     def __eq__(self, other: object) -> bool:
+        if other is self:
+            return True
         # By content, not by class: the same class exists twice once it has travelled to the Hub and back.
         other_labels = getattr(other, "_labels", None)
         if other_labels is None or len(other_labels) != len(self):
@@ -372,7 +374,7 @@ class LabelSet(Sequence[Label]):
         return all(map(eq, map(_values, self._labels), map(_values, other_labels)))
 
     def __hash__(self) -> int:
-        return hash(tuple(self._columns))
+        return hash((len(self), self._labels[0].id, self._labels[-1].id))
 
     def __repr__(self) -> str:
         names = ", ".join(repr(label.name) for label in self._labels[:3])

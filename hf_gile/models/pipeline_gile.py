@@ -3,8 +3,6 @@
 Shapes: B texts, P pieces of a text, L labels, J joint size.
 """
 
-import hashlib
-import json
 import threading
 import weakref
 from collections import OrderedDict
@@ -285,13 +283,21 @@ class LabelScoringPipeline(Pipeline):
         for place, request in enumerate(requests):
             by_labels.setdefault(id(request.labels), []).append(place)
         answers: list[Any] = [None] * len(requests)
+        names: list[Any] = [self.model.config.id2label] * len(requests)
         for places in by_labels.values():
-            best = self._best_labels(requests[places[0]].labels, read, places, options, state)
+            own = requests[places[0]].labels
+            best = self._best_labels(own, read, places, options, state)
             for place, labels_of_text in zip(places, best, strict=True):
                 answers[place] = labels_of_text
+            if own is not None:
+                label_set = getattr(own, "label_set", own)
+                of_labels = self._cache.fact(label_set, "names", None, label_set.id2label)
+                for place in places:
+                    names[place] = of_labels
         answer: dict[str, Any] = {
             "request": requests,
             "best": answers,
+            "names": names,
             "known": read.known,
             "evidence": read.evidence,
         }
@@ -380,10 +386,7 @@ class LabelScoringPipeline(Pipeline):
                 f"the model gives {request.text!r:.100} scores that are not numbers: its weights hold NaN or infinity, "
                 "as after a training that diverged; take an earlier checkpoint"
             )
-        names = self.model.config.id2label
-        if request.labels is not None:
-            label_set = getattr(request.labels, "label_set", request.labels)
-            names = self._cache.fact(label_set, "names", None, label_set.id2label)
+        names = model_outputs["names"]
         answer = {
             "sequence": request.text,
             "labels": [names[column] for column in columns.tolist()],
@@ -424,15 +427,8 @@ class LabelScoringPipeline(Pipeline):
             )
             return codes, torch.cat(words).unique()
 
-        codes = self._cache.codes(
-            labels,
-            # What is learned of single labels goes by their ids.
-            gile.label_rows is not None and self.model.label_set is not None,
-            (language, options.label_language, state()),
-            make,
-            gile.label_state,
-        )
-        return codes, bias, 0
+        languages = (language, options.label_language)
+        return self._cache.codes(labels, languages, lambda words: (state(), gile.label_state(words)), make), bias, 0
 
     def _of_labels(self, name: str, labels: Any, own: slice, language: str | None) -> Any:
         """What the model stores of labels, `seen` or `thresholds`, made once for each label set."""
@@ -448,7 +444,7 @@ class LabelScoringPipeline(Pipeline):
         of = stored if label_set is None else label_set
         if of is None:  # a linear unit of which nothing is known
             return make()
-        # Not the label set itself, which what is kept of it would keep alive.
+        # Not the label set itself, which would be kept alive.
         state = (stored and weakref.ref(stored), own, language, sorted(model.config.thresholds.items()))
         return self._cache.fact(of, name if label_set is None else f"given {name}", state, make)
 
@@ -571,7 +567,7 @@ def _evidence(pieces: Sequence[list[Any]], attentions: Sequence[Sequence[Tensor]
 class LabelCache:
     """Codes of label sets, the least recently used of which go first, and what is costly to make of a label set.
 
-    Several threads may use it; it is not locked while something is made.
+    Label sets of the same content are one. Several threads may use it; it is not locked while something is made.
 
     Args:
         max_bytes: Bytes of codes to keep. A label set of more is not kept.
@@ -583,8 +579,9 @@ class LabelCache:
         >>> import torch
         >>> cache = LabelCache(max_bytes=100)
         >>> labels = cache.label_set(["Iron", "Milk"])
-        >>> cache.codes(labels, False, (), lambda: (torch.zeros(2, 5), None)).shape, cache.num_bytes
-        (torch.Size([2, 5]), 40)
+        >>> codes = cache.codes(labels, (), lambda words: "state", lambda: (torch.zeros(2, 5), torch.arange(3)))
+        >>> cache.num_bytes
+        40
         >>> cache.label_set(["Iron", "Milk"]) is labels
         True
     """
@@ -593,12 +590,11 @@ class LabelCache:
         self.max_bytes = max_bytes
         self.num_bytes = 0
         self._lock = threading.Lock()
-        # With the words of the labels and their state; and the label sets, for while their codes are kept, the names
-        # they were made of lead to them.
-        self._codes: OrderedDict[tuple[Any, ...], tuple[Tensor, Any, Any, Any]] = OrderedDict()
+        # By label set and languages: what codes were made of, they themselves, and the words of the labels.
+        self._codes: OrderedDict[tuple[Any, ...], tuple[Any, Tensor, Tensor]] = OrderedDict()
+        # While the codes of a label set are kept, the names that it was made of lead to it.
         self._given: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
-        # By identity, for the hash of a label set reads all its ids.
-        self._facts: dict[int, tuple[Any, dict[str, tuple[Any, Any]]]] = {}
+        self._facts: weakref.WeakKeyDictionary[Any, dict[str, tuple[Any, Any]]] = weakref.WeakKeyDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"max_bytes": self.max_bytes}
@@ -629,8 +625,10 @@ class LabelCache:
         Raises:
             ValueError: Something else, or labels that make no label set.
         """
-        if hasattr(labels, "model_fingerprint") or (hasattr(labels, "texts") and hasattr(labels, "names")):
+        if hasattr(labels, "model_fingerprint"):
             return labels
+        if hasattr(labels, "texts") and hasattr(labels, "names"):  # of the same content, that which is known already
+            return self.fact(labels, "first", None, lambda: weakref.ref(labels))() or labels  # type: ignore[arg-type]
         if isinstance(labels, str):  # as the built-in pipeline reads it
             labels = [name.strip() for name in labels.split(",") if name.strip()]
         is_scalar = getattr(labels, "ndim", 1) == 0
@@ -659,80 +657,59 @@ class LabelCache:
         """Something that is made of a label set once.
 
         Args:
-            label_set: It, and not another one of the same content.
-            name: What is made of it.
+            label_set: The labels.
+            name: What is made of them.
             state: What else it is made of: another one, and it is made again.
             make: Makes it.
         """
-        key = id(label_set)
-        kept = self._facts.get(key)
-        if kept is None or kept[0]() is not label_set:
-            kept = (weakref.ref(label_set, lambda _: self._facts.pop(key, None)), {})
-            self._facts[key] = kept
-        facts = kept[1]
-        found = facts.get(name)
-        if found is None or found[0] != state:
-            found = facts[name] = (state, make())
-        return found[1]
+        with self._lock:
+            facts = self._facts.setdefault(label_set, {})
+        known = facts.get(name)
+        if known is None or known[0] != state:
+            known = facts[name] = (state, make())
+        return known[1]
 
     def codes(
         self,
         label_set: LabelSet,
-        by_id: bool,
-        state: tuple[Any, ...],
-        make: Callable[[], tuple[Tensor, Any]],
-        state_of_words: Callable[[Any], Any] = lambda words: words,
+        languages: tuple[str | None, ...],
+        state: Callable[[Tensor], Any],
+        make: Callable[[], tuple[Tensor, Tensor]],
     ) -> Tensor:
-        """The codes of a label set; those of another one with the same texts serve as well.
+        """The codes of a label set.
 
         Args:
-            label_set: A `LabelSet`.
-            by_id: Whether codes depend on the ids of labels, too.
-            state: What else they depend on; its last part is that of the model, and codes of another one are dropped.
+            label_set: The labels.
+            languages: Those of texts and labels, for which they are made.
+            state: Says what they are made of, of the words that labels have; with another one they are made again.
             make: Makes them, and says of which words.
-            state_of_words: What these depend on in the model beside; codes with another one are made again.
 
         Returns:
             `(L, J)` codes.
         """
-        digest = self.fact(label_set, f"digest {by_id}", None, lambda: _digest(label_set, by_id))
-        key = (digest, *state)
+        key = (label_set, *languages)
         with self._lock:
-            kept = self._codes.get(key)
-        if kept is not None and kept[2] == state_of_words(kept[1]):
+            known = self._codes.get(key)
+        if known is not None and known[0] == state(known[2]):
             with self._lock:
                 if key in self._codes:  # or another thread has dropped it
-                    self._codes[key] = (*kept[:3], label_set)
                     self._codes.move_to_end(key)
-            return kept[0]
+            return known[1]
         codes, words = make()
-        made_of = state_of_words(words)
+        made_of = state(words)
         with self._lock:
-            for other in [other for other in self._codes if other[-1] != key[-1]]:
-                self._drop(other)
-            self._drop(key)  # another thread may have made it, too
-            size = _bytes(codes)
-            while self._codes and self.num_bytes + size > self.max_bytes >= size:
+            self._drop(key)
+            if codes.nbytes <= self.max_bytes:
+                self._codes[key] = made_of, codes, words
+                self.num_bytes += codes.nbytes
+            while self._codes and codes.nbytes <= self.max_bytes < self.num_bytes:
                 self._drop(next(iter(self._codes)))
-            if size <= self.max_bytes:
-                self._codes[key] = (codes, words, made_of, label_set)
-                self.num_bytes += size
         return codes
 
     def _drop(self, key: tuple[Any, ...]) -> None:
         gone = self._codes.pop(key, None)
         if gone is not None:
-            self.num_bytes -= _bytes(gone[0])
-
-
-def _bytes(codes: Tensor) -> int:
-    return codes.numel() * codes.element_size()
-
-
-def _digest(label_set: LabelSet, by_id: bool) -> bytes:
-    """What tells the texts of a label set from those of any other."""
-    rows = [(label.id if by_id else "", label.text, label.language) for label in label_set]
-    return hashlib.blake2b(json.dumps(rows).encode(), digest_size=32).digest()
+            self.num_bytes -= gone[1].nbytes
 
 
 __all__ = ["LabelCache", "LabelScoringPipeline", "Options"]

@@ -10,10 +10,10 @@ from hf_gile.models.pipeline_gile import LabelCache
 MODEL = ("state of the model",)
 
 
-def kept(cache, labels, state=MODEL, size=1, by_id=False):
+def kept(cache, labels, state=MODEL, size=1, languages=()):
     """Whether the codes of labels are there, which puts them there."""
     made = []
-    cache.codes(labels, by_id, state, lambda: (made.append(1) or torch.zeros(size, 5), None))
+    cache.codes(labels, languages, lambda words: state, lambda: (made.append(1) or torch.zeros(size, 5), None))
     return not made
 
 
@@ -54,23 +54,25 @@ def test_a_smaller_bound_holds_from_the_next_codes_on():
     assert (len(cache), cache.num_bytes) == (2, 40)
 
 
-def test_codes_of_an_earlier_state_of_the_model_are_dropped():
+def test_codes_of_an_earlier_state_of_the_model_are_made_again():
     cache = LabelCache()
-    kept(cache, labels("a"), ("english", "before"))
-    kept(cache, labels("a"), ("german", "before"))
-    assert len(cache) == 2
-    assert not kept(cache, labels("a"), ("english", "after"))
-    assert (len(cache), cache.num_bytes) == (1, 20)
+    assert not kept(cache, labels("a"), "before", languages=("english",))
+    assert not kept(cache, labels("a"), "before", languages=("german",))
+    assert not kept(cache, labels("a"), "after", languages=("english",))
+    assert kept(cache, labels("a"), "before", languages=("german",))
+    assert (len(cache), cache.num_bytes) == (2, 40)
 
 
-def test_sets_of_the_same_texts_share_codes_unless_ids_count():
-    one, other = LabelSet([Label("1", "Iron", "blood")]), LabelSet([Label("2", "Iron: blood")])
+def test_sets_of_the_same_content_are_one():
+    one, other = LabelSet([Label("1", "Iron", "blood")]), LabelSet([Label("1", "Iron", "blood")])
     cache = LabelCache()
+    assert cache.label_set(one) is cache.label_set(other) is one
     assert [kept(cache, one), kept(cache, other)] == [False, True]
-    cache = LabelCache()
-    assert [kept(cache, one, by_id=True), kept(cache, other, by_id=True)] == [False, False]
-    german = LabelSet([Label("1", "Iron", "blood", language="german")])
-    assert not kept(cache, german)
+    assert not kept(cache, LabelSet([Label("2", "Iron: blood")]))
+    assert not kept(cache, LabelSet([Label("1", "Iron", "blood", language="german")]))
+    del one
+    cache.clear()
+    assert cache.label_set(other) is other
 
 
 def test_texts_are_told_apart_wherever_one_ends():
@@ -98,7 +100,7 @@ def test_facts_are_made_again_when_their_state_changes():
     assert cache.fact(own, "names", 1, lambda: "first") == "first"
     assert cache.fact(own, "names", 1, lambda: "second") == "first"
     assert cache.fact(own, "names", 2, lambda: "third") == "third"
-    assert cache.fact(labels("a"), "names", 2, lambda: "of another set") == "of another set"
+    assert cache.fact(labels("b"), "names", 2, lambda: "of another set") == "of another set"
 
 
 def test_a_copy_starts_empty_with_the_same_bound():
@@ -116,7 +118,8 @@ def test_threads_leave_the_count_of_bytes_right(max_bytes):
     def ask(first):
         for place in range(200):
             number = (first + place) % 7
-            codes = cache.codes(labels(str(number)), False, MODEL, lambda: (torch.full((1, 5), float(number)), None))  # noqa: B023
+            made = torch.full((1, 5), float(number))
+            codes = cache.codes(labels(str(number)), (), lambda _: MODEL, lambda made=made: (made, None))
             assert codes[0, 0] == number
 
     with ThreadPoolExecutor(6) as threads:
