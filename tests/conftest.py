@@ -38,6 +38,16 @@ def _no_wait_for_disks():
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _no_seeds_of_absent_devices():
+    """Seeds devices that are there: for others `torch.manual_seed` writes the stack down, for later, which is slow."""
+    with pytest.MonkeyPatch.context() as patch:
+        for devices in (torch.cuda, torch.xpu, torch.mtia):
+            if not devices.is_available():
+                patch.setattr(devices, "manual_seed_all", lambda seed: None)
+        yield
+
+
 @pytest.fixture
 def tokenizer():
     return build_tokenizer([*DOCUMENTS, *LABELS, *LABELS.values()], min_count=1)

@@ -1,5 +1,7 @@
 """Models over tiny pretrained encoders with random weights."""
 
+import copy
+
 import pytest
 import torch
 from transformers import AutoModel, BertConfig, BertTokenizer
@@ -47,11 +49,26 @@ def encoder_folder(tmp_path):
     return save
 
 
+@pytest.fixture(scope="session")
+def made_before():
+    return {}
+
+
 @pytest.fixture
-def make_pretrained(encoder_folder, pieces):
+def make_pretrained(encoder_folder, pieces, made_before):
     """Makes a model over a pretrained encoder with stored labels, in evaluation mode, and its processor."""
 
     def make(text_encoder_type="transformer", labels=None, **options):
+        if labels or "encoder" in options:
+            return make_anew(text_encoder_type, labels, **options)
+        key = text_encoder_type, repr(options)
+        if key not in made_before:
+            made_before[key] = make_anew(text_encoder_type, **options), torch.get_rng_state()
+        made, state = made_before[key]
+        torch.set_rng_state(state)
+        return copy.deepcopy(made)
+
+    def make_anew(text_encoder_type, labels=None, **options):
         folder = encoder_folder(options.pop("encoder", None))
         sizes = {"joint_size": 7, "hidden_size": 5, "attention_size": 3, "max_words": 19, "max_label_words": 13}
         if text_encoder_type == "hierarchical_transformer":

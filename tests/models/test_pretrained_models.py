@@ -99,9 +99,9 @@ def test_any_encoder_is_loaded_as_it_is_and_saved_with_the_model(tmp_path, make_
 
 
 @pytest.mark.parametrize("pooling", ["cls", "sum"])
-def test_other_poolings_are_those_of_the_hidden_states(tmp_path, make_pretrained, pooling):
+def test_other_poolings_are_those_of_the_hidden_states(encoder_folder, make_pretrained, pooling):
     model, processor = make_pretrained(pooling=pooling)
-    encoder = AutoModel.from_pretrained(tmp_path / "encoder").eval()
+    encoder = AutoModel.from_pretrained(encoder_folder()).eval()
     inputs = batch_of(processor)
     with torch.no_grad():
         expected = pooled_by_hand(encoder, inputs["input_ids"], inputs["attention_mask"], pooling)
@@ -113,9 +113,9 @@ def test_other_poolings_are_those_of_the_hidden_states(tmp_path, make_pretrained
     assert torch.equal(weights, expected_weights)
 
 
-def test_a_hierarchy_attends_to_windows_that_the_encoder_reads_one_by_one(tmp_path, make_pretrained):
+def test_a_hierarchy_attends_to_windows_that_the_encoder_reads_one_by_one(encoder_folder, make_pretrained):
     model, processor = make_pretrained("hierarchical_transformer")
-    encoder = AutoModel.from_pretrained(tmp_path / "encoder").eval()
+    encoder = AutoModel.from_pretrained(encoder_folder()).eval()
     inputs = batch_of(processor, ["The heart pumps less. Blood of infants. Milk: breast milk, iron.", "Iron."])
     there = inputs["attention_mask"].any(-1)
     assert there.sum(-1).tolist() == [3, 1]
