@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -110,6 +111,7 @@ def test_a_stranger_gets_the_same_scores_from_every_place_on_the_hub(hub, tmp_pa
     }
     there = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1"}
     command = [sys.executable, "-W", "error", "-c", STRANGER]
+    before = len(hub.requests)
     result = subprocess.run(
         command, input=json.dumps(request), env=here | there, cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -121,3 +123,7 @@ def test_a_stranger_gets_the_same_scores_from_every_place_on_the_hub(hub, tmp_pa
                 torch.testing.assert_close(found[f"{name} {what}"], expected, rtol=1e-6, atol=0.0)
             else:
                 assert torch.equal(found[f"{name} {what}"], expected), f"{name} {what}"
+    # Model, towers, processor and pipeline together ask for each file of code once, a HEAD and a GET.
+    code = [path for path in hub.repositories["ada/tuned"].files() if path.endswith(".py")]
+    asked = [line for line in hub.requests[before:] if re.search(r" /ada/tuned/resolve/.*\.py$", line)]
+    assert len(asked) == 2 * len(code)
