@@ -119,9 +119,8 @@ class GileProcessor(ProcessorMixin):
             ValueError: The tokenizer has other words than the model has room for, or is of another kind than it reads.
         """
         _check_config(config)
-        text = config.text_config
-        limits = {name: getattr(text, name) for name in _LIMITS}
-        processor = cls(tokenizer, text.reads_sentences, languages=config.languages, **limits)
+        limits = {name: getattr(config.text_config, name) for name in _LIMITS}
+        processor = cls(tokenizer, config.text_config.reads_sentences, languages=config.languages, **limits)
         processor.check_fits(config)
         return processor
 
@@ -132,17 +131,11 @@ class GileProcessor(ProcessorMixin):
             ValueError: The model has another number of words, another padding word or another shape of documents.
         """
         _check_config(config)
-        text = config.text_config
-        kind = text.text_encoder_type
+        text, kind = config.text_config, config.text_config.text_encoder_type
         if self._is_pretrained != text.reads_pretrained:
-            what, hint = (
-                ("is not one of whole words", "one made with build_tokenizer")
-                if self._is_pretrained
-                else (
-                    "cuts texts into whole words",
-                    "its own: hf_gile.training.processor_from_text_encoder",
-                )
-            )
+            what, hint = "is not one of whole words", "one made with build_tokenizer"
+            if text.reads_pretrained:
+                what, hint = "cuts texts into whole words", "its own: hf_gile.training.processor_from_text_encoder"
             raise ValueError(f"the tokenizer {what}, but the text encoder {kind!r} reads {hint}")
         if self.reads_sentences != text.reads_sentences:
             raise ValueError(
@@ -153,11 +146,9 @@ class GileProcessor(ProcessorMixin):
         # Tables of pretrained encoders often have spare rows, to a round number.
         fits = size <= text.vocab_size if self._is_pretrained else size == text.vocab_size
         if not fits or pad != text.pad_token_id:
-            hint = (
-                "make one with hf_gile.training.processor_from_text_encoder"
-                if self._is_pretrained
-                else "make a new config with vocab_size=len(tokenizer) and pad_token_id=tokenizer.pad_token_id"
-            )
+            hint = "make a new config with vocab_size=len(tokenizer) and pad_token_id=tokenizer.pad_token_id"
+            if self._is_pretrained:
+                hint = "make one with hf_gile.training.processor_from_text_encoder"
             raise ValueError(
                 f"the tokenizer has {size} words with padding in row {pad}, the model {text.vocab_size} with padding "
                 f"in row {text.pad_token_id}: use the processor saved with the model, or {hint}"
@@ -213,9 +204,7 @@ class GileProcessor(ProcessorMixin):
         if label_text is not None:
             if label_language is None and isinstance(language, str):
                 label_language = language
-            if isinstance(label_text, Mapping) or not isinstance(label_text, Iterable):
-                raise ValueError(f"label_text must be a list of label texts, got {_shown(label_text)}")
-            labels = self._labels(label_text if isinstance(label_text, str) else list(label_text), label_language)
+            labels = self._labels(label_text, label_language)
             data["label_input_ids"] = pad_rows(labels, self.tokenizer.pad_token_id) if return_tensors else labels
         return BatchFeature(data)
 
@@ -420,9 +409,10 @@ class GileProcessor(ProcessorMixin):
                 )
         return front, back
 
-    def _labels(self, texts: Sequence[str], language: str | Sequence[str | None] | None) -> list[list[int]]:
-        if isinstance(texts, str):
-            raise ValueError("label_text must be a list of label texts, got one text")
+    def _labels(self, label_text: Iterable[str], language: str | Sequence[str | None] | None) -> list[list[int]]:
+        if isinstance(label_text, str | Mapping) or not isinstance(label_text, Iterable):
+            raise ValueError(f"label_text must be a list of label texts, got {_shown(label_text)}")
+        texts = list(label_text)
         if len(texts) == 0:
             raise ValueError("label_text is an empty list; pass at least one label")
         for place, text in enumerate(texts):
