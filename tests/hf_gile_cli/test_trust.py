@@ -89,8 +89,9 @@ def test_a_command_runs_no_code_for_the_encoder_of_a_model(run, saved_over_encod
     marker = plant(saved_over_encoder)
     # Of a type that transformers has a configuration of, but no AutoModel.
     own = {"auto_map": {"AutoModel": "planted.Model"}, "_name_or_path": str(saved_over_encoder)}
-    encoder = AlignTextConfig(vocab_size=9, hidden_size=12, num_hidden_layers=1, num_attention_heads=2).to_dict() | own
-    edit(saved_over_encoder / "config.json", text_encoder_config=encoder)
+    size = GileConfig.from_pretrained(saved_over_encoder).text_config.vocab_size
+    encoder = AlignTextConfig(vocab_size=size, hidden_size=12, num_hidden_layers=1, num_attention_heads=2)
+    edit(saved_over_encoder / "config.json", text_encoder_config=encoder.to_dict() | own)
     result = run("score", saved_over_encoder, input=CONSENT, ends=1)
     assert not marker.exists()
     assert CODE in result.stderr
