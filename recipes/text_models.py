@@ -213,6 +213,7 @@ def train_text_models(
                 task.parts["test"][task.gold],
                 info,
                 columns=experiment.in_test,
+                excluded=task.parts["test"]["excluded"] if "excluded" in task.parts["test"].column_names else None,
                 num_training_documents=len(study.task.parts["train"]),
                 dataset=tested_on or info.dataset_name,
             )

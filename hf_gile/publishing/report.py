@@ -145,6 +145,7 @@ def make_report(
     gold: Sequence[Any],
     *,
     columns: Sequence[int] | Tensor | None = None,
+    excluded: Sequence[Sequence[str]] | None = None,
     example_texts: int = 0,
     batch_size: int = 32,
     bf16: bool = False,
@@ -168,6 +169,7 @@ def make_report(
         gold: For each the ids of its labels (one id may stand for a list of one). Those that are no candidates count
             as not given.
         columns: The columns of the stored labels that are candidates; by default all.
+        excluded: For each text the ids of labels that are no candidates for it, such as `load_xmc` reads of filters.
         example_texts: How many texts of each label that a card shows are kept in the report, cut to 200 signs. They
             will be published with it: keep some only if the licence of the texts allows it.
         batch_size: Documents scored at a time, at most.
@@ -194,7 +196,7 @@ def make_report(
         [1, 1]
     """
     model = unwrapped(model)
-    _check_documents(texts, gold, batch_size, example_texts, language)
+    _check_documents(texts, gold, excluded, batch_size, example_texts, language)
     measured = _Measured(model, columns, num_training_documents, example_texts)
     was_training = model.training
     model.eval()
@@ -205,9 +207,11 @@ def make_report(
             batch, own = list(texts[part]), language
             if language is not None and not isinstance(language, str):
                 own = list(language[part])
-            words = processor(text=batch, language=own, return_tensors="pt").to(model.device)
+            words = processor(text=batch, language=own, return_tensors="pt")
+            if excluded is not None:
+                words["excluded_columns"] = measured.columns_of(excluded[start : start + step])
             with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
-                logits = model(**words, language=own).logits
+                logits = model(**words.to(model.device), language=own).logits
             measured.update(logits.float(), batch, [gold[place] for place in range(start, start + len(batch))], start)
     finally:
         model.train(was_training)
@@ -217,12 +221,15 @@ def make_report(
 def _check_documents(
     texts: Sequence[Any],
     gold: Sequence[Any],
+    excluded: Sequence[Any] | None,
     batch_size: int,
     example_texts: int,
     language: str | Sequence[str] | None,
 ) -> None:
     if len(texts) != len(gold):
         raise ValueError(f"gold must have a list of label ids for each of the {len(texts)} texts, got {len(gold)}")
+    if excluded is not None and len(texts) != len(excluded):
+        raise ValueError(f"excluded must have a list of ids for each of the {len(texts)} texts, got {len(excluded)}")
     if len(texts) == 0:
         raise ValueError("no texts to measure with: pass at least one")
     if batch_size < 1:
@@ -247,6 +254,7 @@ class _Measured:
     ) -> None:
         config = model.config
         self.label_set, self.columns = stored_labels(model), _read_columns(columns, config.num_labels)
+        self.known = {label_id: column for column, label_id in enumerate(self.label_set.ids)}
         self.one_label = config.problem_type == "single_label_classification"
         self.calibration = config.calibration
         self.labels = [self.label_set[column] for column in self.columns.tolist()]
@@ -268,6 +276,10 @@ class _Measured:
         self.example_texts = example_texts
         self.examples: dict[int, list[str]] = {}
 
+    def columns_of(self, ids: Sequence[Sequence[str]]) -> Tensor:
+        """`(B, E)` columns of labels, padded with -100; ids that no label has are left out."""
+        return _padded([[self.known[one] for one in own if one in self.known] for own in ids])
+
     def update(self, logits: Tensor, texts: Sequence[Any], gold: Sequence[Any], start: int) -> None:
         rows = [self._gold(ids, start + place) for place, ids in enumerate(gold)]
         if self.example_texts:
@@ -277,8 +289,7 @@ class _Measured:
                     if len(kept) < self.example_texts:
                         whole = text if isinstance(text, str) else " ".join(text)
                         kept.append(shortened(whole, _EXAMPLE_LENGTH))
-        width = max(1, *map(len, rows))
-        places = torch.tensor([[*row, *[IGNORE] * (width - len(row))] for row in rows], device=logits.device)
+        places = _padded(rows).to(logits.device)
         logits = logits[:, self.columns.to(logits.device)]
         before = _of_one(logits) if self.one_label else logits
         self.before.update(before, places)
@@ -364,6 +375,11 @@ class _Measured:
             name: {time: metrics.reliability(group) for time, metrics in times.items()}
             for name, group in groups.items()
         }
+
+
+def _padded(rows: Sequence[Sequence[int]]) -> Tensor:
+    width = max(1, *map(len, rows))
+    return torch.tensor([[*row, *[IGNORE] * (width - len(row))] for row in rows])
 
 
 def stored_labels(model: GileForSequenceClassification) -> LabelSet:

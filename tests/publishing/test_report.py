@@ -172,6 +172,25 @@ def test_only_candidates_are_measured(make, documents):
     assert report.metrics == make_report(model, processor, texts, gold, columns=torch.tensor([0, 1, 3])).metrics
 
 
+def test_labels_excluded_for_a_text_are_not_among_its_answers(make, documents):
+    model, processor = make({"seen": {"method": "spline", "logits": [-1.0, 1.0], "values": [-2.0, 1.0]}})
+    texts, gold = documents
+    ids = model.label_set.ids
+    excluded = [[one for one in ids[place % 5 :: 2] if one not in own] for place, own in enumerate(gold)]
+    report = make_report(model, processor, texts, gold, excluded=[[*own, "unknown"] for own in excluded], batch_size=4)
+    scores = logits_of(model, processor, texts).masked_fill(multi_hot(model, excluded) > 0, -torch.inf)
+    seen = model.stored_labels.seen()
+    expected = LabelMetrics(5, seen, model.stored_labels.thresholds())
+    expected.update(calibrated(scores, seen, model.config.calibration), multi_hot(model, gold))
+    for name in ("average_precision", "seen_average_precision", "micro_f1"):
+        assert report.metrics[name] == pytest.approx(expected.compute()[name], abs=1e-6)
+    plain = make_report(model, processor, texts, gold)
+    assert report.metrics["average_precision"] > plain.metrics["average_precision"]
+    assert report.metrics["micro_f1"] > plain.metrics["micro_f1"]
+    with pytest.raises(ValueError, match="excluded must have a list of ids for each of the 23 texts, got 1"):
+        make_report(model, processor, texts, gold, excluded=[[]])
+
+
 def test_a_group_of_a_single_label_has_no_ranking(make, documents):
     model, processor = make()
     model.set_labels(
