@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,52 @@ from hf_gile import GileProcessor
 from hf_gile.models.configuration_gile import METHODS
 from hf_gile.publishing import CardInfo, make_report, read_card_fields, write_card
 from hf_gile.training.experiment import NO_CALIBRATION
+from hf_gile.training.settings import Settings, setting
+from hf_gile.training.task import PROBLEM_TYPES
 
 CALIBRATIONS = (*METHODS, NO_CALIBRATION)
 """What `--calibration` can be."""
+
+
+@dataclass
+class ReportSettings(Settings):
+    """The kind of problem, how probabilities are calibrated, and what the card says."""
+
+    calibration: str | None = setting(
+        None,
+        f"How probabilities are calibrated on validation documents: {', '.join(CALIBRATIONS)}; by default spline, for "
+        "documents with one label platt.",
+        CALIBRATIONS,
+    )
+    problem_type: str | None = setting(
+        None,
+        "single_label_classification (softmax) or multi_label_classification (a sigmoid for each label); by default "
+        "the former if every document has exactly one label.",
+        PROBLEM_TYPES,
+    )
+    card: str | None = setting(
+        None, "YAML file of what the card is to say, by the fields of hf_gile.publishing.CardInfo."
+    )
+
+    def check_problem_type(self, problem_type: str | None) -> None:
+        """Names settings that do not go with a softmax over the labels.
+
+        Args:
+            problem_type: That of the settings, or of the documents.
+
+        Raises:
+            ValueError: There are some.
+        """
+        if problem_type != "single_label_classification":
+            return
+        how = "or score each label on its own with --problem_type multi_label_classification"
+        if getattr(self, "propensity_weighted", False):
+            raise ValueError(f"propensity_weighted is not for documents with one label each: leave it out, {how}")
+        if self.calibration not in (None, "none", "platt"):
+            raise ValueError(
+                "calibration of documents with one label each must be one of platt, none, got "
+                f"{self.calibration!r}: choose one of these, {how}"
+            )
 
 
 def say_calibration(figures: dict[str, Any], say: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 from baselines import MODELS, RANKING, AiTextML
-from cards import CALIBRATIONS, add_card, card_info, say_calibration
+from cards import ReportSettings, add_card, card_info, say_calibration
 from datasets import Dataset
 from training import printer, write_results
 from transformers import AutoConfig, TrainingArguments, set_seed
@@ -42,10 +42,9 @@ from hf_gile.training.experiment import (
     run_arguments,
     with_a_label,
 )
-from hf_gile.training.settings import Settings, check_files, setting, settings_of
+from hf_gile.training.settings import check_files, setting, settings_of
 from hf_gile.training.task import (
     LABEL_TEXTS,
-    PROBLEM_TYPES,
     TextTask,
     as_read,
     check_metric,
@@ -80,7 +79,7 @@ LEFT_TO_THE_ENCODER = dict.fromkeys(("encoder_cell", "pooling", *SIZES))
 @settings_of(LabelSampler, ["per_document"])
 @settings_of(GileConfig, [*OF_HEAD, *OF_LABELS, *OF_UNSEEN], label_prior=None, label_encoder_type=None)
 @settings_of(GileTextConfig, [*OF_WORDS, *OF_TEXTS, *SIZES], word_dropout=0.5, **LEFT_TO_THE_ENCODER)
-class ModelSettings(Settings):
+class ModelSettings(ReportSettings):
     """The model and how its labels are sampled. Where the paper gives a setting (section 4.1.1), that is the default.
 
     But for `word_dropout`: the paper has 500 times the documents. Word vectors, encoder and attention have one size,
@@ -93,7 +92,8 @@ class ModelSettings(Settings):
         "label_file": "Labels, and how files are read",
         "units": "Model",
         "num_negatives": "Labels that a step trains on",
-        "held_out_labels": "Choice of the epoch, probabilities, card",
+        "held_out_labels": "Choice of the epoch",
+        "calibration": "Probabilities, card",
         "text_encoder_type": "Fields of GileTextConfig",
         "joint_size": "Fields of GileConfig",
         "per_document": "Further options of the loss",
@@ -152,22 +152,7 @@ class ModelSettings(Settings):
     )
     patience: int = setting(2, "Epochs without a better validation before training stops.")
     test_curve: bool = setting(False, "Evaluate the test part after every epoch too; nothing is chosen by it.")
-    calibration: str | None = setting(
-        None,
-        f"How probabilities are calibrated on the validation part: {', '.join(CALIBRATIONS)}; by default spline, for "
-        "documents with one label platt.",
-        CALIBRATIONS,
-    )
-    problem_type: str | None = setting(
-        None,
-        "single_label_classification (softmax) or multi_label_classification (a sigmoid for each label); by default "
-        "the former if every document has exactly one label.",
-        PROBLEM_TYPES,
-    )
     make_cards: bool = setting(True, "Measure each model once more as it will be used, and write its card.")
-    card: str | None = setting(
-        None, "YAML file of what the card is to say, by the fields of hf_gile.publishing.CardInfo."
-    )
 
 
 def train_text_models(
@@ -239,7 +224,7 @@ class Study:
     def __init__(self, settings: ModelSettings, args: TrainingArguments, task: TextTask) -> None:
         self.settings, self.args, self.say = settings, args, printer(args)
         self.problem_type = problem_type_of(task.parts, task.gold, settings.problem_type)
-        check_problem_type(settings, self.problem_type)
+        settings.check_problem_type(self.problem_type)
         if self.problem_type == "single_label_classification" and settings.problem_type is None:
             self.say(
                 "every document has exactly one label: trained with softmax, chosen by accuracy (--problem_type "
@@ -447,7 +432,7 @@ def check_settings(settings: ModelSettings, args: TrainingArguments) -> None:
         ValueError: There are some.
         OSError: A file or an encoder that they name is not there.
     """
-    check_problem_type(settings, settings.problem_type)
+    settings.check_problem_type(settings.problem_type)
     check_metric(args.metric_for_best_model, TOP_K, ("validation", "test") if settings.test_curve else ("validation",))
     check_files(settings, ["word_vectors", "card"])
     card_info(settings.card)
@@ -537,24 +522,6 @@ def load_encoder_config(setting: str, place: str, **options: Any) -> Any:
         return AutoConfig.from_pretrained(place, trust_remote_code=False, **options)
     except (OSError, ValueError) as error:
         raise OSError(f"{setting}: cannot load {place}: {error}") from None
-
-
-def check_problem_type(settings: Any, problem_type: str | None) -> None:
-    """Names settings that do not go with a softmax over the labels.
-
-    Raises:
-        ValueError: There are some.
-    """
-    if problem_type != "single_label_classification":
-        return
-    how = "or score each label on its own with --problem_type multi_label_classification"
-    if getattr(settings, "propensity_weighted", False):
-        raise ValueError(f"propensity_weighted is not for documents with one label each: leave it out, {how}")
-    if settings.calibration not in (None, "none", "platt"):
-        raise ValueError(
-            "calibration of documents with one label each must be one of platt, none, got "
-            f"{settings.calibration!r}: choose one of these, {how}"
-        )
 
 
 def table(results: dict[str, Any], columns: dict[str, str], groups: Sequence[str], note: str) -> str:

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from baselines import MODELS
-from cards import CALIBRATIONS, OfWordIds, add_card, card_info, say_calibration
+from cards import OfWordIds, ReportSettings, add_card, card_info, say_calibration
 from news_models import LIMITS, OF_TEXTS, make_model, make_trainer, measure, model_fields, table
-from text_models import check_problem_type
 from training import printer, reading, write_results
 from transformers import TrainingArguments, set_seed
 from units import UNITS, unit_config
@@ -29,8 +28,8 @@ from hf_gile import GileConfig, GileTextConfig
 from hf_gile.data.deutsche_welle.news import read_news
 from hf_gile.training.experiment import calibrate_on, count_parameters, fit, save_model
 from hf_gile.training.flags import parse_settings
-from hf_gile.training.settings import Settings, check_choice, check_files, setting, settings_of
-from hf_gile.training.task import PROBLEM_TYPES, problem_type_of
+from hf_gile.training.settings import check_choice, check_files, setting, settings_of
+from hf_gile.training.task import problem_type_of
 
 NEWS_UNITS = [unit for unit in UNITS if unit not in MODELS]
 """What `--units` can be: the baselines are of other tables."""
@@ -39,7 +38,7 @@ NEWS_UNITS = [unit for unit in UNITS if unit not in MODELS]
 @dataclass
 @settings_of(GileConfig, ["sharing", "joint_size"], joint_size=None)
 @settings_of(GileTextConfig, [*OF_TEXTS, *LIMITS], text_encoder_type="han")
-class Recipe(Settings):
+class Recipe(ReportSettings):
     """What to train on, and the model. In quotes: the paper's words, section 4.2.1.
 
     There encoder and attention have 100 dimensions, documents are read 'at a length of 30 sentences', sentences
@@ -57,21 +56,6 @@ class Recipe(Settings):
     held_out: float = setting(0.0, "Share of the labels, by a hash of their ids, that training never sees.")
     patience: int = setting(5, "'until convergence': epochs without better development figures.")
     save_models: bool = setting(True, "Keep each model in OUTPUT_DIR/UNIT/model, calibrated and with its card.")
-    calibration: str | None = setting(
-        None,
-        f"How probabilities are calibrated on the dev part: {', '.join(CALIBRATIONS)}; by default spline, for "
-        "documents with one label platt.",
-        CALIBRATIONS,
-    )
-    problem_type: str | None = setting(
-        None,
-        "single_label_classification (softmax) or multi_label_classification (the paper's, a sigmoid for each label); "
-        "by default the former if every document has exactly one label.",
-        PROBLEM_TYPES,
-    )
-    card: str | None = setting(
-        None, "YAML file of what the card is to say, by the fields of hf_gile.publishing.CardInfo."
-    )
 
 
 DEFAULTS = {
@@ -95,7 +79,7 @@ def main() -> None:
         documents = news.corpus.documents.items()
         every = {f"{part}/{language}": rows for language, own in documents for part, rows in own.items()}
         problem_type = problem_type_of(every, wanted=recipe.problem_type)
-        check_problem_type(recipe, problem_type)
+        recipe.check_problem_type(problem_type)
     say({language: {part: len(rows) for part, rows in parts.items()} for language, parts in news.parts.items()})
     never = len(news.labels) - sum(news.labels.seen)
     say(f"{len(news.corpus.words):,} words; {news.labels}, {never} of them never seen in training")
@@ -133,7 +117,7 @@ def main() -> None:
 
 def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:
     """Names settings that do not go together, and files that are not there, before any is read."""
-    check_problem_type(recipe, recipe.problem_type)
+    recipe.check_problem_type(recipe.problem_type)
     check_files(recipe, ["card"])
     data = Path(recipe.data)
     for part in ("train", "dev", "test"):
