@@ -35,7 +35,7 @@ NEWS_UNITS = [unit for unit in UNITS if unit not in MODELS]
 """What `--units` can be: the baselines are of other tables."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 @settings_of(GileConfig, ["sharing", "joint_size"], joint_size=None)
 @settings_of(GileTextConfig, [*OF_TEXTS, *LIMITS], text_encoder_type="han")
 class Recipe(ReportSettings):
