@@ -46,7 +46,10 @@ def check_language(config: PreTrainedConfig, language: str | None) -> str | None
         return None
     if language is None:
         if len(known) > 1:
-            raise ValueError(f"this model speaks {', '.join(known)}: name the language of the documents (language=...)")
+            raise ValueError(
+                f"this model speaks {', '.join(known)}: name the language of the documents (language=...), and of "
+                "labels that the text encoder reads (label_language=...)"
+            )
         return known[0]
     if language not in known:
         raise ValueError(f"language must be one of {', '.join(known)}, got {language!r}")
