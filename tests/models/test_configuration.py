@@ -1,3 +1,4 @@
+import json
 import re
 from typing import get_args
 
@@ -119,3 +120,12 @@ def test_a_configuration_file_without_an_object_is_refused_by_its_name(tmp_path,
 
 def test_a_text_encoder_is_of_a_type_that_a_configuration_may_name_and_of_no_other():
     assert set(TEXT_ENCODERS) == set(get_args(GileTextConfig.__annotations__["text_encoder_type"]))
+
+
+@pytest.mark.parametrize("names", [5, ["config.9.json", "config.4.0.0.json"]])
+def test_a_configuration_file_points_to_no_other(tmp_path, names):
+    config = GileConfig(joint_size=13)
+    content = json.dumps(config.to_dict() | {"configuration_files": names})
+    (tmp_path / "config.json").write_text(content)
+    (tmp_path / "config.4.0.0.json").write_text(content.replace("13", "17"))
+    assert GileConfig.from_pretrained(tmp_path).joint_size == 13
