@@ -12,9 +12,10 @@ documents, what is chosen is chosen on the validation documents, and the test do
 
 Figures are of seen labels among the seen, of unseen labels among the unseen, of all labels, and of unseen labels while
 the seen ones compete, where the seen gold labels are taken out of the candidates. F1 is at the threshold that has the
-best micro-F1 of the seen labels on validation documents; where each document has one label, F1 is that of the best
-label, and P@1 is accuracy. A system of seen labels has the unseen ones in the last place. F1@5 and NDCG are those of
-Annif: means over documents, of the five and the ten best labels.
+best micro-F1 of the seen labels on validation documents. Where each document has one label, F1 is that of the best
+label, and micro-F1 of all labels is accuracy; so is P@1, but it counts ties as errors. A system of seen labels has the
+unseen ones in the last place. F1@5 and NDCG are those of Annif: means over documents, of the five and the ten best
+labels.
 
 Processor seconds of training are those of all that fitting does, encoding of texts included; documents a second are
 those of one processor, from text to the scores of all labels.
@@ -61,6 +62,8 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, str]]] = {
 """Groups of labels: the prefix of their figures, and their columns; no validation document has unseen labels."""
 
 ANNIF = {"F1@5": "f1_at_5", "NDCG": "ndcg"}
+
+COSTS = {"training, CPU s": "training_cpu_seconds", "documents/CPU s": "documents_per_cpu_second"}
 
 FAMILIES = ("sib200", "dw_general")
 """Sets that differ in nothing but the language; they share a table."""
@@ -252,7 +255,7 @@ means of the seeds run. `benchmarks/obvious.py` says how they are measured, and 
 Seen labels have training documents and are ranked among the seen; unseen ones have none and are ranked among the
 unseen; "unseen among all" ranks these while all labels compete; columns without a group are of all labels. F1 is at one
 threshold, the best for micro-F1 of the seen labels on validation documents. Where each text has one label, F1 is that
-of the best label, and P@1 is accuracy.
+of the best label, and micro-F1 of all labels is accuracy; so is P@1, but it counts ties as errors.
 """
 
 
@@ -307,18 +310,17 @@ def tables(results: Mapping[str, Any]) -> dict[str, str]:
     """Markdown tables of a results file, by their titles: a row for each system."""
     made = {}
     for family, sets in members(results).items():
-        title, columns = family, {heading: (family, figure) for heading, figure in columns_of(family).items()}
+        title, columns = family, {heading: (sets, figure) for heading, figure in columns_of(family).items()}
         if family in FAMILIES:
             title = f"{family}, P@1 by language"
-            columns = {name.removeprefix(f"{family}_"): (name, "precision_at_1") for name in sets}
-        columns |= {
-            "training, CPU s": (sets[0], "training_cpu_seconds"),
-            "documents/CPU s": (sets[0], "documents_per_cpu_second"),
-        }
+            columns = {name.removeprefix(f"{family}_"): ([name], "precision_at_1") for name in sets}
+        columns |= {heading: (sets, figure) for heading, figure in COSTS.items()}
         rows = []
         for key, system in SYSTEMS.items():
             if runs := max(len(results[name].get(key, {})) for name in sets):
-                cells = [cell(results[name].get(key, {}), figure) for name, figure in columns.values()]
+                cells = [
+                    cell([results[name].get(key, {}) for name in names], figure) for names, figure in columns.values()
+                ]
                 rows.append([system.name, *cells, str(runs)])
         used = [place for place in range(len(columns) + 2) if any(row[place] != "-" for row in rows)]
         headings = ["", *columns, "runs"]
@@ -326,12 +328,12 @@ def tables(results: Mapping[str, Any]) -> dict[str, str]:
     return made
 
 
-def cell(runs: Mapping[str, Any], figure: str) -> str:
-    """The mean of a figure, in percent but for costs."""
-    value = mean_of(runs, figure) if runs else None
-    if value is None:
+def cell(of_sets: Sequence[Mapping[str, Any]], figure: str) -> str:
+    """The mean of a figure over the sets that have it, in percent but for costs."""
+    values = [value for runs in of_sets if (value := mean_of(runs, figure)) is not None]
+    if not values:
         return "-"
-    return f"{value:,.0f}" if "second" in figure else f"{100 * value:.1f}"
+    return f"{statistics.mean(values):,.0f}" if "second" in figure else f"{100 * statistics.mean(values):.1f}"
 
 
 def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
