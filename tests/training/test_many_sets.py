@@ -19,7 +19,7 @@ from hf_gile.training.labelled_sets import (
     training_parts,
     with_gold_among,
 )
-from hf_gile.training.many_sets import ManySetTrainer, SetBatches, _boundaries, cosine_scorer, mean_of
+from hf_gile.training.many_sets import ManySetTrainer, SetBatches, _boundaries, cosine_scorer, fit_or_keep, mean_of
 
 
 def labelled(name, labels, rows, **options):
@@ -110,7 +110,9 @@ def test_parts_have_seen_labels_only_and_tasks_their_candidates():
     assert all(set(row) <= set(task.columns) for task in tasks for row in task.documents["labels"])
 
 
-def test_a_model_is_trained_on_batches_of_one_set_each(tmp_path):
+@pytest.fixture
+def make_trainer(tmp_path):
+    """Makes a trainer of two sets, colours and numbers, and what it measures."""
     words = {"red": "crimson", "blue": "navy", "green": "olive", "one": "single", "two": "pair", "three": "triple"}
     colours, numbers = list(words)[:3], list(words)[3:]
     sets = []
@@ -130,24 +132,30 @@ def test_a_model_is_trained_on_batches_of_one_set_each(tmp_path):
     parts, samplers, tasks = training_parts(
         joined, lambda rows, labels: encode_dataset(rows, processor, labels), num_negatives=2, seed=0
     )
-    args = TrainingArguments(
-        str(tmp_path),
-        per_device_train_batch_size=8,
-        num_train_epochs=4,
-        learning_rate=1e-2,
-        report_to="none",
-        use_cpu=True,
-        dataloader_pin_memory=False,
-    )
-    trainer = ManySetTrainer(
-        model,
-        args,
-        parts=parts,
-        samplers=samplers,
-        tasks=tasks,
-        shares=[None, None],
-        processing_class=processor,
-    )
+
+    def make(tasks=tasks, **options):
+        args = TrainingArguments(
+            str(tmp_path),
+            per_device_train_batch_size=8,
+            num_train_epochs=4,
+            eval_strategy="epoch",
+            save_strategy="epoch",
+            load_best_model_at_end=True,
+            report_to="none",
+            use_cpu=True,
+            dataloader_pin_memory=False,
+            **options,
+        )
+        sets = {"parts": parts, "samplers": samplers, "tasks": tasks, "shares": [None, None]}
+        trainer = ManySetTrainer(model, args, **sets, processing_class=processor)
+        assert args.per_device_train_batch_size == 8
+        return trainer, tasks
+
+    return make
+
+
+def test_a_model_is_trained_on_batches_of_one_set_each(make_trainer):
+    trainer, tasks = make_trainer(learning_rate=1e-2)
     before = trainer.measure(tasks)
     trainer.train()
     after = trainer.measure(tasks)
@@ -155,11 +163,22 @@ def test_a_model_is_trained_on_batches_of_one_set_each(tmp_path):
     assert {name: set(groups) for name, groups in after.items()} == {"colours": {"seen"}, "numbers": {"seen"}}
     assert mean_of(before, "seen") < mean_of(after, "seen") == 1.0
     assert trainer.evaluate()["eval_seen_average_precision"] == 1.0
-    assert args.per_device_train_batch_size == 8
     with pytest.raises(ValueError, match="no document is left to choose the epoch by"):
-        ManySetTrainer(
-            model, args, parts=parts, samplers=samplers, tasks=[], shares=[None] * 2, processing_class=processor
-        )
+        make_trainer(tasks=[])
+
+
+@pytest.mark.parametrize(("learning_rate", "kept"), [(1e-2, False), (1e-12, True)])
+def test_a_scorer_that_training_does_not_make_better_stays_as_it_is(make_trainer, learning_rate, kept):
+    trainer, tasks = make_trainer(learning_rate=learning_rate)
+    weights = {name: one.detach().clone() for name, one in trainer.model.named_parameters()}
+    results = fit_or_keep(trainer, tasks, patience=9)
+    assert results["gile"]["kept_cosine"] == kept
+    assert (results["gile"]["figures"] == results["cosine"]["figures"]) == kept
+    moved = {name for name, one in trainer.model.named_parameters() if not torch.equal(one, weights[name])}
+    assert (moved == {"gile.output_layer.classifier.bias"}) == kept
+    boundary = mean_of(results["gile"]["figures"], "seen", "boundary")
+    assert trainer.model.gile.output_layer.classifier.bias.item() == pytest.approx(-boundary)
+    assert trainer.model.config.problem_type == "single_label_classification"
 
 
 def test_labels_that_say_the_same_are_one():
