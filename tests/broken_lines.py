@@ -79,8 +79,8 @@ MUTATIONS = [
     ),
     Mutation(
         "hf_gile/models/search_gile.py",
-        "scores.masked_fill(others[labels], -torch.inf)",
-        "scores.masked_fill(~others[labels], -torch.inf)",
+        "block.masked_fill(excluded[labels], -torch.inf)",
+        "block.masked_fill(~excluded[labels], -torch.inf)",
         "models/test_label_index.py models/test_pipeline_choice.py",
     ),
     Mutation(

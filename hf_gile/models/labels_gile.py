@@ -157,7 +157,7 @@ class LabelSet(Sequence[Label]):
         Args:
             labels: All labels.
             new: Those of them that are new, or changed.
-            columns: The columns of all ids; None if these are not as many as the labels, or not known.
+            columns: The columns of all ids; None if not known.
         """
         changed = LabelSet.__new__(LabelSet)
         changed._labels = tuple(labels)
@@ -165,6 +165,7 @@ class LabelSet(Sequence[Label]):
         if (
             not changed._labels
             or columns is None
+            or len(columns) < len(changed._labels)
             or len(texts) < len(new)
             or (new and sum(_text_key(label) in texts for label in changed._labels) > len(new))
         ):
@@ -291,8 +292,6 @@ class LabelSet(Sequence[Label]):
         columns = None
         if all(map(_is_plain, labels)):
             columns = self._columns | {label.id: len(self) + place for place, label in enumerate(labels)}
-        if columns is not None and len(columns) < len(self) + len(labels):
-            columns = None
         return self._changed((*self._labels, *labels), labels, columns)
 
     def retire(self, *label_ids: str) -> "LabelSet":
@@ -314,9 +313,13 @@ class LabelSet(Sequence[Label]):
         if unknown:
             raise ValueError(f"a label has no field {unknown[0]!r}; it has {', '.join(_TYPES)}")
         column = self.column(label_id)
-        labels = list(self._labels)
-        new = labels[column] = replace(labels[column], **changes)
-        return self._changed(labels, (new,), self._columns if new.id == label_id else None)
+        return self._with({column: replace(self._labels[column], **changes)})
+
+    def _with(self, new: Mapping[int, Label]) -> "LabelSet":
+        """A label set with other labels in these columns."""
+        labels = [new.get(column, label) for column, label in enumerate(self._labels)]
+        stay = all(label.id == self._labels[column].id for column, label in new.items())
+        return self._changed(labels, tuple(new.values()), self._columns if stay else None)
 
     def with_counts(self, counts: Mapping[str, int]) -> "LabelSet":
         """A label set with the training counts of `counts`, by id; labels with a count are seen, the others unseen."""
@@ -326,14 +329,12 @@ class LabelSet(Sequence[Label]):
             self.column(label_id)
             if not hasattr(count, "__index__"):
                 raise ValueError(f"the count of label {label_id!r} must be a whole number, got {count!r}")
-        labels = list(self._labels)
-        new = []
-        for column, label in enumerate(labels):
+        new = {}
+        for column, label in enumerate(self._labels):
             count = index(counts.get(label.id, 0))
             if label.count != count or label.seen != (count > 0):
-                labels[column] = replace(label, count=count, seen=count > 0)
-                new.append(labels[column])
-        return self._changed(labels, new, self._columns)
+                new[column] = replace(label, count=count, seen=count > 0)
+        return self._with(new)
 
     def with_thresholds(self, thresholds: Mapping[str, float | None]) -> "LabelSet":
         """A label set with the thresholds of `thresholds`, by id, None for none; the other labels keep theirs.
@@ -345,12 +346,8 @@ class LabelSet(Sequence[Label]):
         """
         if not isinstance(thresholds, Mapping):
             raise ValueError(f"thresholds must be a mapping of ids to probabilities, got {type(thresholds).__name__}")
-        labels = list(self._labels)
-        for label_id, threshold in thresholds.items():
-            column = self.column(label_id)
-            labels[column] = replace(labels[column], threshold=threshold)
-        changed = [new for new, old in zip(labels, self._labels, strict=True) if new is not old]
-        return self._changed(labels, changed, self._columns)
+        columns = {self.column(label_id): threshold for label_id, threshold in thresholds.items()}
+        return self._with({column: replace(self._labels[column], threshold=own) for column, own in columns.items()})
 
     def __contains__(self, item: object) -> bool:
         return item in self._columns if isinstance(item, str) else item in self._labels

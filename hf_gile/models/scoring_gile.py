@@ -566,28 +566,11 @@ class LinearOutput(nn.Module):
         return torch.cat([weight, bias[:, None]], -1)
 
     def project_texts(self, text_embeds: Tensor, language: str | None = None) -> Tensor:
-        """The document vector with a one behind it, which picks up b.
-
-        Args:
-            text_embeds: `(B, H)` document vectors h.
-            language: Not used: the languages differ in their labels.
-
-        Returns:
-            `(B, H + 1)` text codes.
-        """
+        """The `(B, H)` document vectors with a one behind them, which picks up b; languages differ in their labels."""
         return functional.pad(text_embeds, (0, 1), value=1.0)
 
     def score(self, text_codes: Tensor, label_codes: Tensor, language: str | None = None) -> Tensor:
-        """The score of every document with every label.
-
-        Args:
-            text_codes: `(B, H + 1)` from `project_texts`.
-            label_codes: `(L, H + 1)` from `label_codes`.
-            language: Not used: the languages differ in their labels.
-
-        Returns:
-            `(B, L)` logits.
-        """
+        """The `(B, L)` logits of `(B, H + 1)` text codes and `(L, H + 1)` label codes."""
         return functional.linear(text_codes, label_codes)
 
     def literal_scores(self, text_embeds: Tensor, language: str | None = None) -> Tensor:

@@ -76,11 +76,13 @@ def top_k_of(text_codes: Tensor, codes: Tensor, bias: float, k: int) -> TopLabel
     if 2 * k > len(codes):  # most of the answer is everything
         scores, columns = scores_of(text_codes, codes, bias).sort(dim=-1, descending=True, stable=True)
         return TopLabels(scores[:, :k].contiguous(), columns[:, :k].contiguous())
-    return _search(text_codes, codes, bias, k, [None])[0]
+    return top_k_of_each(text_codes, codes, bias, k, [None])[0]
 
 
 @torch.no_grad()
-def top_k_of_each(text_codes: Tensor, codes: Tensor, bias: float, k: int, groups: Sequence[Tensor]) -> list[TopLabels]:
+def top_k_of_each(
+    text_codes: Tensor, codes: Tensor, bias: float, k: int, groups: Sequence[Tensor | None]
+) -> list[TopLabels]:
     """The best labels of each document in each of several groups of labels, which are scored once.
 
     Args:
@@ -88,32 +90,20 @@ def top_k_of_each(text_codes: Tensor, codes: Tensor, bias: float, k: int, groups
         codes: `(L, J)` label codes.
         bias: The constant of the score.
         k: Number of labels wanted of each group, at least 1.
-        groups: `(L,)` bool each, the labels of a group.
+        groups: `(L,)` bool each, the labels of a group; None for all.
 
     Returns:
         For each group scores and columns, each `(B, min(k, L))`; minus infinity behind the labels of a smaller group.
     """
     k = min(check_text_codes(text_codes, codes, k), len(codes))
-    return _search(text_codes, codes, bias, k, [~group.to(codes.device) for group in groups])
-
-
-def _search(
-    text_codes: Tensor, codes: Tensor, bias: float, k: int, excluded: Sequence[Tensor | None]
-) -> list[TopLabels]:
-    """The best labels, of all or without some: an answer for each `(L,)` bool that says which are not candidates."""
-    shape, wide = (len(text_codes), k), wide_type(text_codes, codes)
-    found = [
-        TopLabels(
-            torch.full(shape, -torch.inf, device=codes.device, dtype=wide),
-            torch.zeros(shape, device=codes.device, dtype=torch.long),
-        )
-        for _ in excluded
-    ]
-    for rows, labels, scores in _blocks(text_codes, codes, bias, fewest=k):
-        for best, others in zip(found, excluded, strict=True):
-            own = scores if others is None else scores.masked_fill(others[labels], -torch.inf)
+    others = [None if group is None else ~group.to(codes.device) for group in groups]
+    scores = torch.full((len(text_codes), k), -torch.inf, device=codes.device, dtype=wide_type(text_codes, codes))
+    answers = [TopLabels(scores.clone(), torch.zeros_like(scores, dtype=torch.long)) for _ in groups]
+    for rows, labels, block in _blocks(text_codes, codes, bias, fewest=k):
+        for best, excluded in zip(answers, others, strict=True):
+            own = block if excluded is None else block.masked_fill(excluded[labels], -torch.inf)
             _improve(best.scores[rows], best.columns[rows], own, labels.start)
-    return found
+    return answers
 
 
 def check_text_codes(text_codes: Tensor, codes: Tensor, k: Any = 1) -> int:
