@@ -1,6 +1,7 @@
 """Shared fixtures: a tiny vocabulary, tiny models of prime sizes, and the real data where it is at hand."""
 
 import os
+from functools import lru_cache
 from pathlib import Path
 
 # Read when transformers is imported: no test may ask the Hub for anything.
@@ -11,7 +12,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch
-from transformers import BertConfig, BertModel, BertTokenizer
+from transformers import BertConfig, BertModel, BertTokenizer, dynamic_module_utils
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
 from hf_gile.settings import only_read
@@ -45,6 +46,24 @@ def _no_seeds_of_absent_devices():
         for devices in (torch.cuda, torch.xpu, torch.mtia):
             if not devices.is_available():
                 patch.setattr(devices, "manual_seed_all", lambda seed: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _imports_are_read_once():
+    """Keeps what files that travel import: Transformers reads all of them over and over at each save."""
+    find = dynamic_module_utils.get_relative_imports
+
+    @lru_cache
+    def found(path, written, size):
+        return tuple(find(path))
+
+    def get_relative_imports(path):
+        state = Path(path).stat()
+        return list(found(path, state.st_mtime_ns, state.st_size))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dynamic_module_utils, "get_relative_imports", get_relative_imports)
         yield
 
 

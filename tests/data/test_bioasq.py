@@ -222,7 +222,9 @@ def test_records_before_the_damage_of_a_packed_file_are_kept_when_skipping(recor
         records_of(packed[: len(packed) // 2], name=name)
 
 
-@pytest.mark.parametrize("name", ["a.json", "a.json.gz", "a.jsonl", "a.jsonl.gz"])
+@pytest.mark.parametrize(
+    "name", ["a.json.gz", "a.jsonl", *(pytest.param(name, marks=pytest.mark.slow) for name in ("a.json", "a.jsonl.gz"))]
+)
 def test_memory_does_not_grow_with_the_file(tmp_path, name):
     line = json.dumps(RECORD | {"abstractText": "mice " * 600})
     count = 30_000_000 // len(line)

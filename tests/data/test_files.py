@@ -46,6 +46,7 @@ def test_files_that_pack_well_are_read(packed):
         ("a.jsonl.gz", b'{"text": "On mice.", "labels": ["mice"]}\n', b" " * 1_000_000 + b"\n"),
         ("a.csv.gz", b"text,labels\n", b"m" * 1_000_000 + b",mice\n"),
     ],
+    ids=["json", "jsonl", "csv"],
 )
 def test_packed_tables_that_grow_are_refused(packed, name, start, row):
     documents, _ = load_table(packed(name, start + row * 40), streaming=True)

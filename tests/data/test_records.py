@@ -324,7 +324,7 @@ def large(write, monkeypatch):
     return paths
 
 
-@pytest.mark.parametrize("num_proc", [None, 2, 7])
+@pytest.mark.parametrize("num_proc", [None, 2, pytest.param(7, marks=pytest.mark.slow)])
 def test_parts_of_files_and_repeated_pmids_give_the_same_in_any_number_of_processes(large, load, num_proc):
     with pytest.raises(ValueError, match=r"a\.json: pmid 13 was read before; mend it"):
         load(large, num_proc=num_proc)

@@ -135,6 +135,12 @@ def test_an_index_of_half_precision_gives_one_answer_too(pipe, parts, candidates
         assert best["scores"] == pytest.approx(one["scores"][:2], rel=0, abs=tolerance)
 
 
+QUICK = ("wan with labels read by it", "transformer")
+
+
+@pytest.mark.parametrize(
+    "parts", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in MODELS], indirect=True
+)
 def test_threads_share_a_pipeline(pipe, candidates):
     calls = [
         lambda: pipe(TEXTS, candidates, batch_size=2),

@@ -471,7 +471,7 @@ def test_several_languages_have_one_encoder_and_attention_of_their_own(make_pret
     assert all(weight.grad is not None for weight in model.parameters())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["transformer", pytest.param("hierarchical_transformer", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["mean", "all terms", "all terms, frozen", "linear"])
 def test_the_trainer_trains_saves_and_loads(tmp_path, make_pretrained, kind, name):
     model, processor = make_pretrained(**STEPS[name], text_encoder_type=kind)

@@ -140,7 +140,7 @@ def exported(module, inputs):
 @pytest.mark.parametrize(
     ("part", "kind", "fields"),
     [
-        pytest.param(Scores, "wan", {}, id="wan"),
+        pytest.param(Scores, "wan", {}, id="wan", marks=pytest.mark.slow),
         pytest.param(Scores, "han", {}, id="han", marks=pytest.mark.slow),
         pytest.param(Scores, "transformer", {}, id="transformer"),
         *(pytest.param(TextTower, kind, {}, id=f"text tower, {kind}", marks=pytest.mark.slow) for kind in KINDS),
@@ -166,7 +166,9 @@ def test_exports_ask_for_label_codes(make):
         exported(Scores(make("wan")), documents("wan"))
 
 
-@pytest.mark.parametrize("kind", ["wan", "han", pytest.param("transformer", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kind", ["wan", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("han", "transformer"))]
+)
 def test_compiled_towers_are_one_graph_at_any_size(make, kind):
     torch.compiler.reset()
     tower = TextTower(make(kind))

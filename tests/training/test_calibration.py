@@ -201,7 +201,7 @@ def test_what_was_fitted_of_unseen_labels_stays_when_documents_have_none_of_them
 
 
 @pytest.mark.parametrize("single", [False, True])
-@pytest.mark.parametrize("documents", [0, 1, 29, 49, 60])
+@pytest.mark.parametrize("documents", [0, 49, 60, *(pytest.param(one, marks=pytest.mark.slow) for one in (1, 29))])
 def test_few_documents_with_unseen_labels_leave_them_what_the_seen_ones_have(scripted, documents, single):
     logits, gold = scores(seed=16)
     gold[:, SEEN:] = False
@@ -465,7 +465,9 @@ def counted(logits, gold):
     return counts
 
 
-@pytest.mark.parametrize("factor", [0.01, 0.1, 1.0, 100.0, 1000.0])
+@pytest.mark.parametrize(
+    "factor", [0.01, 1000.0, *(pytest.param(one, marks=pytest.mark.slow) for one in (0.1, 1.0, 100.0))]
+)
 def test_how_large_logits_are_does_not_matter(factor):
     def drawn(seed):
         random = torch.Generator().manual_seed(seed)

@@ -61,7 +61,7 @@ def test_nothing_to_draw_from_is_refused(datasets, rounds, message):
         MultilingualDataset(datasets, rounds)
 
 
-@pytest.mark.parametrize("unit", ["gile", "linear"])
+@pytest.mark.parametrize("unit", ["gile", pytest.param("linear", marks=pytest.mark.slow)])
 def test_the_stock_trainer_learns_two_languages_at_once(tmp_path, unit):
     torch.manual_seed(0)
     tokenizer = build_tokenizer(vocabulary=WORDS)

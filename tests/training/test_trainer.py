@@ -55,7 +55,7 @@ def make_trainer(tmp_path, make_model, label_set):
     return make
 
 
-@pytest.mark.parametrize("text_encoder_type", ["wan", "han"])
+@pytest.mark.parametrize("text_encoder_type", ["wan", pytest.param("han", marks=pytest.mark.slow)])
 def test_training_learns_and_evaluation_scores_all_labels(make_trainer, text_encoder_type):
     trainer = make_trainer(
         text_encoder_type=text_encoder_type, num_train_epochs=20, sampler=LabelSampler(5, num_negatives=2)
@@ -72,7 +72,9 @@ def final_weights(trainer, **arguments):
     return trainer.model.state_dict()
 
 
-@pytest.mark.parametrize("per_document", [False, True], ids=["shared", "per document"])
+@pytest.mark.parametrize(
+    "per_document", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["shared", "per document"]
+)
 def test_resumed_training_ends_at_the_same_weights_bit_for_bit(make_trainer, tmp_path, per_document):
     def make(**options):
         sampler = LabelSampler(5, num_negatives=1, per_document=per_document)
