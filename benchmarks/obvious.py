@@ -255,7 +255,8 @@ means of the seeds run. `benchmarks/obvious.py` says how they are measured, and 
 Seen labels have training documents and are ranked among the seen; unseen ones have none and are ranked among the
 unseen; "unseen among all" ranks these while all labels compete; columns without a group are of all labels. F1 is at one
 threshold, the best for micro-F1 of the seen labels on validation documents. Where each text has one label, F1 is that
-of the best label, and micro-F1 of all labels is accuracy; so is P@1, but it counts ties as errors.
+of the best label, and micro-F1 of all labels is accuracy; so is P@1, but it counts ties as errors. In the first table
+several languages stand by their mean, and systems that were not run in all of them are left out.
 """
 
 
