@@ -152,7 +152,7 @@ def _read(files: list[Path], report: ReadReport, encoding: str, ui_of: Mapping[s
     for piece in _pieces(files):
         yield from _read_piece(piece, report, encoding=encoding, ui_of=ui_of, revisions=revisions, seen=seen)
     if report.records == before:
-        raise ValueError(f"no record has both an abstract and headings: {report}")
+        raise ValueError(f"{', '.join(map(str, files[:3]))}: no record has both an abstract and headings: {report}")
 
 
 def _read_piece(

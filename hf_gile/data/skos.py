@@ -30,6 +30,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from gzip import BadGzipFile
+from io import BufferedIOBase
 from pathlib import Path, PurePosixPath
 from reprlib import repr as shortened
 from typing import IO, TYPE_CHECKING, Any
@@ -63,6 +64,8 @@ FORMATS = {
 
 _LONGEST_ENTITY = 256
 _LONGEST_URI = 8192
+_LONGEST_LINE = 1 << 18
+"""Bytes of a line of N-Triples: rdflib searches a line again for every 2 KB that it reads of it."""
 _MOST_PARTS = 5000
 _SKOS = "http://www.w3.org/2004/02/skos/core#"
 _XL = "http://www.w3.org/2008/05/skos-xl#"
@@ -130,6 +133,7 @@ def load_skos(
     for path in files:
         report.files += 1
         _read(path, vocabulary, report)
+    source = str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1:,} more"
     labels, hints = [], {}
     for concept in sorted(vocabulary.concepts, key=_natural):
         reason = vocabulary.useless(concept, scheme)
@@ -152,11 +156,10 @@ def load_skos(
             for text in (concept, name, texts["broader"], *hints[concept]):
                 clean_text(text, "a text")
         except ValueError as error:
-            report.problem("malformed record", f"{concept}: {error}")
+            report.problem("malformed record", f"{source}: {concept}: {error}")
             continue
         report.records += 1
         labels.append(Label(concept, name, described(texts[choice] for choice in chosen), synonyms=alt_labels))
-    source = str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1:,} more"
     if not labels:
         raise ValueError(f"{source}: {vocabulary.summary(scheme)}; {report}")
     return distinct(labels, hints, report, source)
@@ -255,7 +258,11 @@ def _read(path: Path, vocabulary: _Vocabulary, report: ReadReport) -> None:
             warnings.simplefilter("ignore", DeprecationWarning)  # rdflib's parsers use what rdflib wants replaced
             if stream.read(3) != b"\xef\xbb\xbf":  # a byte order mark
                 stream.seek(0)
-            source: Any = PythonInputSource(_json(stream), base) if kind == "json-ld" else stream
+            source: Any = stream
+            if kind == "json-ld":
+                source = PythonInputSource(_json(stream), base)
+            elif kind == "nt":
+                source = _Lines(stream)
             Graph(store=_store(vocabulary)).parse(source, format=kind, publicID=base)
         if vocabulary.statements == before:
             raise ValueError("no statements")
@@ -263,6 +270,22 @@ def _read(path: Path, vocabulary: _Vocabulary, report: ReadReport) -> None:
         if isinstance(error, (OSError, MemoryError)) and not isinstance(error, BadGzipFile):
             raise
         report.problem("damaged file", f"{path}: {' '.join(str(error).split())[:300]}")
+
+
+class _Lines(BufferedIOBase):
+    """The bytes of a file of lines; refuses a line that is too long while it is read."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream, self.length = stream, 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Reads so many bytes."""
+        data: bytes = self.stream.read(size)
+        end = max(data.rfind(b"\n"), data.rfind(b"\r"))
+        self.length = len(data) - 1 - end + (self.length if end < 0 else 0)
+        if self.length > _LONGEST_LINE:
+            raise ValueError(f"a line is longer than {_LONGEST_LINE:,} bytes")
+        return data
 
 
 def _check_entities(path: Path) -> None:

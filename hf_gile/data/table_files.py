@@ -11,7 +11,8 @@ import csv
 import difflib
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from io import TextIOWrapper
 from itertools import pairwise
 from pathlib import Path
@@ -91,23 +92,24 @@ def read_rows(
     count = 0
     wanted = None if all_columns else [*columns, *may_lack]
     rows = _parquet_rows(piece, wanted) if suffix == ".parquet" else _READERS[suffix](piece, form)
-    for number, row in report.until_damage(rows, path):
-        if not isinstance(row, Mapping):
-            what = row if isinstance(row, ValueError) else f"expected an object, got {shortened(row)}"
-            report.problem("malformed row", f"{path}: {unit} {number:,}: {what}")
-            continue
-        count += 1
-        if absent:
-            absent.difference_update(row)
-            found.update(dict.fromkeys(row))
-            if absent and (not ragged or count == _FIRST_ROWS):
-                break
-        yield f"{unit} {number:,}", f"{short}{number}", row
+    with closing(rows):
+        for number, row in report.until_damage(rows, path):
+            if not isinstance(row, Mapping):
+                what = row if isinstance(row, ValueError) else f"expected an object, got {shortened(row)}"
+                report.problem("malformed row", f"{path}: {unit} {number:,}: {what}")
+                continue
+            count += 1
+            if absent:
+                absent.difference_update(row)
+                found.update(dict.fromkeys(row))
+                if absent and (not ragged or count == _FIRST_ROWS):
+                    break
+            yield f"{unit} {number:,}", f"{short}{number}", row
     if absent and count:
         raise no_column(next(column for column in (*columns, *may_lack) if column in absent), found, path)
 
 
-def read_lines(piece: Piece, encoding: str) -> Iterator[tuple[int, str | ValueError]]:
+def read_lines(piece: Piece, encoding: str) -> Generator[tuple[int, str | ValueError], None, None]:
     """Reads the lines of a file, packed by gzip or not, or those that start in a part of one that is not packed.
 
     Args:
@@ -336,16 +338,18 @@ def jsonl_rows(lines: Iterator[tuple[int, str | ValueError]]) -> Iterator[tuple[
         yield place, row
 
 
-def _csv_file_rows(piece: Piece, form: Format) -> Iterator[tuple[int, object]]:
+def _csv_file_rows(piece: Piece, form: Format) -> Generator[tuple[int, object], None, None]:
     delimiter = form.delimiter or ("\t" if suffix_of(Path(piece.path)) == ".tsv" else ",")
-    return csv_rows(read_lines(piece, form.encoding), delimiter, form.quotes)
+    with closing(read_lines(piece, form.encoding)) as lines:  # the traceback of an error would hold the file open
+        yield from csv_rows(lines, delimiter, form.quotes)
 
 
-def _jsonl_file_rows(piece: Piece, form: Format) -> Iterator[tuple[int, object]]:
-    return jsonl_rows(read_lines(piece, form.encoding))
+def _jsonl_file_rows(piece: Piece, form: Format) -> Generator[tuple[int, object], None, None]:
+    with closing(read_lines(piece, form.encoding)) as lines:
+        yield from jsonl_rows(lines)
 
 
-def _json_rows(piece: Piece, form: Format) -> Iterator[tuple[int, object]]:
+def _json_rows(piece: Piece, form: Format) -> Generator[tuple[int, object], None, None]:
     with open_binary(piece.path) as stream:
         text = JsonText(stream, "utf-8-sig" if form.encoding == "utf-8" else form.encoding)
         if text.next_character() != "[":
@@ -356,7 +360,7 @@ def _json_rows(piece: Piece, form: Format) -> Iterator[tuple[int, object]]:
             raise ValueError(f"expected the end of the file after the list, got {rest!r}")
 
 
-def _parquet_rows(piece: Piece, columns: list[str] | None) -> Iterator[tuple[int, object]]:
+def _parquet_rows(piece: Piece, columns: list[str] | None) -> Generator[tuple[int, object], None, None]:
     number = 0
     try:
         file = _parquet_file(piece.path)
@@ -402,7 +406,7 @@ def _group_starts(metadata: Any) -> list[int]:
     ]
 
 
-_READERS: dict[str, Callable[[Piece, Format], Iterator[tuple[int, object]]]] = {
+_READERS: dict[str, Callable[[Piece, Format], Generator[tuple[int, object], None, None]]] = {
     ".csv": _csv_file_rows,
     ".tsv": _csv_file_rows,
     ".jsonl": _jsonl_file_rows,

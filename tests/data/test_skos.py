@@ -325,7 +325,9 @@ def test_what_comes_before_the_damage_is_kept_when_skipping(written):
 @pytest.mark.parametrize("statement", ["skos:prefLabel '{}'@en", "skos:prefLabel 'a'@en ; skos:notation '{}'"])
 def test_what_is_not_text_names_the_concept(labels_of, text, statement):
     statements = f"ex:3 a skos:Concept ; {statement.format(text)} . ex:5 a skos:Concept ; skos:prefLabel 'b'@en ."
-    with pytest.raises(ValueError, match=r"http://example.org/3: a text holds (a NUL character|half a surrogate pair)"):
+    with pytest.raises(
+        ValueError, match=r"/.*: http://example.org/3: a text holds (a NUL character|half a surrogate pair)"
+    ):
         labels_of(statements)
     report = ReadReport(on_error="skip")
     assert labels_of(statements, report=report).names == ["b"]
@@ -378,6 +380,11 @@ def test_entities_that_grow_are_refused(written, entities, text, message):
     content = in_format(HEAD + CONCEPT.replace("'a'", "'NAME'"), "xml").replace("?>", f"?><!DOCTYPE r [{entities}]>", 1)
     with pytest.raises(ValueError, match=rf"a\.rdf: .*{message}"):
         load_skos(written(content.replace("NAME", text), "a.rdf"))
+
+
+def test_a_line_of_n_triples_without_end_is_refused(written):
+    with pytest.raises(ValueError, match=r"a\.nt: a line is longer than 262,144 bytes"):
+        load_skos(written(TRIPLES + "x" * 300_000, "a.nt"))
 
 
 def test_entities_that_stand_for_prefixes_are_read(written):

@@ -820,3 +820,21 @@ def test_the_records_and_subject_headings_of_a_library_with_their_homonyms(share
     assert len(gold) == report.records == 4025
     assert sum(map(len, gold)) / len(gold) == pytest.approx(3, abs=0.5)
     assert sum(label in labels for row in gold for label in row) > 0.95 * sum(map(len, gold))
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json"])
+def test_a_refused_table_closes_its_file_while_the_error_is_held(write, monkeypatch, name):
+    opened = []
+
+    def note(*args, **kwargs):
+        opened.append(open_binary(*args, **kwargs))
+        return opened[-1]
+
+    open_binary = table_files.open_binary
+    monkeypatch.setattr(table_files, "open_binary", note)
+    path = write(name, "id,id\n1,2\n" if name == "a.csv" else "[1, 2]\n")
+    with pytest.raises(ValueError, match=name) as held:
+        load_labels(path)
+    assert held.tb
+    assert opened
+    assert all(stream.closed for stream in opened)
