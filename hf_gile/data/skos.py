@@ -275,12 +275,12 @@ def _read(path: Path, vocabulary: _Vocabulary, report: ReadReport) -> None:
 class _Lines(BufferedIOBase):
     """The bytes of a file of lines; refuses a line that is too long while it is read."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: IO[bytes]) -> None:
         self.stream, self.length = stream, 0
 
     def read(self, size: int | None = -1) -> bytes:
         """Reads so many bytes."""
-        data: bytes = self.stream.read(size)
+        data = self.stream.read(-1 if size is None else size)
         end = max(data.rfind(b"\n"), data.rfind(b"\r"))
         self.length = len(data) - 1 - end + (self.length if end < 0 else 0)
         if self.length > _LONGEST_LINE:

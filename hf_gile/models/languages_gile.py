@@ -95,20 +95,20 @@ def in_each_language(
     if not isinstance(language, Tensor | Sequence):
         raise ValueError(f"language must be one language, or one for each row, got {type(language).__name__}")
     check_tensors(**inputs)
-    size = next((len(tensor) for tensor in inputs.values() if tensor is not None), 0)
     if not isinstance(language, Tensor):
         places = [config.languages.index(check_language(config, one)) for one in language]
         language = torch.tensor(places, dtype=torch.long)
-    if language.shape != (size,):
-        raise ValueError(f"language must name the language of each of the {size} rows, got {tuple(language.shape)}")
+    for name, tensor in inputs.items():
+        if tensor is not None and (language.dim() != 1 or language.shape != tensor.shape[:1]):
+            shapes = f"{tuple(tensor.shape)}, got shape {tuple(language.shape)}"
+            raise ValueError(f"language must name the language of each row of {name} {shapes}")
     language = language.cpu()  # which modules run is decided there
-    if bool(((language < 0) | (language >= len(config.languages))).any()):
-        raise ValueError(
-            f"language must hold places in {config.languages}, got {sorted(set(language.tolist()))}"
-            + ("" if config.languages else ": this model has no languages")
-        )
+    wrong = language.is_floating_point() or bool(((language < 0) | (language >= len(config.languages))).any())
+    if wrong or not config.languages:
+        hint = "" if config.languages else ": this model has no languages"
+        raise ValueError(f"language must hold places in {config.languages}, got {sorted(set(language.tolist()))}{hint}")
     groups, results = [], []
-    for place in language.unique().tolist():
+    for place in language.unique().tolist() or [0]:  # no rows are of any language
         rows = (language == place).nonzero().squeeze(1)
         groups.append(rows)
         own = {name: None if tensor is None else tensor[rows.to(tensor.device)] for name, tensor in inputs.items()}

@@ -176,7 +176,7 @@ def test_a_gold_label_of_the_other_language_is_refused_by_name(make):
     [
         (None, "this model speaks english, german: name the language"),
         ("french", "language must be one of english, german, got 'french'"),
-        (["english"], r"language of each of the 2 rows, got \(1,\)"),
+        (["english"], r"language of each row of input_ids \(2, \d\), got shape \(1,\)"),
         (torch.tensor([0, 2]), r"language must hold places in \['english', 'german'\], got \[0, 2\]"),
     ],
     ids=["none", "unknown", "too few", "out of range"],
@@ -189,6 +189,29 @@ def test_a_language_must_be_named_and_known(make, language, message):
     if not isinstance(language, torch.Tensor):
         with pytest.raises(ValueError, match="language"):
             processor(TEXTS["english"], language=language)
+
+
+@pytest.mark.parametrize(
+    ("documents", "language"),
+    [
+        ({"input_ids": torch.tensor(4)}, ["german"]),
+        ({"input_ids": torch.tensor([[4], [5]])}, ["german"]),
+        ({"input_ids": torch.tensor([[4], [5]]), "attention_mask": torch.tensor([[1]])}, ["german", "english"]),
+        ({"input_ids": torch.tensor([[4], [5]])}, torch.tensor(1)),
+    ],
+    ids=["no rows", "too few languages", "too few rows of the mask", "a number"],
+)
+def test_each_row_of_every_input_has_a_language(make, documents, language):
+    with pytest.raises(ValueError, match=r"language must name the language of each row of \w+ \("):
+        make()[0](**documents, language=language)
+
+
+def test_no_documents_of_no_language_get_no_scores(make):
+    model, _ = make()
+    documents = torch.zeros(0, 3, dtype=torch.long)
+    assert model(documents, language=[]).logits.shape == (0, model.config.num_labels)
+    with pytest.raises(ValueError, match="language must hold places in"):
+        model(torch.tensor([[4]]), language=torch.tensor([0.5]))
 
 
 def test_a_model_without_languages_refuses_one(make_model):
