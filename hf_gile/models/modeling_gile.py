@@ -1059,17 +1059,16 @@ class GileForSequenceClassification(GilePreTrainedModel):
         """Loads a model and its label set; see `PreTrainedModel.from_pretrained`.
 
         Raises:
-            ValueError: `labels.jsonl` lists other labels than the model has.
+            ValueError: `labels.jsonl` lists other labels than the model has, or labels have words that it has not.
         """
         hub = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
         options = {name: kwargs[name] for name in hub if kwargs.get(name) is not None}
         loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
-        file = None
-        if pretrained_model_name_or_path is not None:  # None: a state_dict was given instead
-            file = cached_file(
-                pretrained_model_name_or_path, LABELS_FILE, _raise_exceptions_for_missing_entries=False, **options
-            )
+        folder = pretrained_model_name_or_path  # None: a state_dict was given instead
+        model.gile._check_ids(f"{folder}: label_input_ids", model.label_input_ids)
+        missing = {"_raise_exceptions_for_missing_entries": False}
+        file = None if folder is None else cached_file(folder, LABELS_FILE, **missing, **options)
         if file is not None:
             label_set = LabelSet.load(file)
             stored = {int(column): name for column, name in model.config.id2label.items()}

@@ -21,6 +21,15 @@ def test_weights_that_are_not_finite_are_refused_by_name(tmp_path, make_model, v
         GileForSequenceClassification.from_pretrained(tmp_path)
 
 
+@pytest.mark.parametrize("word", [-1, 1 << 40])
+def test_stored_labels_of_words_that_the_model_has_not_are_refused(tmp_path, make_model, word):
+    model, _ = make_model()
+    model.label_input_ids[2, 0] = word
+    model.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=rf"{tmp_path.name}: label_input_ids must be ids from 0 to \d+, .* got {word}"):
+        GileForSequenceClassification.from_pretrained(tmp_path)
+
+
 def test_large_weights_whose_sum_overflows_are_taken(tmp_path, make_model):
     model, _ = make_model()
     with torch.no_grad():
