@@ -1,6 +1,5 @@
 """`hf-gile labels`: what labels there are, and changes to them, in a file or in a saved model."""
 
-import csv
 import difflib
 import json
 import sys
@@ -268,10 +267,13 @@ def _read(target: str, revision: str | None = None) -> Any:
 
 def _read_csv(path: Path) -> Any:
     from hf_gile import Label, load_labels
+    from hf_gile.data import ReadReport
+    from hf_gile.data.loading import Piece
+    from hf_gile.data.table_files import Format, read_rows
 
     labels = load_labels(path)
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        others = set(next(csv.reader(file))) - {field.name for field in fields(Label)}
+    _, _, first = next(read_rows(Piece(str(path)), ReadReport(), Format(), [], all_columns=True))
+    others = set(first) - {field.name for field in fields(Label)}
     if others:
         raise ValueError(
             f"{path}: column {min(others)!r} is no field of a label, and would be lost in a change: import the table "

@@ -1,3 +1,4 @@
+import gzip
 import json
 import os
 
@@ -178,6 +179,12 @@ def test_changes_of_a_file_are_written_as_its_kind(run, tmp_path):
         "r,Rats,,,false,0,0.25,",
     ]
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_packed_table_is_read(run, tmp_path):
+    path = tmp_path / "labels.csv"
+    path.write_bytes(gzip.compress(b"id,name\nS11,Maps\n"))
+    assert "Maps" in run("labels", "show", path).stdout
 
 
 def test_a_table_with_other_columns_is_not_changed(run, tmp_path):
