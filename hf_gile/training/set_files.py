@@ -1,11 +1,11 @@
 """Labelled sets that a YAML file names: by the name of each set the fields of a `SetSource`.
 
 library:
-files: [library/*.jsonl.gz]
-text: [title, abstract]
-labels: subjects
-label_file: subjects.jsonl
-held_out: 0.2
+  files: [library/*.jsonl.gz]
+  text: [title, abstract]
+  labels: subjects
+  label_file: subjects.jsonl
+  held_out: 0.2
 """
 
 import difflib

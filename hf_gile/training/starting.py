@@ -226,7 +226,9 @@ def fit_lexical_overlap(
 
 __all__ = [
     "fit_lexical_overlap",
+    "joint_size_for",
     "model_from_text_encoder",
+    "processor_from_text_encoder",
     "set_lexical_weights",
     "set_token_weights",
     "set_word_vectors",
