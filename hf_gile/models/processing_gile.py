@@ -37,8 +37,8 @@ class GileProcessor(ProcessorMixin):
     """Makes a model's inputs of documents and of label texts.
 
     A pretrained encoder reads the tokens of its own tokenizer, its special tokens around every document, window and
-    label; the limits count tokens then, special ones included. A window holds as many whole sentences as fit, in their
-    order; a sentence that is longer than a window goes on in the next one.
+    label, and the prompt that it was trained with; the limits count tokens then, these included. A window holds as many
+    whole sentences as fit, in their order; a sentence that is longer than a window goes on in the next one.
 
     Args:
         tokenizer: The word-level tokenizer, from `build_tokenizer`, or that of the pretrained encoder.
@@ -49,10 +49,12 @@ class GileProcessor(ProcessorMixin):
         max_sentence_words: Words kept of a sentence, tokens that a window holds.
         max_label_words: Words kept of a label.
         languages: The languages of the model.
+        text_prompt: What a pretrained encoder expects before each text, such as `"query: "`.
+        label_prompt: The same of labels.
 
     Raises:
-        ValueError: A tokenizer without a padding token, or a limit below 1 or that leaves no room between the special
-            tokens.
+        ValueError: A tokenizer without a padding token, a limit below 1 or that leaves no room between the special
+            tokens, or a prompt for a word-level tokenizer.
 
     Example:
         >>> from hf_gile import build_tokenizer
@@ -71,6 +73,8 @@ class GileProcessor(ProcessorMixin):
         max_sentence_words: int = 30,
         max_label_words: int = 50,
         languages: Sequence[str] = (),
+        text_prompt: str = "",
+        label_prompt: str = "",
         **kwargs: Any,
     ) -> None:
         if not isinstance(reads_sentences, bool):
@@ -92,7 +96,17 @@ class GileProcessor(ProcessorMixin):
         backend = getattr(tokenizer, "backend_tokenizer", None)
         self._is_pretrained = backend is None or not isinstance(backend.model, models.WordLevel)
         self._tokenizers: dict[str | None, Tokenizer | None] = {}
-        self._front, self._back = self._special_tokens(tokenizer) if self._is_pretrained else ([], [])
+        self.text_prompt, self.label_prompt = text_prompt, label_prompt
+        for name in ("text_prompt", "label_prompt"):
+            prompt = getattr(self, name)
+            if not isinstance(prompt, str) or (prompt and not self._is_pretrained):
+                raise ValueError(f"{name} must be a text, and is for pretrained encoders only, got {prompt!r:.100}")
+        self._front: list[int] = []
+        self._back: list[int] = []
+        self._label_front: list[int] = []
+        if self._is_pretrained:
+            self._front, self._back = self._special_tokens(tokenizer, text_prompt, "text")
+            self._label_front, _ = self._special_tokens(tokenizer, label_prompt, "label")
         if not reads_sentences:  # so that truncation=True means the same to whoever uses the tokenizer alone
             tokenizer.model_max_length = max_words
         super().__init__(tokenizer, **kwargs)
@@ -119,15 +133,17 @@ class GileProcessor(ProcessorMixin):
             ) from error
 
     @classmethod
-    def for_config(cls, tokenizer: PreTrainedTokenizerFast, config: PreTrainedConfig) -> "GileProcessor":
-        """The processor that fits a model's configuration.
+    def for_config(
+        cls, tokenizer: PreTrainedTokenizerFast, config: PreTrainedConfig, **prompts: Any
+    ) -> "GileProcessor":
+        """The processor that fits a model's configuration; `prompts` are `text_prompt` and `label_prompt`.
 
         Raises:
             ValueError: The tokenizer has other words than the model has room for, or is of another kind than it reads.
         """
         _check_config(config)
         limits = {name: getattr(config.text_config, name) for name in _LIMITS}
-        processor = cls(tokenizer, config.text_config.reads_sentences, languages=config.languages, **limits)
+        processor = cls(tokenizer, config.text_config.reads_sentences, languages=config.languages, **limits, **prompts)
         processor.check_fits(config)
         return processor
 
@@ -308,8 +324,9 @@ class GileProcessor(ProcessorMixin):
             >>> [processor.knows(document) for document in processor(["a zebra", "zebra", ""])["input_ids"]]
             [True, False, False]
         """
-        nothing = {*self._front, *self._back, self.tokenizer.unk_token_id}
-        return not all(map(nothing.issuperset, document if self.reads_sentences else [document]))
+        around = slice(len(self._front), -len(self._back) or None)
+        nothing = {*self._back, self.tokenizer.unk_token_id}
+        return not all(nothing.issuperset(one[around]) for one in (document if self.reads_sentences else [document]))
 
     def _rows(self, text: Any, language: str | Sequence[str | None] | None, written: bool = False) -> list[Any]:
         """All ids of each text, or of each of its sentences that has a word; or what is written in their places."""
@@ -322,7 +339,7 @@ class GileProcessor(ProcessorMixin):
         for place, text in enumerate(texts):
             self.check_text(text, f"text[{place}]")
         if not self.reads_sentences:
-            return self._words(texts, languages, written)
+            return self._words([_gap(self.text_prompt) + text for text in texts], languages, written)
         documents = [split_sentences(text) if isinstance(text, str) else list(text) for text in texts]
         sizes = list(map(len, documents))
         of_sentences = list(chain.from_iterable(map(repeat, languages, sizes)))
@@ -391,12 +408,12 @@ class GileProcessor(ProcessorMixin):
         return len(self._front) + len(self._back)
 
     def _cut(self, words: list[Any], limit: int, written: bool = False) -> list[Any]:
-        """The words of a text that are read, with special tokens around them."""
+        """The words of a text that are read, with the prompt and special tokens around them."""
         front, back = ([None] * len(self._front), [None] * len(self._back)) if written else (self._front, self._back)
         return [*front, *words[: limit - self._specials], *back]
 
-    def _special_tokens(self, tokenizer: PreTrainedTokenizerFast) -> tuple[list[int], list[int]]:
-        """What stands before and behind a text of tokens."""
+    def _special_tokens(self, tokenizer: PreTrainedTokenizerFast, prompt: str, of: str) -> tuple[list[int], list[int]]:
+        """What stands before and behind a text of tokens, or a label."""
         if tokenizer.pad_token_id is None:
             raise ValueError(
                 "the tokenizer has no padding token: give it one that texts do not hold, as in "
@@ -408,12 +425,15 @@ class GileProcessor(ProcessorMixin):
         starts = range(len(whole) - len(words) + 1)
         start = next(start for start in starts if whole[start : start + len(words)] == words)
         front, back = whole[:start], whole[start + len(words) :]
-        for name in ("max_sentence_words" if self.reads_sentences else "max_words", "max_label_words"):
-            if getattr(self, name) <= len(front) + len(back):
-                raise ValueError(
-                    f"{name} must be more than the {len(front) + len(back)} special tokens around a text, got "
-                    f"{getattr(self, name)}"
-                )
+        if prompt:  # the white space at its end goes to the text, as many tokenizers cut it
+            front = front + tokenizer(prompt.rstrip(), add_special_tokens=False)["input_ids"]
+        of_text = "max_sentence_words" if self.reads_sentences else "max_words"
+        name = of_text if of == "text" else "max_label_words"
+        if getattr(self, name) <= len(front) + len(back):
+            what = f"special tokens and those of the prompt {prompt!r:.100}" if prompt else "special tokens"
+            raise ValueError(
+                f"{name} must be more than the {len(front) + len(back)} {what} around a {of}, got {getattr(self, name)}"
+            )
         return front, back
 
     def _labels(self, label_text: Iterable[str], language: str | Sequence[str | None] | None) -> list[list[int]]:
@@ -429,12 +449,13 @@ class GileProcessor(ProcessorMixin):
         labels = []
         unknown = self.tokenizer.unk_token_id
         languages = self._languages(language, len(texts), "label_language")
-        for words in self._words(texts, languages):
+        room = self.max_label_words - len(self._label_front) - len(self._back)
+        for words in self._words([_gap(self.label_prompt) + text for text in texts], languages):
             # An unknown word would pull the labels that have one together; pretrained encoders know theirs.
             known = words if self._is_pretrained else [word for word in words if word != unknown]
             # A label without letters and digits, such as an emoji, is one of an unknown word.
             nothing = [] if unknown is None else [unknown]
-            labels.append(self._cut(known or words or nothing, self.max_label_words))
+            labels.append([*self._label_front, *(known or words or nothing)[:room], *self._back])
         return labels
 
     def _languages(self, language: str | Sequence[str | None] | None, size: int, name: str) -> Sequence[str | None]:
@@ -564,6 +585,11 @@ def _check_characters(text: str, name: str) -> None:
             f"{name} holds half of a character, {text[error.start]!r} at place {error.start}, as texts do that were "
             "cut in UTF-16: text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace') mends it"
         ) from None
+
+
+def _gap(prompt: str) -> str:
+    """The white space between a prompt and a text."""
+    return prompt[len(prompt.rstrip()) :]
 
 
 def _parts(row: list[Any], size: int) -> list[list[Any]]:

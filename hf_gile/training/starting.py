@@ -91,13 +91,20 @@ def model_from_text_encoder(
 
 
 def processor_from_text_encoder(
-    name_or_path: str | PathLike[str], config: GileConfig, **tokenizer_options: Any
+    name_or_path: str | PathLike[str],
+    config: GileConfig,
+    *,
+    text_prompt: str = "",
+    label_prompt: str = "",
+    **tokenizer_options: Any,
 ) -> GileProcessor:
     """Makes the processor of a model over a pretrained encoder.
 
     Args:
         name_or_path: The encoder's name on the Hub, or its folder.
         config: The model's configuration.
+        text_prompt: What the encoder expects before each text, such as `"query: "`; it is saved with the processor.
+        label_prompt: The same of labels.
         tokenizer_options: What `AutoTokenizer.from_pretrained` takes besides, such as `revision`.
 
     Raises:
@@ -113,7 +120,7 @@ def processor_from_text_encoder(
     options = {"model_input_names": ["input_ids", "attention_mask"], **tokenizer_options}
     trust = options.pop("trust_remote_code", False)
     tokenizer = AutoTokenizer.from_pretrained(name_or_path, trust_remote_code=trust, **options)
-    return GileProcessor.for_config(tokenizer, config)
+    return GileProcessor.for_config(tokenizer, config, text_prompt=text_prompt, label_prompt=label_prompt)
 
 
 def joint_size_for(hidden_size: int, embedding_size: int, num_labels: int | Sequence[int]) -> int:

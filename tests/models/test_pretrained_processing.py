@@ -12,7 +12,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from hf_gile import GileConfig, GileProcessor
+from hf_gile import GileConfig, GileProcessor, build_tokenizer
 from hf_gile.settings import only_read
 from hf_gile.training import processor_from_text_encoder
 
@@ -282,3 +282,85 @@ def test_a_tokenizer_written_in_python_shows_its_tokens(pieces):
     processor = GileProcessor(InPython(pad_token="[PAD]", unk_token="[UNK]"), max_words=2)
     assert processor.pieces(["Breast milk iron"], written=True) == [[[(0, "breast"), (1, "milk")], [(2, "iron")]]]
     assert processor.pieces(["Breast milk iron"]) == [[ids("breast", "milk"), ids("iron")]]
+
+
+def test_prompts_stand_before_every_text_label_and_window(pieces):
+    prompts = {"text_prompt": "iron: ", "label_prompt": "milk: "}
+    processor = GileProcessor.for_config(pieces, config_of(max_words=7, max_label_words=6), **prompts)
+    batch = processor(["Heart failing!", ""], label_text=["blood a a a"])
+    assert batch["input_ids"] == [
+        [CLS, *ids("iron", ":", "heart", "fail", "##ing"), SEP],
+        [CLS, *ids("iron", ":"), SEP],
+    ]
+    assert batch["label_input_ids"] == [[CLS, *ids("milk", ":", "blood", "a"), SEP]]
+    limits = {"max_sentences": 3, "max_sentence_words": 7, "max_label_words": 6}
+    processor = GileProcessor.for_config(pieces, config_of("hierarchical_transformer", **limits), **prompts)
+    assert processor(["Heart. Blood was failing."])["input_ids"] == [
+        [
+            [CLS, *ids("iron", ":", "heart", "."), SEP],
+            [CLS, *ids("iron", ":", "blood", "was", "fail"), SEP],
+            [CLS, *ids("iron", ":", "##ing", "."), SEP],
+        ]
+    ]
+
+
+def test_every_piece_of_a_long_text_has_the_prompt_and_evidence_is_not_of_it(pieces):
+    processor = GileProcessor.for_config(pieces, config_of(max_words=6, max_label_words=6), text_prompt="iron: ")
+    front = [CLS, *ids("iron", ":")]
+    assert processor.pieces("Milk was blood") == [[[*front, *ids("milk", "was"), SEP], [*front, *ids("blood"), SEP]]]
+    (written, _), (short,) = processor.pieces(["Milk was blood", "a"], written=True)
+    assert written == [None, None, None, (0, "Milk"), (1, "was"), None]
+    assert short[3][1] == "a"
+
+
+def test_a_text_of_the_words_of_the_prompt_is_known_and_an_empty_one_is_not(pieces):
+    processor = GileProcessor.for_config(pieces, config_of(), text_prompt="iron: ")
+    assert [processor.knows(document) for document in processor(["iron", "", "zebrafish"])["input_ids"]] == [
+        True,
+        False,
+        False,
+    ]
+
+
+def test_prompts_are_saved_with_the_processor(tmp_path, pieces):
+    processor = GileProcessor.for_config(pieces, config_of(), text_prompt="iron: ", label_prompt="a ")
+    processor.save_pretrained(tmp_path)
+    loaded = AutoProcessor.from_pretrained(tmp_path, trust_remote_code=False)
+    assert (loaded.text_prompt, loaded.label_prompt) == ("iron: ", "a ")
+    texts = {"text": ["Blood was"], "label_text": ["milk"]}
+    assert loaded(**texts) == processor(**texts)
+
+
+@pytest.mark.parametrize(
+    ("add_space", "tokens"),
+    [(True, ["▁query", ":", "▁milk"]), (False, ["query", ":", "▁milk"])],
+)
+def test_a_prompt_and_a_text_are_cut_as_the_tokenizer_cuts_both_together(add_space, tokens):
+    words = {word: row for row, word in enumerate(["<pad>", "<unk>", "▁query", "query", ":", "▁milk", "milk"])}
+    tokenizer = Tokenizer(models.WordPiece(words, unk_token="<unk>", continuing_subword_prefix=""))
+    scheme = "always" if add_space else "never"
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme)
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>")
+    whole = wrapped("query: milk")["input_ids"]
+    assert wrapped.convert_ids_to_tokens(whole) == tokens
+    assert GileProcessor(wrapped, text_prompt="query: ")(["milk"])["input_ids"] == [whole]
+
+
+@pytest.mark.parametrize(
+    ("prompts", "message"),
+    [
+        ({"text_prompt": 3}, "text_prompt must be a text, and is for pretrained encoders only, got 3"),
+        (
+            {"label_prompt": "a a a a "},
+            "max_label_words must be more than the 6 special tokens and those of the prompt",
+        ),
+    ],
+)
+def test_prompts_that_make_no_sense_are_refused(pieces, prompts, message):
+    with pytest.raises(ValueError, match=message):
+        GileProcessor(pieces, max_label_words=5, **prompts)
+
+
+def test_whole_words_take_no_prompt():
+    with pytest.raises(ValueError, match="text_prompt must be a text, and is for pretrained encoders only"):
+        GileProcessor(build_tokenizer(["a"], min_count=1), text_prompt="query: ")
