@@ -62,11 +62,10 @@ OF_WORDS = ("text_encoder_type", "embedding_size", "embedding_std", "word_dropou
 OF_TEXTS = ("encoder_cell", "hidden_act", "pooling", "freeze_text_encoder")
 SIZES = ("max_words", "max_sentences", "max_sentence_words", "max_label_words")
 OF_HEAD = ("joint_size", "label_prior", "bag_size")
-OF_LABELS = ("label_encoder_type", "cosine_score", "label_rows", "joint_layers", "joint_dropout")
-OF_UNSEEN = ("lexical_size", "lexical_scale", "unseen_scale", "unseen_offset")
+OF_LABELS = ("label_encoder_type", "cosine_score", "label_rows", "joint_layers", "joint_dropout", "lexical_size")
 """Settings that are fields of a `GileTextConfig`, then of a `GileConfig`; a linear unit has not those of labels."""
 
-OF_TRAINING = ("freeze_text_encoder", "joint_dropout", *OF_UNSEEN)
+OF_TRAINING = ("freeze_text_encoder", "joint_dropout", "lexical_size", "term_weights")
 """What of a model that is trained on, `--start_from`, a run may have otherwise."""
 
 LEFT_TO_THE_ENCODER = dict.fromkeys(("encoder_cell", "pooling", *SIZES))
@@ -77,7 +76,7 @@ LEFT_TO_THE_ENCODER = dict.fromkeys(("encoder_cell", "pooling", *SIZES))
 @settings_of(GileLoss, ["share_labels"])
 @settings_of(HardNegatives, ["refresh_steps"], prefix="hard_")
 @settings_of(LabelSampler, ["per_document"])
-@settings_of(GileConfig, [*OF_HEAD, *OF_LABELS, *OF_UNSEEN], label_prior=None, label_encoder_type=None)
+@settings_of(GileConfig, [*OF_HEAD, *OF_LABELS], label_prior=None, label_encoder_type=None)
 @settings_of(GileTextConfig, [*OF_WORDS, *OF_TEXTS, *SIZES], word_dropout=0.5, **LEFT_TO_THE_ENCODER)
 class ModelSettings(ReportSettings):
     """The model and how its labels are sampled. Where the paper gives a setting (section 4.1.1), that is the default.
@@ -128,6 +127,11 @@ class ModelSettings(ReportSettings):
     )
     paraphrase_synonyms: float = setting(0.0, "Share of the readings of a label in training that are of a synonym.")
     paraphrase_definitions: float = setting(0.0, "The same of its description.")
+    term_weights: str = setting(
+        "{}",
+        'JSON of what the terms of the score count, such as {"unseen": {"joint": 0.7, "offset": -1}}; a run with '
+        "--held_out_labels fits those of unseen labels, and says them.",
+    )
     num_negatives: int = setting(
         1500,
         "Labels sampled a step, for the whole batch, weighted to the full set; 0 takes all labels. The paper: '0.3% "
@@ -295,7 +299,7 @@ class Study:
     def model(self, unit: str, num_labels: int) -> tuple[Any, GileProcessor]:
         """A model and its processor, over words or over a pretrained encoder."""
         settings, place = self.settings, self.settings.text_encoder
-        options = json.loads(settings.text_encoder_options)
+        options = json_object(settings, "text_encoder_options")
         known = {"num_labels": num_labels, "label_prior": self.prior, "problem_type": self.problem_type}
         fields = model_fields(settings, unit, **known)
         if settings.start_from is not None:
@@ -377,11 +381,11 @@ class Study:
             merge_lora(experiment.model)
         weights = experiment.weigh_unseen()
         if weights:
-            flags = ", ".join(f"--{name} {weights[name]:.3g}" for name in weights)
-            self.say(f"  for labels never trained on: {flags}")
+            rounded = {name: float(f"{weight:.3g}") for name, weight in weights.items()}
+            self.say(f"  for labels never trained on: --term_weights '{json.dumps({'unseen': rounded})}'")
         reliable = experiment.calibrate(self.settings.calibration)
         say_calibration(reliable, self.say)
-        return {**result, **weights, **experiment.tune(), "calibration": reliable}
+        return {**result, "unseen_weights": weights, **experiment.tune(), "calibration": reliable}
 
     def measure(self, unit: str, experiment: Experiment, result: dict[str, Any]) -> dict[str, dict[str, Any]]:
         """The result of a unit with the figures of the test part; of AiTextML also those of inferred labels."""
@@ -405,8 +409,10 @@ def is_linear(unit: str) -> bool:
 
 def model_fields(settings: ModelSettings, unit: str, **known: Any) -> dict[str, Any]:
     """Fields of a unit's `GileConfig` that do not depend on the words; `known` are others."""
-    names = (*OF_WORDS, *OF_TEXTS, *SIZES, *OF_HEAD, *(() if is_linear(unit) else (*OF_LABELS, *OF_UNSEEN)))
+    names = (*OF_WORDS, *OF_TEXTS, *SIZES, *OF_HEAD, *(() if is_linear(unit) else OF_LABELS))
     fields = {name: getattr(settings, name) for name in names} | known
+    if not is_linear(unit):
+        fields["term_weights"] = json_object(settings, "term_weights")
     fields["hidden_size"] = fields["attention_size"] = fields["embedding_size"]
     fields["joint_act"] = settings.hidden_act
     if settings.text_encoder is not None:
@@ -460,6 +466,22 @@ def check_settings(settings: ModelSettings, args: TrainingArguments) -> None:
         )
 
 
+def json_object(settings: ModelSettings, name: str) -> dict[str, Any]:
+    """Reads a setting that is written as JSON.
+
+    Raises:
+        ValueError: It is no object of JSON.
+    """
+    text = getattr(settings, name)
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{name} must be JSON: {error}, got {text!r}") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} must be an object of JSON, got {text!r}")
+    return value
+
+
 def check_encoder(settings: ModelSettings) -> Any:
     """The configuration of the pretrained encoder or the model that settings name; None if they name none.
 
@@ -467,12 +489,7 @@ def check_encoder(settings: ModelSettings) -> Any:
         ValueError: Its options cannot be read, or it is no model to start from.
         OSError: There is no such encoder or model.
     """
-    try:
-        options = json.loads(settings.text_encoder_options)
-    except ValueError as error:
-        raise ValueError(f"text_encoder_options must be JSON: {error}, got {settings.text_encoder_options!r}") from None
-    if not isinstance(options, dict):
-        raise ValueError(f"text_encoder_options must be an object of JSON, got {settings.text_encoder_options!r}")
+    options = json_object(settings, "text_encoder_options")
     name = "text_encoder" if settings.start_from is None else "start_from"
     if (place := getattr(settings, name)) is None:
         return None

@@ -19,6 +19,15 @@ from transformers.activations import ACT2FN
 GROUPS = ("seen", "unseen")
 """The groups of labels that are calibrated, and have a threshold, each on its own."""
 
+TERMS: dict[str, dict[str, float]] = {
+    "joint": {"seen": 1.0, "unseen": 1.0},
+    "cosine": {"seen": 1.0, "unseen": 1.0},
+    "rows": {"seen": 1.0},
+    "lexical": {"seen": 0.0, "unseen": 20.0},
+    "offset": {"seen": 0.0, "unseen": 0.0},
+}
+"""The terms of a score, and what each counts by default in the score of labels with a row, "seen", and of others."""
+
 METHODS = {"platt": ("scale", "offset"), "spline": ("logits", "values")}
 """What a calibration can be, and the numbers it has."""
 
@@ -161,7 +170,7 @@ def unread_of_head(fields: Mapping[str, Any]) -> dict[str, str]:
     Args:
         fields: The values of all its fields, and of those of its `text_config`.
     """
-    layer, lexical, parts = fields["output_layer"], fields["lexical_size"] > 0, _parts_of(fields)
+    layer, parts = fields["output_layer"], _parts_of(fields)
     shared = {part for part in parts if fields["sharing"] in (part, "both")}
     reads_labels = layer != "linear" and fields["text_encoder_type"] != "nn"  # whose text encoder is the mean of words
     readers = {
@@ -170,9 +179,7 @@ def unread_of_head(fields: Mapping[str, Any]) -> dict[str, str]:
         "joint_dropout": (layer != "linear", "a joint embedding"),
         "label_encoder_type": (reads_labels, "an output_layer that reads labels, and not the mean of words, 'nn'"),
         "cosine_scale": (fields["cosine_score"], "cosine_score"),
-        "lexical_scale": (lexical, "a lexical_size"),
-        "unseen_scale": (lexical, "a lexical_size"),
-        "unseen_offset": (lexical and fields["label_rows"], "a lexical_size and label_rows"),
+        "term_weights": (layer != "linear", "a joint embedding"),
         "sharing": (
             bool(fields["languages"]) and shared != parts & {"attention"},
             f"languages, and a text encoder with these parts (it has {' and '.join(sorted(parts)) or 'none'})",
@@ -184,7 +191,9 @@ def unread_of_head(fields: Mapping[str, Any]) -> dict[str, str]:
 
 def defaults_of(config: type[PreTrainedConfig]) -> dict[str, Any]:
     """The fields of a class of configurations, by their defaults."""
-    return {one.name: [] if one.default is MISSING else one.default for one in fields(config)}
+    return {
+        one.name: one.default if one.default_factory is MISSING else one.default_factory() for one in fields(config)
+    }
 
 
 def _refuse_unread(config: PreTrainedConfig, unread: Mapping[str, str]) -> None:
@@ -451,14 +460,14 @@ class GileConfig(PreTrainedConfig):
             of the bag.
         cosine_scale: Value c of these terms before training.
         lexical_size: Size of a fixed code of the words of a text, for what only words tell: a label nobody has trained
-            on is often named in the document. The score of labels without a row of their own gains `lexical_scale`
-            times the cosine of the tf-idf vectors of document and label, in evaluation; 0 for no such term. The code is
-            a random projection, with an error of about `1 / sqrt(lexical_size)` in the cosine: 4096 is a good size.
-        lexical_scale: What the cosine is multiplied with.
-        unseen_scale: What the rest of the score of a label without a row is multiplied with, in evaluation: a model is
-            surer of labels that it was not trained on than it should be.
-        unseen_offset: What is added to it, with `label_rows`. `fit_unseen_calibration` of `hf_gile.training` fits the
-            three on labels held out of training.
+            on is often named in the document. The score gains a term, the cosine of the tf-idf vectors of document and
+            label, in evaluation; 0 for no such term. The code is a random projection, with an error of about
+            `1 / sqrt(lexical_size)` in the cosine: 4096 is a good size.
+        term_weights: What each term of the score is multiplied with, for labels with a row, "seen", and for others,
+            "unseen", and the "offset" that is added: `{"unseen": {"joint": 0.7, "lexical": 12.0, "offset": -1.5}}`. A
+            model is surer of labels that it was not trained on than it should be, and their words tell more;
+            `fit_unseen_weights` of `hf_gile.training` fits this on labels held out of training. Terms that are not
+            named have the weights of `TERMS`.
         label_rows: Whether each stored label has a row r and a number b of its own, at zero before training, that
             add `r . h + b` to its score: labels with enough documents lose nothing beside a linear unit, and the
             others, unseen ones among them, are scored by what they say. Parameters then depend on the label set.
@@ -512,9 +521,7 @@ class GileConfig(PreTrainedConfig):
     label_encoder_type: Literal["mean", "text_encoder"] = "mean"
     bag_size: int = 0
     lexical_size: int = 0
-    lexical_scale: float | int = 20.0
-    unseen_scale: float | int = 1.0
-    unseen_offset: float | int = 0.0
+    term_weights: dict[str, Any] = field(default_factory=dict)
     cosine_score: bool = False
     cosine_scale: float | int = 15.0
     label_rows: bool = False
@@ -624,7 +631,6 @@ class GileConfig(PreTrainedConfig):
             self.joint_layers * max(1, len(self.languages)),
             "joint_layers times the number of languages",
         )
-
         if not 0 < self.label_prior < 1:
             raise ValueError(f"label_prior is a probability between 0 and 1, got {self.label_prior}")
 
@@ -664,13 +670,23 @@ class GileConfig(PreTrainedConfig):
             raise ValueError(f"joint_layers needs output_layer 'gile', got {self.output_layer!r}")
         if self.lexical_size and self.output_layer == "linear":
             raise ValueError("lexical_size compares the words of text and label, and a linear unit reads no labels")
-        if self.lexical_size and self.label_rows and self.languages:
-            raise ValueError(
-                "lexical_size with label_rows calibrates labels against one constant b, and each language has its own: "
-                "leave one of the two out of a model with languages"
-            )
         if self.lexical_size % LEXICAL_HASHES:
             raise ValueError(f"lexical_size must be a multiple of {LEXICAL_HASHES}, got {self.lexical_size}")
+
+    def validate_term_weights(self) -> None:
+        """Each weight is a finite number, of a term that the score has, for labels that have it."""
+        has = {"cosine": self.cosine_score, "rows": self.label_rows, "lexical": self.lexical_size > 0}
+        for group, weights in self.term_weights.items():
+            if group not in GROUPS or not isinstance(weights, Mapping):
+                raise ValueError(f"term_weights are of 'seen' and 'unseen' labels, got {group!r}: {weights!r:.100}")
+            if group == "seen" and not self.label_rows:
+                raise ValueError("term_weights['seen'] would not be read: seen labels are those with a row, label_rows")
+            for name, weight in weights.items():
+                if group not in TERMS.get(name, ()) or not has.get(name, True):
+                    known = ", ".join(term for term in TERMS if group in TERMS[term] and has.get(term, True))
+                    raise ValueError(f"term_weights[{group!r}] names {name!r:.100}; this score has {known}")
+                if not _is_number(weight) or abs(weight) > _LARGEST_NUMBER:
+                    raise ValueError(f"term_weights[{group!r}][{name!r}] must be a finite number, got {weight!r:.100}")
 
     @property
     def _has_cosine(self) -> bool:
@@ -780,6 +796,7 @@ __all__ = [
     "LEXICAL_HASHES",
     "METHODS",
     "PRETRAINED_DEFAULTS",
+    "TERMS",
     "GileConfig",
     "GileTextConfig",
     "check_calibration",

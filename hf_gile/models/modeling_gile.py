@@ -531,10 +531,10 @@ class GileModel(GilePreTrainedModel):
             parameters = [*self.label_parameters(), *rows]
         if words is not None:
             return state_of(*(weight[words] for weight in parameters if id(weight) in tables))
-        kind, lexical = self.device.type, getattr(self.output_layer, "lexical", None)
+        kind, weights = self.device.type, repr(self.config.term_weights)
         autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
         others = (weight for weight in parameters if id(weight) not in tables)
-        return autocast, lexical and lexical.calibration, *state_of(*others)
+        return autocast, weights, *state_of(*others)
 
     def label_parameters(self) -> list[nn.Parameter]:
         """The weights that make label codes of the words of labels, for documents of any language."""

@@ -16,13 +16,13 @@ from torch.nn import functional
 from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
-from .configuration_gile import LEXICAL_HASHES
+from .configuration_gile import LEXICAL_HASHES, TERMS
 from .languages_gile import of_language, per_language
 from .text_encoders_gile import rms_normalized
 
 
 class ZeroEmbedding(nn.Embedding):
-    """A table of numbers that start at zero; a class of its own because of that."""
+    """A table of numbers that start at zero."""
 
 
 class BagEmbedding(nn.Embedding):
@@ -73,6 +73,9 @@ class TokenBag(nn.Module):
 Parts = dict[str, Tensor]
 """Parts of vectors or of codes that stand side by side, by their names."""
 
+CODE_PARTS = ("joint", "encoder", "bag", "constant", "lexical")
+"""The parts of a code, in their order."""
+
 
 def parts_of(rows: Tensor, sizes: tuple[int, int], rest: str) -> Parts:
     """Names the parts of `(R, C)` rows: of the encoder, of the bag, which have these sizes, and what is behind them."""
@@ -122,17 +125,6 @@ class LexicalOverlap(ScoreTerm):
         self.size = config.lexical_size
         # A parameter, for buffers of a module without any are not initialised; it never requires a gradient.
         self.idf = nn.Parameter(torch.ones(self.buckets), requires_grad=False)
-        self.config = config
-
-    @property
-    def calibration(self) -> tuple[float, float, float]:
-        """For labels without a row: the factors of the other terms and of the cosine, and what is added."""
-        return self.config.unseen_scale, self.config.lexical_scale, self.config.unseen_offset
-
-    def unseen(self, label: Parts) -> Tensor:
-        """`(L, 1)`, one for labels without a row: what was trained has one, and its words would only disturb."""
-        some = label["vector"][:, :1]
-        return torch.ones_like(some) if "row" not in label else (~label["row"].any(-1, keepdim=True)).to(some)
 
     def text_part(self, text: Parts, language: str | None) -> Parts:
         """See `ScoreTerm`."""
@@ -140,23 +132,14 @@ class LexicalOverlap(ScoreTerm):
 
     def label_part(self, label: Parts, language: str | None) -> Parts:
         """See `ScoreTerm`."""
-        unseen = self.unseen(label)
-        return {"lexical": label["lexical"].to(unseen.dtype) * self.calibration[1] * unseen}
+        return {"lexical": label["lexical"].to(label["vector"].dtype)}
 
     def literal(self, text: Parts, label: Parts, language: str | None) -> Tensor:
         """See `ScoreTerm`."""
-        return self.calibration[1] * (text["lexical"] @ label["lexical"].T) * self.unseen(label).T
+        return text["lexical"] @ label["lexical"].T
 
     def features(self, input_ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The distinct features of each text, in the order of the texts.
-
-        Args:
-            input_ids: `(R, T)` token ids.
-            mask: `(R, T)` booleans, true where there is a token.
-
-        Returns:
-            `(F,)` rows of the texts, `(F,)` features, numbers below `buckets`, and `(F,)` how often each occurs.
-        """
+        """The distinct features of texts: `(F,)` rows of the texts, numbers below `buckets`, and their counts."""
         mask = mask & (self.idf[input_ids % self.buckets] > 0)
         rows = torch.arange(len(input_ids), device=input_ids.device)[:, None] * self.buckets
         pairs = _mixed(input_ids[:, :-1] * 0x10001 + input_ids[:, 1:] + self.buckets) % self.buckets
@@ -166,15 +149,7 @@ class LexicalOverlap(ScoreTerm):
 
     @torch.no_grad()
     def forward(self, input_ids: Tensor, mask: Tensor) -> Tensor:
-        """Encodes texts.
-
-        Args:
-            input_ids: `(R, T)` token ids, documents or labels.
-            mask: `(R, T)` booleans, true where there is a token.
-
-        Returns:
-            `(R, lexical_size)` codes of length about 1, in float32; zero for a text without tokens of any weight.
-        """
+        """Codes of texts, `(R, lexical_size)`, of length about 1; zero for a text without tokens."""
         rows, features, counts = self.features(input_ids, mask)
         weights = self.idf.float()[features] * (1 + counts.float().log())
         squares = weights.new_zeros(len(input_ids)).index_add_(0, rows, weights.square())
@@ -263,7 +238,7 @@ class RowTerm(ScoreTerm):
         self.sizes = (config.text_config.encoder_size, config.bag_size)
 
     def text_part(self, text: Parts, language: str | None) -> Parts:
-        """See `ScoreTerm`; "constant" is a one, which picks up b_l."""
+        """See `ScoreTerm`; b_l is of the part "constant", a one of every text."""
         return _scaled(text) | {"constant": torch.ones_like(text["vector"][:, :1])}
 
     def label_part(self, label: Parts, language: str | None) -> Parts:
@@ -388,7 +363,7 @@ class JointTerm(ScoreTerm):
         """See `ScoreTerm`; it holds (B, L, J)."""
         joint = self._projected_text(text, language)[:, None] * self._projected_label(label, language)  # Eq. 10
         weight = of_language(self.classifier, language)()[0]
-        return (joint.sum(-1) if weight is None else joint @ weight[0]) + self.bias(language)  # Eq. 11-12
+        return joint.sum(-1) if weight is None else joint @ weight[0]  # Eq. 11; b of Eq. 12 is of the whole score
 
 
 class JointInputLabelEmbedding(JointTerm):
@@ -411,8 +386,8 @@ class JointInputLabelEmbedding(JointTerm):
     U, V, b_u and b_v of its own unless `config.share_joint_space` (section 3.3). With `config.joint_layers` above 1
     there are further layers behind U and V, x + act(W x + b).
 
-    Beside it stand `cosine`, `rows` and `lexical`, where the configuration has them. Labels without a row are
-    calibrated by `lexical`: the rest of their score is scaled and moved, as `config.unseen_scale` says.
+    Beside it stand `cosine`, `rows` and `lexical`, where the configuration has them. The score is the sum of all,
+    each times its weight in `config.term_weights` for a label of its group: seen labels have a row, others have none.
 
     Args:
         config: A `GileConfig`.
@@ -420,15 +395,32 @@ class JointInputLabelEmbedding(JointTerm):
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__(config)
+        self.config = config
         self.cosine = CosineTerm(config) if config.cosine_score else None
         self.rows = RowTerm(config) if config.label_rows else None
         self.lexical = LexicalOverlap(config) if config.lexical_size else None
         self.text_sizes = (config.text_config.encoder_size, config.bag_size)
         self.label_sizes = (config.label_size - config.bag_size, config.bag_size)
 
-    def _beside(self) -> list[ScoreTerm]:
-        """The trained terms beside the joint one."""
-        return [term for term in (self.cosine, self.rows) if term is not None]
+    def _terms(self, parts: Parts) -> dict[str, ScoreTerm]:
+        """The terms that count, by their names; the lexical one only where its codes are."""
+        lexical = self.lexical if parts["lexical"].shape[1] else None
+        terms = {"joint": self, "cosine": self.cosine, "rows": self.rows, "lexical": lexical}
+        return {name: term for name, term in terms.items() if term is not None}
+
+    def weights(self, term: str, label: Parts) -> Tensor | float:
+        """What a term is multiplied with, `(L, 1)`, or a number that is the weight for all labels."""
+        chosen = self.config.term_weights
+        seen, unseen = (chosen.get(group, {}).get(term, TERMS[term].get(group, 0.0)) for group in ("seen", "unseen"))
+        if term == "rows" or "row" not in label or seen == unseen:
+            return float(seen if term == "rows" else unseen)
+        numbers = label["vector"].new_tensor([unseen, seen])
+        return numbers[label["row"].any(-1).long()][:, None]
+
+    @property
+    def _has_constant(self) -> bool:
+        """Whether labels differ in what is added to their scores."""
+        return self.rows is not None or any("offset" in weights for weights in self.config.term_weights.values())
 
     def project_labels(
         self, label_embeds: Tensor, language: str | None = None, label_rows: Tensor | None = None
@@ -444,18 +436,16 @@ class JointInputLabelEmbedding(JointTerm):
         Returns:
             `(L, J)` label codes, act(U e + b_u), and behind it the labels' side of the other terms of the score.
         """
-        label = self._label(label_embeds, label_rows)
-        parts = self.label_part(label, language)
-        for term in self._beside():
-            for name, part in term.label_part(label, language).items():
-                parts[name] = parts[name] + part if name in parts else part
-        if self.lexical is not None and label["lexical"].shape[1]:
-            unseen, (scale, _, offset) = self.lexical.unseen(label), self.lexical.calibration
-            parts = {name: part * (1 + unseen * (scale - 1)) for name, part in parts.items()}
-            if "constant" in parts:
-                parts["constant"] = parts["constant"] + unseen * (offset + (scale - 1) * self.bias(language))
-            parts |= self.lexical.label_part(label, language)
-        return torch.cat(list(parts.values()), -1)
+        label, codes = self._label(label_embeds, label_rows), Parts()
+        for name, term in self._terms(label).items():
+            weight = self.weights(name, label)
+            for part, code in term.label_part(label, language).items():
+                weighted = code if isinstance(weight, float) and weight == 1 else code * weight
+                codes[part] = codes[part] + weighted if part in codes else weighted
+        if self._has_constant:
+            offset = self.weights("offset", label) + label["vector"].new_zeros(len(label["vector"]), 1)
+            codes["constant"] = codes.get("constant", 0) + offset
+        return torch.cat([codes[part] for part in CODE_PARTS if part in codes], -1)
 
     def _text(self, text_embeds: Tensor) -> Parts:
         return parts_of(text_embeds, self.text_sizes, "lexical") | {"vector": text_embeds[:, : sum(self.text_sizes)]}
@@ -477,13 +467,12 @@ class JointInputLabelEmbedding(JointTerm):
         Returns:
             `(B, J)` text codes, w * act(V h + b_v), and behind it the documents' side of the other terms of the score.
         """
-        text = self._text(text_embeds)
-        parts = self.text_part(text, language)
-        for term in self._beside():
-            parts |= term.text_part(text, language)
-        if self.lexical is not None and text["lexical"].shape[1]:
-            parts |= self.lexical.text_part(text, language)
-        return torch.cat(list(parts.values()), -1)
+        text, codes = self._text(text_embeds), Parts()
+        for term in self._terms(text).values():
+            codes |= term.text_part(text, language)
+        if self._has_constant:
+            codes["constant"] = torch.ones_like(text["vector"][:, :1])
+        return torch.cat([codes[part] for part in CODE_PARTS if part in codes], -1)
 
     def score(self, text_codes: Tensor, label_codes: Tensor, language: str | None = None) -> Tensor:
         """The score of every document with every label, Eq. 12.
@@ -517,18 +506,12 @@ class JointInputLabelEmbedding(JointTerm):
             `(B, L)` logits.
         """
         text, label = self._text(text_embeds), self._label(label_embeds, label_rows)
-        scores = self.literal(text, label, language)
-        for term in self._beside():
-            scores = scores + term.literal(text, label, language)
-        if self.lexical is None or not text["lexical"].shape[1]:
-            return scores
-        scale, _, offset = self.lexical.calibration
-        if self.rows is None:
-            unseen = scale * (scores - self.bias(language)) + self.bias(language)
-        else:
-            unseen = scale * scores + offset
-        scores = torch.where(self.lexical.unseen(label).T > 0, unseen, scores)
-        return scores + self.lexical.literal(text, label, language)
+        scores = text["vector"].new_zeros(len(text_embeds), len(label_embeds)) + self.bias(language)
+        some = label["vector"][:, :1]
+        columns = {name: (torch.zeros_like(some) + self.weights(name, label)).T for name in TERMS}  # (1, L)
+        for name, term in self._terms(text).items():
+            scores = scores + columns[name] * term.literal(text, label, language)
+        return scores + columns["offset"]
 
 
 class LinearOutput(nn.Module):

@@ -1,6 +1,6 @@
 """What the stock `Trainer` needs beside a model: data, label sampling, pretrained encoders, calibration, thresholds."""
 
-from .calibration import ThresholdTuner, calibrate, fit_unseen_calibration, paper_threshold, tune_threshold
+from .calibration import ThresholdTuner, calibrate, fit_unseen_weights, paper_threshold, tune_threshold
 from .collator import GileDataCollator
 from .encoding import encode_dataset
 from .hard_negatives import HardNegatives
@@ -34,7 +34,7 @@ __all__ = [
     "calibrate",
     "class_balanced_weights",
     "encode_dataset",
-    "fit_unseen_calibration",
+    "fit_unseen_weights",
     "joint_size_for",
     "log_idf",
     "merge_lora",

@@ -30,7 +30,7 @@ from ..metrics.frequency import propensities
 from ..metrics.label_metrics import LabelMetrics
 from ..metrics.on_columns import OnColumns
 from ..models.labels_gile import LabelSet
-from .calibration import ThresholdTuner, calibrate, fit_unseen_calibration
+from .calibration import ThresholdTuner, calibrate, fit_unseen_weights
 from .calibration.thresholds import tells_enough
 from .checkpoints import checkpoint_to_resume
 from .collator import GileDataCollator
@@ -389,16 +389,15 @@ class Experiment:
         """Fits how the score of labels never trained on is weighed, on held-out labels.
 
         Returns:
-            What `fit_unseen_calibration` returns; nothing if validation documents tell too little of them, or the model
-            does not score them apart.
+            What `fit_unseen_weights` returns; nothing if validation documents tell too little of them, or no label has
+            a row, so that the model does not score them apart.
         """
         columns = [column for column, label in enumerate(self.labels) if label.id in self.held_out]
         numbers = [len(set(columns).intersection(row)) for row in self.parts["validation"]["labels"]]
-        scored_apart = self.model.config.lexical_size and self.model.config.label_rows
-        if not scored_apart or not tells_enough(int(np.count_nonzero(numbers)), sum(numbers)):
+        if not self.model.config.label_rows or not tells_enough(int(np.count_nonzero(numbers)), sum(numbers)):
             return {}
         batches: Any = self.trainer.get_eval_dataloader(self.parts["validation"])
-        return fit_unseen_calibration(self.model, batches, columns, bf16=self.args.bf16)
+        return fit_unseen_weights(self.model, batches, columns, bf16=self.args.bf16)
 
     def tune(self) -> dict[str, float]:
         """Finds the best thresholds for validation documents, on scores as training left them.

@@ -22,7 +22,7 @@ from hf_gile import (
 from hf_gile.label_index import fingerprint
 from hf_gile.models.scoring_gile import JointInputLabelEmbedding, LexicalOverlap, LinearOutput, TokenBag
 from hf_gile.settings import only_read
-from hf_gile.training import GileLoss, fit_unseen_calibration, set_label_priors, set_lexical_weights, set_token_weights
+from hf_gile.training import GileLoss, fit_unseen_weights, set_label_priors, set_lexical_weights, set_token_weights
 from hf_gile.training.starting import fit_lexical_overlap
 
 B, L = 3, 17
@@ -39,9 +39,8 @@ TERMS = {
 }
 
 
-def calibrate(model, unseen_scale, lexical_scale, unseen_offset):
-    config = model.config
-    config.unseen_scale, config.lexical_scale, config.unseen_offset = unseen_scale, lexical_scale, unseen_offset
+def unseen_weights(joint, lexical, offset):
+    return {"unseen": {"joint": joint, "lexical": lexical, "offset": offset}}
 
 
 def texts_of(processor, texts=TEXTS):
@@ -92,8 +91,7 @@ def test_each_term_is_the_inner_product_of_its_parts(name):
     text_parts, label_parts = term.text_part(text, None), term.label_part(label, None)
     assert text_parts.keys() == label_parts.keys()
     products = sum(text_parts[part] @ label_parts[part].T for part in text_parts)
-    constant = layer.bias() if name == "joint" else 0.0
-    torch.testing.assert_close(products + constant, term.literal(text, label, None), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(products, term.literal(text, label, None), rtol=1e-12, atol=1e-12)
 
 
 def test_a_linear_unit_is_the_formula():
@@ -388,9 +386,7 @@ def test_the_error_of_a_lexical_code_is_that_of_a_random_projection():
 
 
 def test_words_count_for_labels_without_a_row_and_only_in_evaluation(make_pretrained, tmp_path):
-    model, processor = make_pretrained(
-        label_rows=True, lexical_size=512, lexical_scale=3.0, unseen_scale=0.7, unseen_offset=-0.4
-    )
+    model, processor = make_pretrained(label_rows=True, lexical_size=512, term_weights=unseen_weights(0.7, 3.0, -0.4))
     table = model.gile.label_rows.weight
     with torch.no_grad():
         table.normal_()[2] = 0.0
@@ -401,9 +397,9 @@ def test_words_count_for_labels_without_a_row_and_only_in_evaluation(make_pretra
         lexical = model.gile.output_layer.lexical
         words = model.label_input_ids
         cosines = lexical(texts["input_ids"], texts["attention_mask"].bool()) @ lexical(words, words > 0).T
-        calibrate(model, 1.0, 0.0, 0.0)
+        model.config.term_weights = unseen_weights(1.0, 0.0, 0.0)
         without = model(**texts).logits
-        calibrate(model, 0.7, 3.0, -0.4)
+        model.config.term_weights = unseen_weights(0.7, 3.0, -0.4)
         literal = model.gile.output_layer.literal_scores(
             model.gile.embed_texts(**texts)[0], model.gile.embed_labels(words), label_rows=table
         )
@@ -411,7 +407,8 @@ def test_words_count_for_labels_without_a_row_and_only_in_evaluation(make_pretra
         trained = model(**texts).logits
         model.eval()
     expected = without.clone()
-    expected[:, 2] = 0.7 * without[:, 2] + 3.0 * cosines[:, 2] - 0.4
+    bias = model.gile.output_layer.bias().item()
+    expected[:, 2] = 0.7 * (without[:, 2] - bias) + bias + 3.0 * cosines[:, 2] - 0.4
     torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(literal, logits, rtol=1e-4, atol=1e-4)
     assert trained.shape == logits.shape
@@ -431,7 +428,7 @@ def test_words_count_for_labels_without_a_row_and_only_in_evaluation(make_pretra
 
 @pytest.mark.parametrize("training", [False, True])
 def test_label_vectors_without_words_share_none_with_any_text(make_model, training):
-    model, processor = make_model(lexical_size=32, label_rows=True, lexical_scale=2.0, unseen_scale=0.5)
+    model, processor = make_model(lexical_size=32, label_rows=True, term_weights=unseen_weights(0.5, 2.0, 0.0))
     gile, texts = model.gile.train(training), texts_of(processor)
     label_embeds = gile.embed_labels(model.label_input_ids)
     vectors = label_embeds[:, : gile.config.label_size]
@@ -444,13 +441,13 @@ def test_label_vectors_without_words_share_none_with_any_text(make_model, traini
 
 
 def test_the_weights_of_the_terms_of_unseen_labels_are_those_of_the_configuration(make_model, tmp_path):
-    model, processor = make_model(lexical_size=32, lexical_scale=2.0, problem_type="multi_label_classification")
+    model, processor = make_model(lexical_size=32, problem_type="multi_label_classification")
     texts = texts_of(processor)
     model.save_pretrained(tmp_path)
-    again = GileForSequenceClassification.from_pretrained(tmp_path, lexical_scale=5, unseen_scale=0.5)
+    again = GileForSequenceClassification.from_pretrained(tmp_path, term_weights=unseen_weights(0.5, 5.0, 0.0))
     with torch.no_grad():
         hash_before, logits_before = fingerprint(model), model(**texts).logits
-        calibrate(model, 0.5, 5.0, 0.0)
+        model.config.term_weights = unseen_weights(0.5, 5.0, 0.0)
         assert torch.equal(again(**texts).logits, model(**texts).logits)
         assert fingerprint(again) == fingerprint(model) != hash_before
         assert not torch.allclose(again(**texts).logits, logits_before)
@@ -478,14 +475,14 @@ def test_a_field_of_where_training_starts_counts_for_new_weights(make_model, tmp
 def test_a_trained_model_can_be_given_a_lexical_code(make_pretrained, tmp_path):
     model, processor = make_pretrained()
     model.save_pretrained(tmp_path)
-    again = GileForSequenceClassification.from_pretrained(tmp_path, lexical_size=64, lexical_scale=0.0)
+    again = GileForSequenceClassification.from_pretrained(
+        tmp_path, lexical_size=64, term_weights=unseen_weights(1.0, 0.0, 0.0)
+    )
     with torch.no_grad():
         texts = texts_of(processor)
         torch.testing.assert_close(again(**texts).logits, model(**texts).logits)
     with pytest.raises(ValueError, match="lexical_size is 0"):
         set_lexical_weights(model, [[1]])
-    with pytest.raises(StrictDataclassError, match="each language has its own"):
-        GileConfig(lexical_size=32, label_rows=True, languages=["english"])
     with pytest.raises(StrictDataclassError, match="multiple of 32, got 33"):
         GileConfig(lexical_size=33)
     with pytest.raises(ValueError, match="need input_ids"):
@@ -519,29 +516,64 @@ def test_label_priors_are_the_shares_of_the_training_documents(make_pretrained):
 
 def test_the_calibration_of_unseen_labels_is_the_logistic_regression_that_explains_the_held_out_ones(make_pretrained):
     torch.manual_seed(3)
-    model, processor = make_pretrained(label_rows=True, lexical_size=2048, lexical_scale=1.0)
+    model, processor = make_pretrained(label_rows=True, lexical_size=2048)
     with torch.no_grad():
         model.gile.label_rows.weight[3:] = 0.0
     names = ["infants", "blood", "the heart pumps", "milk of the breast", "iron", "infants of blood"]
     texts = [f"{one} {other}." for one in names for other in names] * 8
     inputs = processor(texts, return_tensors="pt")
-    true = (0.5, 9.0, -1.0)
+    true = unseen_weights(0.5, 9.0, -1.0)
     with torch.no_grad():
-        calibrate(model, *true)
+        model.config.term_weights = true
         drawn = torch.rand(len(texts), 2) < model(**inputs).logits[:, 3:].sigmoid()
     labels = torch.where(drawn, torch.tensor([3, 4]), -100)
-    found = fit_unseen_calibration(model, [{**inputs, "labels": labels}], [3, 4])
-    assert model.config.lexical_scale == found["lexical_scale"] == pytest.approx(9.0, rel=0.5)
+    found = fit_unseen_weights(model, [{**inputs, "labels": labels}], [3, 4])
+    assert model.config.term_weights == {"unseen": found}
+    assert found["lexical"] == pytest.approx(9.0, rel=0.5)
     with torch.no_grad():
         fitted = model(**inputs).logits[:, 3:].sigmoid()
-        calibrate(model, *true)
+        model.config.term_weights = true
         expected = model(**inputs).logits[:, 3:].sigmoid()
     assert fitted.mean(0).tolist() == pytest.approx(drawn.float().mean(0).tolist(), abs=0.1)
     assert (fitted - expected).abs().mean() < 0.06
     with pytest.raises(ValueError, match="was trained on"):
-        fit_unseen_calibration(model, [], [0])
+        fit_unseen_weights(model, [], [0])
     few = torch.where(torch.arange(len(texts)) < 7, 3, 0)
-    before = model.gile.output_layer.lexical.calibration
+    model.config.term_weights = before = unseen_weights(0.1, 0.2, 0.3)
     with pytest.raises(ValueError, match="7 gold labels of 7 documents are held-out ones: too few to fit, at least 50"):
-        fit_unseen_calibration(model, [{**inputs, "labels": few}], [3, 4])
-    assert model.gile.output_layer.lexical.calibration == before
+        fit_unseen_weights(model, [{**inputs, "labels": few}], [3, 4])
+    assert model.config.term_weights == before
+
+
+def test_terms_are_weighed_for_labels_with_a_row_and_for_others(make_pretrained):
+    weights = {
+        "seen": {"joint": 0.5, "cosine": 2.0, "rows": 3.0, "offset": 0.25},
+        "unseen": {"joint": 1.5, "cosine": 0.0, "offset": -1.0},
+    }
+    model, processor = make_pretrained(cosine_score=True, label_rows=True, term_weights=weights)
+    layer, table = model.gile.output_layer, model.gile.label_rows.weight
+    with torch.no_grad():
+        table.normal_()[2] = 0.0
+        text = layer._text(model.gile.embed_texts(**texts_of(processor))[0])
+        label = layer._label(model.gile.embed_labels(model.label_input_ids), table)
+        joint, cosine, rows = (term.literal(text, label, None) for term in (layer, layer.cosine, layer.rows))
+        expected = layer.bias() + 0.5 * joint + 2.0 * cosine + 3.0 * rows + 0.25
+        expected[:, 2] = layer.bias() + 1.5 * joint[:, 2] - 1.0
+        torch.testing.assert_close(model(**texts_of(processor)).logits, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({"new": {}}, "are of 'seen' and 'unseen' labels, got 'new'"),
+        ({"unseen": 2.0}, "got 'unseen': 2.0"),
+        ({"seen": {"joint": 2.0}}, "seen labels are those with a row"),
+        ({"unseen": {"rows": 2.0}}, "names 'rows'; this score has joint, cosine, offset"),
+        ({"unseen": {"lexical": 2.0}}, "names 'lexical'; this score has joint, cosine, offset"),
+        ({"unseen": {"joint": math.nan}}, "must be a finite number, got nan"),
+        ({"unseen": {"joint": "2"}}, "must be a finite number, got '2'"),
+    ],
+)
+def test_weights_that_nothing_could_read_are_refused(weights, message):
+    with pytest.raises(StrictDataclassError, match=message):
+        GileConfig(bag_size=3, cosine_score=True, term_weights=weights)

@@ -2,14 +2,14 @@
 
 from .fitting import Calibration, calibrate, fit
 from .thresholds import ThresholdTuner, paper_threshold, tune_threshold
-from .unseen import fit_unseen_calibration
+from .unseen import fit_unseen_weights
 
 __all__ = [
     "Calibration",
     "ThresholdTuner",
     "calibrate",
     "fit",
-    "fit_unseen_calibration",
+    "fit_unseen_weights",
     "paper_threshold",
     "tune_threshold",
 ]
