@@ -112,9 +112,6 @@ class LexicalOverlap(ScoreTerm):
     The features f are tokens, and pairs of tokens side by side, as a word that a tokenizer cuts into pieces is rather
     its pairs than its pieces. Each has `hashes` places in the code, with signs, and an idf by its bucket. Nothing of it
     is trained: labels of training documents would teach the model to do without it, and labels never seen need it.
-
-    Args:
-        config: A `GileConfig` with a `lexical_size`.
     """
 
     buckets = 1 << 18
@@ -436,7 +433,8 @@ class JointInputLabelEmbedding(JointTerm):
         Returns:
             `(L, J)` label codes, act(U e + b_u), and behind it the labels' side of the other terms of the score.
         """
-        label, codes = self._label(label_embeds, label_rows), Parts()
+        codes: Parts = {}
+        label = self._label(label_embeds, label_rows)
         for name, term in self._terms(label).items():
             weight = self.weights(name, label)
             for part, code in term.label_part(label, language).items():
@@ -467,7 +465,8 @@ class JointInputLabelEmbedding(JointTerm):
         Returns:
             `(B, J)` text codes, w * act(V h + b_v), and behind it the documents' side of the other terms of the score.
         """
-        text, codes = self._text(text_embeds), Parts()
+        codes: Parts = {}
+        text = self._text(text_embeds)
         for term in self._terms(text).values():
             codes |= term.text_part(text, language)
         if self._has_constant:
