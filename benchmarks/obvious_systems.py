@@ -448,7 +448,7 @@ def fitted_weights(scores: Tensor, targets: Tensor) -> Tensor:
 
 
 def ours(task: Task, seed: int, options: Options) -> Fitted:
-    """`hf-gile train` on files of the task, with flags that say where texts and labels are, and no other.
+    """`hf-gile train` on files of the task, with flags that say where texts and labels are.
 
     It validates and measures itself on the validation documents, and does not see the test. Of the models that it
     trains, the last is taken, which it says to use.
@@ -457,7 +457,7 @@ def ours(task: Task, seed: int, options: Options) -> Fitted:
         folder = (options.keep or Path(scratch)) / f"{task.name}-{seed}"
         folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "hf_gile_cli", "train", *write_files(task, folder)]
-        command += ["--output_dir", str(folder / "runs"), "--seed", str(seed)]
+        command += ["--output_dir", str(folder / "runs"), "--seed", str(seed), "--no_baselines"]
         subprocess.run(command, check=True, stdout=sys.stderr)
         results = json.loads((folder / "runs" / "results.json").read_text(encoding="utf-8"))
         unit = [name for name in results if (folder / "runs" / name / "model").is_dir()][-1]

@@ -63,7 +63,7 @@ def main() -> None:
 def train(data: Path, seed: int, more: list[str]) -> dict[str, Any]:
     """One run of the recipe: what it wrote to results.json."""
     with tempfile.TemporaryDirectory() as folder:
-        arguments = ["--output_dir", folder, "--seed", str(seed), "--test_curve"]
+        arguments = ["--output_dir", folder, "--seed", str(seed), "--test_curve", "--no_baselines"]
         arguments += ["--unseen_file", str(data / "unseen_labels.json")]
         for part in ("train", "validation", "test"):
             arguments += [f"--{part}_files", str(data / f"{part}.jsonl.gz")]

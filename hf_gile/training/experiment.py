@@ -312,6 +312,26 @@ def label_metrics(
     return OnColumns(metrics, columns)
 
 
+def columns_in_test(labels: LabelSet, held_out: Collection[str]) -> list[int]:
+    """The candidates of test documents.
+
+    Args:
+        labels: The labels of the model.
+        held_out: Ids of those that only validation documents have.
+    """
+    return [column for column, label in enumerate(labels) if label.id not in held_out]
+
+
+def columns_in_validation(labels: LabelSet, held_out: Collection[str]) -> list[int]:
+    """The candidates of validation documents: all labels, or if some are held out, these and the seen ones.
+
+    Args:
+        labels: The labels of the model.
+        held_out: Ids of those that only validation documents have.
+    """
+    return [column for column, label in enumerate(labels) if label.seen or label.id in held_out or not held_out]
+
+
 @dataclass(eq=False)
 class Experiment:
     """One model, what it is trained on and what it is measured on.
@@ -369,13 +389,12 @@ class Experiment:
     @property
     def in_test(self) -> list[int]:
         """The candidates of test documents."""
-        return [column for column, label in enumerate(self.labels) if label.id not in self.held_out]
+        return columns_in_test(self.labels, self.held_out)
 
     @property
     def in_validation(self) -> list[int]:
         """The candidates of validation documents."""
-        kept = ((label.seen or label.id in self.held_out or not self.held_out) for label in self.labels)
-        return [column for column, is_kept in enumerate(kept) if is_kept]
+        return columns_in_validation(self.labels, self.held_out)
 
     def fit(self, patience: int) -> dict[str, Any]:
         """Trains the model, see `fit`."""

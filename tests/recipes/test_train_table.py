@@ -3,6 +3,7 @@
 import csv
 import json
 import random
+import re
 
 import pytest
 import yaml
@@ -56,7 +57,8 @@ def test_a_csv_file_alone_is_split_and_trained_on(tmp_path, run):
     assert done.returncode == 0, done.stderr[-3000:]
     assert "train: 200 records from 1 file; left out: none" in done.stdout
     assert "4 labels seen in training, 0 never" in done.stdout
-    assert set(results) == {"linear", "gile"}
+    assert list(results) == ["tfidf_linear_svm", "linear", "gile"]
+    assert re.search(r"^tfidf_linear_svm +\d", done.stdout, flags=re.MULTILINE)  # a row of the table
     for figures in results.values():
         assert figures["test"]["test_recall_at_5"] == 1.0
         assert figures["test"]["test_average_precision"] > 0.9

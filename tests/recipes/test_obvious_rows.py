@@ -1,0 +1,159 @@
+"""The rows by scikit-learn beside ours: its figures, on the documents and candidates that a unit is measured on."""
+
+import numpy as np
+import obvious_rows
+import pytest
+import torch
+from datasets import Dataset
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.metrics import label_ranking_average_precision_score
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.svm import LinearSVC
+from text_models import ModelSettings, Study
+from transformers import TrainingArguments
+
+from hf_gile import Label, LabelSet
+from hf_gile.training.task import TextTask
+
+WORDS = {"heart": "ventricle output pumped", "milk": "breast feeding infant", "iron": "ferritin anemia deficiency"}
+TEXTS = [f"{' '.join(words.split()[k:])} of {name} in {k} rats" for k in range(3) for name, words in WORDS.items()]
+TEXTS += ["milk of infant with anemia", "ventricle and ferritin", "a rat"]
+GOLD = [[name] for _ in range(3) for name in WORDS] + [["milk", "iron"], ["heart", "iron"], []]
+
+
+def documents(texts, gold, **others):
+    return Dataset.from_dict({"text": texts, "labels": gold, **others})
+
+
+def study_of(tmp_path, test, gold=GOLD, labels=(), said=None, **settings):
+    """What units are measured on: `WORDS` are seen, other labels not."""
+    known = [Label(name, name.title(), seen=True, count=sum(name in row for row in gold)) for name in WORDS]
+    parts = {"train": documents(TEXTS, gold), "validation": documents(TEXTS[:9], GOLD[:9]), "test": test}
+    recipe = ModelSettings(min_count=1, **settings)
+    study = Study(recipe, TrainingArguments(str(tmp_path), use_cpu=True), TextTask(parts, LabelSet([*known, *labels])))
+    study.say = print if said is None else said.append
+    return study
+
+
+def test_the_linear_svm_is_that_of_scikit_learn(tmp_path):
+    test = documents(
+        ["infant milk feeding", "anemia in rats", "pumped by ventricle with iron"], [["milk"], ["iron"], []]
+    )
+    study = study_of(tmp_path, test)
+    rows = obvious_rows.obvious_rows(study, (2,))
+    assert list(rows) == ["tfidf_linear_svm"]
+    # Words of labels alone have columns, too, which are zero in all documents to train on.
+    features = TfidfVectorizer(sublinear_tf=True)
+    gold = np.array([[name in row for name in WORDS] for row in GOLD], dtype=int)
+    svm = OneVsRestClassifier(LinearSVC(random_state=0)).fit(features.fit_transform(TEXTS), gold)
+    expected = svm.decision_function(features.transform(test["text"]))
+    words = obvious_rows.Words(study)
+    scores = obvious_rows.linear_svm(words, study.described)(words.of_parts["test"])
+    np.testing.assert_allclose(scores, expected, atol=1e-3)
+    figures = rows["tfidf_linear_svm"]
+    precision = label_ranking_average_precision_score([[0, 1, 0], [0, 0, 1]], expected[:2])
+    assert figures["test"]["test_average_precision"] == pytest.approx(precision)
+    assert figures["test"].keys() >= {"test_precision_at_1", "test_recall_at_2", "test_psp_at_2", "test_micro_f1"}
+    validation = svm.decision_function(features.transform(TEXTS[:9]))
+    predicted = torch.from_numpy(validation).sigmoid().numpy() >= figures["threshold"]
+    assert (predicted == gold[:9]).all()  # the threshold is of validation documents, which it tells apart
+    assert figures["seconds"] > 0
+
+
+def test_a_label_never_seen_is_ranked_by_the_cosine_with_the_best_of_its_texts(tmp_path):
+    test = documents(["ache of a tooth", "zebra in rats", "milk"], [["caries"], ["zebra"], ["milk", "zebra"]])
+    others = [Label("caries", "Caries", "a decay of teeth", synonyms=("tooth ache",)), Label("zebra", "Zebra")]
+    rows = obvious_rows.obvious_rows(study_of(tmp_path, test, labels=others), ())
+    assert rows["tfidf_cosine"]["test"]["test_unseen_documents"] == 3
+    assert rows["tfidf_cosine"]["test"]["test_unseen_precision_at_1"] == pytest.approx(2 / 3)
+    assert "test_unseen_documents" not in rows["tfidf_linear_svm"]["test"]
+    assert rows["tfidf_linear_svm"]["test"]["test_documents"] == 1
+
+
+def test_the_cosine_is_of_the_name_and_of_the_best_text(tmp_path):
+    others = [Label("caries", "Caries", "a decay of teeth", synonyms=("tooth ache", "bad tooth"))]
+    study = study_of(tmp_path, documents(["tooth decay rats", "caries"], [["caries"]] * 2), labels=others)
+    words = obvious_rows.Words(study)
+    assert words.first.tolist() == [0, 1, 2, 3]  # then two synonyms and the description of the last
+    cosines = words.of_parts["test"].toarray() @ words.of_labels.toarray()[3:].T
+    assert cosines.shape == (2, 4)
+    expected = cosines[:, 0] + cosines.max(axis=1)
+    np.testing.assert_allclose(obvious_rows.cosine(words, study.described)(words.of_parts["test"])[:, 3], expected)
+
+
+def test_labels_that_are_no_candidates_of_a_document_do_not_count(tmp_path):
+    texts = ["ventricle pumped ferritin", "milk of infant"]
+    alone = documents(texts, [["iron"], ["milk"]])
+    asked = documents(texts, [["iron"], ["milk"]], excluded=[["heart"], []])
+    rows = [obvious_rows.obvious_rows(study_of(tmp_path, test), ())["tfidf_linear_svm"] for test in (alone, asked)]
+    assert [row["test"]["test_one_error"] for row in rows] == [0.5, 0.0]
+
+
+def test_labels_held_out_for_validation_are_no_candidates_of_the_test(tmp_path):
+    gold = [[*row, "rat"] if "rats" in text else row for text, row in zip(TEXTS, GOLD, strict=True)]
+    rat = Label("rat", "Rats", seen=True, count=9)
+    test = documents(["rats, ferritin"], [["iron", "rat"]])
+    study = study_of(tmp_path, test, gold, labels=[rat], held_out_labels=1)
+    assert len(study.held_out) == 1
+    rows = obvious_rows.obvious_rows(study, ())
+    assert "test_unseen_documents" not in rows["tfidf_cosine"]["test"]  # all that is left is seen
+    assert rows["tfidf_cosine"]["test"]["test_documents"] == 1
+
+
+def test_with_one_label_a_document_the_best_label_counts(tmp_path):
+    gold = [[row[0]] if row else ["milk"] for row in GOLD]
+    test = documents(["infant milk", "anemia", "zebra", "breast"], [["milk"], ["iron"], ["zebra"], ["iron"]])
+    rows = obvious_rows.obvious_rows(study_of(tmp_path, test, gold, labels=[Label("zebra", "Zebra")]), ())
+    # The SVM does not know the third label, and is measured without its document.
+    assert rows["tfidf_linear_svm"]["test"]["test_accuracy"] == pytest.approx(2 / 3)
+    assert rows["tfidf_cosine"]["test"]["test_accuracy"] == pytest.approx(1 / 2)
+    assert "threshold" not in rows["tfidf_linear_svm"]
+
+
+def test_neighbours_stand_where_an_svm_would_take_minutes(tmp_path, monkeypatch):
+    said = []
+    monkeypatch.setattr(obvious_rows, "MOST_PRODUCTS", 10)
+    monkeypatch.setattr(obvious_rows, "NEIGHBOURS", 2)
+    study = study_of(tmp_path, documents(["ferritin anemia", "rats"], [["iron"], []]), said=said)
+    rows = obvious_rows.obvious_rows(study, ())
+    assert list(rows) == ["tfidf_neighbours"]
+    assert said[0] == "no tfidf_linear_svm: 3 labels x 12 documents take more than a minute"
+    words = obvious_rows.Words(study)
+    cosines = (words.of_parts["test"] @ words.of_parts["train"].T).toarray()[0]
+    near = np.argsort(-cosines)[:2]
+    expected = [sum(cosines[row] ** 2 for row in near if name in GOLD[row]) for name in WORDS]
+    scores = obvious_rows.neighbours(words, study.described)(words.of_parts["test"])[0]
+    np.testing.assert_allclose(scores, np.array(expected) / (cosines[near] ** 2).sum())
+
+
+@pytest.mark.parametrize(
+    ("limits", "names", "message"),
+    [
+        ({"MOST_DOCUMENTS": 11}, [], "no TF-IDF rows: of 12 documents they take more than a minute"),
+        (
+            {"MOST_CELLS": 1},
+            ["tfidf_linear_svm"],
+            "rows by scikit-learn, beside ours in the table: tfidf_linear_svm 0 s",
+        ),
+        (
+            {"MOST_CELLS": 1, "MOST_PRODUCTS": 1},
+            [],
+            "rows by scikit-learn, beside ours in the table: none in a minute",
+        ),
+    ],
+)
+def test_what_would_take_too_long_is_said(tmp_path, monkeypatch, limits, names, message):
+    said = []
+    for name, value in limits.items():
+        monkeypatch.setattr(obvious_rows, name, value)
+    test = documents(["a zebra"], [["zebra"]])
+    study = study_of(tmp_path, test, labels=[Label("zebra", "Zebra")], said=said)
+    assert list(obvious_rows.obvious_rows(study, ())) == names
+    assert said[-1] == message
+
+
+def test_a_label_of_all_documents_has_an_svm_that_always_says_so(tmp_path):
+    gold = [[*row, "iron"] if "iron" not in row else row for row in GOLD]
+    study = study_of(tmp_path, documents(["ferritin"], [["iron"]]), gold)
+    words = obvious_rows.Words(study)
+    assert obvious_rows.linear_svm(words, study.described)(words.of_parts["test"])[0, 2] == 1
