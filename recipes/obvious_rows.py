@@ -25,8 +25,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from hf_gile import LabelSet
 from hf_gile.metrics.on_columns import OnColumns
-from hf_gile.training.calibration import ThresholdTuner
-from hf_gile.training.experiment import columns_in_test, columns_in_validation, label_metrics
+from hf_gile.training.experiment import columns_in_test, columns_in_validation, label_metrics, threshold_tuner
 
 if TYPE_CHECKING:
     from text_models import Study
@@ -142,9 +141,8 @@ class Words:
         score = fit(self, labels)
         seconds = self.seconds + time.perf_counter() - start
         if not self.one_label:
-            columns = columns_in_validation(labels, held_out)
-            tuner = ThresholdTuner(len(columns), seen=[labels[column].seen for column in columns])
-            tuned = self.figures("validation", score, labels, OnColumns(tuner, columns))
+            tuner = threshold_tuner(labels, columns_in_validation(labels, held_out))
+            tuned = self.figures("validation", score, labels, tuner)
             thresholds = {name: tuned[name] for name in ("threshold", "unseen_threshold") if name in tuned}
         metrics = label_metrics(
             labels,

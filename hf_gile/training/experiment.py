@@ -332,6 +332,16 @@ def columns_in_validation(labels: LabelSet, held_out: Collection[str]) -> list[i
     return [column for column, label in enumerate(labels) if label.seen or label.id in held_out or not held_out]
 
 
+def threshold_tuner(labels: LabelSet, columns: Sequence[int]) -> OnColumns:
+    """Makes what finds the best thresholds, that of seen labels over these alone.
+
+    Args:
+        labels: All labels of the model.
+        columns: The labels that count.
+    """
+    return OnColumns(ThresholdTuner(len(columns), seen=[labels[column].seen for column in columns]), columns)
+
+
 @dataclass(eq=False)
 class Experiment:
     """One model, what it is trained on and what it is measured on.
@@ -427,9 +437,7 @@ class Experiment:
         """
         if self.one_label:
             return {}
-        columns = self.in_validation
-        tuner = ThresholdTuner(len(columns), seen=[self.labels[column].seen for column in columns])
-        self.trainer.compute_metrics = OnColumns(tuner, columns)
+        self.trainer.compute_metrics = threshold_tuner(self.labels, self.in_validation)
         tuned = self.trainer.evaluate(self.parts["validation"])
         return {name: tuned[f"eval_{name}"] for name in ("threshold", "unseen_threshold") if f"eval_{name}" in tuned}
 

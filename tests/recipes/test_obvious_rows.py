@@ -133,12 +133,12 @@ def test_neighbours_stand_where_an_svm_would_take_minutes(tmp_path, monkeypatch)
         (
             {"MOST_CELLS": 1},
             ["tfidf_linear_svm"],
-            "rows by scikit-learn, beside ours in the table: tfidf_linear_svm 0 s",
+            "rows by scikit-learn, in the table below: tfidf_linear_svm 0 s",
         ),
         (
             {"MOST_CELLS": 1, "MOST_PRODUCTS": 1},
             [],
-            "rows by scikit-learn, beside ours in the table: none in a minute",
+            "rows by scikit-learn, in the table below: none in a minute",
         ),
     ],
 )
