@@ -267,7 +267,7 @@ class ApproximateSearch:
 
 
 @torch.no_grad()
-def recall(index: LabelIndex, text_codes: Tensor, k: int) -> float:
+def recall(index: LabelIndex, text_codes: Tensor, k: int, lexical_ids: Tensor | None = None) -> float:
     """The share of the k best labels that an approximate search finds, recall@k, as a mean over documents.
 
     Of labels that score alike to float precision (a relative 1e-5) any will do.
@@ -276,6 +276,7 @@ def recall(index: LabelIndex, text_codes: Tensor, k: int) -> float:
         index: An index with a `search`.
         text_codes: `(B, J)` from `project_texts`; not those the search was built of.
         k: Number of labels wanted.
+        lexical_ids: As in `LabelIndex.top_k`; what words add to scores, the search does not know.
 
     Returns:
         A share, 0..1.
@@ -285,7 +286,8 @@ def recall(index: LabelIndex, text_codes: Tensor, k: int) -> float:
     """
     if len(text_codes) == 0:
         raise ValueError("text_codes must hold at least one document, got none")
-    return share_found(index.top_k(text_codes, k, approximate=True), index.top_k(text_codes, k))
+    found = index.top_k(text_codes, k, approximate=True, lexical_ids=lexical_ids)
+    return share_found(found, index.top_k(text_codes, k, lexical_ids=lexical_ids))
 
 
 def share_found(found: TopLabels, exact: TopLabels) -> float:

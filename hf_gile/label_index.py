@@ -25,8 +25,11 @@ from transformers import PreTrainedConfig
 from .models import GileProcessor, Scorer, towers_of, unwrapped
 from .models.labels_gile import Label, LabelSet, whole_file
 from .models.languages_gile import check_language, own_columns
+from .models.processing_gile import LEXICAL_BUCKETS
+from .models.scoring_gile import Postings
 from .models.search_gile import (
     TopLabels,
+    Words,
     best_of,
     bias_of,
     check_text_codes,
@@ -71,6 +74,9 @@ _FINGERPRINTS: "weakref.WeakKeyDictionary[Any, tuple[Any, str]]" = weakref.WeakK
 # Candidates of an approximate search whose codes are gathered at a time.
 _CANDIDATES = 1 << 13
 
+# Documents whose words are compared with those of all labels at a time.
+_DOCUMENTS = 64
+
 
 class LabelIndex:
     """The codes of a label set, which score any document of the model that made them.
@@ -87,6 +93,7 @@ class LabelIndex:
         language: The language of the documents to score; None in a model without languages.
         model_fingerprint: Of the model that made the codes, `fingerprint(model)`.
         label_language: The language of labels that do not name theirs.
+        postings: What compares their words with those of texts, where the model counts these (`GileModel.postings`).
 
     Attributes:
         search: What chooses candidates for `top_k(..., approximate=True)`, such as `hf_gile.ann.ApproximateSearch`;
@@ -117,6 +124,7 @@ class LabelIndex:
         language: str | None,
         model_fingerprint: str,
         label_language: str | None = None,
+        postings: Postings | None = None,
     ) -> None:
         if not torch.is_tensor(codes):
             raise ValueError(f"codes must be a tensor, got {type(codes).__name__}; LabelIndex.build makes them")
@@ -131,6 +139,7 @@ class LabelIndex:
         self.language = language
         self.model_fingerprint = model_fingerprint
         self.label_language = label_language
+        self.postings = postings
         self.search: Any | None = None
 
     @classmethod
@@ -186,7 +195,10 @@ class LabelIndex:
                     label_set, codes = _stored(model, language, label_language, batch_size, dtype)
                 else:
                     codes = project_label_set(model, processor, label_set, language, label_language, batch_size, dtype)
-            index = cls(label_set, codes, bias_of(gile, language), language, fingerprint(gile), label_language)
+                rows = model.rows_of(label_set, label_language) if hasattr(model, "rows_of") else None
+                postings = gile.postings(label_set, rows)
+            bias, made_by = bias_of(gile, language), fingerprint(gile)
+            index = cls(label_set, codes, bias, language, made_by, label_language, postings)
         finally:
             if was_training:
                 model.train()
@@ -200,32 +212,40 @@ class LabelIndex:
         kind = f"{self.codes.shape[1]} numbers of {self.codes.dtype} on {self.codes.device}"
         return f"LabelIndex({len(self)} labels, each {kind})"
 
-    def scores(self, text_codes: Tensor, columns: Tensor | None = None) -> Tensor:
+    def scores(self, text_codes: Tensor, columns: Tensor | None = None, lexical_ids: Tensor | None = None) -> Tensor:
         """The scores of documents with all labels, or with some.
 
         Args:
             text_codes: `(B, J)` from `project_texts`, of documents in `self.language`.
             columns: `(C,)` columns wanted; all of them by default.
+            lexical_ids: `(B, F)` words of the documents, as the processor makes them, of an index with `postings`.
 
         Returns:
             `(B, L)` or `(B, C)` logits on the device of the codes, in 32 bits (64, where either codes have as many).
 
         Raises:
-            ValueError: Text codes of another shape.
+            ValueError: Text codes of another shape, or no words of documents that are scored by words, too.
         """
         if columns is not None and not torch.is_tensor(columns):
             raise ValueError(f"columns must be a tensor of columns, got {type(columns).__name__}")
         codes = self.codes if columns is None else self.codes[columns.to(self.codes.device)]
-        return scores_of(text_codes, codes, self.bias)
+        scores, words = scores_of(text_codes, codes, self.bias), self._words(text_codes, lexical_ids)
+        for start in range(0, len(scores) if words else 0, _DOCUMENTS):
+            some = words(slice(start, start + _DOCUMENTS))  # type: ignore[misc]
+            scores[start : start + _DOCUMENTS] += some if columns is None else some[:, columns.to(some.device)]
+        return scores
 
-    def top_k(self, text_codes: Tensor, k: int, approximate: bool = False) -> TopLabels:
+    def top_k(
+        self, text_codes: Tensor, k: int, approximate: bool = False, lexical_ids: Tensor | None = None
+    ) -> TopLabels:
         """The k best labels of each document, without holding the scores of all (but for k above L / 2).
 
         Args:
             text_codes: `(B, J)` from `project_texts`, of documents in `self.language`.
             k: Number of labels wanted; of an index with fewer, all.
-            approximate: Whether `self.search` may choose the candidates; their scores are exact, and so is the answer
-                for a document of which it finds fewer than k.
+            approximate: Whether `self.search` may choose the candidates, by their codes; their scores are exact, and so
+                is the answer for a document of which it finds fewer than k.
+            lexical_ids: As in `scores`.
 
         Returns:
             Scores and columns, each `(B, min(k, L))`.
@@ -235,11 +255,23 @@ class LabelIndex:
                 one of another number of labels.
         """
         if approximate:
-            return self._approximate(text_codes, k)
-        return top_k_of(text_codes, self.codes, self.bias, k)
+            return self._approximate(text_codes, k, lexical_ids)
+        return top_k_of(text_codes, self.codes, self.bias, k, self._words(text_codes, lexical_ids))
+
+    def _words(self, text_codes: Tensor, lexical_ids: Tensor | None) -> Words | None:
+        """What shared words add to the scores of some of the documents."""
+        postings = self.postings
+        if postings is None:
+            return None
+        if not torch.is_tensor(lexical_ids) or lexical_ids.shape[:1] != text_codes.shape[:1]:
+            raise ValueError(
+                "this index scores by words that texts share with labels: pass lexical_ids, (B, F), which the "
+                "processor of its model makes of the same texts with return_tensors='pt'"
+            )
+        return lambda rows: postings.scores(lexical_ids[rows])
 
     @torch.no_grad()
-    def _approximate(self, text_codes: Tensor, k: int) -> TopLabels:
+    def _approximate(self, text_codes: Tensor, k: int, lexical_ids: Tensor | None) -> TopLabels:
         if self.search is None:
             raise ValueError(
                 "this index has no approximate search: build one (index.search = hf_gile.ann.ApproximateSearch.build("
@@ -252,6 +284,7 @@ class LabelIndex:
                 "index; build one of this"
             )
         k = min(check_text_codes(text_codes, self.codes, k), len(self))
+        words = self._words(text_codes, lexical_ids)
         text_codes = text_codes.to(self.codes.device, wide_type(text_codes, self.codes))
         columns = self.search.candidates(text_codes, k).to(self.codes.device)
         columns = columns.sort(-1).values  # of equal scores, that of the lower column goes first
@@ -262,11 +295,16 @@ class LabelIndex:
             codes = codes.view(len(rows), columns.shape[1], codes.shape[1])  # (rows, candidates, J)
             with torch.autocast(codes.device.type, enabled=False):
                 scores = torch.bmm(text_codes[rows, None], codes.mT).squeeze(1) + self.bias
+            for start in range(0, len(rows) if words else 0, _DOCUMENTS):
+                some = slice(start, min(start + _DOCUMENTS, len(rows)))
+                added = words(slice(int(rows[0]) + some.start, int(rows[0]) + some.stop))  # type: ignore[misc]
+                scores[some] += added.to(scores).gather(1, columns[rows[some]].clamp(min=0))
             found.append(best_of(scores.masked_fill(columns[rows] < 0, -torch.inf), columns[rows], k))
         best = TopLabels(*map(torch.cat, zip(*found, strict=True)))
         rows = (best.columns < 0).any(-1).nonzero().squeeze(1)
         if len(rows):  # too few candidates
-            exact = top_k_of(text_codes[rows], self.codes, self.bias, k)
+            own = None if lexical_ids is None else lexical_ids[rows.to(lexical_ids.device)]
+            exact = top_k_of(text_codes[rows], self.codes, self.bias, k, self._words(text_codes[rows], own))
             best.scores[rows], best.columns[rows] = exact
         return best
 
@@ -290,10 +328,11 @@ class LabelIndex:
         labels = list(labels)
         label_set = self.label_set.add(*labels)
         new = self._encode(labels, model, processor)
-        self.codes = torch.cat([self.codes, new.to(self.codes.device)])
+        self.codes = torch.cat([self.codes, new.codes.to(self.codes.device)])
+        self.postings = self.postings and _joined(self.postings, new.postings)
         self.label_set = label_set
         if self.search is not None:
-            self.search.add(new)
+            self.search.add(new.codes)
 
     @torch.inference_mode(False)
     def remove(self, *label_ids: str) -> None:
@@ -309,6 +348,7 @@ class LabelIndex:
         kept[columns] = False
         self.label_set = self.label_set.retire(*label_ids)
         self.codes = self.codes[kept.to(self.codes.device)]
+        self.postings = self.postings and _selected(self.postings, kept.nonzero()[:, 0])
         if self.search is not None:
             self.search.remove(columns)
 
@@ -327,12 +367,16 @@ class LabelIndex:
             return
         new = self._encode([label_set[column]], model, processor)
         # In place: of codes mapped from a file, this copies the page it is on and leaves the file.
-        self.codes[column] = new[0].to(self.codes.device)
+        self.codes[column] = new.codes[0].to(self.codes.device)
+        if self.postings is not None:
+            places = torch.arange(len(self))
+            places[column] = len(self)  # where it is joined
+            self.postings = _selected(_joined(self.postings, new.postings), places)
         self.label_set = label_set
         if self.search is not None:
-            self.search.replace(torch.tensor([column]), new)
+            self.search.replace(torch.tensor([column]), new.codes)
 
-    def _encode(self, labels: Sequence[Any], model: Scorer, processor: GileProcessor) -> Tensor:
+    def _encode(self, labels: Sequence[Any], model: Scorer, processor: GileProcessor) -> "LabelIndex":
         if towers_of(model).label_rows is not None and getattr(unwrapped(model), "label_set", None) is None:
             raise ValueError(
                 f"the model may have learned more of label {labels[0].id!r} than its words say, which a GileModel "
@@ -345,7 +389,7 @@ class LabelIndex:
             language=self.language,
             label_language=self.label_language,
             dtype=self.codes.dtype,
-        ).codes
+        )
 
     def check_fits(self, model: Scorer) -> None:
         """Makes sure that a model made this index, with the weights it has now.
@@ -371,6 +415,7 @@ class LabelIndex:
         _check_dtype(dtype)
         codes = self.codes.to(device=device, dtype=dtype)
         self.codes = codes if codes.dtype == self.codes.dtype else finite_codes(codes)
+        self.postings = self.postings and Postings(*(one.to(codes.device) for one in self.postings))
         return self
 
     def save_pretrained(self, folder: str | PathLike[str]) -> None:
@@ -383,7 +428,8 @@ class LabelIndex:
         folder.mkdir(parents=True, exist_ok=True)
         stem = f"label_index-{secrets.token_hex(4)}"
         with whole_file(folder / f"{stem}.safetensors") as written:
-            save_file({"codes": self.codes.contiguous()}, written, metadata={"format": "pt"})
+            words = {} if self.postings is None else self.postings._asdict()
+            save_file({"codes": self.codes.contiguous(), **words}, written, metadata={"format": "pt"})
         self.label_set.save(folder / f"{stem}.jsonl")
         head = {
             "format_version": FORMAT_VERSION,
@@ -446,8 +492,11 @@ class LabelIndex:
                     raise ValueError(f"{path} is not as it was saved")
             with safe_open(codes_file, framework="pt") as opened:
                 codes = opened.get_tensor("codes")
+                has_words = "weights" in opened.keys()  # noqa: SIM118, not a mapping
+                words = [opened.get_tensor(name) for name in Postings._fields] if has_words else None
             label_set = LabelSet.load(labels_file)
-            index = cls(label_set, codes if mmap else codes.clone(), **rest)
+            postings = None if words is None else _checked(Postings(*words), len(label_set))
+            index = cls(label_set, codes if mmap else codes.clone(), **rest, postings=postings)
             if verify:
                 finite_codes(index.codes)
         except (SafetensorError, FileNotFoundError, KeyError, ValueError) as error:
@@ -491,6 +540,54 @@ def _settings(config: PreTrainedConfig) -> dict[str, Any]:
         is_number = isinstance(value, int) and not isinstance(value, bool)  # 1 is as good as 1.0
         settings[name] = _settings(value) if hasattr(value, "to_dict") else float(value) if is_number else value
     return settings
+
+
+def _selected(postings: Postings, columns: Tensor) -> Postings:
+    """The postings of some labels, in the order of `(C,)` columns, each once."""
+    columns = columns.to(postings.labels.device)
+    places = postings.labels.new_full((postings.weights.shape[1],), -1)
+    places[columns] = torch.arange(len(columns), device=columns.device)
+    kept = places[postings.labels] >= 0
+    entries = kept[postings.texts.long()]
+    return Postings(
+        postings.features[entries],
+        (kept.cumsum(0) - 1).int()[postings.texts[entries].long()],
+        postings.values[entries],
+        places[postings.labels[kept]],
+        postings.words[kept],
+        postings.weights[:, columns],
+    )
+
+
+def _joined(postings: Postings, new: Postings | None) -> Postings:
+    """The postings of labels and, behind them, of others."""
+    assert new is not None  # both are of one model
+    new = Postings(*(one.to(postings.labels.device) for one in new))
+    features = torch.cat([postings.features, new.features])
+    order = features.argsort(stable=True)
+    return Postings(
+        features[order],
+        torch.cat([postings.texts, new.texts + len(postings.labels)])[order],
+        torch.cat([postings.values, new.values])[order],
+        torch.cat([postings.labels, new.labels + postings.weights.shape[1]]),
+        torch.cat([postings.words, new.words]),
+        torch.cat([postings.weights, new.weights], 1),
+    )
+
+
+def _checked(postings: Postings, labels: int) -> Postings:
+    """Refuses postings whose numbers lead out of them, which a search would follow."""
+    entries, texts = len(postings.features), len(postings.labels)
+    limits = [(postings.features, LEXICAL_BUCKETS), (postings.texts, texts), (postings.labels, labels)]
+    is_right = [
+        len(postings.texts) == len(postings.values) == entries,
+        len(postings.words) == texts,
+        postings.weights.shape == (2, labels),
+        *(not len(one) or (int(one.min()) >= 0 and int(one.max()) < limit) for one, limit in limits),
+    ]
+    if not all(is_right):
+        raise ValueError("the words of labels are not as they were saved")
+    return postings
 
 
 def leads_out(file: Path, folder: Path) -> bool:

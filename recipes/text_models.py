@@ -62,10 +62,10 @@ OF_WORDS = ("text_encoder_type", "embedding_size", "embedding_std", "word_dropou
 OF_TEXTS = ("encoder_cell", "hidden_act", "pooling", "freeze_text_encoder")
 SIZES = ("max_words", "max_sentences", "max_sentence_words", "max_label_words")
 OF_HEAD = ("joint_size", "label_prior", "bag_size")
-OF_LABELS = ("label_encoder_type", "cosine_score", "label_rows", "joint_layers", "joint_dropout", "lexical_size")
+OF_LABELS = ("label_encoder_type", "cosine_score", "label_rows", "joint_layers", "joint_dropout", "lexical")
 """Settings that are fields of a `GileTextConfig`, then of a `GileConfig`; a linear unit has not those of labels."""
 
-OF_TRAINING = ("freeze_text_encoder", "joint_dropout", "lexical_size", "term_weights")
+OF_TRAINING = ("freeze_text_encoder", "joint_dropout", "lexical", "term_weights")
 """What of a model that is trained on, `--start_from`, a run may have otherwise."""
 
 LEFT_TO_THE_ENCODER = dict.fromkeys(("encoder_cell", "pooling", *SIZES))

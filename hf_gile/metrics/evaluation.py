@@ -40,8 +40,8 @@ def evaluate_index(
         model: The model that made it, a `GileModel` or a `GileForSequenceClassification`; its mode (training or
             evaluation) is afterwards as before.
         batches: Batches as `GileDataCollator` makes them, such as `DataLoader(encoded, 64, collate_fn=collator)`:
-            `input_ids` or `inputs_embeds`, `attention_mask`, `labels`, and if need be `language` and
-            `excluded_columns`. They may be a stream.
+            `input_ids` or `inputs_embeds`, `attention_mask`, `labels`, and if need be `language`,
+            `lexical_ids` and `excluded_columns`. They may be a stream.
         metrics: What to measure over the L labels of the index: a `LabelMetrics`, a `ThresholdTuner`, or several. They
             forget what they have measured before.
         label_set: The labels whose columns are in the batches, by default those stored with the model; columns are
@@ -75,12 +75,12 @@ def evaluate_index(
     try:
         for batch in batches:
             gold, excluded = _gold_of(batch)
-            text_codes = _text_codes(index, gile, batch)
+            text_codes, words = _text_codes(index, gile, batch), batch.get("lexical_ids")
             if translate is not None:
                 gold, excluded = translate.gold(gold), translate(excluded) if excluded is not None else None
             for start in range(0, len(text_codes), documents):
                 rows = slice(start, start + documents)
-                scores = index.scores(text_codes[rows])
+                scores = index.scores(text_codes[rows], lexical_ids=None if words is None else words[rows])
                 if excluded is not None:
                     _exclude(scores, excluded[rows])
                 for metric in measured:

@@ -23,16 +23,14 @@ TERMS: dict[str, dict[str, float]] = {
     "joint": {"seen": 1.0, "unseen": 1.0},
     "cosine": {"seen": 1.0, "unseen": 1.0},
     "rows": {"seen": 1.0},
-    "lexical": {"seen": 0.0, "unseen": 20.0},
+    "match": {"seen": 0.0, "unseen": 1.0},
+    "coverage": {"seen": 0.0, "unseen": 2.0},
     "offset": {"seen": 0.0, "unseen": 0.0},
 }
 """The terms of a score, and what each counts by default in the score of labels with a row, "seen", and of others."""
 
 METHODS = {"platt": ("scale", "offset"), "spline": ("logits", "values")}
 """What a calibration can be, and the numbers it has."""
-
-LEXICAL_HASHES = 32
-"""Places that a token has in a lexical code."""
 
 # Numbers that are not sizes; far below where 32 bits overflow.
 _LARGEST_NUMBER = 1e9
@@ -55,7 +53,6 @@ _LARGEST: dict[str, int] = {
     "joint_size": 1 << 17,
     "joint_layers": 1000,
     "bag_size": 1 << 16,
-    "lexical_size": 1 << 18,
     "label_length": 1 << 16,
     "max_words": 1 << 24,
     "max_sentences": 1 << 20,
@@ -70,7 +67,7 @@ _LARGEST: dict[str, int] = {
 }
 """The limits of `GileConfig.largest`."""
 
-_MAY_BE_NOTHING = ("bag_size", "label_length", "lexical_size")
+_MAY_BE_NOTHING = ("bag_size", "label_length")
 
 
 def read_json_object(file: str | PathLike[str]) -> dict[str, Any]:
@@ -459,12 +456,12 @@ class GileConfig(PreTrainedConfig):
         cosine_score: Whether the score has terms `c cos(h, e)`, one for the encoder's part of h and e and one for that
             of the bag.
         cosine_scale: Value c of these terms before training.
-        lexical_size: Size of a fixed code of the words of a text, for what only words tell: a label nobody has trained
-            on is often named in the document. The score gains a term, the cosine of the tf-idf vectors of document and
-            label, in evaluation; 0 for no such term. The code is a random projection, with an error of about
-            `1 / sqrt(lexical_size)` in the cosine: 4096 is a good size.
+        lexical: Whether the score has terms that compare words, for what only words tell: a label nobody has trained on
+            is often named in the document. "match" is a sum over the words of a label, and parts of them, that the
+            document has, by their idf; "coverage" is 1 where it has all words of a name. All of the document counts,
+            the name, each synonym and the description of a label, and only in evaluation; see `Postings`.
         term_weights: What each term of the score is multiplied with, for labels with a row, "seen", and for others,
-            "unseen", and the "offset" that is added: `{"unseen": {"joint": 0.7, "lexical": 12.0, "offset": -1.5}}`. A
+            "unseen", and the "offset" that is added: `{"unseen": {"joint": 0.7, "match": 1.4, "offset": -1.5}}`. A
             model is surer of labels that it was not trained on than it should be, and their words tell more;
             `fit_unseen_weights` of `hf_gile.training` fits this on labels held out of training. Terms that are not
             named have the weights of `TERMS`.
@@ -500,7 +497,7 @@ class GileConfig(PreTrainedConfig):
         largest: The largest size that a configuration may name, by field (of `languages` and `num_labels`, their
             number; of `text_encoder_config`, by kind; of `missing_weights`, how many numbers a loaded model may have
             that its files do not hold). A file of a few bytes can ask for any amount of memory, so more is refused. If
-            a larger size is meant, raise the limit first: `GileConfig.largest["lexical_size"] = 1 << 20`.
+            a larger size is meant, raise the limit first: `GileConfig.largest["bag_size"] = 1 << 20`.
 
     Raises:
         huggingface_hub.errors.StrictDataclassError: An unknown field, a field that nothing would read, a field of the
@@ -520,7 +517,7 @@ class GileConfig(PreTrainedConfig):
     output_layer: Literal["gile", "only_label", "only_input", "bilinear", "bilinear_yh15", "linear"] = "gile"
     label_encoder_type: Literal["mean", "text_encoder"] = "mean"
     bag_size: int = 0
-    lexical_size: int = 0
+    lexical: bool = False
     term_weights: dict[str, Any] = field(default_factory=dict)
     cosine_score: bool = False
     cosine_scale: float | int = 15.0
@@ -668,14 +665,12 @@ class GileConfig(PreTrainedConfig):
             )
         if self.joint_layers > 1 and self.output_layer != "gile":
             raise ValueError(f"joint_layers needs output_layer 'gile', got {self.output_layer!r}")
-        if self.lexical_size and self.output_layer == "linear":
-            raise ValueError("lexical_size compares the words of text and label, and a linear unit reads no labels")
-        if self.lexical_size % LEXICAL_HASHES:
-            raise ValueError(f"lexical_size must be a multiple of {LEXICAL_HASHES}, got {self.lexical_size}")
+        if self.lexical and self.output_layer == "linear":
+            raise ValueError("lexical compares the words of text and label, and a linear unit reads no labels")
 
     def validate_term_weights(self) -> None:
         """Each weight is a finite number, of a term that the score has, for labels that have it."""
-        has = {"cosine": self.cosine_score, "rows": self.label_rows, "lexical": self.lexical_size > 0}
+        has = {"cosine": self.cosine_score, "rows": self.label_rows, "match": self.lexical, "coverage": self.lexical}
         for group, weights in self.term_weights.items():
             if group not in GROUPS or not isinstance(weights, Mapping):
                 raise ValueError(f"term_weights are of 'seen' and 'unseen' labels, got {group!r}: {weights!r:.100}")
@@ -793,7 +788,6 @@ def _code_that_travels() -> None:
 __all__ = [
     "FORMAT_VERSION",
     "GROUPS",
-    "LEXICAL_HASHES",
     "METHODS",
     "PRETRAINED_DEFAULTS",
     "TERMS",

@@ -23,7 +23,6 @@ from typing import Any, ClassVar
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from torch.nn import functional
 from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
@@ -41,9 +40,10 @@ from .scoring_gile import (
     ClassificationUnit,
     CosineScale,
     JointInputLabelEmbedding,
-    LexicalOverlap,
     LinearOutput,
+    Postings,
     TokenBag,
+    WordWeights,
     ZeroEmbedding,
 )
 from .stored_labels_gile import StoredLabels, check_finite, state_of
@@ -83,6 +83,23 @@ _STARTS = {
 """Fields of where weights start, and the names of these weights."""
 
 
+def with_words(scores: Tensor, postings: Postings | None, lexical_ids: Tensor | None) -> Tensor:
+    """Adds what shared words count to `(B, L)` scores; without postings, nothing.
+
+    Raises:
+        ValueError: There are postings, and no words of the documents.
+    """
+    if postings is None:
+        return scores
+    check_tensors(lexical_ids=lexical_ids)
+    if lexical_ids is None or lexical_ids.shape[:1] != scores.shape[:1]:
+        raise ValueError(
+            "this model scores by words that texts share with labels: pass lexical_ids, (B, F), which its processor "
+            f"makes of {len(scores)} texts, got {'none' if lexical_ids is None else tuple(lexical_ids.shape)}"
+        )
+    return scores + postings.scores(lexical_ids).to(scores)
+
+
 class GilePreTrainedModel(PreTrainedModel):
     """What all GILE models share: configuration and initialisation."""
 
@@ -107,7 +124,7 @@ class GilePreTrainedModel(PreTrainedModel):
             init.normal_(module.weight, std=module.embedding_dim**-0.5)
         elif isinstance(module, CosineScale):
             init.constant_(module.scale, self.config.cosine_scale)
-        elif isinstance(module, LexicalOverlap):
+        elif isinstance(module, WordWeights):
             init.ones_(module.idf)
         elif isinstance(module, nn.GRU):
             for name, parameter in module.named_parameters():
@@ -260,7 +277,7 @@ class GileModel(GilePreTrainedModel):
 
     def freeze(self) -> None:
         """Takes from training what the configuration keeps as it is."""
-        if self.config.lexical_size:
+        if self.config.lexical:
             self.output_layer.lexical.requires_grad_(False)
         if self.config.text_config.freeze_text_encoder:
             self.text_encoder.transformer.requires_grad_(False)
@@ -318,7 +335,7 @@ class GileModel(GilePreTrainedModel):
             read = torch.rand(len(places), len(distinct), device=places.device) >= text.word_dropout
             mask = mask & read.gather(1, places.flatten(1)).view(mask.shape)
         document, attentions = self.text_encoder(input_ids, mask, inputs_embeds, pooled_embeds, language)
-        return self._with_tokens(document, input_ids, mask), attentions
+        return self._with_bag(document, input_ids, mask), attentions
 
     def _mask_of(
         self, input_ids: Tensor | None, inputs_embeds: Tensor | None, attention_mask: Tensor | None
@@ -339,22 +356,13 @@ class GileModel(GilePreTrainedModel):
             )
         return attention_mask.bool()
 
-    def _with_tokens(self, vectors: Tensor, input_ids: Tensor | None, mask: Tensor | None) -> Tensor:
-        """The vectors with what is made of the tokens behind them: the bag and, in evaluation, the lexical code."""
-        lexical = None if self.training else getattr(self.output_layer, "lexical", None)
-        if self.bag is None and lexical is None:
+    def _with_bag(self, vectors: Tensor, input_ids: Tensor | None, mask: Tensor | None) -> Tensor:
+        """The vectors with the bag behind them, where there is one."""
+        if self.bag is None:
             return vectors
         if input_ids is None or mask is None:
-            raise ValueError(
-                "config.bag_size and config.lexical_size need input_ids: inputs_embeds and pooled_embeds do not say "
-                "which tokens"
-            )
-        parts, tokens, mask = [vectors], input_ids.flatten(1), mask.flatten(1)
-        if self.bag is not None:
-            parts.append(self.bag(tokens, mask))
-        if lexical is not None:
-            parts.append(lexical(tokens, mask).to(self.dtype))
-        return torch.cat(parts, dim=-1)
+            raise ValueError("config.bag_size needs input_ids: inputs_embeds and pooled_embeds do not say which tokens")
+        return torch.cat([vectors, self.bag(input_ids.flatten(1), mask.flatten(1))], dim=-1)
 
     def _check_pooled(self, pooled: Tensor, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> None:
         text = self.config.text_config
@@ -417,7 +425,7 @@ class GileModel(GilePreTrainedModel):
         else:
             inputs = {"input_ids": label_input_ids, "mask": mask, "pooled": label_vectors}
             vectors = in_each_language(self.config, label_language, inputs, self._read_labels)[0]
-        return self._with_tokens(vectors, label_input_ids, mask)
+        return self._with_bag(vectors, label_input_ids, mask)
 
     def _read_labels(
         self, language: str | None, input_ids: Tensor, mask: Tensor, pooled: Tensor | None
@@ -541,8 +549,26 @@ class GileModel(GilePreTrainedModel):
         layer = self.output_layer
         reads_labels = self.config.label_encoder_type == "text_encoder"
         reader = self.text_encoder if reads_labels else self.get_input_embeddings()
-        parts = (layer.label_projection, layer.label_layers, self.bag, layer.cosine, layer.lexical, reader)
+        parts = (layer.label_projection, layer.label_layers, self.bag, layer.cosine, reader)
         return [parameter for part in parts if part is not None for parameter in part.parameters()]
+
+    @torch.no_grad()
+    def postings(self, labels: Sequence[Label], label_rows: Tensor | None = None) -> Postings | None:
+        """What scores documents by the words that they share with labels, beside `score`.
+
+        Args:
+            labels: L `Label`s.
+            label_rows: `(L, H + 1)` rows of stored labels, as in `project_labels`.
+
+        Returns:
+            The postings of the labels; None where no such term counts (`config.lexical`, `config.term_weights`).
+        """
+        layer = self.output_layer
+        if not getattr(layer, "counts_words", False):
+            return None
+        idf = layer.lexical()
+        some = torch.zeros(len(labels), 1, device=idf.device)
+        return Postings.build(labels, idf, layer.word_weights(some, label_rows))
 
     @can_return_tuple
     def forward(
@@ -554,7 +580,7 @@ class GileModel(GilePreTrainedModel):
         label_embeds: Tensor | None = None,
         language: Languages = None,
         label_language: Languages = None,
-        output_attentions: bool | None = None,
+        lexical_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> GileModelOutput:
         """Scores every document with every label.
@@ -564,12 +590,12 @@ class GileModel(GilePreTrainedModel):
             attention_mask: Which words of documents there are.
             inputs_embeds: Vectors of words, instead of `input_ids`.
             label_input_ids: `(L, T)` word ids, as in `embed_labels`.
-            label_embeds: `(L, D)` label vectors e, instead of `label_input_ids`; without words, so that with
-                `config.lexical_size` they share none with any text.
+            label_embeds: `(L, D)` label vectors e, instead of `label_input_ids`.
             language: The language of the documents, or of each; it can be left out if there is one.
             label_language: The language of the labels, or of each, as in `project_labels`.
-            output_attentions: Whether to return the attention weights.
-            kwargs: `output_hidden_states`, which every model of Transformers takes; there are none to return.
+            lexical_ids: `(B, F)` words of the documents, padded with -1, which count beside `postings` alone.
+            kwargs: `postings`, those of the labels (see there); `output_attentions`, whether to return the attention
+                weights; `output_hidden_states`, which every model of Transformers takes; there are none to return.
 
         Returns:
             A `GileModelOutput`.
@@ -578,7 +604,7 @@ class GileModel(GilePreTrainedModel):
             ValueError: Arguments are missing, or of a wrong shape.
             TypeError: There is no such argument.
         """
-        for name in kwargs.keys() - {"output_hidden_states"}:  # which adapters of peft always pass
+        for name in kwargs.keys() - {"output_hidden_states", "output_attentions", "postings"}:  # peft passes the first
             raise TypeError(f"forward() got an unexpected keyword argument {name!r}")
         layer, config = self.output_layer, self.config
         scores_its_own = config.output_layer == "linear" and label_input_ids is None and label_embeds is None
@@ -601,11 +627,12 @@ class GileModel(GilePreTrainedModel):
 
         documents = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
         logits, text_embeds, *attentions = in_each_language(config, language, documents, score)
+        logits = with_words(logits, kwargs.get("postings"), lexical_ids)
         return GileModelOutput(
             logits=logits,
             text_embeds=text_embeds,
             label_embeds=label_embeds,
-            attentions=tuple(attentions) if output_attentions else None,
+            attentions=tuple(attentions) if kwargs.get("output_attentions") else None,
         )
 
     def _label_embeds(
@@ -624,11 +651,10 @@ class GileModel(GilePreTrainedModel):
         if label_embeds is None:
             assert label_input_ids is not None
             return self.embed_labels(label_input_ids, label_language, label_vectors)
-        size, lexical = self.config.label_size, self.config.lexical_size
-        if label_embeds.dim() != 2 or label_embeds.shape[1] not in (size, size + lexical):
+        size = self.config.label_size
+        if label_embeds.dim() != 2 or label_embeds.shape[1] != size:
             raise ValueError(f"label_embeds must have shape (L, {size}), got {tuple(label_embeds.shape)}")
-        # Texts have a lexical code in evaluation alone. A label without one shares no words with any text.
-        return functional.pad(label_embeds, (0, size + (0 if self.training else lexical) - label_embeds.shape[1]))
+        return label_embeds
 
     def _check_documents(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> None:
         if (input_ids is None) == (inputs_embeds is None):
@@ -830,8 +856,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
         labels: Tensor | None = None,
         language: Languages = None,
         excluded_columns: Tensor | None = None,
-        output_attentions: bool | None = None,
         pooled_embeds: Tensor | None = None,
+        lexical_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
         """Scores documents with the stored labels.
@@ -853,9 +879,11 @@ class GileForSequenceClassification(GilePreTrainedModel):
             language: The language of the documents, or of each; it can be left out if there is one.
             excluded_columns: `(B, E)` columns that are no candidates for a document, padded with -100; they get minus
                 infinity, as labels of other languages do.
-            output_attentions: Whether to return the attention weights, as in `GileModelOutput`.
             pooled_embeds: What the pretrained encoder made of these documents before.
-            kwargs: Further arguments of the loss, such as `num_items_in_batch`, which `Trainer` passes.
+            lexical_ids: `(B, F)` words of the documents, padded with -1, as the processor makes them; only read in
+                evaluation, where `config.term_weights` counts shared words.
+            kwargs: `output_attentions`, whether to return the attention weights, as in `GileModelOutput`; and further
+                arguments of the loss, such as `num_items_in_batch`, which `Trainer` passes.
 
         Returns:
             `loss` if there are labels. `logits` `(B, L)`; none in a training step whose loss reads text codes.
@@ -866,17 +894,21 @@ class GileForSequenceClassification(GilePreTrainedModel):
         """
         check_tensors(labels=labels, excluded_columns=excluded_columns)
         kwargs.pop("output_hidden_states", None)  # adapters of peft always pass it
+        output_attentions = kwargs.pop("output_attentions", None)
         self._check_loss_arguments(labels, kwargs)
         loss_of_codes = getattr(self.loss_function, "of_codes", None) if labels is not None and self.training else None
         label_codes = cache(partial(self.project_stored_labels, None))
+        postings = None if self.training else self.stored_postings()
 
-        def read(language: str | None, excluded: Tensor | None, **documents: Tensor | None) -> tuple[Tensor, ...]:
+        def read(
+            language: str | None, excluded: Tensor | None, words: Tensor | None, **documents: Tensor | None
+        ) -> tuple[Tensor, ...]:
             text_embeds, attentions = self.gile.embed_texts(**documents, language=language)
             text_codes = self.gile.output_layer.project_texts(text_embeds, language)
             if loss_of_codes is not None:
                 return text_codes, *attentions
             scores = self.gile.score(text_codes, label_codes(label_space(self.config, language)), language)
-            return self.stored_labels.masked(scores, language, excluded), *attentions
+            return self.stored_labels.masked(with_words(scores, postings, words), language, excluded), *attentions
 
         inputs = {
             "input_ids": input_ids,
@@ -884,6 +916,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             "inputs_embeds": inputs_embeds,
             "pooled_embeds": pooled_embeds,
             "excluded": excluded_columns,
+            "words": lexical_ids,
         }
         result, *attentions = in_each_language(self.config, language, inputs, read)
         logits, loss = None if loss_of_codes else result, None
@@ -952,6 +985,21 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if any(weight.is_meta for weight in self.gile.label_parameters()):
             return make()
         return self.stored_labels.made_once(("codes", language), self.label_input_ids, self.gile.label_state, make)
+
+    def stored_postings(self) -> Postings | None:
+        """The postings of the stored labels, see `GileModel.postings`; they are made once while the idf stays."""
+        gile, table = self.gile, self.gile.label_rows
+        if not getattr(gile.output_layer, "counts_words", False):
+            return None
+        idf, labels = gile.output_layer.lexical(), self.label_set
+        rows = table and (table(torch.arange(table.num_embeddings)) if table.weight.is_meta else table.weight)
+
+        def make() -> Postings | None:
+            return gile.postings(labels or [Label(name, name) for name in self.config.id2label.values()], rows)
+
+        postings = self.stored_labels.postings((labels, *state_of(idf)), make)
+        some = torch.zeros(self.config.num_labels, 1, device=idf.device)
+        return postings._replace(weights=gile.output_layer.word_weights(some, rows))
 
     def stored_inputs(
         self, columns: Tensor | None = None, words: Tensor | None = None, vectors: Tensor | None = None

@@ -24,8 +24,10 @@ from transformers.utils import logging
 from .labels_gile import LabelSet
 from .languages_gile import check_language, own_columns
 from .losses_gile import widened
-from .processing_gile import GileProcessor
-from .search_gile import Choice, TopLabels, best_labels, bias_of, project_label_set
+from .processing_gile import GileProcessor, pad_rows
+from .scoring_gile import Postings
+from .search_gile import Choice, TopLabels, Words, best_labels, bias_of, project_label_set
+from .stored_labels_gile import state_of
 
 LONG_TEXTS = ("cut", "max", "mean")
 """What can be done with texts that are longer than a model reads."""
@@ -308,7 +310,8 @@ class LabelScoringPipeline(Pipeline):
         processor, language = self.processor, options.language
         if options.return_evidence:
             _check_attends(self.model.config)
-        documents = processor(texts, language=language)["input_ids"]
+        inputs = processor(texts, language=language)
+        documents, words = inputs["input_ids"], inputs.get("lexical_ids")
         codes, attentions = self._encoded(documents, options)
         looked: list[list[Sequence[Tensor]]] = [[weights] for weights in attentions]
         known = list(map(processor.knows, documents))
@@ -338,7 +341,8 @@ class LabelScoringPipeline(Pipeline):
         if options.return_evidence:
             written = processor.pieces(texts, language, whole=whole, written=True)
             evidence = [_evidence(*of_text) for of_text in zip(written, looked, strict=True)]
-        return _ReadTexts(codes, {place: torch.stack(own) for place, own in pieces.items()}, evidence, known)
+        of_pieces = {place: torch.stack(own) for place, own in pieces.items()}
+        return _ReadTexts(codes, of_pieces, None if words is None else pad_rows(words, -1), evidence, known)
 
     def _encoded(self, documents: list[Any], options: Options) -> tuple[Tensor, list[Sequence[Tensor]]]:
         """`(B, J)` text codes of documents of ids, and the attention of each; it is empty where nobody asks for it."""
@@ -367,14 +371,23 @@ class LabelScoringPipeline(Pipeline):
             multi_label, None if top_k is None else int(top_k), least, options.force_label, config.calibration, seen
         )
         answers: dict[int, TopLabels] = {}
+        postings = self._postings_of(labels, options, state)
+        own = slice(first, first + len(codes))
+
+        def words_of(some: list[int]) -> Words | None:
+            if postings is None or read.lexical_ids is None:
+                return None
+            ids = read.lexical_ids[some]
+            return lambda rows: postings.scores(ids[rows])[:, own]
+
         long = [place for place in places if place in read.pieces]
         if len(long) < len(places):  # all of them, so that the others are scored as they are with long_texts="cut"
-            answers |= zip(places, best_labels(read.codes[places], codes, bias, choice), strict=True)
+            answers |= zip(places, best_labels(read.codes[places], codes, bias, choice, words_of(places)), strict=True)
         if long:
             pieces = [widened(read.pieces[place]) for place in long]
             # The mean of logits is the logit of the mean.
             means = torch.stack([own.mean(0) for own in pieces]) if options.long_texts == "mean" else pieces
-            answers |= zip(long, best_labels(means, codes, bias, choice), strict=True)
+            answers |= zip(long, best_labels(means, codes, bias, choice, words_of(long)), strict=True)
         return [TopLabels(answers[place].scores, answers[place].columns + first) for place in places]
 
     def postprocess(self, model_outputs: dict[str, Any]) -> dict[str, Any]:
@@ -429,6 +442,21 @@ class LabelScoringPipeline(Pipeline):
 
         languages = (language, options.label_language)
         return self._cache.codes(labels, languages, lambda words: (state(), gile.label_state(words)), make), bias, 0
+
+    def _postings_of(self, labels: Any, options: Options, state: Callable[[], Any]) -> Postings | None:
+        """What compares the words of labels with those of texts; None where they do not count."""
+        model = self.model
+        if hasattr(labels, "check_fits") or labels is None:
+            return model.stored_postings() if labels is None else labels.postings
+        if not getattr(model.gile.output_layer, "counts_words", False):
+            return None
+
+        def make() -> Postings | None:
+            language = check_language(model.config, options.label_language or options.language)
+            return model.gile.postings(labels, model.rows_of(labels, language))
+
+        made_of = (state(), state_of(model.gile.output_layer.lexical.idf), options.label_language, options.language)
+        return self._cache.fact(labels, "postings", made_of, make)
 
     def _of_labels(self, name: str, labels: Any, own: slice, language: str | None) -> Any:
         """What the model stores of labels, `seen` or `thresholds`, made once for each label set."""
@@ -525,6 +553,7 @@ class _ReadTexts(NamedTuple):
 
     codes: Tensor  # (B, J), of what the model reads first of each text
     pieces: dict[int, Tensor]  # (P, J) codes of the pieces of the texts that are longer, by their places
+    lexical_ids: Tensor | None  # (B, F), of all of each text
     evidence: list[Any]  # of each text, or None
     known: list[bool]  # whether each text, as far as it was read, holds a word that the model knows
 

@@ -7,7 +7,7 @@ of its tokenizer, and sentences are windows of whole sentences.
 import re
 import unicodedata
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, count, islice, repeat
 from os import PathLike
@@ -49,6 +49,7 @@ class GileProcessor(ProcessorMixin):
         max_sentence_words: Words kept of a sentence, tokens that a window holds.
         max_label_words: Words kept of a label.
         languages: The languages of the model.
+        lexical: Whether it also makes `lexical_ids` of documents, for a model with `config.lexical`.
         text_prompt: What a pretrained encoder expects before each text, such as `"query: "`.
         label_prompt: The same of labels.
 
@@ -75,11 +76,13 @@ class GileProcessor(ProcessorMixin):
         languages: Sequence[str] = (),
         text_prompt: str = "",
         label_prompt: str = "",
+        lexical: bool = False,
         **kwargs: Any,
     ) -> None:
         if not isinstance(reads_sentences, bool):
             raise ValueError(f"reads_sentences must be true or false, got {reads_sentences!r:.100}")
         self.reads_sentences = reads_sentences
+        self.lexical = lexical
         self.max_words = max_words
         self.max_sentences = max_sentences
         self.max_sentence_words = max_sentence_words
@@ -143,7 +146,14 @@ class GileProcessor(ProcessorMixin):
         """
         _check_config(config)
         limits = {name: getattr(config.text_config, name) for name in _LIMITS}
-        processor = cls(tokenizer, config.text_config.reads_sentences, languages=config.languages, **limits, **prompts)
+        processor = cls(
+            tokenizer,
+            config.text_config.reads_sentences,
+            languages=config.languages,
+            lexical=config.lexical,
+            **limits,
+            **prompts,
+        )
         processor.check_fits(config)
         return processor
 
@@ -176,6 +186,10 @@ class GileProcessor(ProcessorMixin):
                 f"the tokenizer has {size} words with padding in row {pad}, the model {text.vocab_size} with padding "
                 f"in row {text.pad_token_id}: use the processor saved with the model, or {hint}"
             )
+        if config.lexical and not self.lexical:
+            raise ValueError(
+                "the model scores by words of texts, which this processor leaves out: set its lexical=True"
+            )
         if self.languages != config.languages:
             raise ValueError(
                 f"the processor makes words of {self.languages}, the model reads {config.languages}; use the processor "
@@ -204,8 +218,8 @@ class GileProcessor(ProcessorMixin):
             kwargs: Nothing; other processors' options are refused.
 
         Returns:
-            `input_ids` and `attention_mask`, `(B, W)` or `(B, S, W)`, for documents; `label_input_ids` `(L, T)` for
-            labels.
+            `input_ids` and `attention_mask`, `(B, W)` or `(B, S, W)`, for documents; with `lexical`, `lexical_ids`
+            `(B, F)` of the whole documents, padded with -1; `label_input_ids` `(L, T)` for labels.
 
         Raises:
             ValueError: Nothing to process, an empty list, something that is not a text (named by its place), an empty
@@ -219,11 +233,16 @@ class GileProcessor(ProcessorMixin):
             raise ValueError(f"return_tensors must be 'pt' or None, got {return_tensors!r}")
         data: dict[str, Any] = {}
         if text is not None:
+            text = list(text) if isinstance(text, Iterator) else text
             documents = [self._document(row) for row in self._rows(text, language)]
             if return_tensors:
                 data.update(self.pad_documents(documents))
             else:
                 data["input_ids"] = documents
+            if self.lexical:
+                texts = [text] if isinstance(text, str) else text
+                words = [lexical_ids(one if isinstance(one, str) else " ".join(one)) for one in texts]
+                data["lexical_ids"] = pad_rows(words, -1) if return_tensors else words
         if label_text is not None:
             if label_language is None and isinstance(language, str):
                 label_language = language

@@ -246,8 +246,8 @@ class PublishedGileConfig(GileConfig):
                 "the published graph has text_encoder_type 'han' and pooling 'attention', got "
                 f"{text.text_encoder_type!r} and {text.pooling!r}"
             )
-        if self.bag_size or self.lexical_size:
-            raise ValueError("bag_size and lexical_size are not of the published graph")
+        if self.bag_size or self.lexical:
+            raise ValueError("bag_size and lexical are not of the published graph")
         if self.label_encoder_type == "text_encoder" and text.max_label_words > text.max_sentence_words:
             raise ValueError(
                 f"max_label_words must be at most {text.max_sentence_words}, the max_sentence_words of the published "

@@ -1,7 +1,7 @@
 """From document and label vectors to scores, term by term.
 
 A score is that of the linear unit, or that of the joint embedding of the paper, its ablations and the bilinear units,
-beside which may stand cosines, a row for each stored label, and lexical overlap. Each term is an inner product of
+beside which may stand cosines and a row for each stored label. Each term is an inner product of
 something of the document and something of the label, so a document has one code and a label one, whose inner product,
 plus a constant, is the score. Label codes can therefore be computed once and kept.
 
@@ -9,6 +9,8 @@ Shapes: B documents, L labels, R texts of T tokens, D word-embedding size, H doc
 """
 
 from collections.abc import Iterable
+from itertools import chain
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +18,14 @@ from torch.nn import functional
 from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
-from .configuration_gile import LEXICAL_HASHES, TERMS
+from .configuration_gile import GROUPS, TERMS
+from .labels_gile import Label
 from .languages_gile import of_language, per_language
+from .processing_gile import LEXICAL_BUCKETS, lexical_ids
 from .text_encoders_gile import rms_normalized
+
+_TEXTS_AT_ONCE = 1 << 18
+"""Texts of labels times documents whose words are compared at once: what stays in a cache."""
 
 
 class ZeroEmbedding(nn.Embedding):
@@ -73,22 +80,16 @@ class TokenBag(nn.Module):
 Parts = dict[str, Tensor]
 """Parts of vectors or of codes that stand side by side, by their names."""
 
-CODE_PARTS = ("joint", "encoder", "bag", "constant", "lexical")
+CODE_PARTS = ("joint", "encoder", "bag", "constant")
 """The parts of a code, in their order."""
-
-
-def parts_of(rows: Tensor, sizes: tuple[int, int], rest: str) -> Parts:
-    """Names the parts of `(R, C)` rows: of the encoder, of the bag, which have these sizes, and what is behind them."""
-    encoder, bag = sizes
-    return dict(zip(("encoder", "bag", rest), rows.tensor_split((encoder, encoder + bag), dim=1), strict=True))
 
 
 class ScoreTerm(nn.Module):
     """A term of the score: the inner product of a part of the text code and a part of the label code.
 
-    Terms read document and label vectors, "vector", and their parts: "encoder", what the encoder made; "bag"; and
-    "lexical", the lexical code, empty where it does not count. "row" is the row of labels, where they have such. Terms
-    write parts of codes by their names. Where several write the same part of a label code, it is the sum.
+    Terms read document and label vectors, "vector", and their parts: "encoder", what the encoder made, and "bag". "row"
+    is the row of labels, where they have such. Terms write parts of codes by their names. Where several write the same
+    part of a label code, it is the sum.
     """
 
     def text_part(self, text: Parts, language: str | None) -> Parts:
@@ -104,69 +105,124 @@ class ScoreTerm(nn.Module):
         raise NotImplementedError
 
 
-class LexicalOverlap(ScoreTerm):
-    """The tf-idf vector of a text as a code of fixed size, whose inner product is nearly the cosine.
+class WordWeights(nn.Module):
+    """The idf of each lexical id, fitted on training documents; nothing trains it.
 
-        code(text) = sum_f idf_f (1 + log count_f) hash(f), scaled to length 1
-
-    The features f are tokens, and pairs of tokens side by side, as a word that a tokenizer cuts into pieces is rather
-    its pairs than its pieces. Each has `hashes` places in the code, with signs, and an idf by its bucket. Nothing of it
-    is trained: labels of training documents would teach the model to do without it, and labels never seen need it.
+    Labels of training documents would teach a model to do without words, and labels never seen need them.
     """
 
-    buckets = 1 << 18
-    hashes = LEXICAL_HASHES
-
-    def __init__(self, config: PreTrainedConfig) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.size = config.lexical_size
         # A parameter, for buffers of a module without any are not initialised; it never requires a gradient.
-        self.idf = nn.Parameter(torch.ones(self.buckets), requires_grad=False)
+        self.idf = nn.Parameter(torch.ones(LEXICAL_BUCKETS), requires_grad=False)
 
-    def text_part(self, text: Parts, language: str | None) -> Parts:
-        """See `ScoreTerm`."""
-        return {"lexical": text["lexical"].to(text["vector"].dtype)}
+    def forward(self) -> Tensor:
+        """All of them."""
+        return self.idf
 
-    def label_part(self, label: Parts, language: str | None) -> Parts:
-        """See `ScoreTerm`."""
-        return {"lexical": label["lexical"].to(label["vector"].dtype)}
 
-    def literal(self, text: Parts, label: Parts, language: str | None) -> Tensor:
-        """See `ScoreTerm`."""
-        return text["lexical"] @ label["lexical"].T
+class Postings(NamedTuple):
+    """In which texts of labels each word stands: the terms of a score that compare words, exact and sparse.
 
-    def features(self, input_ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The distinct features of texts: `(F,)` rows of the texts, numbers below `buckets`, and their counts."""
-        mask = mask & (self.idf[input_ids % self.buckets] > 0)
-        rows = torch.arange(len(input_ids), device=input_ids.device)[:, None] * self.buckets
-        pairs = _mixed(input_ids[:, :-1] * 0x10001 + input_ids[:, 1:] + self.buckets) % self.buckets
-        keys = torch.cat([(rows + input_ids % self.buckets)[mask], (rows + pairs)[mask[:, :-1] & mask[:, 1:]]])
-        keys, counts = torch.unique(keys, return_counts=True)
-        return keys // self.buckets, keys % self.buckets, counts
+        match(d, l) = max_t share_t sum_f count_f / (count_f + 1) idf_f^2 / (sum_f idf_f^2)^0.6
+        coverage(d, l) = 1 if all words of a name of l stand in d, else 0
+
+    The texts t of a label are its name, each synonym, and its description, of which words alone count, at a share of
+    0.6. f are lexical ids of both d and t. Those with less than a tenth of the weight of the text's heaviest are left
+    out of both terms: they are in most documents, and tell nothing.
+
+    Args:
+        features: `(E,)` lexical ids, ascending.
+        texts: `(E,)` the text that has each.
+        values: `(E,)` what each adds to match, of a document that is full of it.
+        labels: `(T,)` the label of each text.
+        words: `(T,)` the number of words that coverage asks for; 0 of descriptions, which are never covered.
+        weights: `(2, L)` what match and coverage count for each label.
+    """
+
+    features: Tensor
+    texts: Tensor
+    values: Tensor
+    labels: Tensor
+    words: Tensor
+    weights: Tensor
+
+    @classmethod
+    def build(cls, labels: Iterable[Label], idf: Tensor, weights: Tensor) -> "Postings":
+        """Makes the postings of labels.
+
+        Args:
+            labels: L `Label`s.
+            idf: `(LEXICAL_BUCKETS,)` of a `WordWeights`.
+            weights: `(2, L)`.
+        """
+        texts: list[frozenset[int]] = []
+        owners: list[int] = []
+        shares: list[float] = []
+        for column, label in enumerate(labels):
+            names = {frozenset(lexical_ids(name)): 1.0 for name in (label.name, *label.synonyms)}
+            described = frozenset(number for number in lexical_ids(label.description) if number % 2 == 0)
+            for text, share in ({described: 0.6} | names).items():
+                if text:
+                    texts.append(text)
+                    owners.append(column)
+                    shares.append(share)
+        rows = torch.arange(len(texts)).repeat_interleave(torch.tensor(list(map(len, texts)), dtype=torch.long))
+        features = torch.tensor(list(chain.from_iterable(texts)), dtype=torch.long)
+        squares, of_text = idf.detach().cpu().float().square()[features], torch.tensor(shares)
+        total = torch.zeros(len(texts)).index_add_(0, rows, squares).clamp(min=1e-9)
+        heaviest = torch.zeros(len(texts)).scatter_reduce_(0, rows, squares, "amax")
+        values = squares * (of_text / total**0.6)[rows]
+        counts = squares >= 0.1 * heaviest[rows]
+        is_word = counts & (features % 2 == 0) & (of_text == 1)[rows]
+        words = torch.bincount(rows[is_word], minlength=len(texts)).int()
+        features, rows, values = features[counts], rows[counts], values[counts]
+        order = features.argsort(stable=True)
+        entries = features[order].int(), rows[order].int(), values[order]
+        owner = torch.tensor(owners, dtype=torch.long)
+        return cls(*(one.to(weights.device) for one in (*entries, owner, words, weights)))
+
+    @torch.compiler.disable
+    @torch.no_grad()
+    def scores(self, ids: Tensor) -> Tensor:
+        """What shared words add to the scores of documents.
+
+        Args:
+            ids: `(B, F)` lexical ids of documents, padded with -1.
+
+        Returns:
+            `(B, L)` in float32.
+        """
+        size = max(1, _TEXTS_AT_ONCE // max(1, len(self.labels)))
+        ids = ids.to(self.labels.device)
+        scores = self.weights.new_empty(len(ids), self.weights.shape[1])
+        for start in range(0, len(ids), size):
+            match, coverage = self.terms(ids[start : start + size])
+            scores[start : start + size] = self.weights[0] * match + self.weights[1] * coverage
+        return scores
 
     @torch.no_grad()
-    def forward(self, input_ids: Tensor, mask: Tensor) -> Tensor:
-        """Codes of texts, `(R, lexical_size)`, of length about 1; zero for a text without tokens."""
-        rows, features, counts = self.features(input_ids, mask)
-        weights = self.idf.float()[features] * (1 + counts.float().log())
-        squares = weights.new_zeros(len(input_ids)).index_add_(0, rows, weights.square())
-        weights = weights / squares.sqrt()[rows].clamp(min=1e-9) / self.hashes**0.5
-        block = self.size // self.hashes
-        numbers = torch.arange(self.hashes, device=rows.device)
-        code = weights.new_zeros(len(input_ids) * self.size)
-        for part in range(0, len(rows), 1 << 16):  # of a long batch, not all places at once
-            here = slice(part, part + (1 << 16))
-            mixed = _mixed(features[here, None] * self.hashes + numbers)  # (F, hashes)
-            places = rows[here, None] * self.size + numbers * block + (mixed >> 1) % block
-            code.index_add_(0, places.flatten(), (weights[here, None] * (1 - 2 * (mixed & 1))).flatten())
-        return code.view(len(input_ids), self.size)
-
-
-def _mixed(numbers: Tensor) -> Tensor:
-    """A hash of whole numbers to others that are not negative (the finaliser of SplitMix64: Steele et al., 2014)."""
-    for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
-        numbers = (numbers ^ ((numbers >> shift) & ((1 << (64 - shift)) - 1))) * factor
-    return (numbers ^ ((numbers >> 31) & ((1 << 33) - 1))) & ((1 << 62) - 1)
+    def terms(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Match and coverage of few documents with all labels, each `(B, L)`; `ids` as in `scores`."""
+        number, texts, labels = len(ids), len(self.labels), self.weights.shape[1]
+        rows = torch.arange(number, device=ids.device)[:, None] * LEXICAL_BUCKETS
+        keys, counts = torch.unique((rows + ids)[ids >= 0], return_counts=True)
+        asked, rows = (keys % LEXICAL_BUCKETS).int(), keys // LEXICAL_BUCKETS
+        first, behind = (torch.searchsorted(self.features, asked, right=right) for right in (False, True))
+        sizes = behind - first
+        starts = (first - sizes.cumsum(0) + sizes).repeat_interleave(sizes)
+        entries = torch.arange(len(starts), device=ids.device) + starts
+        places = self.texts[entries] + (rows * texts).repeat_interleave(sizes)  # in (B, T)
+        values = self.values[entries] * (counts / (counts + 1)).repeat_interleave(sizes)
+        match = values.new_zeros(number * texts).index_add_(0, places, values)
+        found = places[(asked % 2 == 0).repeat_interleave(sizes)]
+        covered = torch.bincount(found, minlength=number * texts).view(number, texts) >= self.words
+        owners, none = self.labels.expand(number, -1), values.new_zeros(number, labels)
+        coverage = (covered & (self.words > 0)).to(values.dtype)
+        return (
+            none.scatter_reduce(1, owners, match.view(number, texts), "amax"),
+            none.scatter_reduce(1, owners, coverage, "amax"),
+        )
 
 
 def _scaled(text: Parts) -> Parts:
@@ -242,7 +298,9 @@ class RowTerm(ScoreTerm):
         """See `ScoreTerm`; zeros of labels without rows."""
         vectors = label["vector"]
         rows = label["row"] if "row" in label else vectors.new_zeros(len(vectors), sum(self.sizes) + 1)
-        return parts_of(rows, self.sizes, "constant")
+        encoder, bag = self.sizes
+        names = ("encoder", "bag", "constant")
+        return dict(zip(names, rows.tensor_split((encoder, encoder + bag), dim=1), strict=True))
 
     def literal(self, text: Parts, label: Parts, language: str | None) -> Tensor:
         """See `ScoreTerm`."""
@@ -383,8 +441,9 @@ class JointInputLabelEmbedding(JointTerm):
     U, V, b_u and b_v of its own unless `config.share_joint_space` (section 3.3). With `config.joint_layers` above 1
     there are further layers behind U and V, x + act(W x + b).
 
-    Beside it stand `cosine`, `rows` and `lexical`, where the configuration has them. The score is the sum of all,
-    each times its weight in `config.term_weights` for a label of its group: seen labels have a row, others have none.
+    Beside it stand `cosine` and `rows`, where the configuration has them. The score is the sum of all, each times its
+    weight in `config.term_weights` for a label of its group: seen labels have a row, others have none. Terms that
+    compare words are no inner product of codes, and are added to it: `Postings`.
 
     Args:
         config: A `GileConfig`.
@@ -395,14 +454,13 @@ class JointInputLabelEmbedding(JointTerm):
         self.config = config
         self.cosine = CosineTerm(config) if config.cosine_score else None
         self.rows = RowTerm(config) if config.label_rows else None
-        self.lexical = LexicalOverlap(config) if config.lexical_size else None
-        self.text_sizes = (config.text_config.encoder_size, config.bag_size)
-        self.label_sizes = (config.label_size - config.bag_size, config.bag_size)
+        self.lexical = WordWeights() if config.lexical else None
+        self.bag_size = config.bag_size
 
-    def _terms(self, parts: Parts) -> dict[str, ScoreTerm]:
-        """The terms that count, by their names; the lexical one only where its codes are."""
-        lexical = self.lexical if parts["lexical"].shape[1] else None
-        terms = {"joint": self, "cosine": self.cosine, "rows": self.rows, "lexical": lexical}
+    @property
+    def terms(self) -> dict[str, ScoreTerm]:
+        """The terms of codes, by their names."""
+        terms = {"joint": self, "cosine": self.cosine, "rows": self.rows}
         return {name: term for name, term in terms.items() if term is not None}
 
     def weights(self, term: str, label: Parts) -> Tensor | float:
@@ -415,6 +473,21 @@ class JointInputLabelEmbedding(JointTerm):
         return numbers[label["row"].any(-1).long()][:, None]
 
     @property
+    def counts_words(self) -> bool:
+        """Whether scores have terms that compare words, and any of them counts."""
+        groups, chosen = GROUPS if self.rows is not None else ("unseen",), self.config.term_weights
+        terms = [(term, group) for term in ("match", "coverage") for group in groups]
+        return self.lexical is not None and any(
+            chosen.get(group, {}).get(term, TERMS[term][group]) for term, group in terms
+        )
+
+    def word_weights(self, some: Tensor, label_rows: Tensor | None = None) -> Tensor:
+        """`(2, L)` what match and coverage count for labels, the weights of `Postings`, where `some` are `(L, 1)`."""
+        label = {"vector": some} if label_rows is None else {"vector": some, "row": label_rows}
+        columns = [torch.zeros_like(some) + self.weights(term, label) for term in ("match", "coverage")]
+        return torch.cat(columns, 1).T.contiguous()
+
+    @property
     def _has_constant(self) -> bool:
         """Whether labels differ in what is added to their scores."""
         return self.rows is not None or any("offset" in weights for weights in self.config.term_weights.values())
@@ -425,8 +498,7 @@ class JointInputLabelEmbedding(JointTerm):
         """The labels' side of the score, Eq. 7.
 
         Args:
-            label_embeds: `(L, D)` label vectors e; with their lexical codes behind them, `(L, D + lexical_size)`, where
-                these are to count.
+            label_embeds: `(L, D)` label vectors e.
             language: The language of the documents to score.
             label_rows: `(L, H + 1)` rows of labels that have some of their own (`config.label_rows`).
 
@@ -435,7 +507,7 @@ class JointInputLabelEmbedding(JointTerm):
         """
         codes: Parts = {}
         label = self._label(label_embeds, label_rows)
-        for name, term in self._terms(label).items():
+        for name, term in self.terms.items():
             weight = self.weights(name, label)
             for part, code in term.label_part(label, language).items():
                 weighted = code if isinstance(weight, float) and weight == 1 else code * weight
@@ -445,29 +517,27 @@ class JointInputLabelEmbedding(JointTerm):
             codes["constant"] = codes.get("constant", 0) + offset
         return torch.cat([codes[part] for part in CODE_PARTS if part in codes], -1)
 
-    def _text(self, text_embeds: Tensor) -> Parts:
-        return parts_of(text_embeds, self.text_sizes, "lexical") | {"vector": text_embeds[:, : sum(self.text_sizes)]}
+    def _parts(self, vectors: Tensor) -> Parts:
+        encoder = vectors.shape[1] - self.bag_size
+        return {"vector": vectors, "encoder": vectors[:, :encoder], "bag": vectors[:, encoder:]}
 
     def _label(self, label_embeds: Tensor, label_rows: Tensor | None) -> Parts:
-        label = parts_of(label_embeds, self.label_sizes, "lexical") | {
-            "vector": label_embeds[:, : sum(self.label_sizes)]
-        }
+        label = self._parts(label_embeds)
         return label if label_rows is None else label | {"row": label_rows}
 
     def project_texts(self, text_embeds: Tensor, language: str | None = None) -> Tensor:
         """The documents' side of the score, Eq. 8, with the weights w of Eq. 11 already applied.
 
         Args:
-            text_embeds: `(B, H)` document vectors h; with their lexical codes behind them, `(B, H + lexical_size)`,
-                where these are to count.
+            text_embeds: `(B, H)` document vectors h.
             language: The language of the documents.
 
         Returns:
             `(B, J)` text codes, w * act(V h + b_v), and behind it the documents' side of the other terms of the score.
         """
         codes: Parts = {}
-        text = self._text(text_embeds)
-        for term in self._terms(text).values():
+        text = self._parts(text_embeds)
+        for term in self.terms.values():
             codes |= term.text_part(text, language)
         if self._has_constant:
             codes["constant"] = torch.ones_like(text["vector"][:, :1])
@@ -504,11 +574,11 @@ class JointInputLabelEmbedding(JointTerm):
         Returns:
             `(B, L)` logits.
         """
-        text, label = self._text(text_embeds), self._label(label_embeds, label_rows)
+        text, label = self._parts(text_embeds), self._label(label_embeds, label_rows)
         scores = text["vector"].new_zeros(len(text_embeds), len(label_embeds)) + self.bias(language)
         some = label["vector"][:, :1]
         columns = {name: (torch.zeros_like(some) + self.weights(name, label)).T for name in TERMS}  # (1, L)
-        for name, term in self._terms(text).items():
+        for name, term in self.terms.items():
             scores = scores + columns[name] * term.literal(text, label, language)
         return scores + columns["offset"]
 
@@ -567,8 +637,9 @@ __all__ = [
     "ClassificationUnit",
     "CosineScale",
     "JointInputLabelEmbedding",
-    "LexicalOverlap",
     "LinearOutput",
+    "Postings",
     "TokenBag",
+    "WordWeights",
     "ZeroEmbedding",
 ]

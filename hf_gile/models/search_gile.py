@@ -4,7 +4,7 @@ Shapes: B documents, P pieces of a document, L labels, C labels of a batch, J jo
 """
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -25,6 +25,13 @@ _CPU_BLOCK = (256, 1 << 12)
 _GPU_BLOCK = (1 << 9, 1 << 17)
 
 
+SCORES_AT_ONCE = 1 << 24
+"""Scores that exist at once, of as many documents (one at least) with all labels."""
+
+Words = Callable[[slice], Tensor]
+"""What is added to the scores of some documents, the words that they share with labels: `(B, L)` numbers."""
+
+
 class TopLabels(NamedTuple):
     """The best labels of each document, or of one, best first; of equal scores, that of the lower column first.
 
@@ -38,21 +45,22 @@ class TopLabels(NamedTuple):
 
 
 @torch.no_grad()
-def scores_of(text_codes: Tensor, codes: Tensor, bias: float) -> Tensor:
+def scores_of(text_codes: Tensor, codes: Tensor, bias: float | Tensor) -> Tensor:
     """The scores of documents with labels, in 32 bits (64, where either codes have as many).
 
     Args:
         text_codes: `(B, J)`.
         codes: `(L, J)` label codes.
-        bias: The constant of the score.
+        bias: The constant of the score, or `(B, L)` numbers to add.
 
     Returns:
         `(B, L)` logits.
     """
     check_text_codes(text_codes, codes)
+    bias = bias.to(codes.device, wide_type(text_codes, codes)) if torch.is_tensor(bias) else bias
     if codes.dtype == wide_type(text_codes, codes):
         with torch.autocast(codes.device.type, enabled=False):
-            return torch.addmm(codes.new_tensor(bias), text_codes.to(codes), codes.T)
+            return torch.addmm(torch.as_tensor(bias).to(codes), text_codes.to(codes), codes.T)
     scores = torch.empty(len(text_codes), len(codes), device=codes.device, dtype=wide_type(text_codes, codes))
     for _ in _blocks(text_codes, codes, bias, scores):
         pass
@@ -60,7 +68,7 @@ def scores_of(text_codes: Tensor, codes: Tensor, bias: float) -> Tensor:
 
 
 @torch.no_grad()
-def top_k_of(text_codes: Tensor, codes: Tensor, bias: float, k: int) -> TopLabels:
+def top_k_of(text_codes: Tensor, codes: Tensor, bias: float | Tensor, k: int, words: Words | None = None) -> TopLabels:
     """The best labels of each document, without holding the scores of all (but for k above L / 2).
 
     Args:
@@ -68,11 +76,15 @@ def top_k_of(text_codes: Tensor, codes: Tensor, bias: float, k: int) -> TopLabel
         codes: `(L, J)` label codes.
         bias: The constant of the score.
         k: Number of labels wanted, at least 1.
+        words: What is added to the scores.
 
     Returns:
         Scores and columns, each `(B, min(k, L))`.
     """
     k = min(check_text_codes(text_codes, codes, k), len(codes))
+    if words is not None:
+        parts = [top_k_of(*part, k) for part in _with_words(text_codes, codes, bias, words)]
+        return TopLabels(*map(torch.cat, zip(*parts, strict=True)))
     if 2 * k > len(codes):  # most of the answer is everything
         scores, columns = scores_of(text_codes, codes, bias).sort(dim=-1, descending=True, stable=True)
         return TopLabels(scores[:, :k].contiguous(), columns[:, :k].contiguous())
@@ -81,7 +93,12 @@ def top_k_of(text_codes: Tensor, codes: Tensor, bias: float, k: int) -> TopLabel
 
 @torch.no_grad()
 def top_k_of_each(
-    text_codes: Tensor, codes: Tensor, bias: float, k: int, groups: Sequence[Tensor | None]
+    text_codes: Tensor,
+    codes: Tensor,
+    bias: float | Tensor,
+    k: int,
+    groups: Sequence[Tensor | None],
+    words: Words | None = None,
 ) -> list[TopLabels]:
     """The best labels of each document in each of several groups of labels, which are scored once.
 
@@ -91,11 +108,15 @@ def top_k_of_each(
         bias: The constant of the score.
         k: Number of labels wanted of each group, at least 1.
         groups: `(L,)` bool each, the labels of a group; None for all.
+        words: What is added to the scores.
 
     Returns:
         For each group scores and columns, each `(B, min(k, L))`; minus infinity behind the labels of a smaller group.
     """
     k = min(check_text_codes(text_codes, codes, k), len(codes))
+    if words is not None:
+        parts = [top_k_of_each(*part, k, groups) for part in _with_words(text_codes, codes, bias, words)]
+        return [TopLabels(*map(torch.cat, zip(*own, strict=True))) for own in zip(*parts, strict=True)]
     others = [None if group is None else ~group.to(codes.device) for group in groups]
     scores = torch.full((len(text_codes), k), -torch.inf, device=codes.device, dtype=wide_type(text_codes, codes))
     answers = [TopLabels(scores.clone(), torch.zeros_like(scores, dtype=torch.long)) for _ in groups]
@@ -104,6 +125,16 @@ def top_k_of_each(
             own = block if excluded is None else block.masked_fill(excluded[labels], -torch.inf)
             _improve(best.scores[rows], best.columns[rows], own, labels.start)
     return answers
+
+
+def _with_words(
+    text_codes: Tensor, codes: Tensor, bias: float | Tensor, words: Words
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Documents in parts, with what is added to their scores in the place of the constant."""
+    size = max(1, SCORES_AT_ONCE // len(codes))
+    for start in range(0, max(1, len(text_codes)), size):
+        rows = slice(start, min(start + size, len(text_codes)))
+        yield text_codes[rows], codes, words(rows).to(codes.device, wide_type(text_codes, codes)) + bias
 
 
 def check_text_codes(text_codes: Tensor, codes: Tensor, k: Any = 1) -> int:
@@ -147,7 +178,7 @@ def wide_type(text_codes: Tensor, codes: Tensor) -> torch.dtype:
 
 
 def _blocks(
-    text_codes: Tensor, codes: Tensor, bias: float, into: Tensor | None = None, fewest: int = 1
+    text_codes: Tensor, codes: Tensor, bias: float | Tensor, into: Tensor | None = None, fewest: int = 1
 ) -> Iterator[tuple[slice, slice, Tensor]]:
     """Yields blocks of scores, the first of `fewest` labels or more: documents, labels, what lasts until the next."""
     wide = wide_type(text_codes, codes)
@@ -173,7 +204,7 @@ def _blocks(
                 torch.mm(text_codes[rows], own.T, out_dtype=wide, out=block)
             else:
                 torch.mm(text_codes[rows], own.T, out=block)
-            yield rows, labels, block.add_(bias) if bias else block
+            yield rows, labels, block.add_(bias[rows, labels] if torch.is_tensor(bias) else bias)
 
 
 def _improve(best: Tensor, best_columns: Tensor, scores: Tensor, first: int) -> None:
@@ -283,10 +314,6 @@ def _apply(logits: Tensor, own: Mapping[str, Any]) -> Tensor:
     return torch.minimum(moved, torch.cat([values, infinite])[interval])
 
 
-SCORES_AT_ONCE = 1 << 24
-"""Scores that exist at once, of as many documents (one at least) with all labels."""
-
-
 @dataclass(frozen=True)
 class Choice:
     """What labels are wanted.
@@ -309,7 +336,9 @@ class Choice:
 
 
 @torch.no_grad()
-def best_labels(text_codes: Tensor | Sequence[Tensor], codes: Tensor, bias: float, choice: Choice) -> list[TopLabels]:
+def best_labels(
+    text_codes: Tensor | Sequence[Tensor], codes: Tensor, bias: float, choice: Choice, words: Words | None = None
+) -> list[TopLabels]:
     """Chooses labels for documents, exactly.
 
     Where each label is scored on its own and one threshold serves all, an exact search finds the best, as calibration
@@ -322,6 +351,7 @@ def best_labels(text_codes: Tensor | Sequence[Tensor], codes: Tensor, bias: floa
         codes: `(L, J)` label codes.
         bias: The constant of the score.
         choice: What is wanted.
+        words: What is added to the scores of the documents.
 
     Returns:
         Probabilities and columns of the labels of each document. With a threshold they are those that reach it; with
@@ -332,23 +362,28 @@ def best_labels(text_codes: Tensor | Sequence[Tensor], codes: Tensor, bias: floa
     """
     is_searched = choice.is_multi_label and not torch.is_tensor(choice.threshold)
     if torch.is_tensor(text_codes) and choice.top_k is not None and is_searched:
-        return _best_by_search(text_codes, codes, bias, choice, choice.top_k)
+        return _best_by_search(text_codes, codes, bias, choice, choice.top_k, words)
     answers = []
     size = max(1, SCORES_AT_ONCE // len(codes))
     for start in range(0, len(text_codes), size):
-        answers += _choose(_logits(text_codes[start : start + size], codes, bias, size), choice)
+        logits = _logits(text_codes[start : start + size], codes, bias, size)
+        if words is not None:
+            logits += words(slice(start, start + len(logits))).to(logits)
+        answers += _choose(logits, choice)
     return answers
 
 
-def _best_by_search(text_codes: Tensor, codes: Tensor, bias: float, choice: Choice, k: int) -> list[TopLabels]:
+def _best_by_search(
+    text_codes: Tensor, codes: Tensor, bias: float, choice: Choice, k: int, words: Words | None
+) -> list[TopLabels]:
     seen = choice.seen
     if not choice.calibration or seen is None:
-        logits, columns = top_k_of(text_codes, codes, bias, k)
+        logits, columns = top_k_of(text_codes, codes, bias, k, words)
     elif bool(seen.all() | ~seen.any()):
-        logits, columns = top_k_of(text_codes, codes, bias, k)
+        logits, columns = top_k_of(text_codes, codes, bias, k, words)
         logits = calibrated(logits, seen[:1].expand(logits.shape[1]), choice.calibration)
     else:
-        groups = top_k_of_each(text_codes, codes, bias, k, [seen, ~seen])
+        groups = top_k_of_each(text_codes, codes, bias, k, [seen, ~seen], words)
         # Calibration keeps the order within each group, so the best are among the best of both.
         raw = torch.cat([group.scores for group in groups], dim=-1)
         is_seen = torch.arange(raw.shape[1]) < groups[0].scores.shape[1]

@@ -44,6 +44,7 @@ class StoredLabels:
         self.label_set: LabelSet | None = None
         self._places: tuple[LabelSet, dict[str, int], dict[tuple[str, str | None], int]] | None = None
         self._made: dict[Hashable, _Entry] = {}
+        self._postings: tuple[Any, Any] = ((), None)
 
     @property
     def languages(self) -> Tensor:
@@ -177,6 +178,12 @@ class StoredLabels:
         made_of, made = (label_state(), label_state(distinct), state_of(words)), make()
         self._made[name] = _Entry(made, made._version, made_of, distinct, versions)
         return made
+
+    def postings(self, made_of: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """The postings of the stored labels, made once while what they are made of stays equal."""
+        if self._postings[0] != made_of:
+            self._postings = made_of, make()
+        return self._postings[1]
 
     def exported(self, name: Hashable) -> Tensor:
         """What `made_once` keeps under a name, for a model that is being exported and cannot make it.

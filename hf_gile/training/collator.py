@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ..models import GileProcessor
+from ..models.processing_gile import pad_rows
 from .label_sampling import LabelSampler
 
 
@@ -45,7 +46,8 @@ class GileDataCollator:
         Args:
             features: B examples with `input_ids`, as the processor makes them without padding, and optionally
                 `labels`: a list of gold columns, or one gold column; `language`, a language of the processor;
-                `excluded_columns`, a list of columns that are no candidates; `pooled_embeds`, from `add_pooled_embeds`.
+                `excluded_columns`, a list of columns that are no candidates; `lexical_ids`, of a processor that makes
+                them; `pooled_embeds`, from `add_pooled_embeds`.
                 Or rows of such examples, as a `MultilingualDataset` has them.
 
         Returns:
@@ -53,7 +55,8 @@ class GileDataCollator:
             `(B, P)` padded with -100 or `(B,)`, and `shift_labels`, `(B,)` zeros, by which `Trainer` counts documents;
             with a label sampler `sampled_columns` `(1, C)`, and `column_weights` `(1, C)` or `(B, C)`; with languages
             `language` `(B,)`, places in the processor's list; with columns that are no candidates `excluded_columns`,
-            `(B, E)` padded with -100; `pooled_embeds`, `(B, P)` or `(B, S, P)` padded with zeros.
+            `(B, E)` padded with -100; `lexical_ids`, `(B, F)` padded with -1; `pooled_embeds`, `(B, P)` or `(B, S, P)`
+            padded with zeros.
 
         Raises:
             ValueError: An example without `input_ids`, or with labels that are no gold columns.
@@ -70,6 +73,8 @@ class GileDataCollator:
                     for place, feature in enumerate(features)
                 ]
             )
+        if "lexical_ids" in features[0]:
+            batch["lexical_ids"] = pad_rows([feature["lexical_ids"] for feature in features], -1)
         if "pooled_embeds" in features[0]:
             batch["pooled_embeds"] = _pooled(features)
         if "labels" not in features[0]:
@@ -90,7 +95,7 @@ class GileDataCollator:
 
 
 # What either all examples of a batch have or none.
-_IN_ALL = ("labels", "excluded_columns", "pooled_embeds")
+_IN_ALL = ("labels", "excluded_columns", "lexical_ids", "pooled_embeds")
 
 
 def _checked(features: Sequence[Any]) -> Sequence[Any]:

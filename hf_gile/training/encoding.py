@@ -36,7 +36,7 @@ def encode_dataset(
 
     Returns:
         A dataset with the columns `input_ids` (no padding), `labels` (columns of the label set) and, if there are any,
-        `language` and `excluded_columns`.
+        `lexical_ids`, `language` and `excluded_columns`.
 
     Raises:
         ValueError: A column does not exist, or a label id is not in the label set.
@@ -69,7 +69,7 @@ def encode_dataset(
             if on_unknown_label == "drop":
                 ids = [label_id for label_id in ids if label_id in label_set]
             gold.append(label_set.columns(ids))
-        encoded = {"input_ids": processor(texts, language=language)["input_ids"], "labels": gold}
+        encoded = {**processor(texts, language=language), "labels": gold}
         if excluded is not None:
             encoded["excluded_columns"] = [
                 label_set.columns(label_id for label_id in ids if label_id in label_set) for ids in batch[excluded]

@@ -238,6 +238,7 @@ class ManySetTrainer(Trainer):
             batch.pop("shift_labels")
             with self._autocast():
                 inputs: dict[str, Any] = {name: tensor.to(model.device) for name, tensor in batch.items()}
+                inputs.pop("lexical_ids", None)  # words are not what is trained
                 texts = model.gile.project_texts(**inputs)
             # Not in 16 bits, in which labels that differ a little tie.
             scores = (texts.float() @ codes.float().T).cpu()

@@ -5,22 +5,20 @@ Shapes: D word-embedding size.
 
 import inspect
 from collections.abc import Iterable, Sequence
-from itertools import chain, islice
 from os import PathLike
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
 from ..models import GileConfig, GileForSequenceClassification, GileProcessor, Scorer, towers_of
 from ..models.configuration_gile import PRETRAINED_DEFAULTS
-from ..models.scoring_gile import LexicalOverlap
+from ..models.processing_gile import LEXICAL_BUCKETS
 from ..models.stored_labels_gile import is_finite
 from ..models.text_encoders_gile import position_limit, without_pooler
-
-_DOCUMENTS_AT_ONCE = 256
 
 
 def model_from_text_encoder(
@@ -187,52 +185,28 @@ def set_token_weights(model: Scorer, log_weights: Tensor | ArrayLike) -> None:
     bag.log_weights.weight.copy_(numbers.clamp(min=-20)[:, None])
 
 
-def set_lexical_weights(model: Scorer, documents: Iterable[Sequence[Any]], special_ids: Sequence[int] = ()) -> None:
-    """Gives the words of the lexical code their weights, by how many documents have them.
+@torch.no_grad()
+def set_lexical_weights(model: Scorer, documents: Iterable[Sequence[int]]) -> None:
+    """Gives words their idf, log((1 + N) / (1 + documents with it)) + 1.
 
     Args:
-        model: A `GileModel` or a `GileForSequenceClassification` with a `lexical_size`.
-        documents: The training documents as token ids, of sentences or windows too, such as the column `input_ids` of
-            an encoded dataset.
-        special_ids: Tokens that do not count, such as `tokenizer.all_special_ids`.
+        model: A `GileModel` or a `GileForSequenceClassification` with `config.lexical`.
+        documents: N training documents as lexical ids: the column `lexical_ids` of an encoded dataset.
 
     Raises:
-        ValueError: A model without a lexical code.
+        ValueError: A model that compares no words.
     """
     lexical = getattr(towers_of(model).output_layer, "lexical", None)
     if lexical is None:
-        raise ValueError("lexical weights are those of the lexical code, and config.lexical_size is 0")
-    fit_lexical_overlap(lexical, documents, special_ids)
-
-
-@torch.no_grad()
-def fit_lexical_overlap(
-    lexical: LexicalOverlap, documents: Iterable[Sequence[Any]], special_ids: Sequence[int] = ()
-) -> None:
-    """Sets the idf of every feature: log((1 + N) / (1 + documents with it)) + 1.
-
-    Args:
-        lexical: What makes lexical codes; its idf is written.
-        documents: N documents of token ids, as in `set_lexical_weights`.
-        special_ids: Tokens that do not count.
-    """
-    device, buckets = lexical.idf.device, lexical.buckets
-    seen, number = torch.zeros(buckets, dtype=torch.long, device=device), 0
-    lexical.idf.fill_(1.0)
-    lexical.idf[torch.tensor(sorted(special_ids), dtype=torch.long, device=device) % buckets] = 0.0
-    rest = iter(documents)
-    while some := list(islice(rest, _DOCUMENTS_AT_ONCE)):
-        flat = [list(chain.from_iterable(one)) if len(one) and isinstance(one[0], list) else one for one in some]
-        tokens = [torch.as_tensor(one, dtype=torch.long) for one in flat]
-        ids = nn.utils.rnn.pad_sequence(tokens, batch_first=True, padding_value=-1).to(device)
-        seen += torch.bincount(lexical.features(ids.clamp(min=0), ids >= 0)[1], minlength=buckets)
-        number += len(some)
-    idf = torch.log((1 + number) / (1 + seen)) + 1
-    lexical.idf.copy_(idf * (lexical.idf > 0))
+        raise ValueError("the model compares no words: make it with config.lexical=True")
+    counts, number = np.zeros(LEXICAL_BUCKETS), 0
+    for ids in documents:
+        counts[np.unique(np.asarray(ids, np.int64))] += 1
+        number += 1
+    lexical.idf.copy_(torch.from_numpy(np.log((1 + number) / (1 + counts)) + 1))
 
 
 __all__ = [
-    "fit_lexical_overlap",
     "joint_size_for",
     "model_from_text_encoder",
     "processor_from_text_encoder",

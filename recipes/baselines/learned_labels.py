@@ -27,11 +27,10 @@ class LearnedLabels(GileForSequenceClassification):
     _auto_class = None  # its code does not travel
 
     def __init__(self, config: GileConfig) -> None:
-        terms = config.output_layer == "linear" or config.label_rows or config.bag_size or config.lexical_size
+        terms = config.output_layer == "linear" or config.label_rows or config.bag_size or config.lexical
         if terms or config.label_encoder_type != "mean":
             raise ValueError(
-                "label vectors are learned with label_encoder_type 'mean', and without bag_size, lexical_size and "
-                "label_rows"
+                "label vectors are learned with label_encoder_type 'mean', and without bag_size, lexical and label_rows"
             )
         super().__init__(config)
         self.label_residual = nn.Embedding(config.num_labels, config.text_config.embedding_size)

@@ -391,7 +391,7 @@ def test_other_models_do_not_carry_the_published_graph(tmp_path, texts, make_mod
     [
         ({"text_encoder_type": "wan"}, "text_encoder_type"),
         ({"pooling": "mean"}, "pooling 'attention', got 'han' and 'mean'"),
-        ({"bag_size": 3}, "bag_size and lexical_size are not of the published graph"),
+        ({"bag_size": 3}, "bag_size and lexical are not of the published graph"),
         ({"max_sentences": 2000, "max_sentence_words": 2000}, "max_sentences times max_sentence_words is 4000000"),
         ({"label_encoder_type": "text_encoder"}, "max_label_words must be at most 30, the max_sentence_words of the"),
         ({"recurrent_act": "no"}, "recurrent_act must be one of transformers' activations .*, got 'no'"),

@@ -20,9 +20,6 @@ from hf_gile.training import GileLoss
 FIELDS: dict[str, str | None] = {
     "training_loss": None,  # this and the next are options of a GileLoss
     "label_chunk_size": None,
-    "lexical_scale": None,  # this and the next two are in term_weights
-    "unseen_scale": None,
-    "unseen_offset": None,
 }
 """Stored name of a field: its name today, with dots for what is in a part (`text_config.hidden_size`); None if gone."""
 
@@ -62,12 +59,6 @@ def build(fields: dict[str, Any], weights: dict[str, Tensor] | None = None) -> G
         model.loss_function = GileLoss(loss, chunk_size=chunk_size)
     if weights is not None:
         model.load_state_dict({weight_name(stored): tensor for stored, tensor in weights.items()})
-    if fields.get("lexical_size"):
-        scale, bias = fields.get("unseen_scale", 1.0), model.gile.output_layer.bias().item()
-        terms = {"joint": scale} | ({"cosine": scale} if model.config.cosine_score else {})
-        if model.config.label_rows:  # they were added to, and b was scaled
-            terms["offset"] = fields.get("unseen_offset", 0.0) + (scale - 1) * bias
-        model.config.term_weights = {"unseen": {**terms, "lexical": fields["lexical_scale"]}}
     return model
 
 

@@ -96,8 +96,7 @@ def case(name: str, fields: dict[str, Any], *gradients: str, **training: Any) ->
         inputs["new_labels"] = NEW
     gold = GOLD_OF_LANGUAGES if fields.get("language_labels") else GOLD
     inputs["training"] = {"labels": gold, **training}
-    tolerance = 1e-5 if fields.get("lexical_size") else 1e-12  # lexical codes are of float32
-    return Case(name, fields, inputs, list(gradients), tolerance)
+    return Case(name, fields, inputs, list(gradients))
 
 
 def languages(sharing: str, share_joint_space: bool) -> dict[str, Any]:
@@ -190,16 +189,9 @@ def terms() -> Iterator[Case]:
         "bag and cosine": {"bag_size": 5, "cosine_score": True, "cosine_scale": 3.0},
         "rows": {"label_rows": True},
         "rows, bag and cosine": {"label_rows": True, "bag_size": 5, "cosine_score": True, "cosine_scale": 3.0},
-        "lexical": {"lexical_size": 64, "lexical_scale": 2.5},
-        "lexical and rows": {
-            "lexical_size": 64,
-            "lexical_scale": 2.5,
-            "unseen_scale": 0.75,
-            "unseen_offset": -0.5,
-            "label_rows": True,
-        },
+        "weights and rows": {"term_weights": {"unseen": {"joint": 0.75, "offset": -0.5}}, "label_rows": True},
     }
-    extra["all"] = extra["lexical and rows"] | extra["rows, bag and cosine"] | {"joint_layers": 2}
+    extra["all"] = extra["weights and rows"] | extra["rows, bag and cosine"] | {"joint_layers": 2}
     for name, options in extra.items():
         own = [WORDS, f"{unit}.bias"]
         own += ["gile.bag.vectors.weight"] if "bag_size" in options else []
@@ -272,10 +264,6 @@ def fill(one: Case, seed: int) -> Case:
     for name, tensor in model.state_dict().items():
         if name == "label_input_ids":
             tensor = torch.tensor(STORED) if tensor.shape[1] else tensor
-        elif name.endswith("lexical.idf"):
-            tensor = torch.ones_like(tensor)
-            tensor[:23] = torch.linspace(1.0, 2.375, 23)
-            tensor[1] = 0
         elif tensor.is_floating_point():
             tensor = tensor + 0.3 * torch.randn_like(tensor)
             if name.endswith("word_embeddings.weight"):

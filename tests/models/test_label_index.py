@@ -575,9 +575,9 @@ def test_an_activation_that_makes_other_codes_is_another_version():
 
 
 def test_a_configuration_changed_in_place_is_another_version(make_model):
-    model, processor = make_model(lexical_size=32)
+    model, processor = make_model(lexical=True)
     index = LabelIndex.build(model, processor)
-    model.config.term_weights = {"unseen": {"lexical": 21.0}}
+    model.config.term_weights = {"unseen": {"match": 3.0}}
     with pytest.raises(ValueError, match="made by another model"):
         index.check_fits(model)
 

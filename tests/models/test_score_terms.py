@@ -1,8 +1,7 @@
 """What stands beside the joint embedding in a score: the bag, cosines, rows of labels, deeper projections."""
 
 import math
-from collections import Counter, defaultdict
-from itertools import pairwise
+from collections import Counter
 
 import pytest
 import torch
@@ -19,11 +18,9 @@ from hf_gile import (
     LabelScoringPipeline,
     LabelSet,
 )
-from hf_gile.label_index import fingerprint
-from hf_gile.models.scoring_gile import JointInputLabelEmbedding, LexicalOverlap, LinearOutput, TokenBag
+from hf_gile.models.scoring_gile import JointInputLabelEmbedding, LinearOutput, TokenBag
 from hf_gile.settings import only_read
-from hf_gile.training import GileLoss, fit_unseen_weights, set_label_priors, set_lexical_weights, set_token_weights
-from hf_gile.training.starting import fit_lexical_overlap
+from hf_gile.training import GileLoss, set_label_priors, set_token_weights
 
 B, L = 3, 17
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
@@ -37,10 +34,6 @@ TERMS = {
     "only label": {"cosine_score": True, "label_rows": True, "output_layer": "only_label"},
     "bilinear": {"cosine_score": True, "bag_size": 5, "label_rows": True, "output_layer": "bilinear_yh15"},
 }
-
-
-def unseen_weights(joint, lexical, offset):
-    return {"unseen": {"joint": joint, "lexical": lexical, "offset": offset}}
 
 
 def texts_of(processor, texts=TEXTS):
@@ -77,16 +70,16 @@ def test_fast_path_equals_the_formula_in_values_and_gradients(options):
     assert layer.cosine or layer.rows
 
 
-@pytest.mark.parametrize("name", ["joint", "cosine", "rows", "lexical"])
+@pytest.mark.parametrize("name", ["joint", "cosine", "rows"])
 def test_each_term_is_the_inner_product_of_its_parts(name):
     torch.manual_seed(0)
-    terms = {"bag_size": 3, "cosine_score": True, "label_rows": True, "lexical_size": 32}
+    terms = {"bag_size": 3, "cosine_score": True, "label_rows": True}
     config = GileConfig(embedding_size=7, hidden_size=7, joint_size=5, **terms)
     layer = randomized(JointInputLabelEmbedding(config).double())
-    texts, labels = (torch.randn(size, 7 + 3 + 32, dtype=torch.double) for size in (B, L))
+    texts, labels = (torch.randn(size, 7 + 3, dtype=torch.double) for size in (B, L))
     rows = torch.randn(L, 7 + 3 + 1, dtype=torch.double)
     rows[4:] = 0.0  # without a row
-    text, label = layer._text(texts), layer._label(labels, rows)
+    text, label = layer._parts(texts), layer._label(labels, rows)
     term = layer if name == "joint" else getattr(layer, name)
     text_parts, label_parts = term.text_part(text, None), term.label_part(label, None)
     assert text_parts.keys() == label_parts.keys()
@@ -204,7 +197,7 @@ class TestBag:
                 torch.testing.assert_close(model(**texts_of(processor, [text])).logits[0], scores[row])
             towers = model.gile(**processor(TEXTS, label_text=label_set.texts, return_tensors="pt")).logits
         torch.testing.assert_close(scores, towers)  # rows start at zero
-        with pytest.raises(ValueError, match=r"bag_size and config.lexical_size need input_ids"):
+        with pytest.raises(ValueError, match=r"config.bag_size needs input_ids"):
             model(inputs_embeds=torch.ones(*[2] * texts_of(processor)["input_ids"].dim(), 7))
 
 
@@ -335,124 +328,6 @@ class TestLabelRows:
         torch.testing.assert_close(scores - towers, h @ rows[:, :-1].T + rows[:, -1], rtol=1e-4, atol=1e-4)
 
 
-def lexical_by_hand(ids, idf):
-    """The tf-idf vector of a text, over tokens and pairs of neighbours."""
-    counts = Counter(ids) + Counter(pairwise(ids))
-    weights = {one: idf[one] * (1 + math.log(count)) for one, count in counts.items()}
-    length = math.sqrt(sum(weight**2 for weight in weights.values()))
-    return {one: weight / length for one, weight in weights.items()}
-
-
-def test_a_lexical_code_is_the_cosine_of_tf_idf_vectors():
-    lexical = LexicalOverlap(GileConfig(lexical_size=1 << 15))
-    documents = [[5, 6, 7, 5], [6, 7], [7, 8, 9], [7]]
-    fit_lexical_overlap(lexical, documents, special_ids=[9])
-    number = len(documents)
-    counts = Counter(one for ids in documents for one in {*ids, *pairwise(ids)})
-    idf = defaultdict(lambda: math.log(1 + number) + 1)
-    idf |= {one: math.log((1 + number) / (1 + count)) + 1 for one, count in counts.items()}
-    texts = [[5, 6, 7], [6, 5], [7, 9, 8], [7, 8, 5, 6, 6]]
-    padded = torch.nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in texts], batch_first=True)
-    codes = lexical(padded, padded > 0)
-    by_hand = [lexical_by_hand(ids, idf) for ids in texts[:2]]
-    shared = sum(weight * by_hand[1].get(one, 0.0) for one, weight in by_hand[0].items())
-    assert (codes[0] @ codes[1]).item() == pytest.approx(shared, abs=0.02)
-    assert codes.norm(dim=1).tolist() == pytest.approx([1.0] * 4, abs=0.02)
-    seven = lexical(torch.tensor([[7]]), torch.tensor([[True]]))[0]  # beside 9, which does not count, nor its pairs
-    assert (codes[2] @ seven).item() == pytest.approx(idf[7] / math.hypot(idf[7], idf[8]), abs=0.02)
-    assert not lexical(torch.tensor([[9, 9]]), torch.tensor([[True, True]])).any()
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_a_model_with_a_lexical_code_scores_in_any_precision(make_model, dtype):
-    model, processor = make_model(lexical_size=32, label_rows=True)
-    expected = model(**texts_of(processor)).logits
-    model.to(dtype)
-    pipe = LabelScoringPipeline(model=model, processor=processor)
-    logits = model(**texts_of(processor)).logits
-    assert logits.dtype == dtype
-    torch.testing.assert_close(logits.float(), expected, rtol=0.1, atol=0.1)
-    for answer, row in zip(pipe(TEXTS, multi_label=True), logits.float(), strict=True):
-        assert answer["scores"] == pytest.approx(row.sigmoid().sort(descending=True).values.tolist(), abs=0.02)
-
-
-def test_the_error_of_a_lexical_code_is_that_of_a_random_projection():
-    lexical = LexicalOverlap(GileConfig(lexical_size=1024))
-    torch.manual_seed(0)
-    one, other = torch.randint(1, 5000, (200, 40)), torch.randint(5000, 10_000, (200, 3))
-    products = (lexical(one, one > 0) * lexical(other, other > 0)).sum(1)
-    assert products.std().item() == pytest.approx(1024**-0.5, rel=0.2)  # they share nothing
-    assert abs(products.mean().item()) < 4 * 1024**-0.5 / 200**0.5
-
-
-def test_words_count_for_labels_without_a_row_and_only_in_evaluation(make_pretrained, tmp_path):
-    model, processor = make_pretrained(label_rows=True, lexical_size=512, term_weights=unseen_weights(0.7, 3.0, -0.4))
-    table = model.gile.label_rows.weight
-    with torch.no_grad():
-        table.normal_()[2] = 0.0
-    texts = texts_of(processor)
-    set_lexical_weights(model, [ids[mask.bool()].tolist() for ids, mask in zip(*texts.values(), strict=True)])
-    with torch.no_grad():
-        logits = model(**texts).logits
-        lexical = model.gile.output_layer.lexical
-        words = model.label_input_ids
-        cosines = lexical(texts["input_ids"], texts["attention_mask"].bool()) @ lexical(words, words > 0).T
-        model.config.term_weights = unseen_weights(1.0, 0.0, 0.0)
-        without = model(**texts).logits
-        model.config.term_weights = unseen_weights(0.7, 3.0, -0.4)
-        literal = model.gile.output_layer.literal_scores(
-            model.gile.embed_texts(**texts)[0], model.gile.embed_labels(words), label_rows=table
-        )
-        model.train()
-        trained = model(**texts).logits
-        model.eval()
-    expected = without.clone()
-    bias = model.gile.output_layer.bias().item()
-    expected[:, 2] = 0.7 * (without[:, 2] - bias) + bias + 3.0 * cosines[:, 2] - 0.4
-    torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(literal, logits, rtol=1e-4, atol=1e-4)
-    assert trained.shape == logits.shape
-    assert not lexical.idf.requires_grad
-    model.save_pretrained(tmp_path)
-    again = GileForSequenceClassification.from_pretrained(tmp_path)
-    assert not again.gile.output_layer.lexical.idf.requires_grad
-    index = LabelIndex.build(again, processor, LabelSet([Label("new", "Iron pump"), Label("i", "Iron")]))
-    with torch.no_grad():
-        assert torch.equal(again(**texts).logits, logits)
-        codes = again.gile.project_texts(**texts)
-        torch.testing.assert_close(index.scores(codes)[:, 1], logits[:, 2])  # found by its text
-    model.train()
-    model(**texts, labels=GOLD).loss.backward()
-    assert lexical.idf.grad is None
-
-
-@pytest.mark.parametrize("training", [False, True])
-def test_label_vectors_without_words_share_none_with_any_text(make_model, training):
-    model, processor = make_model(lexical_size=32, label_rows=True, term_weights=unseen_weights(0.5, 2.0, 0.0))
-    gile, texts = model.gile.train(training), texts_of(processor)
-    label_embeds = gile.embed_labels(model.label_input_ids)
-    vectors = label_embeds[:, : gile.config.label_size]
-    without_words = functional.pad(vectors, (0, 32))
-    logits = gile(**texts, label_embeds=vectors).logits
-    torch.testing.assert_close(logits, gile(**texts, label_embeds=without_words).logits)
-    codes = gile.project_labels(label_embeds=vectors)
-    torch.testing.assert_close(logits, gile.score(gile.project_texts(**texts), codes))
-    assert training or not torch.allclose(logits, gile(**texts, label_embeds=label_embeds).logits)
-
-
-def test_the_weights_of_the_terms_of_unseen_labels_are_those_of_the_configuration(make_model, tmp_path):
-    model, processor = make_model(lexical_size=32, problem_type="multi_label_classification")
-    texts = texts_of(processor)
-    model.save_pretrained(tmp_path)
-    again = GileForSequenceClassification.from_pretrained(tmp_path, term_weights=unseen_weights(0.5, 5.0, 0.0))
-    with torch.no_grad():
-        hash_before, logits_before = fingerprint(model), model(**texts).logits
-        model.config.term_weights = unseen_weights(0.5, 5.0, 0.0)
-        assert torch.equal(again(**texts).logits, model(**texts).logits)
-        assert fingerprint(again) == fingerprint(model) != hash_before
-        assert not torch.allclose(again(**texts).logits, logits_before)
-
-
 @pytest.mark.parametrize(("name", "value"), [("cosine_scale", 5.0), ("label_prior", 0.2), ("embedding_std", 0.7)])
 def test_a_field_of_where_training_starts_is_refused_where_weights_are_loaded(make_model, tmp_path, name, value):
     model, _ = make_model(cosine_score=True, hidden_size=7)
@@ -470,23 +345,6 @@ def test_a_field_of_where_training_starts_counts_for_new_weights(make_model, tmp
     model.save_pretrained(tmp_path)
     again = GileForSequenceClassification.from_pretrained(tmp_path, cosine_score=True, cosine_scale=5.0)
     assert again.gile.output_layer.cosine.factors.scale.tolist() == [5.0, 5.0]
-
-
-def test_a_trained_model_can_be_given_a_lexical_code(make_pretrained, tmp_path):
-    model, processor = make_pretrained()
-    model.save_pretrained(tmp_path)
-    again = GileForSequenceClassification.from_pretrained(
-        tmp_path, lexical_size=64, term_weights=unseen_weights(1.0, 0.0, 0.0)
-    )
-    with torch.no_grad():
-        texts = texts_of(processor)
-        torch.testing.assert_close(again(**texts).logits, model(**texts).logits)
-    with pytest.raises(ValueError, match="lexical_size is 0"):
-        set_lexical_weights(model, [[1]])
-    with pytest.raises(StrictDataclassError, match="multiple of 32, got 33"):
-        GileConfig(lexical_size=33)
-    with pytest.raises(ValueError, match="need input_ids"):
-        again.gile.embed_texts(pooled_embeds=torch.randn(2, 12))
 
 
 def test_label_priors_are_the_shares_of_the_training_documents(make_pretrained):
@@ -514,37 +372,6 @@ def test_label_priors_are_the_shares_of_the_training_documents(make_pretrained):
         set_label_priors(model, 10)
 
 
-def test_the_calibration_of_unseen_labels_is_the_logistic_regression_that_explains_the_held_out_ones(make_pretrained):
-    torch.manual_seed(3)
-    model, processor = make_pretrained(label_rows=True, lexical_size=2048)
-    with torch.no_grad():
-        model.gile.label_rows.weight[3:] = 0.0
-    names = ["infants", "blood", "the heart pumps", "milk of the breast", "iron", "infants of blood"]
-    texts = [f"{one} {other}." for one in names for other in names] * 8
-    inputs = processor(texts, return_tensors="pt")
-    true = unseen_weights(0.5, 9.0, -1.0)
-    with torch.no_grad():
-        model.config.term_weights = true
-        drawn = torch.rand(len(texts), 2) < model(**inputs).logits[:, 3:].sigmoid()
-    labels = torch.where(drawn, torch.tensor([3, 4]), -100)
-    found = fit_unseen_weights(model, [{**inputs, "labels": labels}], [3, 4])
-    assert model.config.term_weights == {"unseen": found}
-    assert found["lexical"] == pytest.approx(9.0, rel=0.5)
-    with torch.no_grad():
-        fitted = model(**inputs).logits[:, 3:].sigmoid()
-        model.config.term_weights = true
-        expected = model(**inputs).logits[:, 3:].sigmoid()
-    assert fitted.mean(0).tolist() == pytest.approx(drawn.float().mean(0).tolist(), abs=0.1)
-    assert (fitted - expected).abs().mean() < 0.06
-    with pytest.raises(ValueError, match="was trained on"):
-        fit_unseen_weights(model, [], [0])
-    few = torch.where(torch.arange(len(texts)) < 7, 3, 0)
-    model.config.term_weights = before = unseen_weights(0.1, 0.2, 0.3)
-    with pytest.raises(ValueError, match="7 gold labels of 7 documents are held-out ones: too few to fit, at least 50"):
-        fit_unseen_weights(model, [{**inputs, "labels": few}], [3, 4])
-    assert model.config.term_weights == before
-
-
 def test_terms_are_weighed_for_labels_with_a_row_and_for_others(make_pretrained):
     weights = {
         "seen": {"joint": 0.5, "cosine": 2.0, "rows": 3.0, "offset": 0.25},
@@ -554,7 +381,7 @@ def test_terms_are_weighed_for_labels_with_a_row_and_for_others(make_pretrained)
     layer, table = model.gile.output_layer, model.gile.label_rows.weight
     with torch.no_grad():
         table.normal_()[2] = 0.0
-        text = layer._text(model.gile.embed_texts(**texts_of(processor))[0])
+        text = layer._parts(model.gile.embed_texts(**texts_of(processor))[0])
         label = layer._label(model.gile.embed_labels(model.label_input_ids), table)
         joint, cosine, rows = (term.literal(text, label, None) for term in (layer, layer.cosine, layer.rows))
         expected = layer.bias() + 0.5 * joint + 2.0 * cosine + 3.0 * rows + 0.25
@@ -569,7 +396,7 @@ def test_terms_are_weighed_for_labels_with_a_row_and_for_others(make_pretrained)
         ({"unseen": 2.0}, "got 'unseen': 2.0"),
         ({"seen": {"joint": 2.0}}, "seen labels are those with a row"),
         ({"unseen": {"rows": 2.0}}, "names 'rows'; this score has joint, cosine, offset"),
-        ({"unseen": {"lexical": 2.0}}, "names 'lexical'; this score has joint, cosine, offset"),
+        ({"unseen": {"match": 2.0}}, "names 'match'; this score has joint, cosine, offset"),
         ({"unseen": {"joint": math.nan}}, "must be a finite number, got nan"),
         ({"unseen": {"joint": "2"}}, "must be a finite number, got '2'"),
     ],

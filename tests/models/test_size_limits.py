@@ -15,7 +15,7 @@ ENCODER = {"model_type": "bert", "hidden_size": 12, "num_hidden_layers": 1, "num
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"lexical_size": 2**31}, r"set GileConfig.largest\['lexical_size'\] = 2147483648 first"),
+        ({"bag_size": 2**31}, r"set GileConfig.largest\['bag_size'\] = 2147483648 first"),
         ({"joint_layers": 10**7}, "joint_layers is 10000000, more than the 1000 that a configuration may ask for"),
         ({"vocab_size": 2**40}, "vocab_size is 1099511627776, more than"),
         ({"joint_size": 10**30}, "joint_size is 1000000000000000000000000000000, more than"),
@@ -51,8 +51,8 @@ def test_what_is_large_as_soon_as_it_is_read_is_refused_before(fields, message):
 
 
 def test_an_honest_size_is_taken_once_the_limit_is_raised(monkeypatch):
-    monkeypatch.setitem(GileConfig.largest, "lexical_size", 2**31)
-    assert GileConfig(lexical_size=2**31).lexical_size == 2**31
+    monkeypatch.setitem(GileConfig.largest, "bag_size", 2**31)
+    assert GileConfig(bag_size=2**31).bag_size == 2**31
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e39])
@@ -72,7 +72,7 @@ def test_no_field_takes_a_number_that_is_not_finite(value):
             {"vocab_size": 2**24, "embedding_size": 2**16},
             "asks for .* numbers of gile.text_encoder.word_embeddings.weight, which",
         ),
-        ({"lexical_size": 2**31}, "lexical_size is 2147483648"),
+        ({"bag_size": 2**31}, "bag_size is 2147483648"),
         ({"joint_layers": 10**7}, "joint_layers is 10000000"),
         ({"label_length": 2**16, "id2label": {str(one): str(one) for one in range(9000)}}, "numbers of label_input_id"),
         ({"joint_size": 17}, "weights have other sizes than config.json says"),

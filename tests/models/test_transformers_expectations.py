@@ -279,7 +279,7 @@ def test_adapters_of_the_last_weights_are_refused(make):
 @pytest.mark.parametrize(
     ("kind", "fields"),
     [
-        ("wan", {"bag_size": 5, "cosine_score": True, "lexical_size": 64, "label_rows": True}),
+        ("wan", {"bag_size": 5, "cosine_score": True, "lexical": True, "label_rows": True}),
         ("han", {"encoder_cell": "gru", "output_layer": "bilinear"}),
         ("transformer", {}),
     ],

@@ -146,7 +146,7 @@ def test_the_trainer_trains_them_and_goes_back_to_the_best_epoch(make, tmp_path)
     ("kind", "fields", "message"),
     [
         (LearnedLabels, {"output_layer": "linear"}, "label vectors are learned with label_encoder_type 'mean'"),
-        (LearnedLabels, {"bag_size": 3}, "without bag_size, lexical_size and label_rows"),
+        (LearnedLabels, {"bag_size": 3}, "without bag_size, lexical and label_rows"),
         (AiTextML, {"text_encoder_type": "wan", "hidden_size": 11}, "of the size of word vectors, got 11, 7 and 7"),
     ],
 )

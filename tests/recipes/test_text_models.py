@@ -225,18 +225,17 @@ def test_a_model_on_a_frozen_encoder_is_trained_on_with_its_encoder(run, tmp_pat
         '{"hidden_dropout_prob": 0.0}',
         "--start_from",
         str(tmp_path / "first/gile_rows/model"),
-        "--lexical_size",
-        "64",
+        "--lexical",
         "--term_weights",
-        '{"unseen": {"lexical": 5}}',
+        '{"unseen": {"match": 5}}',
     ]
     done, results = run(*start, "--label_refresh_steps", "4", "--text_encoder_learning_rate", "1e-5", *common)
     assert done.returncode == 0, done.stderr[-3000:]
     second = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out/gile_rows/model")
     assert results["gile_rows"]["history"][0]["eval_validation_seen_average_precision"] > 0.5
     assert not second.config.text_config.freeze_text_encoder
-    assert second.config.lexical_size == 64
-    assert second.config.term_weights == {"unseen": {"lexical": 5}}
+    assert second.config.lexical
+    assert second.config.term_weights == {"unseen": {"match": 5}}
     weights = dict(first.gile.text_encoder.named_parameters())
     for name, weight in second.gile.text_encoder.named_parameters():
         assert 0 < (weight - weights[name]).abs().max() < 0.01, name

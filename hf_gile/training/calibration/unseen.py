@@ -76,7 +76,7 @@ def _terms_of(
     """The `(N, C)` numbers that each term gives some labels, and which are gold, as numbers."""
     config, was_training = model.config, model.training
     before, bias = config.term_weights, float(towers_of(model).output_layer.bias())
-    has = {"joint": True, "cosine": config.cosine_score, "lexical": config.lexical_size > 0}
+    has = {"joint": True, "cosine": config.cosine_score, "match": config.lexical, "coverage": config.lexical}
     silent = {name: 0.0 for name, is_term in has.items() if is_term}
     terms: dict[str, list[Tensor]] = {name: [] for name in silent}
     gold = []
@@ -85,11 +85,10 @@ def _terms_of(
         for batch in batches:
             inputs = {name: value.to(model.device) for name, value in batch.items() if name != "labels"}
             for name, numbers in terms.items():
-                scale = 100.0 if name == "lexical" else 1.0  # of few bits, cosines would be lost in a score
-                config.term_weights = {"unseen": {**silent, name: scale}}
+                config.term_weights = {"unseen": {**silent, name: 1.0}}
                 with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
                     logits = model(**inputs).logits[:, columns]
-                numbers.append((logits.double().cpu() - bias) / scale)
+                numbers.append(logits.double().cpu() - bias)
             gold.append(multi_hot(batch["labels"].reshape(len(logits), -1), config.num_labels)[:, columns.cpu()])
     finally:
         model.train(was_training)

@@ -1,0 +1,361 @@
+"""Terms of the score that compare the words of texts with those of labels."""
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+from huggingface_hub.errors import StrictDataclassError
+
+from hf_gile import (
+    GileConfig,
+    GileForSequenceClassification,
+    GileModel,
+    GileProcessor,
+    Label,
+    LabelIndex,
+    LabelScoringPipeline,
+    LabelSet,
+)
+from hf_gile.label_index import fingerprint
+from hf_gile.models import search_gile
+from hf_gile.models.processing_gile import LEXICAL_BUCKETS, lexical_ids
+from hf_gile.models.scoring_gile import Postings
+from hf_gile.training import fit_unseen_weights, set_lexical_weights
+
+TEXTS = [
+    "The failing heart pumps less. Blood of infants.",
+    "Breast milk.",
+    "Iron, iron: iron",
+    "Herzmuskelschwäche",
+    "",
+]
+LABELS = LabelSet(
+    [
+        Label("h", "Heart Failure", "the failing heart", synonyms=("Failing Hearts", "Hearts, Failing", "pumps less")),
+        Label("i", "Iron", synonyms=("iron", "metal")),
+        Label("g", "Herzschwäche"),
+        Label("n", "☃"),
+        Label("d", "Nutrition", "milk of the breast"),
+    ]
+)
+WEIGHTS = {"unseen": {"joint": 1.0, "match": 1.5, "coverage": 0.75}}
+
+
+def only_in(documents):
+    counts = Counter(one for text in documents for one in set(lexical_ids(text)))
+    return {one: math.log((1 + len(documents)) / (1 + count)) + 1 for one, count in counts.items()}
+
+
+def by_hand(text, label, idf, default):
+    """Match and coverage of a document and a label, as the docstring of `Postings` says."""
+    document, match, coverage = Counter(lexical_ids(text)), 0.0, 0.0
+    described = [one for one in lexical_ids(label.description) if one % 2 == 0]
+    names = [lexical_ids(name) for name in (label.name, *label.synonyms)]
+    for ids, share in [(described, 0.6), *((ids, 1.0) for ids in names)]:
+        squares = {one: idf.get(one, default) ** 2 for one in set(ids)}
+        kept = {one for one, square in squares.items() if square >= 0.1 * max(squares.values())}
+        total = sum(squares.values()) ** 0.6 if squares else 1.0
+        found = sum(document[one] / (document[one] + 1) * squares[one] for one in kept)
+        match = max(match, share * found / total)
+        words = {one for one in kept if one % 2 == 0}
+        coverage = max(coverage, float(share == 1 and bool(words) and words <= set(document)))
+    return match, coverage
+
+
+@pytest.fixture
+def made(make_model):
+    def make(**options):
+        options = {"lexical": True, "term_weights": WEIGHTS} | options
+        model, processor = make_model(**options)
+        model.set_labels(LABELS, processor)
+        set_lexical_weights(model, map(lexical_ids, TEXTS))
+        return model, processor
+
+    return make
+
+
+def inputs_of(processor, texts=TEXTS):
+    return processor(texts, return_tensors="pt")
+
+
+def codes_of(model, inputs):
+    with torch.no_grad():
+        return model.gile.project_texts(inputs["input_ids"], inputs["attention_mask"])
+
+
+def test_the_terms_are_those_of_the_docstring_by_hand(made):
+    model, processor = made()
+    idf, default = only_in(TEXTS), math.log(1 + len(TEXTS)) + 1
+    expected = torch.tensor([[by_hand(text, label, idf, default) for label in LABELS] for text in TEXTS])
+    ids = inputs_of(processor)["lexical_ids"]
+    found = torch.stack(model.stored_postings().terms(ids), -1)
+    torch.testing.assert_close(found, expected)
+    assert expected[:, :, 1].nonzero().tolist() == [[0, 0], [2, 1]]
+    assert expected[3, 2, 0] > 0.3  # parts of compounds
+    scores = model.stored_postings().scores(ids)
+    torch.testing.assert_close(scores, 1.5 * expected[:, :, 0] + 0.75 * expected[:, :, 1])
+
+
+def test_words_that_are_in_most_documents_are_left_out():
+    idf = torch.full((LEXICAL_BUCKETS,), 9.0)
+    idf[lexical_ids("of the")] = 1.0
+    postings = Postings.build([Label("a", "Diseases of the Heart"), Label("b", "of the")], idf, torch.ones(2, 2))
+    ids = torch.tensor([lexical_ids("heart diseases")])
+    assert postings.terms(ids)[1].tolist() == [[1.0, 0.0]]
+    assert postings.terms(torch.tensor([lexical_ids("of the")]))[1].tolist() == [[0.0, 1.0]]
+
+
+def test_scores_do_not_depend_on_other_texts_or_blocks(made, monkeypatch):
+    model, processor = made()
+    ids, postings = inputs_of(processor)["lexical_ids"], model.stored_postings()
+    scores = postings.scores(ids)
+    for row, text in enumerate(TEXTS):
+        torch.testing.assert_close(postings.scores(inputs_of(processor, [text])["lexical_ids"])[0], scores[row])
+    monkeypatch.setattr("hf_gile.models.scoring_gile._TEXTS_AT_ONCE", 1)
+    torch.testing.assert_close(postings.scores(ids), scores)
+    assert postings.scores(ids[:0]).shape == (0, 5)
+    nothing = Postings.build([Label("n", "☃")], torch.ones(LEXICAL_BUCKETS), torch.ones(2, 1))
+    assert nothing.scores(ids).eq(0).all()
+
+
+def test_words_count_in_evaluation_for_labels_as_they_are_weighed(made, tmp_path):
+    weights = WEIGHTS | {"seen": {"match": 0.5}}
+    model, processor = made(label_rows=True, term_weights=weights)
+    inputs = inputs_of(processor)
+    with torch.no_grad():
+        model.gile.label_rows.weight[1] = 1.0
+        logits, (match, coverage) = model(**inputs).logits, model.stored_postings().terms(inputs["lexical_ids"])
+        model.config.term_weights = {group: {"match": 0.0, "coverage": 0.0} for group in weights}
+        without = model(**inputs).logits
+        assert torch.equal(without, model(inputs["input_ids"]).logits)  # and nobody asks for them
+        model.config.term_weights = weights
+        expected = without + 1.5 * match + 0.75 * coverage
+        expected[:, 1] = without[:, 1] + 0.5 * match[:, 1]
+        torch.testing.assert_close(logits, expected)
+        trained = model.train()(inputs["input_ids"]).logits
+        torch.testing.assert_close(trained, without)
+    model.eval().save_pretrained(tmp_path)
+    again = GileForSequenceClassification.from_pretrained(tmp_path)
+    assert not again.gile.output_layer.lexical.idf.requires_grad
+    with torch.no_grad():
+        assert torch.equal(again(**inputs).logits, logits)
+    with pytest.raises(ValueError, match=r"pass lexical_ids, \(B, F\), .* of 5 texts, got none"):
+        again(inputs["input_ids"])
+    again.train()(**inputs, labels=torch.tensor([[0], [1], [2], [3], [4]])).loss.backward()
+
+
+def test_towers_score_with_the_postings_of_any_labels(made):
+    model, processor = made()
+    inputs = inputs_of(processor)
+    words = processor(label_text=LABELS.texts, return_tensors="pt")
+    with torch.no_grad():
+        expected = model(**inputs).logits
+        dense = model.gile(**inputs, **words).logits
+        found = model.gile(**inputs, **words, postings=model.gile.postings(LABELS)).logits
+    torch.testing.assert_close(found, expected)
+    assert not torch.allclose(dense, expected)
+    model.config.term_weights = {"unseen": {"match": 0.0, "coverage": 0.0}}
+    assert model.gile.postings(LABELS) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_scores_come_in_the_precision_of_the_model(made, dtype):
+    model, processor = made()
+    inputs = inputs_of(processor)
+    with torch.no_grad():
+        expected = model(**inputs).logits
+        logits = model.to(dtype)(**inputs).logits
+    assert logits.dtype == dtype
+    torch.testing.assert_close(logits.float(), expected, rtol=0.05, atol=0.05)
+
+
+def test_an_index_has_the_words_of_its_labels_without_the_model(made, tmp_path):
+    model, processor = made(label_rows=True)
+    inputs = inputs_of(processor)
+    ids, codes = inputs["lexical_ids"], codes_of(model, inputs)
+    index = LabelIndex.build(model, processor)
+    with torch.no_grad():
+        expected = model(**inputs).logits
+    torch.testing.assert_close(index.scores(codes, lexical_ids=ids), expected)
+    index.save_pretrained(tmp_path)
+    again = LabelIndex.from_pretrained(tmp_path)
+    assert torch.equal(again.scores(codes, lexical_ids=ids), index.scores(codes, lexical_ids=ids))
+    columns = torch.tensor([4, 1])
+    torch.testing.assert_close(again.scores(codes, columns, ids), expected[:, columns])
+    for k in (1, 2, 4):
+        best = again.top_k(codes, k, lexical_ids=ids)
+        torch.testing.assert_close(best.scores, expected.topk(k).values)
+        torch.testing.assert_close(expected.gather(1, best.columns), best.scores)
+    with pytest.raises(ValueError, match="pass lexical_ids"):
+        again.top_k(codes, 2)
+    with pytest.raises(ValueError, match="pass lexical_ids"):
+        again.scores(codes, lexical_ids=ids[:1])
+
+
+def test_changes_of_an_index_change_its_words(made):
+    model, processor = made(label_rows=True)
+    inputs = inputs_of(processor)
+    ids, codes = inputs["lexical_ids"], codes_of(model, inputs)
+    index = LabelIndex.build(model, processor, LABELS)
+    index.rename("i", "Milk", model, processor)
+    index.add([Label("b", "infant blood", synonyms=("blood of infants",)), Label("x", "heart")], model, processor)
+    index.remove("h", "n")
+    fresh = LabelIndex.build(model, processor, index.label_set)
+    torch.testing.assert_close(index.scores(codes, lexical_ids=ids), fresh.scores(codes, lexical_ids=ids))
+    assert index.label_set.ids == ["i", "g", "d", "b", "x"]
+    assert index.postings.terms(ids)[1][0].tolist() == [0.0, 0.0, 0.0, 1.0, 1.0]
+    half = index.to(dtype=torch.float16)
+    torch.testing.assert_close(
+        half.scores(codes, lexical_ids=ids), fresh.scores(codes, lexical_ids=ids), rtol=0.01, atol=0.01
+    )
+
+
+def test_a_search_by_codes_gives_exact_scores_of_its_candidates(made):
+    class Search:
+        def __len__(self):
+            return 5
+
+        def candidates(self, text_codes, k):
+            return torch.tensor([[4, 0, 1], [1, -1, 3], [0, 2, 1], [2, 3, 4], [0, 1, -1]])
+
+    model, processor = made()
+    inputs = inputs_of(processor)
+    ids, codes = inputs["lexical_ids"], codes_of(model, inputs)
+    index = LabelIndex.build(model, processor)
+    index.search = Search()
+    scores, columns = index.top_k(codes, 2, approximate=True, lexical_ids=ids)
+    torch.testing.assert_close(scores, index.scores(codes, lexical_ids=ids).gather(1, columns))
+    assert set(columns[3].tolist()) <= {2, 3, 4}
+    exact = index.top_k(codes, 3, approximate=True, lexical_ids=ids)  # of two documents there are too few
+    torch.testing.assert_close(exact.scores[[1, 4]], index.top_k(codes, 3, lexical_ids=ids).scores[[1, 4]])
+
+
+@pytest.mark.parametrize("long_texts", ["cut", "max", "mean"])
+def test_the_pipeline_counts_all_words_of_a_text(made, long_texts):
+    model, processor = made(label_rows=True, max_words=3)
+    pipe = LabelScoringPipeline(model=model, processor=processor)
+    inputs = inputs_of(processor)
+    candidates = LabelSet([LABELS[4], LABELS[0], Label("new", "infant blood")])
+    for labels in (None, LABELS, LabelIndex.build(model, processor), candidates):
+        index = LabelIndex.build(model, processor, candidates if labels is candidates else None)
+        expected = index.scores(codes_of(model, inputs), lexical_ids=inputs["lexical_ids"])
+        for top_k, threshold in ((None, None), (2, None), (None, "stored")):
+            options = {"long_texts": long_texts, "multi_label": True, "top_k": top_k, "threshold": threshold}
+            for place, answer in enumerate(pipe(TEXTS, labels, **options)):
+                if long_texts != "cut" and place == 0:
+                    continue
+                scores = dict(zip(index.label_set.names, expected[place].sigmoid().tolist(), strict=True))
+                assert answer["scores"] == pytest.approx([scores[name] for name in answer["labels"]], abs=1e-5)
+                assert answer["scores"] == sorted(answer["scores"], reverse=True)
+
+
+def test_calibrated_answers_count_words(made):
+    model, processor = made(label_rows=True)
+    platt = {"method": "platt", "scale": 0.5, "offset": 0.25}
+    model.config.calibration = {"seen": platt, "unseen": platt | {"offset": -1.0}}
+    model.label_set = LabelSet([*LABELS[:2], Label("g", "Herzschwäche", seen=True), *LABELS[3:]])
+    pipe = LabelScoringPipeline(model=model, processor=processor)
+    every, best = (pipe(TEXTS, multi_label=True, top_k=k) for k in (None, 2))
+    for one, other in zip(every, best, strict=True):
+        assert other["labels"] == one["labels"][:2]
+        assert other["scores"] == pytest.approx(one["scores"][:2], abs=1e-6)
+
+
+def test_few_scores_exist_at_once(made, monkeypatch):
+    model, processor = made()
+    inputs = inputs_of(processor)
+    index, codes = LabelIndex.build(model, processor), codes_of(model, inputs)
+    expected = index.top_k(codes, 2, lexical_ids=inputs["lexical_ids"])
+    monkeypatch.setattr(search_gile, "SCORES_AT_ONCE", 1)
+    for one, other in zip(index.top_k(codes, 2, lexical_ids=inputs["lexical_ids"]), expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_processor_makes_words_where_its_model_wants_them(made, tmp_path):
+    model, processor = made()
+    processor.save_pretrained(tmp_path)
+    again = GileProcessor.from_pretrained(tmp_path)
+    assert again(iter(TEXTS))["lexical_ids"] == list(map(lexical_ids, TEXTS))
+    padded = again("Iron in milk", return_tensors="pt")["lexical_ids"]
+    assert padded.tolist() == [lexical_ids("Iron in milk")]
+    assert "lexical_ids" not in again(label_text=["Iron"])
+    again.lexical = False
+    assert "lexical_ids" not in again(TEXTS)
+    with pytest.raises(ValueError, match="set its lexical=True"):
+        again.check_fits(model.config)
+
+
+def test_documents_of_sentences_have_the_words_of_all(made):
+    _, processor = made(text_encoder_type="han")
+    as_text, as_sentences = processor(["Iron. Milk."]), processor([["Iron.", "Milk."]])
+    assert as_text["lexical_ids"] == as_sentences["lexical_ids"] == [lexical_ids("iron milk")]
+
+
+def test_weights_of_words_change_the_fingerprint(made):
+    model, _ = made()
+    before = fingerprint(model)
+    model.config.term_weights = {"unseen": {"match": 0.5}}
+    assert fingerprint(model) != before
+
+
+def test_words_that_nothing_could_compare_are_refused(make_model, tmp_path):
+    model, processor = make_model()
+    with pytest.raises(ValueError, match=r"config\.lexical=True"):
+        set_lexical_weights(model, [[1]])
+    with pytest.raises(StrictDataclassError, match="a linear unit reads no labels"):
+        GileConfig(output_layer="linear", lexical=True)
+    model.save_pretrained(tmp_path)
+    again = GileForSequenceClassification.from_pretrained(tmp_path, lexical=True)  # a trained model may learn to
+    processor.lexical = True
+    set_lexical_weights(again, map(lexical_ids, TEXTS))
+    with torch.no_grad():
+        inputs = inputs_of(processor)
+        added = again(**inputs).logits - model(**inputs).logits
+    torch.testing.assert_close(added, again.stored_postings().scores(inputs["lexical_ids"]), rtol=1e-4, atol=1e-5)
+
+
+def test_labels_known_by_their_names_alone_have_their_words(made):
+    model, processor = made()
+    ids = inputs_of(processor)["lexical_ids"]
+    model.label_set = None
+    names = model.gile.postings([Label(name, name) for name in LABELS.names])
+    assert torch.equal(model.stored_postings().scores(ids), names.scores(ids))
+
+
+def test_weights_of_unseen_labels_are_those_that_explain_the_held_out_ones(make_pretrained):
+    torch.manual_seed(3)
+    model, processor = make_pretrained(label_rows=True, lexical=True)
+    with torch.no_grad():
+        model.gile.label_rows.weight[3:] = 0.0
+    names = ["infants", "blood", "the heart pumps", "milk of the breast", "iron", "infants of blood"]
+    texts = [f"{one} {other}." for one in names for other in names] * 8
+    inputs = processor(texts, return_tensors="pt")
+    true = {"unseen": {"joint": 0.5, "match": 1.0, "coverage": 3.0, "offset": -1.0}}
+    with torch.no_grad():
+        model.config.term_weights = true
+        drawn = torch.rand(len(texts), 2) < model(**inputs).logits[:, 3:].sigmoid()
+    labels = torch.where(drawn, torch.tensor([3, 4]), -100)
+    found = fit_unseen_weights(model, [{**inputs, "labels": labels}], [3, 4])
+    assert model.config.term_weights == {"unseen": found}
+    assert found.keys() == {"joint", "match", "coverage", "offset"}
+    with torch.no_grad():
+        fitted = model(**inputs).logits[:, 3:].sigmoid()
+        model.config.term_weights = true
+        expected = model(**inputs).logits[:, 3:].sigmoid()
+    assert fitted.mean(0).tolist() == pytest.approx(drawn.float().mean(0).tolist(), abs=0.1)
+    assert (fitted - expected).abs().mean() < 0.06
+    with pytest.raises(ValueError, match="was trained on"):
+        fit_unseen_weights(model, [], [0])
+    few = torch.where(torch.arange(len(texts)) < 7, 3, 0)
+    model.config.term_weights = before = {"unseen": {"joint": 0.1, "match": 0.2, "offset": 0.3}}
+    with pytest.raises(ValueError, match="7 gold labels of 7 documents are held-out ones: too few to fit, at least 50"):
+        fit_unseen_weights(model, [{**inputs, "labels": few}], [3, 4])
+    assert model.config.term_weights == before
+
+
+def test_a_model_without_a_classifier_loads_its_words(made, tmp_path):
+    model, _ = made()
+    model.save_pretrained(tmp_path)
+    towers = GileModel.from_pretrained(tmp_path)
+    assert torch.equal(towers.output_layer.lexical.idf, model.gile.output_layer.lexical.idf)
