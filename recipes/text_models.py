@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -276,15 +277,17 @@ class Study:
         text_config = model.config.text_config
         with args.main_process_first(desc="words and columns"):
             if text_config.reads_sentences not in self._encoded:
+                reader = copy(processor)  # what one unit reads serves the others
+                reader.lexical = settings.lexical
                 self._encoded[text_config.reads_sentences] = encode_parts(
-                    task.parts, model, processor, task.labels, task.text, task.gold, args
+                    task.parts, model, reader, task.labels, task.text, task.gold, args
                 )
             parts = encoded = self._encoded[text_config.reads_sentences]
             if len(labels) < len(task.labels):
                 parts = first_columns(parts, len(labels))
             if one_label:
                 parts = with_a_label(parts)
-        self.start(model, processor, encoded["train"]["input_ids"])
+        self.start(model, processor, encoded["train"])
         optimizer = None
         if text_config.reads_pretrained:
             optimizer = pretrained_optimizer(model, args, settings.text_encoder_learning_rate, settings.layer_decay)
@@ -319,7 +322,9 @@ class Study:
             model = GileForSequenceClassification.from_pretrained(settings.start_from, config=config)
             if settings.freeze_word_vectors:
                 model.get_input_embeddings().requires_grad_(False)
-            return model, GileProcessor.from_pretrained(settings.start_from, trust_remote_code=False)
+            processor = GileProcessor.from_pretrained(settings.start_from, trust_remote_code=False)
+            processor.lexical = config.lexical
+            return model, processor
         if place is not None:
             fields = unit_fields(unit, **fields, text_encoder_options=options)
             model = model_from_text_encoder(place, **fields)
@@ -375,9 +380,9 @@ class Study:
         """Sets what a model knows of the training documents before it is trained, and adds adapters."""
         config, special = model.config, processor.tokenizer.all_special_ids
         if config.bag_size and self.settings.start_from is None:
-            set_token_weights(model, log_idf(documents, config.text_config.vocab_size, special))
-        if config.lexical_size:
-            set_lexical_weights(model, documents, special)
+            set_token_weights(model, log_idf(documents["input_ids"], config.text_config.vocab_size, special))
+        if config.lexical:
+            set_lexical_weights(model, documents["lexical_ids"])
         if self.settings.lora_rank:
             add_lora(model, self.settings.lora_rank, alpha=2 * self.settings.lora_rank)
 

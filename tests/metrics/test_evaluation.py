@@ -82,7 +82,9 @@ def test_never_more_scores_than_allowed_exist_at_once(make_model, label_set, mon
     dataset = encode_dataset(Dataset.from_dict(ROWS), processor, label_set)
     sizes = []
     scores = LabelIndex.scores
-    monkeypatch.setattr(LabelIndex, "scores", lambda *args: sizes.append(len(args[1])) or scores(*args))
+    monkeypatch.setattr(
+        LabelIndex, "scores", lambda *args, **words: sizes.append(len(args[1])) or scores(*args, **words)
+    )
     evaluate_index(index, model, batches_of(dataset, processor, 7), LabelMetrics(5), max_scores=14)
     assert sizes == [2, 2, 2, 1]
 

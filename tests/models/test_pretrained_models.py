@@ -349,7 +349,7 @@ class TestPooledEmbeds:
     def test_others_are_refused(self, make_pretrained, make_model):
         model, processor = make_pretrained(freeze_text_encoder=True, bag_size=3)
         pooled = torch.ones(3, 12)
-        with pytest.raises(ValueError, match="need input_ids: inputs_embeds and pooled_embeds do not say"):
+        with pytest.raises(ValueError, match="needs input_ids: inputs_embeds and pooled_embeds do not say"):
             model(pooled_embeds=pooled)
         with pytest.raises(ValueError, match=r"pooled_embeds must have shape \(B, 12\), .* got \(3, 11\)"):
             model(**batch_of(processor), pooled_embeds=pooled[:, 1:])

@@ -7,6 +7,7 @@ import torch
 from transformers import BertConfig
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel
+from hf_gile.models.processing_gile import lexical_ids
 from hf_gile.training import GileLoss
 
 WORDS = torch.tensor([[3, 7], [5, 0], [11, 2]])
@@ -279,13 +280,15 @@ def test_adapters_of_the_last_weights_are_refused(make):
 @pytest.mark.parametrize(
     ("kind", "fields"),
     [
-        ("wan", {"bag_size": 5, "cosine_score": True, "lexical": True, "label_rows": True}),
+        ("wan", {"bag_size": 5, "cosine_score": True, "label_rows": True, "lexical": True}),
         ("han", {"encoder_cell": "gru", "output_layer": "bilinear"}),
         ("transformer", {}),
     ],
 )
 def test_weights_may_stay_elsewhere_until_modules_are_called(make, kind, fields):
     model, inputs = make(kind, **fields), documents(kind)
+    if "lexical" in fields:
+        inputs["lexical_ids"] = torch.tensor([lexical_ids("label")] * len(inputs["input_ids"]))
     with torch.no_grad():
         expected = model(**inputs).logits
         model = accelerate.cpu_offload(model, execution_device=torch.device("cpu"))
