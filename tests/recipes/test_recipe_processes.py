@@ -35,4 +35,4 @@ def test_torchrun_trains_in_two_processes_on_a_cpu(tmp_path):
     )
     assert run.returncode == 0, run.stderr[-3000:]
     assert "training in 2 processes" in run.stdout + run.stderr
-    assert set(json.loads((tmp_path / "out" / "results.json").read_text())) == {"gile"}
+    assert set(json.loads((tmp_path / "out" / "results.json").read_text())) == {"tfidf_linear_svm", "gile"}
