@@ -1,5 +1,6 @@
 """Shared fixtures: a tiny vocabulary, tiny models of prime sizes, and the real data where it is at hand."""
 
+import gc
 import os
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +13,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch
+from accelerate.utils import imports
 from transformers import BertConfig, BertModel, BertTokenizer, dynamic_module_utils
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
@@ -40,12 +42,29 @@ def _no_wait_for_disks():
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _garbage_is_not_looked_for_in_imports():
+    """Leaves what imports have made out of searches for garbage: each takes 0.3 s with it, and a Trainer makes some."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _no_seeds_of_absent_devices():
     """Seeds devices that are there: for others `torch.manual_seed` writes the stack down, for later, which is slow."""
     with pytest.MonkeyPatch.context() as patch:
         for devices in (torch.cuda, torch.xpu, torch.mtia):
             if not devices.is_available():
                 patch.setattr(devices, "manual_seed_all", lambda seed: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _packages_are_looked_for_once():
+    """Keeps which packages are installed: accelerate looks for one of them on all of the disk at each step."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(imports, "_is_package_available", lru_cache(imports._is_package_available))
         yield
 
 

@@ -303,7 +303,7 @@ LAYOUTS = {
         '},\n{"journal": "Journal of mice", "year": "1976", "pmid": "5',
         '}, {"journal": "Journal of mice", "year": "1976", "pmid": "5',
     ),
-    "some articles on several lines": lines_of().replace('"title"', '\n"title"', 31),
+    "some articles on several lines": lines_of().replace('"title"', '\n"title"', 7),
 }
 
 

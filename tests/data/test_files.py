@@ -8,7 +8,7 @@ import pytest
 from hf_gile.data import load_table, read_bioasq
 from hf_gile.data.files import open_binary, read_yaml
 
-GROWN = 40 << 20
+GROWN = 20 << 20
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_files_that_pack_well_are_read(packed):
     ids=["json", "jsonl", "csv"],
 )
 def test_packed_tables_that_grow_are_refused(packed, name, start, row):
-    documents, _ = load_table(packed(name, start + row * 40), streaming=True)
+    documents, _ = load_table(packed(name, start + row * 20), streaming=True)
     with pytest.raises(
         ValueError, match=rf"{name}: damaged after \d+ records: .*unpacks to more than 200 times its size"
     ):

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import zipfile
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -294,6 +295,7 @@ def bomb(name):
     return sink.getvalue()
 
 
+@lru_cache
 def broken_matrices():
     from scipy import sparse
 

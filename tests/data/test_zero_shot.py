@@ -175,6 +175,7 @@ def test_an_empty_part_of_a_dataset_stays_a_dataset():
     assert split.validation.features == table.features
 
 
+@pytest.mark.slow
 def test_the_demo_file_has_hundreds_of_unseen_labels_in_its_test_part(demo_citations):
     records = [record for record in demo_citations if record["abstractText"] and record["meshUI"]]
     split = zero_shot_split(records)

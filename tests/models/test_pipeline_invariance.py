@@ -56,10 +56,22 @@ def candidates(parts):
     return None if parts[0].config.output_layer == "linear" else CANDIDATES
 
 
+@pytest.fixture(scope="module")
+def tolerances():
+    return {}
+
+
 @pytest.fixture
-def tolerance(parts, candidates):
+def tolerance(request, parts, candidates, tolerances):
     """How much two probabilities may differ that are sums of the same products."""
-    model, processor = copy.deepcopy(parts[0]).double(), parts[1]
+    name = request.node.callspec.params["parts"]
+    if name not in tolerances:
+        tolerances[name] = tolerance_of(*parts, candidates)
+    return tolerances[name]
+
+
+def tolerance_of(model, processor, candidates):
+    model = copy.deepcopy(model).double()
     weights = [weight.requires_grad_() for weight in model.parameters()]
     texts = processor(TEXTS, return_tensors="pt")
     if candidates is None:
