@@ -2,6 +2,7 @@
 
 from .calibration import ThresholdTuner, calibrate, fit_unseen_weights, paper_threshold, tune_threshold
 from .collator import GileDataCollator
+from .convex import fit_convex
 from .encoders import best_text_encoder
 from .encoding import encode_dataset
 from .hard_negatives import HardNegatives
@@ -36,6 +37,7 @@ __all__ = [
     "calibrate",
     "class_balanced_weights",
     "encode_dataset",
+    "fit_convex",
     "fit_unseen_weights",
     "joint_size_for",
     "log_idf",

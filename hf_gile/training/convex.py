@@ -1,0 +1,639 @@
+"""Fits what stands over a frozen encoder as convex problems: rows of labels, a bilinear form, and weights of terms.
+
+Vectors of documents and labels are made once, and have length 1. No fit holds more than a block of N x L numbers.
+
+Shapes: N documents, L labels, P size of a vector, G gold labels of a document, T terms of the score.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from ..models import GileConfig
+from ..models.losses_gile import multi_hot
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from ..models import GileForSequenceClassification
+
+CONSTANT = 3.0
+"""What stands behind a vector for b_l of a row: the larger, the less L2 shrinks b_l."""
+
+_BLOCK = 1 << 22
+"""Scores computed at once."""
+
+_EXAMPLE_SCORES = 1 << 24
+"""Scores that weights of terms are fitted on, at most."""
+
+_FOLDS, _FEW, _BILINEAR_DOCUMENTS = 4, 300, 4000
+"""Folds of labels; fewer validation documents than this are few; documents that a bilinear form is fitted on."""
+
+_COSTLY = 2_000_000_000
+"""Size of N x L x P from which on one fold must do."""
+
+_LARGEST = 20_000_000_000
+"""Size of N x L x P that takes minutes."""
+
+_DOCUMENTS_AT_ONCE = 1024
+
+L2_OF_ROWS = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
+L2_OF_BILINEAR = (1.0, 0.1, 0.01)
+
+PADDING = -100
+
+
+@dataclass(frozen=True, eq=False)
+class Documents:
+    """What convex fits know of documents.
+
+    Args:
+        vectors: `(N, P)` vectors, float32.
+        gold: `(N, G)` gold columns, padded with -100.
+        excluded: `(N, E)` columns that are no candidates, padded with -100.
+    """
+
+    vectors: Tensor
+    gold: Tensor
+    excluded: Tensor | None = None
+    _made: dict[int, tuple[Tensor, Tensor | None]] = field(init=False, default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def take(self, rows: Tensor | slice) -> "Documents":
+        """Some of the documents, by their numbers, by a mask or by a slice."""
+        excluded = None if self.excluded is None else self.excluded[rows]
+        return Documents(self.vectors[rows], self.gold[rows], excluded)
+
+    def joined(self, others: "Documents") -> "Documents":
+        """These documents and others."""
+        return Documents(
+            torch.cat([self.vectors, others.vectors]),
+            _stacked(self.gold, others.gold),
+            None
+            if self.excluded is None and others.excluded is None
+            else _stacked(*(one.gold[:, :0] if one.excluded is None else one.excluded for one in (self, others))),
+        )
+
+    def blocks(self, width: int) -> "Iterator[tuple[slice, Documents]]":
+        """Goes through the documents, few enough at a time that each may have `width` numbers."""
+        size = max(1, _BLOCK // max(1, width))
+        if len(self) <= size:
+            yield slice(None), self
+            return
+        for start in range(0, len(self), size):
+            rows = slice(start, start + size)
+            yield rows, self.take(rows)
+
+    def among(self, chosen: Tensor) -> "Documents":
+        """The documents with columns counted among the labels chosen alone, a `(L,)` mask; others are left out."""
+        number = torch.cat([chosen.cumsum(0) - 1, chosen.new_full((1,), PADDING, dtype=torch.long)])
+        number[:-1][~chosen] = PADDING
+
+        def counted(columns: Tensor) -> Tensor:
+            return number[columns.masked_fill(columns < 0, len(chosen))]
+
+        excluded = None if self.excluded is None else counted(self.excluded)
+        return replace(self, gold=counted(self.gold), excluded=excluded)
+
+    def counts(self, num_labels: int) -> Tensor:
+        """`(L,)` how many documents each label has."""
+        return torch.bincount(self.gold[self.gold >= 0], minlength=num_labels)
+
+    def targets(self, num_labels: int) -> tuple[Tensor, Tensor | None]:
+        """`(N, L)` zeros and ones, the gold labels; and booleans, false for no candidates, or None where all are."""
+        if num_labels not in self._made:
+            excluded, candidates = self.excluded, None
+            if excluded is not None and bool((excluded >= 0).any()):
+                candidates = multi_hot(excluded, num_labels) == 0
+            self._made[num_labels] = multi_hot(self.gold, num_labels), candidates
+        return self._made[num_labels]
+
+
+def _stacked(*tables: Tensor) -> Tensor:
+    """Tables of columns one below the other, padded to one width."""
+    width = max(table.shape[1] for table in tables)
+    return torch.cat([functional.pad(table, (0, width - table.shape[1]), value=PADDING) for table in tables])
+
+
+def listwise_loss(scores: Tensor, documents: Documents) -> Tensor:
+    """The cross-entropy of each gold label against all labels that are not gold; with one gold label, the softmax loss.
+
+    Args:
+        scores: `(N, L)` scores.
+        documents: N documents.
+
+    Returns:
+        The sum over documents and their gold labels, a scalar.
+    """
+    targets, candidates = documents.targets(scores.shape[1])
+    is_gold = targets > 0
+    others = scores.masked_fill(is_gold, -torch.inf)
+    if candidates is not None:
+        others = others.masked_fill(~candidates, -torch.inf)
+    rows, columns = is_gold.nonzero(as_tuple=True)
+    lowest = torch.finfo(scores.dtype).min / 4  # of a document whose labels are all gold, no infinity
+    rest = torch.logsumexp(others.clamp(min=lowest), 1)
+    return functional.softplus(rest[rows] - scores[rows, columns]).sum()
+
+
+def binary_loss(scores: Tensor, documents: Documents) -> Tensor:
+    """The binary cross-entropy of each label.
+
+    Args:
+        scores: `(N, L)` scores.
+        documents: N documents.
+
+    Returns:
+        The sum over documents and the labels that are their candidates, a scalar.
+    """
+    targets, candidates = documents.targets(scores.shape[1])
+    weights = None if candidates is None else candidates.to(scores)
+    return functional.binary_cross_entropy_with_logits(scores, targets, weights, reduction="sum")
+
+
+Loss = Callable[[Tensor, Documents], Tensor]
+
+
+def _minimize(
+    parameters: Sequence[Tensor],
+    score: Callable[[Documents], Tensor],
+    documents: Documents,
+    loss: Loss,
+    l2: float,
+    max_iter: int,
+    width: int,
+) -> None:
+    """Changes parameters to minimize the loss of all documents plus l2 / 2 times the squares of the first one."""
+    optimizer = torch.optim.LBFGS(
+        parameters, max_iter=max_iter, history_size=10, line_search_fn="strong_wolfe", tolerance_grad=1e-6
+    )
+
+    @torch.enable_grad()
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        total = l2 / 2 * parameters[0].square().sum() / len(documents)
+        total.backward()
+        for _, block in documents.blocks(width):
+            part = loss(score(block), block) / len(documents)
+            part.backward()
+            total = total.detach() + part.detach()
+        return total
+
+    optimizer.step(closure)
+
+
+def fit_rows(
+    documents: Documents, num_labels: int, l2: float, start: Tensor | None = None, max_iter: int = 60
+) -> Tensor:
+    """Fits a row and a number b_l for each label: logistic regression on the vectors, each label on its own, with L2.
+
+        score = r_l . h + b_l
+
+    Where each document has one label, this ranks as well as a softmax does, and better beside labels never seen: what
+    a softmax learns compares labels with those it knows.
+
+    Args:
+        documents: N documents.
+        num_labels: L.
+        l2: The weight of L2; the loss is the sum over the documents, so that it is 1 / C of scikit-learn.
+        start: `(L, P + 1)` rows to start from.
+        max_iter: Iterations of L-BFGS at most.
+
+    Returns:
+        `(L, P + 1)` rows with b_l behind them, zeros of labels that no document has.
+    """
+    has_some = documents.counts(num_labels) > 0
+    rows = documents.vectors.new_zeros(num_labels, documents.vectors.shape[1] + 1)
+    if bool(has_some.any()):
+        if start is None:  # b_l such that each label is as frequent as it is
+            share = (documents.counts(num_labels) / len(documents)).clamp(1e-6, 1 - 1e-6)
+            start = torch.cat([rows[:, :-1], share.logit()[:, None]], 1)
+        weight = start[has_some].clone()
+        weight[:, -1] /= CONSTANT
+        weight.requires_grad_()
+
+        def score(block: Documents) -> Tensor:
+            return functional.linear(block.vectors, weight[:, :-1], CONSTANT * weight[:, -1])
+
+        _minimize([weight], score, documents.among(has_some), binary_loss, l2, max_iter, len(weight))
+        rows[has_some] = weight.detach()
+        rows[:, -1] *= CONSTANT
+    return rows
+
+
+def fit_bilinear(
+    documents: Documents, labels: Tensor, l2: float, start: tuple[Tensor, float] | None = None, max_iter: int = 40
+) -> tuple[Tensor, float]:
+    """Fits how the vectors of documents and labels belong together, for labels seen and never seen.
+
+        score = h . (c I + M) e
+
+    M is shrunk to zero, so that what documents do not tell is left to the cosine.
+
+    Args:
+        documents: N documents; labels that none has are no candidates.
+        labels: `(L, P)` vectors e.
+        l2: The weight of L2 of M, in a loss that is the sum over the documents.
+        start: M and c to start from.
+        max_iter: Iterations of L-BFGS at most.
+
+    Returns:
+        M, `(P, P)`, and c.
+    """
+    has_some = documents.counts(len(labels)) > 0
+    among, candidates = documents.among(has_some), labels[has_some]
+    size = labels.shape[1]
+    begin, scale = (labels.new_zeros(size, size), 10.0) if start is None else start
+    matrix, factor = begin.clone().requires_grad_(), labels.new_tensor(scale, requires_grad=True)
+
+    def score(block: Documents) -> Tensor:
+        return (factor * block.vectors + block.vectors @ matrix) @ candidates.T
+
+    _minimize([matrix, factor], score, among, listwise_loss, l2, max_iter, max(len(candidates), size))
+    return matrix.detach(), factor.item()
+
+
+def scaled_loss(scores: Tensor, documents: Documents) -> float:
+    """The `listwise_loss` of a document with scores times the best factor: what a mixture can make of them.
+
+    Args:
+        scores: `(N, L)` scores.
+        documents: N documents.
+    """
+    if not len(documents):
+        return 0.0
+    spread = scores.abs().mean().item() or 1.0
+    losses = [listwise_loss(scores * (factor / spread), documents).item() for factor in np.geomspace(0.3, 30, 21)]
+    return min(losses) / len(documents)
+
+
+TermWeights = dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """Terms of the score of documents that they were not fitted on, to fit weights on.
+
+    Args:
+        terms: Names of terms and their scores, `(N, L)` each.
+        documents: N documents.
+        seen: `(L,)` booleans, true for labels that the terms were fitted on.
+    """
+
+    terms: Mapping[str, Tensor]
+    documents: Documents
+    seen: Tensor
+
+    def blocks(self, width: int) -> Iterator[tuple[dict[str, Tensor], Documents]]:
+        """The terms of some of the documents at a time, each of which may have `width` numbers."""
+        for rows, block in self.documents.blocks(width):
+            yield {name: numbers[rows] for name, numbers in self.terms.items()}, block
+
+
+def fit_term_weights(
+    examples: Sequence[Example],
+    prior: TermWeights,
+    one_label: bool,
+    fixed: Collection[str] = (),
+    strength: float = 0.1,
+) -> tuple[TermWeights, float]:
+    """Fits the weights of terms, of seen and of unseen labels, so that both stand in one ranking.
+
+        score = sum_t weight[group][t] term_t + offset[group]
+
+    Weights are not negative, and become zero where a term misleads.
+
+    Args:
+        examples: Documents and their terms; several where several sets of labels were held out.
+        prior: `{"seen": {term: weight}, "unseen": {...}}`: which terms each group has, and what weights are shrunk to;
+            "offset" may be negative.
+        one_label: Whether each document has one label: then scores are the logits of a softmax. Otherwise each is the
+            logit of a label on its own.
+        fixed: Groups whose weights stay those of the prior.
+        strength: How many documents the prior counts for.
+
+    Returns:
+        The weights, and the mean loss of a document.
+    """
+    from scipy.optimize import minimize
+
+    names = [(group, term) for group, terms in prior.items() for term in terms]
+    start = np.array([prior[group][term] for group, term in names])
+    number = sum(len(example.documents) for example in examples)
+    measure = listwise_loss if one_label else binary_loss
+    if number == 0:
+        return prior, float("nan")
+
+    @torch.enable_grad()
+    def loss(numbers: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        weights = torch.tensor(numbers, dtype=torch.float32, requires_grad=True)
+        total, gradient, away = 0.0, np.zeros(len(names)), numbers - start
+        for example in examples:
+            for terms, block in example.blocks(len(example.seen) * len(names)):
+                part = measure(_weighted(terms, example.seen, dict(zip(names, weights, strict=True))), block)
+                gradient += torch.autograd.grad(part, weights)[0].double().numpy()
+                total += part.item()
+        return (total + strength / 2 * float(away @ away)) / number, (gradient + strength * away) / number
+
+    bounds: list[tuple[float | None, float | None]] = []
+    for group, term in names:
+        least = None if term == "offset" else 0.0
+        bounds.append((prior[group][term], prior[group][term]) if group in fixed else (least, None))
+    result = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
+    fitted: TermWeights = {group: {} for group in prior}
+    for (group, term), weight in zip(names, result.x.tolist(), strict=True):
+        fitted[group][term] = weight
+    return fitted, float(result.fun)
+
+
+def _weighted(terms: Mapping[str, Tensor], seen: Tensor, weights: Mapping[tuple[str, str], Tensor]) -> Tensor:
+    """The `(N, L)` sums of terms times their weights, by group and name."""
+    groups = {"seen": seen.float(), "unseen": (~seen).float()}
+    scores = torch.zeros(())
+    for (group, term), weight in weights.items():
+        scores = scores + weight * groups[group] * terms.get(term, torch.ones(()))
+    return scores
+
+
+@dataclass(eq=False)
+class _Fold:
+    """Documents and labels to fit on, others to measure on, and what was fitted."""
+
+    train: Documents
+    others: Documents
+    labels: Tensor  # (L, P)
+    rows: Tensor = field(init=False)
+    bilinear: tuple[Tensor, float] = field(init=False)
+
+    def fit_rows(self, l2: float, max_iter: int = 30) -> float:
+        """Fits rows, from those of the last time on, and says how well they rank labels that have some."""
+        self.rows = fit_rows(self.train, len(self.labels), l2, getattr(self, "rows", None), max_iter)
+        seen = self.seen
+        return scaled_loss(_scores_of(self.rows[seen], self.others.vectors), self.others.among(seen))
+
+    def fit_bilinear(self, l2: float) -> None:
+        """Fits a bilinear form, from that of the last time on."""
+        sample = torch.randperm(len(self.train), generator=torch.Generator().manual_seed(0))[:_BILINEAR_DOCUMENTS]
+        last = getattr(self, "bilinear", None)
+        self.bilinear = fit_bilinear(self.train.take(sample), self.labels, l2, last)
+
+    @property
+    def seen(self) -> Tensor:
+        return self.train.counts(len(self.labels)) > 0
+
+    def example(self, chosen: Tensor) -> Example:
+        """The terms of some labels."""
+        h, e, (matrix, factor) = self.others.vectors, self.labels[chosen], self.bilinear
+        terms = {"rows": _scores_of(self.rows[chosen], h), "cosine": factor * h @ e.T, "joint": h @ matrix @ e.T}
+        return Example(terms, self.others.among(chosen), self.seen[chosen])
+
+
+def _scores_of(rows: Tensor, vectors: Tensor) -> Tensor:
+    """The `(N, L)` scores of `(L, P + 1)` rows."""
+    return functional.linear(vectors, rows[:, :-1], rows[:, -1])
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """What `fit_head` returns.
+
+    Args:
+        rows: `(L, P + 1)` rows of labels, with b_l behind them.
+        matrix: `(P, P)`, M of the bilinear form.
+        factor: c of the cosine.
+        term_weights: What each term counts, of seen and of unseen labels.
+        chosen: What was chosen, for a report.
+    """
+
+    rows: Tensor
+    matrix: Tensor
+    factor: float
+    term_weights: TermWeights
+    chosen: dict[str, float]
+
+    def scores(self, vectors: Tensor, labels: Tensor) -> Tensor:
+        """The `(N, L)` scores of `(N, P)` documents with the labels, `(L, P)`."""
+        terms = {
+            "rows": _scores_of(self.rows, vectors),
+            "cosine": self.factor * vectors @ labels.T,
+            "joint": vectors @ self.matrix @ labels.T,
+        }
+        weights = {(group, term): torch.tensor(w) for group, ws in self.term_weights.items() for term, w in ws.items()}
+        return _weighted(terms, self.rows.any(1), weights)
+
+
+def fit_head(train: Documents, validation: Documents, labels: Tensor, one_label: bool) -> Head:
+    """Fits rows of labels, a bilinear form and the weights of terms, with the regularisation that the data ask for.
+
+    Seen labels are those that training documents have. L2 of rows is chosen on validation documents, and if there are
+    few, on quarters of the training documents as well. In each of four folds a quarter of the seen labels is held out,
+    with the documents that have no other labels: they tell what terms count for labels never seen. If some of the
+    labels are such, weights of seen labels are fitted with them, for one ranking, and otherwise without them.
+
+    Args:
+        train: N documents to fit on.
+        validation: Others, to choose on; there may be none.
+        labels: `(L, P)` vectors of the labels, of length 1.
+        one_label: Whether each document has one label.
+
+    Raises:
+        ValueError: No training document has a label.
+    """
+    seen = train.counts(len(labels)) > 0
+    if not bool(seen.any()):
+        raise ValueError("no training document has a label: there is nothing to fit")
+    cost, is_enough = len(train) * int(seen.sum()) * labels.shape[1], len(validation) >= _FEW
+    number = 1 if cost > _COSTLY else _FOLDS
+    plain = _folds(train, validation, labels, number)
+    held = _folds(train, validation, labels, number, holds_labels=True)
+
+    def try_rows(l2: float) -> float:
+        return sum(fold.fit_rows(l2) for fold in plain)
+
+    def try_bilinear(l2: float) -> float:
+        some = held[: 1 if is_enough else None]
+        for fold in some:
+            fold.fit_bilinear(l2)
+        return fit_term_weights([fold.example(seen) for fold in some], prior, one_label)[1]
+
+    prior = {"seen": {"rows": 1.0, "cosine": 0.0, "joint": 0.0}, "unseen": {"cosine": 1.0, "joint": 0.0, "offset": 0.0}}
+    if not one_label:
+        prior["seen"]["offset"] = 0.0
+    chosen = {"rows_l2": _best(L2_OF_ROWS, try_rows)}
+    for fold in held:
+        fold.fit_rows(chosen["rows_l2"], 60)
+    chosen["bilinear_l2"] = _best(L2_OF_BILINEAR, try_bilinear)
+    whole = plain[0] if is_enough else _Fold(train, validation, labels)
+    whole.fit_rows(chosen["rows_l2"], 60)
+    whole.fit_bilinear(chosen["bilinear_l2"])
+    for fold in held:
+        fold.fit_bilinear(chosen["bilinear_l2"])
+    fixed: list[str] = []
+    if bool(seen.all()) or not held:
+        for fold in plain if whole not in plain else ():
+            fold.fit_rows(chosen["rows_l2"], 60)
+            fold.fit_bilinear(chosen["bilinear_l2"])
+        prior, chosen["seen_loss"] = fit_term_weights([fold.example(seen) for fold in plain], prior, one_label)
+        fixed.append("seen")
+    if held:
+        prior, chosen["loss"] = fit_term_weights([fold.example(seen) for fold in held], prior, one_label, fixed)
+    return Head(whole.rows, whole.bilinear[0], whole.bilinear[1], prior, chosen)
+
+
+def _best(grid: Sequence[float], loss: Callable[[float], float]) -> float:
+    """The number with the least loss; the search ends after two that are no better."""
+    best, least, since = grid[0], float("inf"), 0
+    for number in grid:
+        value = loss(number)
+        since += 1
+        if value < least:
+            best, least, since = number, value, 0
+        if since == 2:
+            break
+    return best
+
+
+def _folds(
+    train: Documents, validation: Documents, labels: Tensor, number: int, holds_labels: bool = False
+) -> list[_Fold]:
+    """What `fit_head` chooses on: with all labels, or with a quarter of the seen ones held out of each fold."""
+    generator = torch.Generator().manual_seed(0)
+    columns = (train.counts(len(labels)) > 0).nonzero()[:, 0]
+    fold_of_label = torch.full((len(labels),), -1)
+    if holds_labels:
+        if len(columns) < 2:
+            return []
+        number = min(number, len(columns))
+        order = columns[torch.randperm(len(columns), generator=generator)]
+        fold_of_label[order] = torch.arange(len(columns)) % min(_FOLDS, len(columns))
+    fold_of_document = torch.randperm(len(train), generator=generator) % _FOLDS
+    if len(validation) >= _FEW:
+        fold_of_document[:] = -1
+        number = number if holds_labels else 1
+    folds = []
+    for place in range(number):
+        left = fold_of_document == place
+        fit = train.take(~left)
+        gold = fit.gold.masked_fill((fit.gold >= 0) & (fold_of_label[fit.gold.clamp(min=0)] == place), PADDING)
+        lost = (fit.gold >= 0).any(1) & ~(gold >= 0).any(1)
+        fit = replace(fit, gold=gold).take(~lost)
+        if bool((fit.gold >= 0).any()):
+            others = validation.joined(train.take(left))
+            most = max(_FEW, _EXAMPLE_SCORES // (len(columns) * number))
+            folds.append(_Fold(fit, others.take(slice(most)), labels))
+    return folds
+
+
+def is_feasible(num_documents: int, num_labels: int, size: int) -> bool:
+    """Whether `fit_convex` takes minutes; a larger set is for stochastic gradients.
+
+    Args:
+        num_documents: N.
+        num_labels: L that training documents have.
+        size: P, `config.text_config.pooled_size`.
+
+    Example:
+        >>> is_feasible(15_000, 150, 384), is_feasible(23_000, 26_000, 384)
+        (True, False)
+    """
+    return num_documents * num_labels * size <= _LARGEST
+
+
+@torch.no_grad()
+def fit_convex(model: "GileForSequenceClassification", parts: "Mapping[str, Dataset]") -> dict[str, Any]:
+    """Fits all that stands over the frozen encoder of a model, by `fit_head`, in the place of training.
+
+    It sets the rows of labels, V of the bilinear unit, the factor of the cosine and `config.term_weights`. Seen labels
+    are those that training documents have. What is computed is computed on the CPU, and is the same each time.
+
+    Args:
+        model: A model with stored labels, a frozen encoder, `output_layer="bilinear"`, `cosine_score` and
+            `label_rows`; its `problem_type` says whether each document has one label.
+        parts: Encoded documents with `pooled_embeds`: `train`, and `validation` to choose on.
+
+    Returns:
+        `seconds` and `cpu_seconds` of the fit, the number of `parameters`, `history` and `losses`, which are empty,
+        what was `chosen`, and the `term_weights`.
+
+    Raises:
+        ValueError: A model or documents that do not fit, or no training document with a label.
+    """
+    start, cpu = time.perf_counter(), time.process_time()
+    gile, config = model.gile, model.config
+    if not can_be_fitted(config):
+        raise ValueError(
+            "a convex fit is of a frozen encoder with a pooling without weights, output_layer='bilinear', "
+            f"cosine_score, label_rows, bag_size 0 and no languages; got output_layer {config.output_layer!r}, "
+            f"cosine_score={config.cosine_score}, label_rows={config.label_rows}, bag_size {config.bag_size}, "
+            f"languages {config.languages}, text_config {config.text_config}"
+        )
+    model.eval()
+    e = gile.embed_labels(**{name: one for name, one in model.stored_inputs().items() if name != "label_rows"})
+    train, validation = (_documents(model, parts, part) for part in ("train", "validation"))
+    one_label = config.problem_type == "single_label_classification"
+    head = fit_head(train, validation, _of_length_1(e), one_label)
+    size = e.shape[1]  # vectors of the model have a root mean square of 1, and a length of its root
+    gile.label_rows.weight.copy_(torch.cat([head.rows[:, :-1] / size**0.5, head.rows[:, -1:]], 1))
+    gile.output_layer.input_projection.weight.copy_(head.matrix.T / size)
+    gile.output_layer.classifier.bias.zero_()
+    gile.output_layer.cosine.factors.scale[0] = head.factor
+    config.term_weights = head.term_weights
+    return {
+        "seconds": time.perf_counter() - start,
+        "cpu_seconds": time.process_time() - cpu,
+        "parameters": head.rows.numel() + head.matrix.numel() + 1,
+        "history": [],
+        "losses": [],
+        "chosen": head.chosen,
+        "term_weights": head.term_weights,
+    }
+
+
+def can_be_fitted(config: GileConfig) -> bool:
+    """Whether `fit_convex` is for a model with this configuration, whatever its documents.
+
+    Args:
+        config: The configuration.
+    """
+    return bool(
+        config.output_layer == "bilinear"
+        and config.cosine_score
+        and config.label_rows
+        and not config.bag_size
+        and not config.languages
+        and config.label_size == config.document_size
+        and config.text_config.has_fixed_pooling
+        and config.text_config.text_encoder_type == "transformer"
+    )
+
+
+def _documents(model: "GileForSequenceClassification", parts: "Mapping[str, Dataset]", part: str) -> Documents:
+    """The documents of a part as convex fits read them."""
+    rows = parts[part]
+    if "pooled_embeds" not in rows.column_names:
+        raise ValueError(f"documents of {part} have no pooled_embeds: use add_pooled_embeds")
+    vectors = [torch.zeros(0, model.config.document_size)]
+    for batch in rows.select_columns(["pooled_embeds"]).with_format("torch").iter(_DOCUMENTS_AT_ONCE):
+        vectors.append(model.gile.embed_texts(pooled_embeds=batch["pooled_embeds"].to(model.device))[0].cpu())
+    excluded = _padded(rows["excluded_columns"]) if "excluded_columns" in rows.column_names else None
+    return Documents(_of_length_1(torch.cat(vectors)), _padded(rows["labels"]), excluded)
+
+
+def _of_length_1(vectors: Tensor) -> Tensor:
+    return functional.normalize(vectors.cpu().float(), dim=-1)
+
+
+def _padded(columns: Iterable[Any]) -> Tensor:
+    """`(N, G)` columns, padded with -100, of lists of them or of single ones."""
+    lists = [numbers if isinstance(numbers, list) else [numbers] for numbers in columns]
+    width = max(map(len, lists), default=0)
+    return torch.tensor([numbers + [PADDING] * (width - len(numbers)) for numbers in lists]).view(len(lists), width)

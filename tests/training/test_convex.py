@@ -1,0 +1,317 @@
+"""The convex fits find what scikit-learn finds, bear any labels, and hold no more than a block of scores."""
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from sklearn.linear_model import LogisticRegression
+from torch.nn import functional
+
+from hf_gile import LabelSet
+from hf_gile.training import (
+    GileDataCollator,
+    add_pooled_embeds,
+    convex,
+    encode_dataset,
+    model_from_text_encoder,
+    processor_from_text_encoder,
+)
+from hf_gile.training.convex import (
+    Documents,
+    Example,
+    binary_loss,
+    fit_bilinear,
+    fit_convex,
+    fit_head,
+    fit_rows,
+    fit_term_weights,
+    is_feasible,
+    listwise_loss,
+    scaled_loss,
+)
+
+LABELS, SIZE = 6, 5
+
+
+def unit(*shape, seed=0):
+    return functional.normalize(torch.randn(*shape, generator=torch.Generator().manual_seed(seed)), dim=-1)
+
+
+def topics(number, seed=1, noise=0.5, labels=LABELS):
+    """Documents near the vector of their label, turned by one matrix, so that the cosine alone says little."""
+    e = unit(labels, SIZE)
+    turn = torch.linalg.qr(torch.randn(SIZE, SIZE, generator=torch.Generator().manual_seed(9)))[0]
+    gold = torch.arange(number) % labels
+    noisy = (e @ turn)[gold] + noise * unit(number, SIZE, seed=seed)
+    return Documents(functional.normalize(noisy, dim=-1), gold[:, None]), e
+
+
+def tags(number, seed=3):
+    """Documents with several labels, or none."""
+    h = unit(number, SIZE, seed=seed)
+    is_gold = h @ unit(SIZE, LABELS, seed=8) > 0.2
+    width = int(is_gold.sum(1).max())
+    order = torch.where(is_gold, torch.arange(LABELS), LABELS).sort(1).values[:, :width]
+    return Documents(h, order.masked_fill(order == LABELS, -100))
+
+
+def scores_of(rows, h):
+    return h @ rows[:, :-1].T + rows[:, -1]
+
+
+def test_rows_are_the_logistic_regressions_of_scikit_learn():
+    documents = tags(80)
+    rows = fit_rows(documents, LABELS, l2=0.5, max_iter=500)
+    x = np.concatenate([documents.vectors.numpy(), np.full((80, 1), convex.CONSTANT)], axis=1)
+    for label in range(LABELS):
+        y = (documents.gold == label).any(1).numpy()
+        regression = LogisticRegression(C=1 / 0.5, fit_intercept=False, tol=1e-8, max_iter=1000).fit(x, y)
+        expected = np.append(regression.coef_[0, :-1], regression.coef_[0, -1] * convex.CONSTANT)
+        np.testing.assert_allclose(rows[label].numpy(), expected, atol=1e-2)
+
+
+def test_the_bilinear_form_is_a_softmax_regression_on_products_of_vectors():
+    documents, e = topics(60)
+    matrix, factor = fit_bilinear(documents, e, l2=0.3, max_iter=500)
+    scores = documents.vectors @ (factor * torch.eye(SIZE) + matrix) @ e.T
+    wrong = torch.softmax(scores, 1) - functional.one_hot(documents.gold[:, 0], LABELS)
+    gradient = documents.vectors.T @ wrong @ e  # of M, without L2; that of the factor is its trace
+    torch.testing.assert_close(gradient, -0.3 * matrix, atol=2e-3, rtol=0)
+    assert abs(gradient.trace()) < 2e-3
+
+
+def test_the_listwise_loss_of_documents_with_one_label_is_that_of_the_softmax():
+    documents, e = topics(20)
+    scores = documents.vectors @ e.T * 4
+    expected = functional.cross_entropy(scores, documents.gold[:, 0], reduction="sum")
+    torch.testing.assert_close(listwise_loss(scores, documents), expected)
+
+
+def test_a_gold_label_does_not_compete_with_another():
+    scores = torch.tensor([[3.0, 2.0, 1.0]])
+    both = listwise_loss(scores, Documents(torch.zeros(1, 2), torch.tensor([[0, 1]])))
+    torch.testing.assert_close(both, functional.softplus(torch.tensor([-2.0, -1.0])).sum())
+
+
+def test_excluded_columns_are_no_candidates():
+    documents = Documents(torch.zeros(2, 2), torch.tensor([[0], [1]]), torch.tensor([[2], [-100]]))
+    scores = torch.tensor([[1.0, 0.0, 5.0], [0.0, 1.0, 5.0]], requires_grad=True)
+    for loss in (listwise_loss, binary_loss):
+        gradient = torch.autograd.grad(loss(scores, documents), scores)[0]
+        assert gradient[0, 2] == 0
+        assert gradient[1, 2] > 0
+        assert gradient.isfinite().all()
+
+
+def test_columns_are_counted_among_chosen_labels():
+    documents = Documents(torch.zeros(2, 2), torch.tensor([[0, 2], [3, -100]]), torch.tensor([[1], [2]]))
+    among = documents.among(torch.tensor([False, True, True, True]))
+    assert among.gold.tolist() == [[-100, 1], [2, -100]]
+    assert among.excluded.tolist() == [[0], [1]]
+
+
+def test_labels_without_documents_have_no_row():
+    documents, _ = topics(30, labels=3)
+    rows = fit_rows(documents, LABELS, l2=0.1)
+    assert rows[:3].any(1).all()
+    assert not rows[3:].any()
+    few = Documents(documents.vectors[:0], documents.gold[:0])
+    assert not fit_rows(few, LABELS, l2=0.1).any()
+
+
+def test_a_single_document_is_enough_for_a_row():
+    documents, _ = topics(LABELS)
+    scores = scores_of(fit_rows(documents, LABELS, l2=0.01), documents.vectors)
+    assert scores.argmax(1).tolist() == list(range(LABELS))
+
+
+def test_blocks_of_documents_give_the_same_fit(monkeypatch):
+    documents, e = topics(40)
+    rows, matrix = fit_rows(documents, LABELS, 0.1), fit_bilinear(documents, e, 0.1)[0]
+    sizes = []
+
+    def loss(scores, block):
+        sizes.append(scores.numel())
+        return binary_loss(scores, block)
+
+    monkeypatch.setattr(convex, "binary_loss", loss)
+    monkeypatch.setattr(convex, "_BLOCK", 7 * LABELS)
+    torch.testing.assert_close(fit_rows(documents, LABELS, 0.1), rows, atol=1e-2, rtol=0)
+    torch.testing.assert_close(fit_bilinear(documents, e, 0.1)[0], matrix, atol=1e-2, rtol=0)
+    assert max(sizes) <= 7 * LABELS
+
+
+def test_scaled_loss_does_not_depend_on_the_scale():
+    documents, e = topics(30)
+    scores = documents.vectors @ e.T
+    assert scaled_loss(scores, documents) == pytest.approx(scaled_loss(1000 * scores, documents), rel=1e-4)
+    assert scaled_loss(torch.zeros(30, LABELS), documents) == pytest.approx(np.log(LABELS), rel=1e-4)
+
+
+def test_a_term_that_misleads_gets_no_weight():
+    documents, _ = topics(60)
+    good = torch.randn(60, LABELS, generator=torch.Generator().manual_seed(4))
+    good[torch.arange(60), documents.gold[:, 0]] += 2
+    terms = {"rows": good, "cosine": -good + torch.randn(60, LABELS, generator=torch.Generator().manual_seed(5))}
+    example = Example(terms, documents, torch.arange(LABELS) < 4)
+    prior = {"seen": {"rows": 1.0, "cosine": 1.0}, "unseen": {"rows": 1.0, "cosine": 0.0, "offset": 0.0}}
+    weights, loss = fit_term_weights([example], prior, one_label=True)
+    assert weights["seen"]["cosine"] == weights["unseen"]["cosine"] == 0
+    assert weights["seen"]["rows"] > 0.5
+    assert loss < np.log(LABELS)
+
+
+def test_without_evidence_weights_stay_as_they_are():
+    prior = {"seen": {"rows": 1.0}, "unseen": {"offset": -1.0}}
+    assert fit_term_weights([], prior, one_label=True)[0] == prior
+
+
+def test_an_offset_makes_up_for_scores_that_are_too_high():
+    documents, _ = topics(600)
+    true = torch.randn(600, LABELS, generator=torch.Generator().manual_seed(4))
+    true[torch.arange(600), documents.gold[:, 0]] += 3
+    seen = torch.arange(LABELS) < 3
+    example = Example({"joint": true + 2.0 * ~seen}, documents, seen)
+    prior = {"seen": {"joint": 1.0}, "unseen": {"joint": 1.0, "offset": 0.0}}
+    weights, _ = fit_term_weights([example], prior, one_label=True)
+    assert weights["unseen"]["offset"] == pytest.approx(-2 * weights["unseen"]["joint"], abs=0.7)
+    fixed, _ = fit_term_weights([example], prior, one_label=True, fixed=["seen"])
+    assert fixed["seen"] == prior["seen"]
+
+
+@pytest.fixture
+def short_search(monkeypatch):
+    """A search that ends soon."""
+    monkeypatch.setattr(convex, "L2_OF_ROWS", (0.1, 0.01))
+    monkeypatch.setattr(convex, "L2_OF_BILINEAR", (0.1,))
+    monkeypatch.setattr(convex, "_FOLDS", 2)
+
+
+@pytest.mark.usefixtures("short_search")
+@pytest.mark.parametrize("number", [24, 400])
+def test_the_head_ranks_seen_and_unseen_labels(number):
+    train, e = topics(240)
+    gold = train.gold.masked_fill(train.gold == 0, -100)  # label 0 is never seen
+    train = Documents(train.vectors, gold).take(gold[:, 0] >= 0)
+    validation, test = topics(number, seed=11)[0], topics(120, seed=12)[0]
+    head = fit_head(train, validation, e, one_label=True)
+    scores = head.scores(test.vectors, e)
+    correct = scores.argmax(1) == test.gold[:, 0]
+    assert correct[test.gold[:, 0] > 0].float().mean() > 0.8
+    assert not head.rows[0].any()
+    assert scores.dtype == torch.float32
+    again = fit_head(train, validation, e, one_label=True)
+    assert torch.equal(again.rows, head.rows)
+    assert again.term_weights == head.term_weights
+
+
+@pytest.mark.usefixtures("short_search")
+def test_scores_of_documents_with_several_labels_are_logits():
+    train, validation, test = tags(300), tags(300, seed=21), tags(300, seed=22)
+    head = fit_head(train, validation, unit(LABELS, SIZE, seed=30), one_label=False)
+    scores = head.scores(test.vectors, unit(LABELS, SIZE, seed=30))
+    has = torch.stack([(test.gold == label).any(1) for label in range(LABELS)], 1)
+    assert ((scores > 0) == has).float().mean() > 0.85
+    assert abs(torch.sigmoid(scores).mean() - has.float().mean()) < 0.05
+
+
+@pytest.mark.usefixtures("short_search")
+@pytest.mark.parametrize("number", [1, 3])
+def test_few_documents_are_enough_for_a_head(number):
+    train, e = topics(number)
+    head = fit_head(train, topics(0)[0], e, one_label=True)
+    scores = head.scores(train.vectors, e)
+    assert scores.isfinite().all()
+    assert int(head.rows.any(1).sum()) == min(number, LABELS)
+
+
+@pytest.mark.usefixtures("short_search")
+@pytest.mark.parametrize("one_label", [True, False])
+def test_one_label_is_enough_for_a_head(one_label):
+    train, e = topics(20, labels=1)
+    head = fit_head(train, topics(5, labels=1)[0], e, one_label)
+    assert head.scores(train.vectors, e).isfinite().all()
+
+
+@pytest.mark.usefixtures("short_search")
+def test_labels_of_the_same_words_are_told_apart_by_their_rows():
+    train, e = topics(240)
+    e[1] = e[0]
+    head = fit_head(train, topics(300, seed=11)[0], e, one_label=True)
+    scores = head.scores(train.vectors, e)
+    assert (scores.argmax(1) == train.gold[:, 0]).float().mean() > 0.8
+
+
+def test_a_head_needs_a_label():
+    train, e = topics(4)
+    with pytest.raises(ValueError, match="no training document has a label"):
+        fit_head(Documents(train.vectors, train.gold.new_full((4, 1), -100)), train, e, one_label=True)
+
+
+NAMES = ["milk", "blood", "iron", "heart"]
+FIELDS = {"output_layer": "bilinear", "cosine_score": True, "label_rows": True, "freeze_text_encoder": True}
+
+
+@pytest.fixture
+def make(save_text_encoder):
+    """Makes a model of four labels, the last of which training never sees, and its documents."""
+
+    def make_model(problem_type="single_label_classification", **fields):
+        folder = save_text_encoder(texts=[*NAMES, "breast failing cardiac"])
+        torch.manual_seed(0)
+        fields = {**FIELDS, "num_labels": len(NAMES), "problem_type": problem_type, **fields}
+        model = model_from_text_encoder(folder, **fields)
+        processor = processor_from_text_encoder(folder, model.config)
+        model.set_labels(labels := LabelSet.from_names(NAMES), processor)
+        texts = [f"{name} {other}" for name in NAMES[:3] for other in (*NAMES, "breast", "failing", "cardiac")]
+        gold = [text.split()[:1] if "single" in problem_type else text.split() for text in texts]
+        rows = Dataset.from_dict({"text": texts, "labels": [sorted(set(ids) & set(NAMES[:3])) for ids in gold]})
+        rows = add_pooled_embeds(encode_dataset(rows, processor, labels), model, processor)
+        return model, processor, {"train": rows, "validation": rows.select(range(0, 21, 2))}
+
+    return make_model
+
+
+@pytest.mark.usefixtures("short_search")
+@pytest.mark.parametrize("problem_type", ["single_label_classification", "multi_label_classification"])
+def test_a_fitted_model_gives_the_scores_of_the_fit(make, monkeypatch, problem_type):
+    model, processor, parts = make(problem_type)
+    heads = []
+
+    def fit(*arguments):
+        heads.append(fit_head(*arguments))
+        return heads[0]
+
+    monkeypatch.setattr(convex, "fit_head", fit)
+    result = fit_convex(model, parts)
+    with torch.no_grad():
+        logits = model(**GileDataCollator(processor)(list(parts["train"]))).logits
+        h = model.gile.embed_texts(pooled_embeds=torch.tensor(parts["train"]["pooled_embeds"]))[0]
+        e = model.gile.embed_labels(model.label_input_ids)
+    expected = heads[0].scores(functional.normalize(h, dim=-1), functional.normalize(e, dim=-1))
+    torch.testing.assert_close(logits, expected, atol=1e-3, rtol=1e-4)
+    assert model.gile.label_rows.weight.any(1).tolist() == [True, True, True, False]
+    assert result["term_weights"] == model.config.term_weights
+    assert result["parameters"] == 4 * 13 + 12 * 12 + 1
+    if "single" in problem_type:
+        gold = torch.tensor(parts["train"]["labels"])[:, 0]
+        assert (logits[:, :3].argmax(1) == gold).float().mean() > 0.7
+
+
+@pytest.mark.parametrize("fields", [{"output_layer": "gile"}, {"cosine_score": False}, {"bag_size": 3}])
+def test_models_that_are_trained_otherwise_are_refused(make, fields):
+    model, _, parts = make(**fields)
+    with pytest.raises(ValueError, match="a convex fit is of a frozen encoder"):
+        fit_convex(model, parts)
+
+
+def test_a_fit_needs_the_vectors_of_documents(make):
+    model, _, parts = make()
+    parts["validation"] = parts["validation"].remove_columns("pooled_embeds")
+    with pytest.raises(ValueError, match="documents of validation have no pooled_embeds"):
+        fit_convex(model, parts)
+
+
+def test_large_sets_are_not_feasible():
+    assert is_feasible(5000, 300, 384)
+    assert not is_feasible(500_000, 26_000, 384)
