@@ -28,8 +28,8 @@ from .models.languages_gile import check_language, own_columns
 from .models.processing_gile import LEXICAL_BUCKETS
 from .models.scoring_gile import Postings
 from .models.search_gile import (
+    SCORES_AT_ONCE,
     TopLabels,
-    Words,
     best_of,
     bias_of,
     check_text_codes,
@@ -73,9 +73,6 @@ _FINGERPRINTS: "weakref.WeakKeyDictionary[Any, tuple[Any, str]]" = weakref.WeakK
 
 # Candidates of an approximate search whose codes are gathered at a time.
 _CANDIDATES = 1 << 13
-
-# Documents whose words are compared with those of all labels at a time.
-_DOCUMENTS = 64
 
 
 class LabelIndex:
@@ -229,11 +226,10 @@ class LabelIndex:
         if columns is not None and not torch.is_tensor(columns):
             raise ValueError(f"columns must be a tensor of columns, got {type(columns).__name__}")
         codes = self.codes if columns is None else self.codes[columns.to(self.codes.device)]
-        scores, words = scores_of(text_codes, codes, self.bias), self._words(text_codes, lexical_ids)
-        for start in range(0, len(scores) if words else 0, _DOCUMENTS):
-            some = words(slice(start, start + _DOCUMENTS))  # type: ignore[misc]
-            scores[start : start + _DOCUMENTS] += some if columns is None else some[:, columns.to(some.device)]
-        return scores
+        bias = self._bias(text_codes, lexical_ids)
+        if columns is None or not callable(bias):
+            return scores_of(text_codes, codes, bias)
+        return scores_of(text_codes, codes, lambda rows: bias(rows)[:, columns.to(codes.device)])
 
     def top_k(
         self, text_codes: Tensor, k: int, approximate: bool = False, lexical_ids: Tensor | None = None
@@ -256,19 +252,16 @@ class LabelIndex:
         """
         if approximate:
             return self._approximate(text_codes, k, lexical_ids)
-        return top_k_of(text_codes, self.codes, self.bias, k, self._words(text_codes, lexical_ids))
+        return top_k_of(text_codes, self.codes, self._bias(text_codes, lexical_ids), k)
 
-    def _words(self, text_codes: Tensor, lexical_ids: Tensor | None) -> Words | None:
-        """What shared words add to the scores of some of the documents."""
-        postings = self.postings
+    def _bias(self, text_codes: Tensor, lexical_ids: Tensor | None) -> Any:
+        """What is added to the scores of documents, as `Bias` says."""
+        postings, ids = self.postings, lexical_ids
         if postings is None:
-            return None
-        if not torch.is_tensor(lexical_ids) or lexical_ids.shape[:1] != text_codes.shape[:1]:
-            raise ValueError(
-                "this index scores by words that texts share with labels: pass lexical_ids, (B, F), which the "
-                "processor of its model makes of the same texts with return_tensors='pt'"
-            )
-        return lambda rows: postings.scores(lexical_ids[rows])
+            return self.bias
+        if ids is None or len(ids) != len(text_codes):
+            postings.scores(ids, len(text_codes))  # refuses, and says why
+        return lambda rows: self.bias + postings.scores(ids[rows])  # type: ignore[index]
 
     @torch.no_grad()
     def _approximate(self, text_codes: Tensor, k: int, lexical_ids: Tensor | None) -> TopLabels:
@@ -284,27 +277,27 @@ class LabelIndex:
                 "index; build one of this"
             )
         k = min(check_text_codes(text_codes, self.codes, k), len(self))
-        words = self._words(text_codes, lexical_ids)
+        bias = self._bias(text_codes, lexical_ids)
         text_codes = text_codes.to(self.codes.device, wide_type(text_codes, self.codes))
         columns = self.search.candidates(text_codes, k).to(self.codes.device)
         columns = columns.sort(-1).values  # of equal scores, that of the lower column goes first
-        found = []
-        for rows in torch.arange(len(columns), device=columns.device).split(max(1, _CANDIDATES // columns.shape[1])):
+        found, size = [], _CANDIDATES // columns.shape[1]
+        if callable(bias):  # it makes the numbers of all labels
+            size = min(size, SCORES_AT_ONCE // len(self))
+        for rows in torch.arange(len(columns), device=columns.device).split(max(1, size)):
             # index_select and this order of the product: three times as fast on a CPU as what would be shorter.
             codes = self.codes.index_select(0, columns[rows].clamp(min=0).flatten()).to(text_codes)
             codes = codes.view(len(rows), columns.shape[1], codes.shape[1])  # (rows, candidates, J)
             with torch.autocast(codes.device.type, enabled=False):
-                scores = torch.bmm(text_codes[rows, None], codes.mT).squeeze(1) + self.bias
-            for start in range(0, len(rows) if words else 0, _DOCUMENTS):
-                some = slice(start, min(start + _DOCUMENTS, len(rows)))
-                added = words(slice(int(rows[0]) + some.start, int(rows[0]) + some.stop))  # type: ignore[misc]
-                scores[some] += added.to(scores).gather(1, columns[rows[some]].clamp(min=0))
+                scores = torch.bmm(text_codes[rows, None], codes.mT).squeeze(1) + (0.0 if callable(bias) else bias)
+            if callable(bias):
+                scores += bias(slice(int(rows[0]), int(rows[-1]) + 1)).to(scores).gather(1, columns[rows].clamp(min=0))
             found.append(best_of(scores.masked_fill(columns[rows] < 0, -torch.inf), columns[rows], k))
         best = TopLabels(*map(torch.cat, zip(*found, strict=True)))
         rows = (best.columns < 0).any(-1).nonzero().squeeze(1)
         if len(rows):  # too few candidates
             own = None if lexical_ids is None else lexical_ids[rows.to(lexical_ids.device)]
-            exact = top_k_of(text_codes[rows], self.codes, self.bias, k, self._words(text_codes[rows], own))
+            exact = top_k_of(text_codes[rows], self.codes, self._bias(text_codes[rows], own), k)
             best.scores[rows], best.columns[rows] = exact
         return best
 

@@ -84,20 +84,8 @@ _STARTS = {
 
 
 def with_words(scores: Tensor, postings: Postings | None, lexical_ids: Tensor | None) -> Tensor:
-    """Adds what shared words count to `(B, L)` scores; without postings, nothing.
-
-    Raises:
-        ValueError: There are postings, and no words of the documents.
-    """
-    if postings is None:
-        return scores
-    check_tensors(lexical_ids=lexical_ids)
-    if lexical_ids is None or lexical_ids.shape[:1] != scores.shape[:1]:
-        raise ValueError(
-            "this model scores by words that texts share with labels: pass lexical_ids, (B, F), which its processor "
-            f"makes of {len(scores)} texts, got {'none' if lexical_ids is None else tuple(lexical_ids.shape)}"
-        )
-    return scores + postings.scores(lexical_ids).to(scores)
+    """`(B, L)` scores with what shared words add to them; of labels without postings, nothing."""
+    return scores if postings is None else scores + postings.scores(lexical_ids, len(scores)).to(scores)
 
 
 class GilePreTrainedModel(PreTrainedModel):
@@ -552,23 +540,23 @@ class GileModel(GilePreTrainedModel):
         parts = (layer.label_projection, layer.label_layers, self.bag, layer.cosine, reader)
         return [parameter for part in parts if part is not None for parameter in part.parameters()]
 
+    @property
+    def counts_words(self) -> bool:
+        """Whether scores have terms that compare words, and `config.term_weights` counts any."""
+        return getattr(self.output_layer, "counts_words", False)
+
     @torch.no_grad()
     def postings(self, labels: Sequence[Label], label_rows: Tensor | None = None) -> Postings | None:
-        """What scores documents by the words that they share with labels, beside `score`.
+        """What scores documents by the words that they share with labels; None where such terms do not count.
 
         Args:
             labels: L `Label`s.
             label_rows: `(L, H + 1)` rows of stored labels, as in `project_labels`.
-
-        Returns:
-            The postings of the labels; None where no such term counts (`config.lexical`, `config.term_weights`).
         """
-        layer = self.output_layer
-        if not getattr(layer, "counts_words", False):
+        if not self.counts_words:
             return None
-        idf = layer.lexical()
-        some = torch.zeros(len(labels), 1, device=idf.device)
-        return Postings.build(labels, idf, layer.word_weights(some, label_rows))
+        weights = self.output_layer.word_weights(len(labels), label_rows)
+        return Postings.build(labels, self.output_layer.lexical(), weights)
 
     @can_return_tuple
     def forward(
@@ -880,10 +868,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
             excluded_columns: `(B, E)` columns that are no candidates for a document, padded with -100; they get minus
                 infinity, as labels of other languages do.
             pooled_embeds: What the pretrained encoder made of these documents before.
-            lexical_ids: `(B, F)` words of the documents, padded with -1, as the processor makes them; only read in
-                evaluation, where `config.term_weights` counts shared words.
-            kwargs: `output_attentions`, whether to return the attention weights, as in `GileModelOutput`; and further
-                arguments of the loss, such as `num_items_in_batch`, which `Trainer` passes.
+            lexical_ids: `(B, F)` words of the documents, padded with -1; read in evaluation, where words count.
+            kwargs: `output_attentions`, as in `GileModel`, and further arguments of the loss, as `Trainer` passes.
 
         Returns:
             `loss` if there are labels. `logits` `(B, L)`; none in a training step whose loss reads text codes.
@@ -900,9 +886,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
         label_codes = cache(partial(self.project_stored_labels, None))
         postings = None if self.training else self.stored_postings()
 
-        def read(
-            language: str | None, excluded: Tensor | None, words: Tensor | None, **documents: Tensor | None
-        ) -> tuple[Tensor, ...]:
+        def read(language: str | None, **documents: Tensor | None) -> tuple[Tensor, ...]:
+            excluded, words = documents.pop("excluded"), documents.pop("words")
             text_embeds, attentions = self.gile.embed_texts(**documents, language=language)
             text_codes = self.gile.output_layer.project_texts(text_embeds, language)
             if loss_of_codes is not None:
@@ -988,18 +973,16 @@ class GileForSequenceClassification(GilePreTrainedModel):
 
     def stored_postings(self) -> Postings | None:
         """The postings of the stored labels, see `GileModel.postings`; they are made once while the idf stays."""
-        gile, table = self.gile, self.gile.label_rows
-        if not getattr(gile.output_layer, "counts_words", False):
+        gile, labels, table = self.gile, self.label_set, self.gile.label_rows
+        if not gile.counts_words:
             return None
-        idf, labels = gile.output_layer.lexical(), self.label_set
         rows = table and (table(torch.arange(table.num_embeddings)) if table.weight.is_meta else table.weight)
 
         def make() -> Postings | None:
-            return gile.postings(labels or [Label(name, name) for name in self.config.id2label.values()], rows)
+            return gile.postings(labels or [Label(name, name) for name in self.config.id2label.values()])
 
-        postings = self.stored_labels.postings((labels, *state_of(idf)), make)
-        some = torch.zeros(self.config.num_labels, 1, device=idf.device)
-        return postings._replace(weights=gile.output_layer.word_weights(some, rows))
+        postings = self.stored_labels.postings((labels, *state_of(gile.output_layer.lexical())), make)
+        return postings._replace(weights=gile.output_layer.word_weights(self.config.num_labels, rows))
 
     def stored_inputs(
         self, columns: Tensor | None = None, words: Tensor | None = None, vectors: Tensor | None = None

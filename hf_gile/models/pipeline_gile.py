@@ -26,7 +26,7 @@ from .languages_gile import check_language, own_columns
 from .losses_gile import widened
 from .processing_gile import GileProcessor, pad_rows
 from .scoring_gile import Postings
-from .search_gile import Choice, TopLabels, Words, best_labels, bias_of, project_label_set
+from .search_gile import Bias, Choice, TopLabels, best_labels, bias_of, project_label_set
 from .stored_labels_gile import state_of
 
 LONG_TEXTS = ("cut", "max", "mean")
@@ -357,7 +357,7 @@ class LabelScoringPipeline(Pipeline):
         self, labels: object, read: "_ReadTexts", places: list[int], options: Options, state: Callable[[], Any]
     ) -> list[TopLabels]:
         """The answers to the texts in some places, of which all are scored with the same labels."""
-        config = self.model.config
+        config, words = self.model.config, read.lexical_ids
         codes, bias, first = self._codes_of(labels, options, state)
         multi_label, top_k, threshold = options.multi_label, options.top_k, options.threshold
         if multi_label is None:
@@ -371,23 +371,19 @@ class LabelScoringPipeline(Pipeline):
             multi_label, None if top_k is None else int(top_k), least, options.force_label, config.calibration, seen
         )
         answers: dict[int, TopLabels] = {}
-        postings = self._postings_of(labels, options, state)
-        own = slice(first, first + len(codes))
+        postings, own = self._postings_of(labels, options, state), slice(first, first + len(codes))
 
-        def words_of(some: list[int]) -> Words | None:
-            if postings is None or read.lexical_ids is None:
-                return None
-            ids = read.lexical_ids[some]
-            return lambda rows: postings.scores(ids[rows])[:, own]
+        def added(some: list[int]) -> Bias:
+            return bias if postings is None else lambda rows: bias + postings.scores(words[some][rows])[:, own]
 
         long = [place for place in places if place in read.pieces]
         if len(long) < len(places):  # all of them, so that the others are scored as they are with long_texts="cut"
-            answers |= zip(places, best_labels(read.codes[places], codes, bias, choice, words_of(places)), strict=True)
+            answers |= zip(places, best_labels(read.codes[places], codes, added(places), choice), strict=True)
         if long:
             pieces = [widened(read.pieces[place]) for place in long]
             # The mean of logits is the logit of the mean.
             means = torch.stack([own.mean(0) for own in pieces]) if options.long_texts == "mean" else pieces
-            answers |= zip(long, best_labels(means, codes, bias, choice, words_of(long)), strict=True)
+            answers |= zip(long, best_labels(means, codes, added(long), choice), strict=True)
         return [TopLabels(answers[place].scores, answers[place].columns + first) for place in places]
 
     def postprocess(self, model_outputs: dict[str, Any]) -> dict[str, Any]:
@@ -443,20 +439,17 @@ class LabelScoringPipeline(Pipeline):
         languages = (language, options.label_language)
         return self._cache.codes(labels, languages, lambda words: (state(), gile.label_state(words)), make), bias, 0
 
-    def _postings_of(self, labels: Any, options: Options, state: Callable[[], Any]) -> Postings | None:
+    def _postings_of(self, labels: object, options: Options, state: Callable[[], Any]) -> Postings | None:
         """What compares the words of labels with those of texts; None where they do not count."""
-        model = self.model
-        if hasattr(labels, "check_fits") or labels is None:
-            return model.stored_postings() if labels is None else labels.postings
-        if not getattr(model.gile.output_layer, "counts_words", False):
-            return None
+        model, given, language = self.model, labels, options.label_language or options.language  # type: Any, Any, Any
+        if labels is None or hasattr(labels, "check_fits") or not model.gile.counts_words:
+            return model.stored_postings() if labels is None else getattr(labels, "postings", None)
 
         def make() -> Postings | None:
-            language = check_language(model.config, options.label_language or options.language)
-            return model.gile.postings(labels, model.rows_of(labels, language))
+            return model.gile.postings(given, model.rows_of(given, check_language(model.config, language)))
 
-        made_of = (state(), state_of(model.gile.output_layer.lexical.idf), options.label_language, options.language)
-        return self._cache.fact(labels, "postings", made_of, make)
+        made_of = (state(), state_of(model.gile.output_layer.lexical.idf), language)
+        return self._cache.fact(given, "postings", made_of, make)
 
     def _of_labels(self, name: str, labels: Any, own: slice, language: str | None) -> Any:
         """What the model stores of labels, `seen` or `thresholds`, made once for each label set."""
@@ -553,7 +546,7 @@ class _ReadTexts(NamedTuple):
 
     codes: Tensor  # (B, J), of what the model reads first of each text
     pieces: dict[int, Tensor]  # (P, J) codes of the pieces of the texts that are longer, by their places
-    lexical_ids: Tensor | None  # (B, F), of all of each text
+    lexical_ids: Any  # (B, F), of all of each text, or None
     evidence: list[Any]  # of each text, or None
     known: list[bool]  # whether each text, as far as it was read, holds a word that the model knows
 

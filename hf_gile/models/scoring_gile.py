@@ -184,17 +184,23 @@ class Postings(NamedTuple):
 
     @torch.compiler.disable
     @torch.no_grad()
-    def scores(self, ids: Tensor) -> Tensor:
-        """What shared words add to the scores of documents.
+    def scores(self, ids: Tensor | None, number: int | None = None) -> Tensor:
+        """What shared words add to the scores of documents, `(B, L)` in float32.
 
         Args:
             ids: `(B, F)` lexical ids of documents, padded with -1.
+            number: B, to be checked.
 
-        Returns:
-            `(B, L)` in float32.
+        Raises:
+            ValueError: These are not the words of B documents.
         """
-        size = max(1, _TEXTS_AT_ONCE // max(1, len(self.labels)))
+        if not torch.is_tensor(ids) or len(ids) != (len(ids) if number is None else number):
+            raise ValueError(
+                "scores count words that texts share with labels: pass lexical_ids, (B, F), which the processor of the "
+                "model makes of the same texts with return_tensors='pt'"
+            )
         ids = ids.to(self.labels.device)
+        size = max(1, _TEXTS_AT_ONCE // max(1, len(self.labels)))
         scores = self.weights.new_empty(len(ids), self.weights.shape[1])
         for start in range(0, len(ids), size):
             match, coverage = self.terms(ids[start : start + size])
@@ -481,8 +487,10 @@ class JointInputLabelEmbedding(JointTerm):
             chosen.get(group, {}).get(term, TERMS[term][group]) for term, group in terms
         )
 
-    def word_weights(self, some: Tensor, label_rows: Tensor | None = None) -> Tensor:
-        """`(2, L)` what match and coverage count for labels, the weights of `Postings`, where `some` are `(L, 1)`."""
+    def word_weights(self, number: int, label_rows: Tensor | None = None) -> Tensor:
+        """`(2, L)` what match and coverage count for L labels, of which rows may be known."""
+        assert self.lexical is not None
+        some = torch.zeros(number, 1, device=self.lexical().device)
         label = {"vector": some} if label_rows is None else {"vector": some, "row": label_rows}
         columns = [torch.zeros_like(some) + self.weights(term, label) for term in ("match", "coverage")]
         return torch.cat(columns, 1).T.contiguous()

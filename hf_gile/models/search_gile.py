@@ -28,8 +28,8 @@ _GPU_BLOCK = (1 << 9, 1 << 17)
 SCORES_AT_ONCE = 1 << 24
 """Scores that exist at once, of as many documents (one at least) with all labels."""
 
-Words = Callable[[slice], Tensor]
-"""What is added to the scores of some documents, the words that they share with labels: `(B, L)` numbers."""
+Bias = float | Tensor | Callable[[slice], Tensor]
+"""What is added to scores: a number, `(B, L)` numbers, or what makes these for some of the documents."""
 
 
 class TopLabels(NamedTuple):
@@ -45,19 +45,20 @@ class TopLabels(NamedTuple):
 
 
 @torch.no_grad()
-def scores_of(text_codes: Tensor, codes: Tensor, bias: float | Tensor) -> Tensor:
+def scores_of(text_codes: Tensor, codes: Tensor, bias: Bias) -> Tensor:
     """The scores of documents with labels, in 32 bits (64, where either codes have as many).
 
     Args:
         text_codes: `(B, J)`.
         codes: `(L, J)` label codes.
-        bias: The constant of the score, or `(B, L)` numbers to add.
+        bias: What is added.
 
     Returns:
         `(B, L)` logits.
     """
     check_text_codes(text_codes, codes)
-    bias = bias.to(codes.device, wide_type(text_codes, codes)) if torch.is_tensor(bias) else bias
+    if callable(bias):
+        return torch.cat([scores_of(*part) for part in _parts(text_codes, codes, bias)])
     if codes.dtype == wide_type(text_codes, codes):
         with torch.autocast(codes.device.type, enabled=False):
             return torch.addmm(torch.as_tensor(bias).to(codes), text_codes.to(codes), codes.T)
@@ -68,22 +69,21 @@ def scores_of(text_codes: Tensor, codes: Tensor, bias: float | Tensor) -> Tensor
 
 
 @torch.no_grad()
-def top_k_of(text_codes: Tensor, codes: Tensor, bias: float | Tensor, k: int, words: Words | None = None) -> TopLabels:
+def top_k_of(text_codes: Tensor, codes: Tensor, bias: Bias, k: int) -> TopLabels:
     """The best labels of each document, without holding the scores of all (but for k above L / 2).
 
     Args:
         text_codes: `(B, J)`.
         codes: `(L, J)` label codes.
-        bias: The constant of the score.
+        bias: What is added.
         k: Number of labels wanted, at least 1.
-        words: What is added to the scores.
 
     Returns:
         Scores and columns, each `(B, min(k, L))`.
     """
     k = min(check_text_codes(text_codes, codes, k), len(codes))
-    if words is not None:
-        parts = [top_k_of(*part, k) for part in _with_words(text_codes, codes, bias, words)]
+    if callable(bias):
+        parts = [top_k_of(*part, k) for part in _parts(text_codes, codes, bias)]
         return TopLabels(*map(torch.cat, zip(*parts, strict=True)))
     if 2 * k > len(codes):  # most of the answer is everything
         scores, columns = scores_of(text_codes, codes, bias).sort(dim=-1, descending=True, stable=True)
@@ -93,29 +93,23 @@ def top_k_of(text_codes: Tensor, codes: Tensor, bias: float | Tensor, k: int, wo
 
 @torch.no_grad()
 def top_k_of_each(
-    text_codes: Tensor,
-    codes: Tensor,
-    bias: float | Tensor,
-    k: int,
-    groups: Sequence[Tensor | None],
-    words: Words | None = None,
+    text_codes: Tensor, codes: Tensor, bias: Bias, k: int, groups: Sequence[Tensor | None]
 ) -> list[TopLabels]:
     """The best labels of each document in each of several groups of labels, which are scored once.
 
     Args:
         text_codes: `(B, J)`.
         codes: `(L, J)` label codes.
-        bias: The constant of the score.
+        bias: What is added.
         k: Number of labels wanted of each group, at least 1.
         groups: `(L,)` bool each, the labels of a group; None for all.
-        words: What is added to the scores.
 
     Returns:
         For each group scores and columns, each `(B, min(k, L))`; minus infinity behind the labels of a smaller group.
     """
     k = min(check_text_codes(text_codes, codes, k), len(codes))
-    if words is not None:
-        parts = [top_k_of_each(*part, k, groups) for part in _with_words(text_codes, codes, bias, words)]
+    if callable(bias):
+        parts = [top_k_of_each(*part, k, groups) for part in _parts(text_codes, codes, bias)]
         return [TopLabels(*map(torch.cat, zip(*own, strict=True))) for own in zip(*parts, strict=True)]
     others = [None if group is None else ~group.to(codes.device) for group in groups]
     scores = torch.full((len(text_codes), k), -torch.inf, device=codes.device, dtype=wide_type(text_codes, codes))
@@ -127,14 +121,14 @@ def top_k_of_each(
     return answers
 
 
-def _with_words(
-    text_codes: Tensor, codes: Tensor, bias: float | Tensor, words: Words
+def _parts(
+    text_codes: Tensor, codes: Tensor, bias: Callable[[slice], Tensor]
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Documents in parts, with what is added to their scores in the place of the constant."""
+    """Documents in parts, each with the numbers that are added to its scores."""
     size = max(1, SCORES_AT_ONCE // len(codes))
     for start in range(0, max(1, len(text_codes)), size):
         rows = slice(start, min(start + size, len(text_codes)))
-        yield text_codes[rows], codes, words(rows).to(codes.device, wide_type(text_codes, codes)) + bias
+        yield text_codes[rows], codes, bias(rows).to(codes.device, wide_type(text_codes, codes))
 
 
 def check_text_codes(text_codes: Tensor, codes: Tensor, k: Any = 1) -> int:
@@ -336,9 +330,7 @@ class Choice:
 
 
 @torch.no_grad()
-def best_labels(
-    text_codes: Tensor | Sequence[Tensor], codes: Tensor, bias: float, choice: Choice, words: Words | None = None
-) -> list[TopLabels]:
+def best_labels(text_codes: Tensor | Sequence[Tensor], codes: Tensor, bias: Bias, choice: Choice) -> list[TopLabels]:
     """Chooses labels for documents, exactly.
 
     Where each label is scored on its own and one threshold serves all, an exact search finds the best, as calibration
@@ -349,9 +341,8 @@ def best_labels(
         text_codes: `(B, J)` codes of documents; or for each `(P, J)` codes of its pieces, the best of which gives a
             label its score.
         codes: `(L, J)` label codes.
-        bias: The constant of the score.
+        bias: What is added.
         choice: What is wanted.
-        words: What is added to the scores of the documents.
 
     Returns:
         Probabilities and columns of the labels of each document. With a threshold they are those that reach it; with
@@ -362,28 +353,25 @@ def best_labels(
     """
     is_searched = choice.is_multi_label and not torch.is_tensor(choice.threshold)
     if torch.is_tensor(text_codes) and choice.top_k is not None and is_searched:
-        return _best_by_search(text_codes, codes, bias, choice, choice.top_k, words)
+        return _best_by_search(text_codes, codes, bias, choice, choice.top_k)
     answers = []
     size = max(1, SCORES_AT_ONCE // len(codes))
     for start in range(0, len(text_codes), size):
-        logits = _logits(text_codes[start : start + size], codes, bias, size)
-        if words is not None:
-            logits += words(slice(start, start + len(logits))).to(logits)
-        answers += _choose(logits, choice)
+        logits = _logits(text_codes[start : start + size], codes, size)
+        added = bias(slice(start, start + len(logits))).to(logits) if callable(bias) else bias
+        answers += _choose(logits + added, choice)
     return answers
 
 
-def _best_by_search(
-    text_codes: Tensor, codes: Tensor, bias: float, choice: Choice, k: int, words: Words | None
-) -> list[TopLabels]:
+def _best_by_search(text_codes: Tensor, codes: Tensor, bias: Bias, choice: Choice, k: int) -> list[TopLabels]:
     seen = choice.seen
     if not choice.calibration or seen is None:
-        logits, columns = top_k_of(text_codes, codes, bias, k, words)
+        logits, columns = top_k_of(text_codes, codes, bias, k)
     elif bool(seen.all() | ~seen.any()):
-        logits, columns = top_k_of(text_codes, codes, bias, k, words)
+        logits, columns = top_k_of(text_codes, codes, bias, k)
         logits = calibrated(logits, seen[:1].expand(logits.shape[1]), choice.calibration)
     else:
-        groups = top_k_of_each(text_codes, codes, bias, k, [seen, ~seen], words)
+        groups = top_k_of_each(text_codes, codes, bias, k, [seen, ~seen])
         # Calibration keeps the order within each group, so the best are among the best of both.
         raw = torch.cat([group.scores for group in groups], dim=-1)
         is_seen = torch.arange(raw.shape[1]) < groups[0].scores.shape[1]
@@ -402,16 +390,16 @@ def _best_by_search(
     return answers
 
 
-def _logits(text_codes: Tensor | Sequence[Tensor], codes: Tensor, bias: float, size: int) -> Tensor:
-    """`(B, L)` logits of documents, or the best of their pieces; of `size` pieces at a time."""
+def _logits(text_codes: Tensor | Sequence[Tensor], codes: Tensor, size: int) -> Tensor:
+    """`(B, L)` inner products of documents, or the best of their pieces; of `size` pieces at a time."""
     if torch.is_tensor(text_codes):
-        return scores_of(text_codes, codes, bias)
-    best = scores_of(torch.stack([pieces[0] for pieces in text_codes]), codes, bias)
+        return scores_of(text_codes, codes, 0.0)
+    best = scores_of(torch.stack([pieces[0] for pieces in text_codes]), codes, 0.0)
     owners = [place for place, pieces in enumerate(text_codes) for _ in pieces[1:]]
     if owners:
         rest = torch.cat([pieces[1:] for pieces in text_codes])
         for start in range(0, len(rest), size):
-            scores = scores_of(rest[start : start + size], codes, bias)
+            scores = scores_of(rest[start : start + size], codes, 0.0)
             for row, place in enumerate(owners[start : start + size]):
                 torch.maximum(best[place], scores[row], out=best[place])
     return best
@@ -581,6 +569,7 @@ def finite_codes(codes: Tensor) -> Tensor:
 
 
 __all__ = [
+    "Bias",
     "Choice",
     "TopLabels",
     "best_labels",
