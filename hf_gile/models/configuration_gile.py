@@ -24,7 +24,7 @@ TERMS: dict[str, dict[str, float]] = {
     "cosine": {"seen": 1.0, "unseen": 1.0},
     "rows": {"seen": 1.0},
     "match": {"seen": 0.0, "unseen": 1.0},
-    "coverage": {"seen": 0.0, "unseen": 2.0},
+    "coverage": {"seen": 0.0, "unseen": 1.0},
     "offset": {"seen": 0.0, "unseen": 0.0},
 }
 """The terms of a score, and what each counts by default in the score of labels with a row, "seen", and of others."""
@@ -456,10 +456,9 @@ class GileConfig(PreTrainedConfig):
         cosine_score: Whether the score has terms `c cos(h, e)`, one for the encoder's part of h and e and one for that
             of the bag.
         cosine_scale: Value c of these terms before training.
-        lexical: Whether the score has terms that compare words, for what only words tell: a label nobody has trained on
-            is often named in the document. "match" is a sum over the words of a label, and parts of them, that the
-            document has, by their idf; "coverage" is 1 where it has all words of a name. All of the document counts,
-            the name, each synonym and the description of a label, and only in evaluation; see `Postings`.
+        lexical: Whether the score has terms that compare words, in evaluation: a label nobody has trained on is often
+            named in the document. "match" is a sum over the words and parts of words, by their idf, that a document,
+            all of it, shares with a text of the label; "coverage" is 1 where it has all words of a name (`Postings`).
         term_weights: What each term of the score is multiplied with, for labels with a row, "seen", and for others,
             "unseen", and the "offset" that is added: `{"unseen": {"joint": 0.7, "match": 1.4, "offset": -1.5}}`. A
             model is surer of labels that it was not trained on than it should be, and their words tell more;

@@ -540,11 +540,6 @@ class GileModel(GilePreTrainedModel):
         parts = (layer.label_projection, layer.label_layers, self.bag, layer.cosine, reader)
         return [parameter for part in parts if part is not None for parameter in part.parameters()]
 
-    @property
-    def counts_words(self) -> bool:
-        """Whether scores have terms that compare words, and `config.term_weights` counts any."""
-        return getattr(self.output_layer, "counts_words", False)
-
     @torch.no_grad()
     def postings(self, labels: Sequence[Label], label_rows: Tensor | None = None) -> Postings | None:
         """What scores documents by the words that they share with labels; None where such terms do not count.
@@ -553,10 +548,10 @@ class GileModel(GilePreTrainedModel):
             labels: L `Label`s.
             label_rows: `(L, H + 1)` rows of stored labels, as in `project_labels`.
         """
-        if not self.counts_words:
+        layer = self.output_layer
+        if not layer.counts_words:
             return None
-        weights = self.output_layer.word_weights(len(labels), label_rows)
-        return Postings.build(labels, self.output_layer.lexical(), weights)
+        return Postings.build(labels, layer.lexical(), layer.word_weights(len(labels), label_rows))
 
     @can_return_tuple
     def forward(
@@ -974,7 +969,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
     def stored_postings(self) -> Postings | None:
         """The postings of the stored labels, see `GileModel.postings`; they are made once while the idf stays."""
         gile, labels, table = self.gile, self.label_set, self.gile.label_rows
-        if not gile.counts_words:
+        if not gile.output_layer.counts_words:
             return None
         rows = table and (table(torch.arange(table.num_embeddings)) if table.weight.is_meta else table.weight)
 

@@ -442,7 +442,7 @@ class LabelScoringPipeline(Pipeline):
     def _postings_of(self, labels: object, options: Options, state: Callable[[], Any]) -> Postings | None:
         """What compares the words of labels with those of texts; None where they do not count."""
         model, given, language = self.model, labels, options.label_language or options.language  # type: Any, Any, Any
-        if labels is None or hasattr(labels, "check_fits") or not model.gile.counts_words:
+        if labels is None or hasattr(labels, "check_fits") or not model.gile.output_layer.counts_words:
             return model.stored_postings() if labels is None else getattr(labels, "postings", None)
 
         def make() -> Postings | None:

@@ -145,15 +145,8 @@ class GileProcessor(ProcessorMixin):
             ValueError: The tokenizer has other words than the model has room for, or is of another kind than it reads.
         """
         _check_config(config)
-        limits = {name: getattr(config.text_config, name) for name in _LIMITS}
-        processor = cls(
-            tokenizer,
-            config.text_config.reads_sentences,
-            languages=config.languages,
-            lexical=config.lexical,
-            **limits,
-            **prompts,
-        )
+        options = {name: getattr(config.text_config, name) for name in (*_LIMITS, "reads_sentences")} | prompts
+        processor = cls(tokenizer, languages=config.languages, lexical=config.lexical, **options)
         processor.check_fits(config)
         return processor
 
@@ -187,9 +180,7 @@ class GileProcessor(ProcessorMixin):
                 f"in row {text.pad_token_id}: use the processor saved with the model, or {hint}"
             )
         if config.lexical and not self.lexical:
-            raise ValueError(
-                "the model scores by words of texts, which this processor leaves out: set its lexical=True"
-            )
+            raise ValueError("the model compares words, which this processor leaves out: set its lexical=True")
         if self.languages != config.languages:
             raise ValueError(
                 f"the processor makes words of {self.languages}, the model reads {config.languages}; use the processor "
@@ -645,17 +636,12 @@ def lexical_ids(text: str) -> list[int]:
     Words are read as NFKC and casefolded. A word of more than 4 letters has its 4-grams beside it, so that compounds
     and other forms of a word share something with it; of more than 2 letters 2-grams, in scripts of East Asia.
 
-    Args:
-        text: A document or a text of a label, all of which counts.
-
     Returns:
         Hashes below `LEXICAL_BUCKETS`, as often as they occur and in their order: even of words, odd of n-grams.
 
     Example:
         >>> lexical_ids("Milk, milk") == 2 * lexical_ids("milk")
         True
-        >>> set(lexical_ids("boat")) & set(lexical_ids("steamboat"))
-        set()
         >>> len(set(lexical_ids("steamboats")) & set(lexical_ids("steamboat")))
         6
     """

@@ -106,10 +106,7 @@ class ScoreTerm(nn.Module):
 
 
 class WordWeights(nn.Module):
-    """The idf of each lexical id, fitted on training documents; nothing trains it.
-
-    Labels of training documents would teach a model to do without words, and labels never seen need them.
-    """
+    """The idf of each lexical id, fitted on training documents: labels that these have would teach to do without."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -149,13 +146,7 @@ class Postings(NamedTuple):
 
     @classmethod
     def build(cls, labels: Iterable[Label], idf: Tensor, weights: Tensor) -> "Postings":
-        """Makes the postings of labels.
-
-        Args:
-            labels: L `Label`s.
-            idf: `(LEXICAL_BUCKETS,)` of a `WordWeights`.
-            weights: `(2, L)`.
-        """
+        """Makes the postings of L labels, with the idf of a `WordWeights`."""
         texts: list[frozenset[int]] = []
         owners: list[int] = []
         shares: list[float] = []
@@ -185,16 +176,12 @@ class Postings(NamedTuple):
     @torch.compiler.disable
     @torch.no_grad()
     def scores(self, ids: Tensor | None, number: int | None = None) -> Tensor:
-        """What shared words add to the scores of documents, `(B, L)` in float32.
-
-        Args:
-            ids: `(B, F)` lexical ids of documents, padded with -1.
-            number: B, to be checked.
+        """What shared words add to the scores of documents, `(B, L)`, of their lexical ids, padded with -1, `(B, F)`.
 
         Raises:
-            ValueError: These are not the words of B documents.
+            ValueError: These are not the ids of B documents, where that `number` is said.
         """
-        if not torch.is_tensor(ids) or len(ids) != (len(ids) if number is None else number):
+        if not torch.is_tensor(ids) or number not in (None, len(ids)):
             raise ValueError(
                 "scores count words that texts share with labels: pass lexical_ids, (B, F), which the processor of the "
                 "model makes of the same texts with return_tensors='pt'"
@@ -223,12 +210,9 @@ class Postings(NamedTuple):
         match = values.new_zeros(number * texts).index_add_(0, places, values)
         found = places[(asked % 2 == 0).repeat_interleave(sizes)]
         covered = torch.bincount(found, minlength=number * texts).view(number, texts) >= self.words
-        owners, none = self.labels.expand(number, -1), values.new_zeros(number, labels)
-        coverage = (covered & (self.words > 0)).to(values.dtype)
-        return (
-            none.scatter_reduce(1, owners, match.view(number, texts), "amax"),
-            none.scatter_reduce(1, owners, coverage, "amax"),
-        )
+        sums = match.view(number, texts), (covered & (self.words > 0)).to(match)
+        owners, none = self.labels.expand(number, -1), match.new_zeros(number, labels)
+        return none.scatter_reduce(1, owners, sums[0], "amax"), none.scatter_reduce(1, owners, sums[1], "amax")
 
 
 def _scaled(text: Parts) -> Parts:
@@ -611,6 +595,8 @@ class LinearOutput(nn.Module):
             )
         else:
             self.classifier = ClassificationUnit(config.document_size, config.num_labels)
+
+    counts_words = False
 
     def label_codes(self, columns: Tensor | None = None, language: str | None = None) -> Tensor:
         """The rows of W with b behind them: a label's code is learned, not made of its words.

@@ -193,6 +193,17 @@ def test_an_index_has_the_words_of_its_labels_without_the_model(made, tmp_path):
         again.scores(codes, lexical_ids=ids[:1])
 
 
+def test_words_of_an_index_that_lead_out_of_it_are_refused(made, tmp_path):
+    model, processor = made()
+    index = LabelIndex.build(model, processor)
+    for name, wrong in (("labels", index.postings.labels + 1), ("texts", index.postings.texts - 1)):
+        index.postings = index.postings._replace(**{name: wrong})
+        index.save_pretrained(tmp_path)
+        with pytest.raises(ValueError, match="the words of labels are not as they were saved"):
+            LabelIndex.from_pretrained(tmp_path)
+        index = LabelIndex.build(model, processor)
+
+
 def test_changes_of_an_index_change_its_words(made):
     model, processor = made(label_rows=True)
     inputs = inputs_of(processor)
