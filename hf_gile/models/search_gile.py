@@ -61,7 +61,9 @@ def scores_of(text_codes: Tensor, codes: Tensor, bias: Bias) -> Tensor:
         return torch.cat([scores_of(*part) for part in _parts(text_codes, codes, bias)])
     if codes.dtype == wide_type(text_codes, codes):
         with torch.autocast(codes.device.type, enabled=False):
-            return torch.addmm(torch.as_tensor(bias).to(codes), text_codes.to(codes), codes.T)
+            return torch.addmm(
+                torch.as_tensor(bias, dtype=codes.dtype, device=codes.device), text_codes.to(codes), codes.T
+            )
     scores = torch.empty(len(text_codes), len(codes), device=codes.device, dtype=wide_type(text_codes, codes))
     for _ in _blocks(text_codes, codes, bias, scores):
         pass

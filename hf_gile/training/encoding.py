@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..models import GileProcessor, LabelSet
 
 if TYPE_CHECKING:
@@ -70,6 +72,8 @@ def encode_dataset(
                 ids = [label_id for label_id in ids if label_id in label_set]
             gold.append(label_set.columns(ids))
         encoded = {**processor(texts, language=language), "labels": gold}
+        if "lexical_ids" in encoded:  # there are many
+            encoded["lexical_ids"] = [np.array(ids, np.int32) for ids in encoded["lexical_ids"]]
         if excluded is not None:
             encoded["excluded_columns"] = [
                 label_set.columns(label_id for label_id in ids if label_id in label_set) for ids in batch[excluded]

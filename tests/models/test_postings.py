@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 import torch
+from datasets import Dataset
 from huggingface_hub.errors import StrictDataclassError
 
 from hf_gile import (
@@ -18,10 +19,11 @@ from hf_gile import (
     LabelSet,
 )
 from hf_gile.label_index import fingerprint
+from hf_gile.metrics import LabelMetrics, evaluate_index
 from hf_gile.models import search_gile
 from hf_gile.models.processing_gile import LEXICAL_BUCKETS, lexical_ids
 from hf_gile.models.scoring_gile import Postings
-from hf_gile.training import fit_unseen_weights, set_lexical_weights
+from hf_gile.training import GileDataCollator, encode_dataset, fit_unseen_weights, set_lexical_weights
 
 TEXTS = [
     "The failing heart pumps less. Blood of infants.",
@@ -295,6 +297,21 @@ def test_a_processor_makes_words_where_its_model_wants_them(made, tmp_path):
     assert "lexical_ids" not in again(TEXTS)
     with pytest.raises(ValueError, match="set its lexical=True"):
         again.check_fits(model.config)
+
+
+def test_datasets_and_batches_have_words(made):
+    model, processor = made()
+    rows = Dataset.from_dict({"text": TEXTS, "labels": [["h"], [], ["i"], ["g"], []]})
+    encoded = encode_dataset(rows, processor, LABELS)
+    assert encoded.features["lexical_ids"].feature.dtype == "int32"
+    batch = GileDataCollator(processor)([encoded[place] for place in range(5)])
+    assert torch.equal(batch["lexical_ids"], inputs_of(processor)["lexical_ids"])
+    index, metric = LabelIndex.build(model, processor), LabelMetrics(5)
+    found = evaluate_index(index, model, [batch], metric)
+    metric.reset()
+    with torch.no_grad():
+        metric.update(model(**inputs_of(processor)).logits, batch["labels"])
+    assert found == metric.compute()
 
 
 def test_documents_of_sentences_have_the_words_of_all(made):
