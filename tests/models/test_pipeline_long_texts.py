@@ -91,7 +91,7 @@ def test_a_label_has_the_best_or_the_mean_logit_of_the_pieces(pipe, long_texts, 
 
 
 @pytest.mark.parametrize("options", [{}, {"top_k": 2}, {"threshold": 0.5, "force_label": True}], ids=str)
-@pytest.mark.parametrize("batch_size", [1, 5, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("batch_size", [5, *(pytest.param(one, marks=pytest.mark.slow) for one in (1, 2))])
 def test_a_text_that_fits_has_exactly_the_same_answer_in_all_modes(make_model, make_pretrained, options, batch_size):
     for kind in ("wan", "han", "transformer", "hierarchical_transformer"):
         make = make_pretrained if kind in PRETRAINED else make_model

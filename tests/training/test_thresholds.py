@@ -61,7 +61,7 @@ def test_the_threshold_is_the_best_of_all_distinct_scores(gold_share, ties):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_label_metrics_find_no_better_threshold_nearby(dtype):
-    scores, gold = batch(seed=1, documents=7, ties=False)
+    scores, gold = batch(seed=1, documents=5, ties=False)
     scores = torch.tensor(scores, dtype=dtype)
 
     def micro_f1(threshold):
