@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import math
+import re
 from collections.abc import Generator, Iterator
 from typing import IO
 
@@ -12,6 +13,7 @@ from .loading import Piece
 
 SPACE = " \t\r\n"
 """White space of JSON."""
+_SPACES = re.compile(f"[{SPACE}]*")
 _CHUNK = 1 << 20
 _LONGEST_RECORD = 1 << 24  # of characters, and of bytes of a line: what is longer is of another format
 _PARSER = json.JSONDecoder()
@@ -120,8 +122,7 @@ class JsonText:
     def next_character(self) -> str:
         """Returns the next character that is not white space, or "" at the end."""
         while True:
-            while self.at < len(self.text) and self.text[self.at] in SPACE:
-                self.at += 1
+            self.at += len(_SPACES.match(self.text, self.at)[0])  # type: ignore[index]  # it always matches
             if self.at < len(self.text):
                 return self.text[self.at]
             if not self.read_on():
