@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+from automatic import AUTO, CONVEX, TRAINED, kind_to_start_from, named_encoder, resolve, with_encoder
 from baselines import MODELS, RANKING, AiTextML
 from cards import ReportSettings, add_card, card_info, say_calibration
 from datasets import Dataset
@@ -69,6 +70,9 @@ OF_LABELS = ("label_encoder_type", "cosine_score", "label_rows", "joint_layers",
 OF_TRAINING = ("freeze_text_encoder", "joint_dropout", "lexical", "term_weights")
 """What of a model that is trained on, `--start_from`, a run may have otherwise."""
 
+NOT_OF_AUTO = ("hierarchical", "lora_rank", "bag_size")
+"""What a convex fit over a frozen encoder has no place for."""
+
 LEFT_TO_THE_ENCODER = dict.fromkeys(("encoder_cell", "pooling", *SIZES))
 
 
@@ -99,14 +103,20 @@ class ModelSettings(ReportSettings):
         "per_document": "Further options of the loss",
     }
 
-    units: list[str] = setting(["linear", "gile"], f"Output layers to train: {', '.join(UNITS)}.", UNITS)
+    units: list[str] = setting(
+        ["linear", "gile"], f"Output layers to train: {', '.join(UNITS)}; or auto, see --text_encoder.", (*UNITS, AUTO)
+    )
     min_count: int = setting(3, "'rare word replacements (UNK)'; the paper does not say how rare.")
     forget_label_words: bool = setting(False, "Rare words of labels are unknown as well, if min_count says so.")
     word_vectors: str | None = setting(None, "File of word vectors to start from; they give the embedding size.")
     freeze_word_vectors: bool = setting(False, "Train only what is above the word vectors.")
     text_encoder: str | None = setting(
-        None, "A pretrained encoder instead of text_encoder_type: its name or its folder."
+        None,
+        "A pretrained encoder instead of text_encoder_type: its name or its folder; or auto, which the unit auto takes "
+        "for the best that can be had.",
     )
+    text_prompt: str | None = setting(None, "What the encoder expects before each text; by default as its name says.")
+    label_prompt: str | None = setting(None, "The same before each label.")
     text_encoder_options: str = setting(
         "{}",
         'JSON of what loading the encoder takes, such as {"attention_probs_dropout_prob": 0}, which is faster.',
@@ -195,7 +205,7 @@ def train_text_models(
         experiment = study.experiment(unit)
         metrics[unit] = experiment.args.metric_for_best_model
         say(f"\n{unit}: {count_parameters(experiment.model):,} parameters")
-        results |= study.measure(unit, experiment, study.train(experiment))
+        results |= study.measure(unit, experiment, study.train(unit, experiment))
         if args.process_index == 0:
             write_results(Path(args.output_dir), results, metrics)
         if unit in MODELS:
@@ -255,7 +265,9 @@ class Study:
         labels_per_document = sum(label.count for label in labels) / len(parts["train"])
         self.prior = settings.label_prior or min(0.5, labels_per_document / self.num_seen)
         self.words: tuple[Any, Any] = (None, None)
-        if settings.text_encoder is None and settings.start_from is None:
+        self._resolved: dict[str, tuple[str, ModelSettings]] = {}
+        over_words = [unit for unit in settings.units if self.resolved(unit)[1].text_encoder is None]
+        if over_words and settings.start_from is None:
             with args.main_process_first(desc="words"):
                 known = [] if settings.forget_label_words else self.task.labels[: self.num_seen].texts
                 options = settings.min_count, settings.word_vectors, settings.freeze_word_vectors
@@ -263,26 +275,49 @@ class Study:
             self.say(f"{len(self.words[0]):,} words")
         held_out = f", {len(self.held_out):,} of them held out for validation" if self.held_out else ""
         self.say(f"{self.task.labels}{held_out}")
-        self._encoded: dict[bool, dict[str, Dataset]] = {}  # units of the same kind of encoder read the same
+        # Units of the same kind of encoder read the same.
+        self._encoded: dict[tuple[Any, ...], dict[str, Dataset]] = {}
+
+    def resolved(self, unit: str) -> tuple[str, ModelSettings]:
+        """The unit and the settings that stand for a unit: `auto` and its encoder are chosen by the documents."""
+        if unit not in self._resolved:
+            settings = self.settings
+            if settings.start_from is not None:
+                kind = kind_to_start_from(check_encoder(settings)) if unit == AUTO else unit
+                self._resolved[unit] = kind, with_encoder(settings, None)
+            elif unit == AUTO:
+                with self.args.main_process_first(desc="text encoder"):
+                    sizes = len(self.task.parts["train"]), self.num_seen
+                    self._resolved[unit] = resolve(settings, lambda: self.task.texts("train"), *sizes, self.say)
+            else:
+                self._resolved[unit] = unit, with_encoder(settings, named_encoder(settings))
+        return self._resolved[unit]
+
+    def is_convex(self, unit: str) -> bool:
+        """Whether a unit is fitted as convex problems, not trained."""
+        return unit == AUTO and self.settings.start_from is None and self.resolved(unit)[0] == CONVEX
 
     def experiment(self, unit: str) -> Experiment:
         """A unit with its documents, labels and loss."""
-        settings, args, task = self.settings, self.args, self.task
+        args, task = self.args, self.task
+        kind, settings = self.resolved(unit)
         # A linear unit has no use for labels it is not trained on.
-        labels = task.labels[: self.num_seen] if is_linear(unit) else task.labels
+        labels = task.labels[: self.num_seen] if is_linear(kind) else task.labels
         one_label = self.problem_type == "single_label_classification"
         model, processor = self.model(unit, len(labels))
         model.set_labels(labels, processor)
         model.loss_function = self.loss(unit, labels, processor)
         text_config = model.config.text_config
         with args.main_process_first(desc="words and columns"):
-            if text_config.reads_sentences not in self._encoded:
+            lexical = settings.lexical or processor.lexical
+            reads = settings.text_encoder, text_config.reads_sentences, lexical
+            if reads not in self._encoded:
                 reader = copy(processor)  # what one unit reads serves the others
-                reader.lexical = settings.lexical
-                self._encoded[text_config.reads_sentences] = encode_parts(
+                reader.lexical = lexical
+                self._encoded[reads] = encode_parts(
                     task.parts, model, reader, task.labels, task.text, task.gold, args
                 )
-            parts = encoded = self._encoded[text_config.reads_sentences]
+            parts = encoded = self._encoded[reads]
             if len(labels) < len(task.labels):
                 parts = first_columns(parts, len(labels))
             if one_label:
@@ -308,7 +343,8 @@ class Study:
 
     def model(self, unit: str, num_labels: int) -> tuple[Any, GileProcessor]:
         """A model and its processor, over words or over a pretrained encoder."""
-        settings, place = self.settings, self.settings.text_encoder
+        unit, settings = self.resolved(unit)
+        place = settings.text_encoder
         options = json_object(settings, "text_encoder_options")
         known = {"num_labels": num_labels, "label_prior": self.prior, "problem_type": self.problem_type}
         fields = model_fields(settings, unit, **known)
@@ -316,6 +352,9 @@ class Study:
             # Calibration and thresholds are those of other weights, and perhaps of another problem type.
             changed = {"calibration": {}, "thresholds": {}, "problem_type": self.problem_type}
             changed |= {name: fields[name] for name in OF_TRAINING if name in fields}
+            for name in ("lexical", "term_weights"):  # of which the default means: as they are
+                if not changed.get(name):
+                    changed.pop(name, None)
             config = GileConfig.from_pretrained(settings.start_from, **changed)
             for name, value in options.items():
                 setattr(config.text_config.text_encoder_config, name, value)
@@ -328,7 +367,8 @@ class Study:
         if place is not None:
             fields = unit_fields(unit, **fields, text_encoder_options=options)
             model = model_from_text_encoder(place, **fields)
-            return model, processor_from_text_encoder(place, model.config)
+            prompts = {"text_prompt": settings.text_prompt, "label_prompt": settings.label_prompt}
+            return model, processor_from_text_encoder(place, model.config, **prompts)
         tokenizer, vectors = self.words
         fields |= {"vocab_size": len(tokenizer)} | ({} if vectors is None else {"embedding_size": vectors.shape[1]})
         config = unit_config(unit, **fields)
@@ -354,7 +394,8 @@ class Study:
 
     def loss(self, unit: str, labels: LabelSet, processor: GileProcessor) -> GileLoss:
         """The loss that the settings name."""
-        settings, paraphrases, miner = self.settings, None, None
+        unit, settings = self.resolved(unit)
+        paraphrases, miner = None, None
         others = settings.paraphrase_synonyms, settings.paraphrase_definitions
         if any(others) and not is_linear(unit):
             # Where a label is its name, the rest of its readings are of that.
@@ -386,12 +427,13 @@ class Study:
         if self.settings.lora_rank:
             add_lora(model, self.settings.lora_rank, alpha=2 * self.settings.lora_rank)
 
-    def train(self, experiment: Experiment) -> dict[str, Any]:
+    def train(self, unit: str, experiment: Experiment) -> dict[str, Any]:
         """Trains a unit and fits what goes with it."""
-        result = experiment.fit(self.settings.patience)
+        is_convex = self.is_convex(unit)
+        result = experiment.fit_convex() if is_convex else experiment.fit(self.settings.patience)
         if self.settings.lora_rank:
             merge_lora(experiment.model)
-        weights = experiment.weigh_unseen()
+        weights = {} if is_convex else experiment.weigh_unseen()
         if weights:
             rounded = {name: float(f"{weight:.3g}") for name, weight in weights.items()}
             self.say(f"  for labels never trained on: --term_weights '{json.dumps({'unseen': rounded})}'")
@@ -454,15 +496,18 @@ def check_settings(settings: ModelSettings, args: TrainingArguments) -> None:
     check_metric(args.metric_for_best_model, TOP_K, ("validation", "test") if settings.test_curve else ("validation",))
     check_files(settings, ["word_vectors", "card"])
     card_info(settings.card)
-    if settings.text_encoder is None and (settings.hierarchical or settings.lora_rank):
-        raise ValueError("hierarchical and lora_rank are of pretrained encoders: name one with --text_encoder")
+    for name in ("hierarchical", "lora_rank", "text_prompt", "label_prompt"):
+        if named_encoder(settings) is None and getattr(settings, name):
+            raise ValueError(f"{name} is of pretrained encoders: name one with --text_encoder")
     baselines = [unit for unit in settings.units if unit in MODELS]
     if settings.start_from is not None and baselines:
         raise ValueError(f"units {', '.join(baselines)} are not saved, and start without --start_from")
     of_words = [
-        unit for unit in settings.units if unit in MODELS or {"text_encoder_type", "joint_size"} & set(UNITS[unit])
+        unit
+        for unit in settings.units
+        if unit in MODELS or {"text_encoder_type", "joint_size"} & set(UNITS.get(unit, ()))
     ]
-    if settings.text_encoder is not None and of_words:
+    if named_encoder(settings) is not None and of_words:
         raise ValueError(f"units {', '.join(of_words)} are of models over words, without --text_encoder")
     encoder = check_encoder(settings)
     for unit in settings.units:
@@ -503,7 +548,7 @@ def check_encoder(settings: ModelSettings) -> Any:
     """
     options = json_object(settings, "text_encoder_options")
     name = "text_encoder" if settings.start_from is None else "start_from"
-    if (place := getattr(settings, name)) is None:
+    if (place := getattr(settings, name)) in (None, AUTO):
         return None
     known = {one: options[one] for one in ("revision", "token") if one in options}
     encoder = load_encoder_config(name, place, **known)
@@ -518,6 +563,16 @@ def check_unit(settings: ModelSettings, unit: str, encoder: Any) -> None:
     Raises:
         ValueError: They do not.
     """
+    if unit == AUTO:
+        kinds = [TRAINED] if encoder is None else [TRAINED, CONVEX]
+        if settings.start_from is not None:
+            kinds = [kind_to_start_from(encoder)]
+        elif unread := [name for name in NOT_OF_AUTO if getattr(settings, name)]:
+            raise ValueError(f"unit auto does not take {unread[0]}: name a unit, such as --units gile_rows")
+        for kind in kinds:
+            check_unit(settings, kind, encoder)
+        return
+    settings = with_encoder(settings, named_encoder(settings))
     if settings.start_from is not None:
         layer = UNITS[unit]["output_layer"]
         if encoder.output_layer != layer:

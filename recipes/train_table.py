@@ -22,10 +22,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from automatic import AUTO
 from datasets import Dataset, load_dataset
 from text_models import ModelSettings, check_settings, print_results, train_text_models
 from training import printer, reading
 from transformers import TrainingArguments
+from units import UNITS
 
 from hf_gile import LabelSet
 from hf_gile.data import ReadReport, load_xmc, table_of
@@ -36,6 +38,7 @@ from hf_gile.training.flags import parse_settings
 from hf_gile.training.settings import check_files, setting, settings_of
 from hf_gile.training.task import TextTask
 
+CHOICES = (*UNITS, AUTO)
 TENTH = "By default a tenth of the training documents, by a hash of their ids."
 
 
@@ -60,6 +63,15 @@ class Recipe(ModelSettings, TableSource):
         0.0,
         "Share of the labels, by a hash of their ids, that only test documents have, for figures of unseen labels. To "
         "choose settings for these, hold out others: --held_out_labels.",
+    )
+    units: list[str] = setting(
+        [AUTO], f"Output layers to train: auto, see --text_encoder, {', '.join(UNITS)}.", CHOICES
+    )
+    text_encoder: str | None = setting(
+        AUTO,
+        "A pretrained encoder: its name or its folder, also for other units than auto; or auto, the best that can be "
+        "had offline. The unit auto keeps it frozen and fits the rest as convex problems, without epochs, if the data "
+        "are not too large; else, and without an encoder, it is gile over words.",
     )
     # Not the paper's: better wherever both were tried, docs/training.md.
     hidden_act: str = setting("tanh", "Activation of encoder, attention and joint space; the paper has relu.")

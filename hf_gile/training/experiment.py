@@ -34,6 +34,7 @@ from .calibration import ThresholdTuner, calibrate, fit_unseen_weights
 from .calibration.thresholds import tells_enough
 from .checkpoints import checkpoint_to_resume
 from .collator import GileDataCollator
+from .convex import fit_convex
 from .encoding import encode_dataset
 from .label_sampling import EpochCallback, LabelSampler
 from .pretrained import add_pooled_embeds, parameter_groups
@@ -409,6 +410,24 @@ class Experiment:
     def fit(self, patience: int) -> dict[str, Any]:
         """Trains the model, see `fit`."""
         return fit(self.trainer, patience)
+
+    def fit_convex(self) -> dict[str, Any]:
+        """Fits what stands over a frozen encoder, without epochs: see `hf_gile.training.convex.fit_convex`.
+
+        Returns:
+            As `fit`, with one entry in the history, and `convex`, what `fit_convex` returns.
+        """
+        start, cpu = time.perf_counter(), time.process_time()
+        figures = fit_convex(self.model, self.parts, one_label=self.one_label)
+        times = {"seconds": time.perf_counter() - start, "training_cpu_seconds": time.process_time() - cpu}
+        self.trainer.remove_callback(ProgressCallback)
+        measured = self.trainer.evaluate()
+        metric = str(self.args.metric_for_best_model)
+        if self.trainer.is_world_process_zero():
+            tqdm.write(f"  validation {short_name(metric)} {100 * measured[metric]:6.2f}  {times['seconds']:5.0f} s")
+        history = [{**measured, "epoch": 0, "step": 0, **times}]
+        parameters = count_parameters(self.model)
+        return {**times, "parameters": parameters, "history": history, "losses": [], "convex": figures}
 
     def calibrate(self, method: str | None = None) -> dict[str, Any]:
         """Fits probabilities and thresholds that go with the model on validation documents, see `calibrate_on`."""

@@ -30,6 +30,12 @@ def save_no_picture(figure: Figure, target: Any, **_: Any) -> None:
     SAVE(Figure(figsize=(1, 1)), target)
 
 
+@pytest.fixture(autouse=True)
+def no_encoder(monkeypatch):
+    """Whatever is installed here, no pretrained encoder is found, if a test does not put one there."""
+    monkeypatch.setattr("automatic.best_text_encoder", lambda texts: None)
+
+
 @pytest.fixture
 def run_recipe(monkeypatch, capfd, tmp_path):
     """Runs a recipe in this process as a shell would in a folder: importing torch anew takes longer than training."""

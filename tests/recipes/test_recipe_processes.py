@@ -13,13 +13,15 @@ PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 
 
 @pytest.mark.slow
-def test_torchrun_trains_in_two_processes_on_a_cpu(tmp_path):
+@pytest.mark.parametrize("unit", ["gile", "auto"])
+def test_torchrun_trains_in_two_processes_on_a_cpu(tmp_path, save_text_encoder, unit):
     page = " ".join(PAGE.read_text(encoding="utf-8").split())
     (command,) = re.findall(r"`torchrun (.*?) \$\(hf-gile train --where\) (.*?) --config mine.yaml`", page)
     rows = [f"{word} {word} notes,{word.title()}" for word in ("milk", "iron", "heart", "blood")] * 20
     (tmp_path / "notes.csv").write_text("\n".join(["text,labels", *rows]) + "\n")
     settings = {"train_files": ["notes.csv"], "output_dir": "out", "num_train_epochs": 1, "min_count": 1}
-    settings |= {"units": ["gile"], "per_device_train_batch_size": 7, "make_cards": False}
+    settings |= {"text_encoder": save_text_encoder()} if unit == "auto" else {}
+    settings |= {"units": [unit], "per_device_train_batch_size": 7, "make_cards": False}
     (tmp_path / "mine.yaml").write_text(json.dumps(settings))
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     launcher = [sys.executable, "-m", "torch.distributed.run", *command[0].split()]
@@ -34,5 +36,7 @@ def test_torchrun_trains_in_two_processes_on_a_cpu(tmp_path):
         text=True,
     )
     assert run.returncode == 0, run.stderr[-3000:]
-    assert "training in 2 processes" in run.stdout + run.stderr
-    assert set(json.loads((tmp_path / "out" / "results.json").read_text())) == {"tfidf_linear_svm", "gile"}
+    assert "training in 2 processes" in run.stdout + run.stderr or unit == "auto"
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert unit in results
+    assert ("chosen" in results[unit]) == (unit == "auto")

