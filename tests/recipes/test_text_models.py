@@ -137,7 +137,7 @@ def test_adapters_in_windows_are_merged_and_the_epoch_is_chosen_on_held_out_labe
     [
         ({"units": ["gile", "wsabie"], "text_encoder": "x"}, "units wsabie are of models over words"),
         ({"label_texts": "titles"}, "label_texts must be one of name, synonyms, definitions"),
-        ({"lora_rank": 2}, "hierarchical and lora_rank are of pretrained encoders"),
+        ({"lora_rank": 2}, "lora_rank is of pretrained encoders"),
     ],
 )
 def test_settings_that_do_not_go_together_are_named(tmp_path, settings, message):

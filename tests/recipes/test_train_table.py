@@ -53,7 +53,7 @@ def write_csv(path, rows):
 def test_a_csv_file_alone_is_split_and_trained_on(tmp_path, run):
     write_csv(tmp_path / "notes.csv", make_rows(120, ["heart", "milk", "iron", "kidney"], seed=1))
     columns = ["--text", "title", "body", "--labels", "tags", "--separator", ";", "--id", "key"]
-    done, results = run("--train_files", "notes.csv", *columns)
+    done, results = run("--train_files", "notes.csv", *columns, "--units", "linear", "gile")
     assert done.returncode == 0, done.stderr[-3000:]
     assert "train: 120 records from 1 file; left out: none" in done.stdout
     assert "4 labels seen in training, 0 never" in done.stdout
@@ -138,7 +138,8 @@ def test_pairs_that_an_extreme_classification_set_filters_are_no_candidates(tmp_
     gold = [row["tags"] for row in parts["tst"]]
     others = [(row, place) for row in range(30) for place in range(5) if names[place] not in gold[row]]
     (folder / "filter_labels_test.txt").write_text("".join(f"{row} {place}\n" for row, place in others))
-    done, results = run("--format", "xmc", "--train_files", "set", "--num_train_epochs", "1")
+    units = ["--units", "linear", "gile"]
+    done, results = run("--format", "xmc", "--train_files", "set", "--num_train_epochs", "1", *units)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "4 labels seen in training, 1 never" in done.stdout
     assert [results[unit]["test"]["test_average_precision"] for unit in ("linear", "gile")] == [1.0, 1.0]
