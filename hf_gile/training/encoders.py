@@ -283,6 +283,9 @@ class _E5File:
             "embeddings.token_type_embeddings.weight": self.weights("emb.type", types, hidden),
             "embeddings.LayerNorm.weight": self.weights("emb.ln.w", hidden),
             "embeddings.LayerNorm.bias": self.weights("emb.ln.b", hidden),
+            # Nothing reads these, but without them Transformers says that weights are missing.
+            "pooler.dense.weight": torch.zeros(hidden, hidden, dtype=torch.float16),
+            "pooler.dense.bias": torch.zeros(hidden, dtype=torch.float16),
         }
         parts = {
             "q": ("attention.self.query", (hidden, hidden)),

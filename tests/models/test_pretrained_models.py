@@ -251,6 +251,19 @@ class TestTypes:
             assert torch.equal(model(**batch_of(processor)).logits, exact)
 
 
+@pytest.mark.parametrize("label_encoder_type", ["mean", "text_encoder"])
+@pytest.mark.parametrize(("kind", "pooling"), [(KINDS[0], "mean"), (KINDS[0], "attention"), (KINDS[1], "cls")])
+def test_vectors_of_documents_and_labels_have_a_root_mean_square_of_one(
+    make_pretrained, kind, pooling, label_encoder_type
+):
+    model, processor = make_pretrained(kind, pooling=pooling, label_encoder_type=label_encoder_type)
+    with torch.no_grad():
+        h, _ = model.gile.embed_texts(**batch_of(processor))
+        e = model.gile.embed_labels(model.label_input_ids)
+    for vectors in (h, e):
+        torch.testing.assert_close(vectors.square().mean(-1), torch.ones(len(vectors)))
+
+
 class TestFrozen:
     """An encoder that training leaves as it is."""
 

