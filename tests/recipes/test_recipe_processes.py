@@ -38,5 +38,5 @@ def test_torchrun_trains_in_two_processes_on_a_cpu(tmp_path, save_text_encoder, 
     assert run.returncode == 0, run.stderr[-3000:]
     assert "training in 2 processes" in run.stdout + run.stderr or unit == "auto"
     results = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert unit in results
+    assert set(results) == {"tfidf_linear_svm", unit}
     assert ("chosen" in results[unit]) == (unit == "auto")
