@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hf_gile.training.convex import is_feasible
 from transformers import AutoConfig
 
 from hf_gile.training import best_text_encoder
+from hf_gile.training.convex import is_feasible
 from hf_gile.training.encoders import prompt_of
 
 if TYPE_CHECKING:
