@@ -8,6 +8,7 @@ Shapes: N documents, L labels, P size of a vector, G gold labels of a document, 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from torch.nn import functional
 
 from ..models import GileConfig
 from ..models.losses_gile import multi_hot
+from ..models.scoring_gile import Postings
+from .starting import set_lexical_weights
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -42,7 +45,7 @@ _COSTLY = 2_000_000_000
 _LARGEST = 20_000_000_000
 """Size of N x L x P that takes minutes."""
 
-_DOCUMENTS_AT_ONCE = 1024
+_DOCUMENTS_AT_ONCE, _COMPARED_AT_ONCE = 1024, 64
 
 L2_OF_ROWS = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
 L2_OF_BILINEAR = (1.0, 0.1, 0.01)
@@ -58,11 +61,13 @@ class Documents:
         vectors: `(N, P)` vectors, float32.
         gold: `(N, G)` gold columns, padded with -100.
         excluded: `(N, E)` columns that are no candidates, padded with -100.
+        words: `(N, F)` lexical ids, padded with -1, where words are compared.
     """
 
     vectors: Tensor
     gold: Tensor
     excluded: Tensor | None = None
+    words: Tensor | None = None
     _made: dict[int, tuple[Tensor, Tensor | None]] = field(init=False, default_factory=dict)
 
     def __len__(self) -> int:
@@ -70,18 +75,20 @@ class Documents:
 
     def take(self, rows: Tensor | slice) -> "Documents":
         """Some of the documents, by their numbers, by a mask or by a slice."""
-        excluded = None if self.excluded is None else self.excluded[rows]
-        return Documents(self.vectors[rows], self.gold[rows], excluded)
+        excluded, words = (None if table is None else table[rows] for table in (self.excluded, self.words))
+        return Documents(self.vectors[rows], self.gold[rows], excluded, words)
 
     def joined(self, others: "Documents") -> "Documents":
         """These documents and others."""
-        return Documents(
-            torch.cat([self.vectors, others.vectors]),
-            _stacked(self.gold, others.gold),
-            None
-            if self.excluded is None and others.excluded is None
-            else _stacked(*(one.gold[:, :0] if one.excluded is None else one.excluded for one in (self, others))),
+        excluded, words = (
+            None if table is None or other is None else _stacked(table, other, padding=padding)
+            for table, other, padding in (
+                (self.excluded, others.excluded, PADDING),
+                (self.words, others.words, -1),
+            )
         )
+        gold = _stacked(self.gold, others.gold, padding=PADDING)
+        return Documents(torch.cat([self.vectors, others.vectors]), gold, excluded, words)
 
     def blocks(self, width: int) -> "Iterator[tuple[slice, Documents]]":
         """Goes through the documents, few enough at a time that each may have `width` numbers."""
@@ -118,10 +125,10 @@ class Documents:
         return self._made[num_labels]
 
 
-def _stacked(*tables: Tensor) -> Tensor:
-    """Tables of columns one below the other, padded to one width."""
+def _stacked(*tables: Tensor, padding: int) -> Tensor:
+    """Tables one below the other, padded to one width."""
     width = max(table.shape[1] for table in tables)
-    return torch.cat([functional.pad(table, (0, width - table.shape[1]), value=PADDING) for table in tables])
+    return torch.cat([functional.pad(table, (0, width - table.shape[1]), value=padding) for table in tables])
 
 
 def listwise_loss(scores: Tensor, documents: Documents) -> Tensor:
@@ -371,6 +378,7 @@ class _Fold:
     train: Documents
     others: Documents
     labels: Tensor  # (L, P)
+    compare: "CompareWords | None" = None
     rows: Tensor = field(init=False)
     bilinear: tuple[Tensor, float] = field(init=False)
 
@@ -390,11 +398,28 @@ class _Fold:
     def seen(self) -> Tensor:
         return self.train.counts(len(self.labels)) > 0
 
+    @cached_property
+    def lexical(self) -> dict[str, Tensor]:
+        """What words that documents and labels share tell, `(N, L)` each."""
+        if self.compare is None or self.others.words is None:
+            return {}
+        return self.compare(self.others.words)
+
     def example(self, chosen: Tensor) -> Example:
         """The terms of some labels."""
-        h, e, (matrix, factor) = self.others.vectors, self.labels[chosen], self.bilinear
-        terms = {"rows": _scores_of(self.rows[chosen], h), "cosine": factor * h @ e.T, "joint": h @ matrix @ e.T}
+        rows, vectors = self.rows[chosen], self.others.vectors
+        terms = _dense_terms(rows, *self.bilinear, vectors, self.labels[chosen])
+        terms |= {name: numbers[:, chosen] for name, numbers in self.lexical.items()}
         return Example(terms, self.others.among(chosen), self.seen[chosen])
+
+
+CompareWords = Callable[[Tensor], dict[str, Tensor]]
+"""From `(N, F)` lexical ids to `(N, L)` numbers, by the names of terms."""
+
+
+def _dense_terms(rows: Tensor, matrix: Tensor, factor: float, h: Tensor, e: Tensor) -> dict[str, Tensor]:
+    """The terms of `(N, P)` documents and `(L, P)` labels, `(N, L)` each."""
+    return {"rows": _scores_of(rows, h), "cosine": factor * h @ e.T, "joint": h @ matrix @ e.T}
 
 
 def _scores_of(rows: Tensor, vectors: Tensor) -> Tensor:
@@ -420,18 +445,20 @@ class Head:
     term_weights: TermWeights
     chosen: dict[str, float]
 
-    def scores(self, vectors: Tensor, labels: Tensor) -> Tensor:
-        """The `(N, L)` scores of `(N, P)` documents with the labels, `(L, P)`."""
-        terms = {
-            "rows": _scores_of(self.rows, vectors),
-            "cosine": self.factor * vectors @ labels.T,
-            "joint": vectors @ self.matrix @ labels.T,
-        }
+    def scores(self, vectors: Tensor, labels: Tensor, lexical: Mapping[str, Tensor] | None = None) -> Tensor:
+        """The `(N, L)` scores of `(N, P)` documents with the labels, `(L, P)`; `lexical` are terms of words."""
+        terms = _dense_terms(self.rows, self.matrix, self.factor, vectors, labels) | dict(lexical or {})
         weights = {(group, term): torch.tensor(w) for group, ws in self.term_weights.items() for term, w in ws.items()}
         return _weighted(terms, self.rows.any(1), weights)
 
 
-def fit_head(train: Documents, validation: Documents, labels: Tensor, one_label: bool) -> Head:
+def fit_head(
+    train: Documents,
+    validation: Documents,
+    labels: Tensor,
+    one_label: bool,
+    compare: CompareWords | None = None,
+) -> Head:
     """Fits rows of labels, a bilinear form and the weights of terms, with the regularisation that the data ask for.
 
     Seen labels are those that training documents have. L2 of rows is chosen on validation documents, and if there are
@@ -444,6 +471,7 @@ def fit_head(train: Documents, validation: Documents, labels: Tensor, one_label:
         validation: Others, to choose on; there may be none.
         labels: `(L, P)` vectors of the labels, of length 1.
         one_label: Whether each document has one label.
+        compare: Gives the terms of words, which have weights, too.
 
     Raises:
         ValueError: No training document has a label.
@@ -451,10 +479,15 @@ def fit_head(train: Documents, validation: Documents, labels: Tensor, one_label:
     seen = train.counts(len(labels)) > 0
     if not bool(seen.any()):
         raise ValueError("no training document has a label: there is nothing to fit")
-    cost, is_enough = len(train) * int(seen.sum()) * labels.shape[1], len(validation) >= _FEW
+    cost = len(train) * int(seen.sum()) * labels.shape[1]
+    is_enough = len(validation) >= (_FEW if cost > _COSTLY / 4 else 3 * _FEW)
     number = 1 if cost > _COSTLY else _FOLDS
-    plain = _folds(train, validation, labels, number)
-    held = _folds(train, validation, labels, number, holds_labels=True)
+    plain, held = (
+        _folds(train, validation, labels, number, is_enough, holds_labels=holds_labels)
+        for holds_labels in (False, True)
+    )
+    for fold in (*plain, *held):
+        fold.compare = compare
 
     def try_rows(l2: float) -> float:
         return sum(fold.fit_rows(l2) for fold in plain)
@@ -468,6 +501,8 @@ def fit_head(train: Documents, validation: Documents, labels: Tensor, one_label:
     prior = {"seen": {"rows": 1.0, "cosine": 0.0, "joint": 0.0}, "unseen": {"cosine": 1.0, "joint": 0.0, "offset": 0.0}}
     if not one_label:
         prior["seen"]["offset"] = 0.0
+    if compare is not None:
+        prior = {group: weights | {"match": 0.0, "coverage": 0.0} for group, weights in prior.items()}
     chosen = {"rows_l2": _best(L2_OF_ROWS, try_rows)}
     for fold in held:
         fold.fit_rows(chosen["rows_l2"], 60)
@@ -503,7 +538,7 @@ def _best(grid: Sequence[float], loss: Callable[[float], float]) -> float:
 
 
 def _folds(
-    train: Documents, validation: Documents, labels: Tensor, number: int, holds_labels: bool = False
+    train: Documents, validation: Documents, labels: Tensor, number: int, is_enough: bool, holds_labels: bool
 ) -> list[_Fold]:
     """What `fit_head` chooses on: with all labels, or with a quarter of the seen ones held out of each fold."""
     generator = torch.Generator().manual_seed(0)
@@ -516,7 +551,7 @@ def _folds(
         order = columns[torch.randperm(len(columns), generator=generator)]
         fold_of_label[order] = torch.arange(len(columns)) % min(_FOLDS, len(columns))
     fold_of_document = torch.randperm(len(train), generator=generator) % _FOLDS
-    if len(validation) >= _FEW:
+    if is_enough:
         fold_of_document[:] = -1
         number = number if holds_labels else 1
     folds = []
@@ -580,7 +615,11 @@ def fit_convex(model: "GileForSequenceClassification", parts: "Mapping[str, Data
     e = gile.embed_labels(**{name: one for name, one in model.stored_inputs().items() if name != "label_rows"})
     train, validation = (_documents(model, parts, part) for part in ("train", "validation"))
     one_label = config.problem_type == "single_label_classification"
-    head = fit_head(train, validation, _of_length_1(e), one_label)
+    compare = None
+    if config.lexical:
+        set_lexical_weights(model, parts["train"]["lexical_ids"])
+        compare = _compare_words(model)
+    head = fit_head(train, validation, _of_length_1(e), one_label, compare)
     size = e.shape[1]  # vectors of the model have a root mean square of 1, and a length of its root
     gile.label_rows.weight.copy_(torch.cat([head.rows[:, :-1] / size**0.5, head.rows[:, -1:]], 1))
     gile.output_layer.input_projection.weight.copy_(head.matrix.T / size)
@@ -619,21 +658,41 @@ def can_be_fitted(config: GileConfig) -> bool:
 def _documents(model: "GileForSequenceClassification", parts: "Mapping[str, Dataset]", part: str) -> Documents:
     """The documents of a part as convex fits read them."""
     rows = parts[part]
-    if "pooled_embeds" not in rows.column_names:
-        raise ValueError(f"documents of {part} have no pooled_embeds: use add_pooled_embeds")
+    wanted = {"pooled_embeds": "use add_pooled_embeds"}
+    if model.config.lexical:
+        wanted["lexical_ids"] = "encode them with the processor of the model, which compares words (config.lexical)"
+    for name, how in wanted.items():
+        if name not in rows.column_names:
+            raise ValueError(f"documents of {part} have no {name}: {how}")
     vectors = [torch.zeros(0, model.config.document_size)]
     for batch in rows.select_columns(["pooled_embeds"]).with_format("torch").iter(_DOCUMENTS_AT_ONCE):
         vectors.append(model.gile.embed_texts(pooled_embeds=batch["pooled_embeds"].to(model.device))[0].cpu())
     excluded = _padded(rows["excluded_columns"]) if "excluded_columns" in rows.column_names else None
-    return Documents(_of_length_1(torch.cat(vectors)), _padded(rows["labels"]), excluded)
+    words = _padded(rows["lexical_ids"], -1) if model.config.lexical else None
+    return Documents(_of_length_1(torch.cat(vectors)), _padded(rows["labels"]), excluded, words)
+
+
+def _compare_words(model: "GileForSequenceClassification") -> CompareWords:
+    """The terms of words of a model and its stored labels."""
+    idf, labels = model.gile.output_layer.lexical(), model.label_set
+    if labels is None:
+        raise ValueError("the model stores no labels: call set_labels first")
+    postings = Postings.build(labels, idf.cpu(), torch.zeros(2, len(labels)))
+
+    def compare(words: Tensor) -> dict[str, Tensor]:
+        terms = [torch.stack(postings.terms(block)) for block in words.split(_COMPARED_AT_ONCE)]
+        match, coverage = torch.cat(terms, 1) if terms else torch.zeros(2, 0, len(labels))
+        return {"match": match, "coverage": coverage}
+
+    return compare
 
 
 def _of_length_1(vectors: Tensor) -> Tensor:
     return functional.normalize(vectors.cpu().float(), dim=-1)
 
 
-def _padded(columns: Iterable[Any]) -> Tensor:
-    """`(N, G)` columns, padded with -100, of lists of them or of single ones."""
+def _padded(columns: Iterable[Any], padding: int = PADDING) -> Tensor:
+    """`(N, G)` whole numbers, padded, of lists of them or of single ones."""
     lists = [numbers if isinstance(numbers, list) else [numbers] for numbers in columns]
     width = max(map(len, lists), default=0)
-    return torch.tensor([numbers + [PADDING] * (width - len(numbers)) for numbers in lists]).view(len(lists), width)
+    return torch.tensor([[*numbers, *[padding] * (width - len(numbers))] for numbers in lists]).view(len(lists), width)

@@ -161,6 +161,23 @@ def test_a_term_that_misleads_gets_no_weight():
     assert loss < np.log(LABELS)
 
 
+@pytest.mark.usefixtures("short_search")
+@pytest.mark.parametrize("tells", [True, False])
+def test_words_count_where_they_tell_which_label_it_is(tells):
+    train, e = topics(120, noise=3)
+    validation = topics(60, seed=11, noise=3)[0]
+    train, validation = (Documents(one.vectors, one.gold, words=one.gold) for one in (train, validation))
+
+    def compare(words):
+        match = functional.one_hot(words[:, 0] if tells else (words[:, 0] + 1) % LABELS, LABELS).float()
+        return {"match": match, "coverage": torch.zeros_like(match)}
+
+    weights = fit_head(train, validation, e, one_label=True, compare=compare).term_weights
+    for group in ("seen", "unseen"):
+        assert (weights[group]["match"] > 1) == tells
+        assert tells or weights[group]["match"] == 0
+
+
 def test_without_evidence_weights_stay_as_they_are():
     prior = {"seen": {"rows": 1.0}, "unseen": {"offset": -1.0}}
     assert fit_term_weights([], prior, one_label=True)[0] == prior
@@ -273,14 +290,15 @@ def make(save_text_encoder):
 
 
 @pytest.mark.usefixtures("short_search")
+@pytest.mark.parametrize("lexical", [False, True])
 @pytest.mark.parametrize("problem_type", ["single_label_classification", "multi_label_classification"])
-def test_a_fitted_model_gives_the_scores_of_the_fit(make, monkeypatch, problem_type):
-    model, processor, parts = make(problem_type)
+def test_a_fitted_model_gives_the_scores_of_the_fit(make, monkeypatch, problem_type, lexical):
+    model, processor, parts = make(problem_type, lexical=lexical)
     heads = []
 
     def fit(*arguments):
-        heads.append(fit_head(*arguments))
-        return heads[0]
+        heads.append((fit_head(*arguments), *arguments))
+        return heads[0][0]
 
     monkeypatch.setattr(convex, "fit_head", fit)
     result = fit_convex(model, parts)
@@ -288,10 +306,13 @@ def test_a_fitted_model_gives_the_scores_of_the_fit(make, monkeypatch, problem_t
         logits = model(**GileDataCollator(processor)(list(parts["train"]))).logits
         h = model.gile.embed_texts(pooled_embeds=torch.tensor(parts["train"]["pooled_embeds"]))[0]
         e = model.gile.embed_labels(model.label_input_ids)
-    expected = heads[0].scores(functional.normalize(h, dim=-1), functional.normalize(e, dim=-1))
+    head, train, *_, compare = heads[0]
+    words = compare(train.words) if lexical else None
+    expected = head.scores(functional.normalize(h, dim=-1), functional.normalize(e, dim=-1), words)
     torch.testing.assert_close(logits, expected, atol=1e-3, rtol=1e-4)
     assert model.gile.label_rows.weight.any(1).tolist() == [True, True, True, False]
     assert result["term_weights"] == model.config.term_weights
+    assert ("match" in result["term_weights"]["seen"]) == lexical
     assert result["parameters"] == 4 * 13 + 12 * 12 + 1
     if "single" in problem_type:
         gold = torch.tensor(parts["train"]["labels"])[:, 0]
@@ -309,6 +330,13 @@ def test_a_fit_needs_the_vectors_of_documents(make):
     model, _, parts = make()
     parts["validation"] = parts["validation"].remove_columns("pooled_embeds")
     with pytest.raises(ValueError, match="documents of validation have no pooled_embeds"):
+        fit_convex(model, parts)
+
+
+def test_a_fit_needs_the_words_that_the_model_compares(make):
+    model, _, parts = make(lexical=True)
+    parts["train"] = parts["train"].remove_columns("lexical_ids")
+    with pytest.raises(ValueError, match="documents of train have no lexical_ids"):
         fit_convex(model, parts)
 
 
