@@ -13,16 +13,7 @@ from transformers import PreTrainedConfig
 
 
 def per_language(config: PreTrainedConfig, shared: bool, make: Callable[[], nn.Module]) -> nn.Module:
-    """Makes a part of the network.
-
-    Args:
-        config: A `GileConfig`; `config.languages` names the languages.
-        shared: Whether all languages use the same module.
-        make: Makes one module.
-
-    Returns:
-        One module if it is shared or the model has no languages, otherwise an `nn.ModuleDict` with one for each.
-    """
+    """Makes a part of the network: one module if it is shared or there are no languages, else one for each."""
     if shared or not config.languages:
         return make()
     return nn.ModuleDict({language: make() for language in config.languages})
@@ -125,14 +116,10 @@ def label_space(config: PreTrainedConfig, language: str | None) -> str | None:
 
 
 def own_columns(config: PreTrainedConfig, language: str | None) -> slice:
-    """The columns of a language's labels among the stored ones.
+    """The columns of a language's labels among the stored ones; without `language_labels`, all are everybody's.
 
     They stand one language after the other in the order of `config.languages`, which is a list: a saved configuration
     does not keep the order of a mapping.
-
-    Args:
-        config: A `GileConfig`; without `language_labels`, all labels are everybody's.
-        language: A language of the model.
     """
     if language is None or not config.language_labels:
         return slice(0, config.num_labels)

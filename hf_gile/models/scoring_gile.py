@@ -56,15 +56,7 @@ class TokenBag(nn.Module):
         self.log_weights = ZeroEmbedding(config.text_config.vocab_size, 1)
 
     def forward(self, input_ids: Tensor, mask: Tensor) -> Tensor:
-        """Encodes texts.
-
-        Args:
-            input_ids: `(R, T)` token ids, documents or labels.
-            mask: `(R, T)` booleans, true where there is a token.
-
-        Returns:
-            `(R, bag_size)` vectors; zero for a text without tokens.
-        """
+        """Encodes `(R, T)` tokens of documents or labels: `(R, bag_size)` vectors, zero for a text without tokens."""
         rows = torch.arange(input_ids.shape[0], device=input_ids.device)[:, None] * self.vocab_size
         distinct, counts = torch.unique((rows + input_ids)[mask], return_counts=True)
         tokens = distinct % self.vocab_size
@@ -233,11 +225,7 @@ class CosineScale(nn.Module):
 
 
 class CosineTerm(ScoreTerm):
-    """c cos(h_part, e_part), summed over the parts, that of the encoder and that of the bag, which have one size.
-
-    Args:
-        config: A `GileConfig` with `cosine_score`.
-    """
+    """c cos(h_part, e_part), summed over the parts, that of the encoder and that of the bag, which have one size."""
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
@@ -270,11 +258,7 @@ class CosineTerm(ScoreTerm):
 
 
 class RowTerm(ScoreTerm):
-    """r . h + b_l of a label with a row, which is r with b_l behind it; h has a root mean square of 1 in each part.
-
-    Args:
-        config: A `GileConfig` with `label_rows`.
-    """
+    """r . h + b_l of a label with a row, which is r with b_l behind it; h has a root mean square of 1 in each part."""
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
@@ -306,10 +290,6 @@ class ClassificationUnit(nn.Module):
 
     They stand in the codes of texts and labels, and no vector is multiplied by them here; so this is no `nn.Linear`,
     whose product an adapter such as LoRA would change in vain.
-
-    Args:
-        size: Size of a row.
-        rows: Number of rows.
     """
 
     def __init__(self, size: int, rows: int = 1) -> None:
@@ -345,11 +325,7 @@ PROJECTIONS = {
 
 
 class JointTerm(ScoreTerm):
-    """The score of the paper, in a joint input-label space; see `JointInputLabelEmbedding`, of which it is a part.
-
-    Args:
-        config: A `GileConfig`.
-    """
+    """The score of the paper, in a joint input-label space; a part of `JointInputLabelEmbedding`, which says more."""
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
@@ -434,9 +410,6 @@ class JointInputLabelEmbedding(JointTerm):
     Beside it stand `cosine` and `rows`, where the configuration has them. The score is the sum of all, each times its
     weight in `config.term_weights` for a label of its group: seen labels have a row, others have none. Terms that
     compare words are no inner product of codes, and are added to it: `Postings`.
-
-    Args:
-        config: A `GileConfig`.
     """
 
     def __init__(self, config: PreTrainedConfig) -> None:
@@ -518,14 +491,9 @@ class JointInputLabelEmbedding(JointTerm):
         return label if label_rows is None else label | {"row": label_rows}
 
     def project_texts(self, text_embeds: Tensor, language: str | None = None) -> Tensor:
-        """The documents' side of the score, Eq. 8, with the weights w of Eq. 11 already applied.
+        """The documents' side of the score, Eq. 8: `(B, J)` codes of `(B, H)` document vectors.
 
-        Args:
-            text_embeds: `(B, H)` document vectors h.
-            language: The language of the documents.
-
-        Returns:
-            `(B, J)` text codes, w * act(V h + b_v), and behind it the documents' side of the other terms of the score.
+        They are w * act(V h + b_v), and behind it the documents' side of the other terms of the score.
         """
         codes: Parts = {}
         text = self._parts(text_embeds)
@@ -536,16 +504,7 @@ class JointInputLabelEmbedding(JointTerm):
         return torch.cat([codes[part] for part in CODE_PARTS if part in codes], -1)
 
     def score(self, text_codes: Tensor, label_codes: Tensor, language: str | None = None) -> Tensor:
-        """The score of every document with every label, Eq. 12.
-
-        Args:
-            text_codes: `(B, J)` from `project_texts`.
-            label_codes: `(L, J)` from `project_labels`.
-            language: The language of the documents.
-
-        Returns:
-            `(B, L)` logits.
-        """
+        """The `(B, L)` scores of documents and labels by their codes, Eq. 12."""
         return functional.linear(text_codes, label_codes) + self.bias(language)
 
     def literal_scores(
@@ -555,17 +514,7 @@ class JointInputLabelEmbedding(JointTerm):
         language: str | None = None,
         label_rows: Tensor | None = None,
     ) -> Tensor:
-        """The paper's formula, step by step: for tests and for readers; it holds (B, L, J).
-
-        Args:
-            text_embeds: `(B, H)` document vectors h.
-            label_embeds: `(L, D)` label vectors e.
-            language: The language of the documents.
-            label_rows: `(L, H + 1)` rows of labels that have some of their own.
-
-        Returns:
-            `(B, L)` logits.
-        """
+        """The paper's formula, step by step, for tests and readers, of what `project_*` take; it holds (B, L, J)."""
         text, label = self._parts(text_embeds), self._label(label_embeds, label_rows)
         scores = text["vector"].new_zeros(len(text_embeds), len(label_embeds)) + self.bias(language)
         some = label["vector"][:, :1]
@@ -580,9 +529,6 @@ class LinearOutput(nn.Module):
 
     It has no use for what a label says, so it scores the labels it was trained on and no others. Of several languages
     each has a unit of its own, for the labels of its own. It is the only term of its score.
-
-    Args:
-        config: A `GileConfig`; `config.num_labels` gives L, `config.language_labels` that of each language.
     """
 
     def __init__(self, config: PreTrainedConfig) -> None:
@@ -599,15 +545,7 @@ class LinearOutput(nn.Module):
     counts_words = False
 
     def label_codes(self, columns: Tensor | None = None, language: str | None = None) -> Tensor:
-        """The rows of W with b behind them: a label's code is learned, not made of its words.
-
-        Args:
-            columns: `(C,)` labels wanted; all of them by default.
-            language: The language whose labels are wanted; columns count in these.
-
-        Returns:
-            `(C, H + 1)` label codes.
-        """
+        """`(C, H + 1)` rows of W with b behind them, learned codes; `columns` count in those of the language."""
         weight, bias = of_language(self.classifier, language)(columns)
         return torch.cat([weight, bias[:, None]], -1)
 

@@ -46,16 +46,7 @@ class TopLabels(NamedTuple):
 
 @torch.no_grad()
 def scores_of(text_codes: Tensor, codes: Tensor, bias: Bias) -> Tensor:
-    """The scores of documents with labels, in 32 bits (64, where either codes have as many).
-
-    Args:
-        text_codes: `(B, J)`.
-        codes: `(L, J)` label codes.
-        bias: What is added.
-
-    Returns:
-        `(B, L)` logits.
-    """
+    """The `(B, L)` scores of documents and labels by their codes, in 32 bits (64, where either codes have as many)."""
     check_text_codes(text_codes, codes)
     if callable(bias):
         return torch.cat([scores_of(*part) for part in _parts(text_codes, codes, bias)])
@@ -72,13 +63,7 @@ def scores_of(text_codes: Tensor, codes: Tensor, bias: Bias) -> Tensor:
 
 @torch.no_grad()
 def top_k_of(text_codes: Tensor, codes: Tensor, bias: Bias, k: int) -> TopLabels:
-    """The best labels of each document, without holding the scores of all (but for k above L / 2).
-
-    Args:
-        text_codes: `(B, J)`.
-        codes: `(L, J)` label codes.
-        bias: What is added.
-        k: Number of labels wanted, at least 1.
+    """The k best labels of each document, without holding the scores of all (but for k above L / 2).
 
     Returns:
         Scores and columns, each `(B, min(k, L))`.
@@ -97,14 +82,7 @@ def top_k_of(text_codes: Tensor, codes: Tensor, bias: Bias, k: int) -> TopLabels
 def top_k_of_each(
     text_codes: Tensor, codes: Tensor, bias: Bias, k: int, groups: Sequence[Tensor | None]
 ) -> list[TopLabels]:
-    """The best labels of each document in each of several groups of labels, which are scored once.
-
-    Args:
-        text_codes: `(B, J)`.
-        codes: `(L, J)` label codes.
-        bias: What is added.
-        k: Number of labels wanted of each group, at least 1.
-        groups: `(L,)` bool each, the labels of a group; None for all.
+    """The k best labels of each document in each of several groups of labels, `(L,)` bool or None for all.
 
     Returns:
         For each group scores and columns, each `(B, min(k, L))`; minus infinity behind the labels of a smaller group.
@@ -163,12 +141,7 @@ def check_text_codes(text_codes: Tensor, codes: Tensor, k: Any = 1) -> int:
 
 
 def wide_type(text_codes: Tensor, codes: Tensor) -> torch.dtype:
-    """The type of scores: 32 bits, or 64 where either codes have as many.
-
-    Args:
-        text_codes: `(B, J)`.
-        codes: `(L, J)` label codes.
-    """
+    """The type of scores of these codes: 32 bits, or 64 where either have as many."""
     # Scores of 16 bits would put most of a million labels in ties.
     return torch.promote_types(torch.promote_types(text_codes.dtype, codes.dtype), torch.float32)
 
@@ -230,16 +203,7 @@ def _improve(best: Tensor, best_columns: Tensor, scores: Tensor, first: int) -> 
 
 
 def best_of(scores: Tensor, columns: Tensor, k: int) -> TopLabels:
-    """The k best of each row, in which equal scores stand in the order of their columns.
-
-    Args:
-        scores: `(B, C)`.
-        columns: `(B, C)` columns of these scores.
-        k: Number of scores wanted, at most C.
-
-    Returns:
-        Scores and columns, each `(B, k)`.
-    """
+    """The k best of `(B, C)` scores, in which equal ones stand in the order of their columns, `(B, C)`."""
     found = scores.topk(min(k + 1, scores.shape[1]))
     # topk takes any of equal scores, in any order.
     order = found.indices[:, :k].sort().values
@@ -444,12 +408,7 @@ def _ranking(logits: Tensor, raw: Tensor) -> Tensor:
 
 
 def bias_of(gile: PreTrainedModel, language: str | None) -> float:
-    """The constant b of a model's scores for documents in a language; of a linear unit 0, its codes hold their own.
-
-    Args:
-        gile: A `GileModel`.
-        language: The language of the documents.
-    """
+    """The constant b of a model's scores for documents in a language; of a linear unit 0, its codes hold their own."""
     if gile.config.output_layer == "linear":
         return 0.0
     return gile.output_layer.bias(language).item()

@@ -55,11 +55,7 @@ class StoredLabels:
     def columns_of(self, labels: Sequence[Label], language: str | None = None) -> Tensor:
         """The `(C,)` columns that labels have among the stored ones, -1 for others.
 
-        A label is a stored one if it has its id, or its text and language.
-
-        Args:
-            labels: C `Label`s.
-            language: The language of labels that name none.
+        A label is a stored one if it has its id, or its text and language; `language` is that of labels that name none.
         """
         columns = [-1] * len(labels)
         if self.label_set is not None:

@@ -27,14 +27,7 @@ from .losses_gile import widened
 
 
 def rms_normalized(vectors: Tensor) -> Tensor:
-    """Scales vectors to a root mean square of 1; zeros stay zeros.
-
-    Args:
-        vectors: `(..., D)` numbers.
-
-    Returns:
-        `(..., D)` numbers of the same type, scaled in float32 or better.
-    """
+    """Scales `(..., D)` vectors to a root mean square of 1, in float32 or better; zeros stay zeros."""
     return (functional.normalize(widened(vectors), dim=-1) * vectors.shape[-1] ** 0.5).to(vectors.dtype)
 
 
@@ -47,13 +40,7 @@ def weighted_sum(vectors: Tensor, places: Tensor, weights: Tensor) -> Tensor:
 
 
 class DenseEncoder(nn.Module):
-    """The feed-forward encoder g of Eq. 1: `act(W x + c)` at every position.
-
-    Args:
-        input_size: Size of an input vector.
-        hidden_size: Size H of an output vector.
-        activation: A key of `transformers.activations.ACT2FN`.
-    """
+    """The feed-forward encoder g of Eq. 1: `act(W x + c)` at every position."""
 
     def __init__(self, input_size: int, hidden_size: int, activation: str) -> None:
         super().__init__()
@@ -61,16 +48,7 @@ class DenseEncoder(nn.Module):
         self.activation = ACT2FN[activation]
 
     def forward(self, vectors: Tensor, places: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Encodes every position on its own.
-
-        Args:
-            vectors: `(N, D)` vectors.
-            places: `(R, T)` rows of `vectors` that stand in each place.
-            mask: `(R, T)` booleans, true where there is something.
-
-        Returns:
-            `(N, H)` hidden states, and the places as they came.
-        """
+        """Encodes every position on its own: `(N, H)` hidden states, and the places as they came."""
         return self.activation(self.dense(vectors)), places
 
 
@@ -78,12 +56,7 @@ class RecurrentEncoder(nn.Module):
     """The recurrent encoder g of Eq. 1: a GRU over each sequence, or one in each direction.
 
     Sequences are packed: a state depends on its own sequence alone, whatever the padding and whatever else is in the
-    batch.
-
-    Args:
-        input_size: Size of an input vector.
-        hidden_size: Size of a state, in each direction.
-        bidirectional: Whether to read backwards too.
+    batch. `hidden_size` is that of each direction.
     """
 
     def __init__(self, input_size: int, hidden_size: int, bidirectional: bool) -> None:
@@ -121,12 +94,7 @@ class RecurrentEncoder(nn.Module):
 class AttentionPooling(nn.Module):
     """The attention of Eq. 2: `sum_t softmax_t(v_t . u) h_t` with `v_t = act(W h_t + c)`.
 
-    `projection` is W and c, `context` is u.
-
-    Args:
-        hidden_size: Size H of a hidden state.
-        attention_size: Size of v and u.
-        activation: The activation of v, a key of `transformers.activations.ACT2FN`.
+    `projection` is W and c, `context` is u; v and u have the attention size.
     """
 
     def __init__(self, hidden_size: int, attention_size: int, activation: str) -> None:
@@ -156,11 +124,7 @@ class AttentionPooling(nn.Module):
 
 
 class MeanPooling(nn.Module):
-    """The mean, or the sum, of the items of each sequence; nothing is learned.
-
-    Args:
-        is_sum: Whether to sum up; the published BioASQ models do, where the paper has attention.
-    """
+    """The mean of the items of each sequence, or the sum, as of the published BioASQ models; nothing is learned."""
 
     def __init__(self, is_sum: bool = False) -> None:
         super().__init__()
@@ -185,12 +149,7 @@ class FirstToken(nn.Module):
 
 
 def make_encoder(config: PreTrainedConfig, input_size: int) -> nn.Module:
-    """The encoder g of Eq. 1 that a configuration asks for, of each language.
-
-    Args:
-        config: A `GileConfig`.
-        input_size: Size of an input vector.
-    """
+    """The encoder g of Eq. 1 that a configuration asks for, of each language, for vectors of a size."""
     text = config.text_config
 
     def make() -> nn.Module:
@@ -202,13 +161,7 @@ def make_encoder(config: PreTrainedConfig, input_size: int) -> nn.Module:
 
 
 def make_pooling(config: PreTrainedConfig, kind: str, size: int) -> nn.Module:
-    """The pooling of hidden states; of each language, if it has weights.
-
-    Args:
-        config: A `GileConfig`.
-        kind: A value of its `text_config.pooling`.
-        size: Size of a hidden state.
-    """
+    """The pooling of hidden states of a size, of a kind of `text_config.pooling`; of each language, with weights."""
     if kind == "cls":
         return FirstToken()
     if kind != "attention":
@@ -222,15 +175,9 @@ def make_pooling(config: PreTrainedConfig, kind: str, size: int) -> nn.Module:
 
 
 def mean_of_words(table: nn.Module, input_ids: Tensor, pad_token_id: int) -> Tensor:
-    """The label encoder of section 2.2: a label vector e is the mean of the label's word vectors.
+    """The label encoder of section 2.2: `(L, D)` means of the word vectors of labels, zero for one without words.
 
-    Args:
-        table: The word vectors, or those of the tokens of a pretrained encoder.
-        input_ids: `(L, T)` word ids, padded.
-        pad_token_id: The padding word. (The table's own padding_idx may be missing.)
-
-    Returns:
-        `(L, D)` label vectors; zero for a label without words.
+    `input_ids` are `(L, T)`, padded; the padding index of the table may be missing, so it is named.
     """
     words, places = torch.unique(input_ids, return_inverse=True)
     vectors = table(words)  # by a call: an adapter may have changed the table, or have moved it
@@ -242,9 +189,6 @@ class WordEncoder(nn.Module):
     """Documents of words: an encoder and attention over words (WAN), or over words and then over sentences (HAN).
 
     NN and HNN have averages instead of attention (section 4.1.1). The same word vectors read labels (section 2.2).
-
-    Args:
-        config: A `GileConfig`.
     """
 
     def __init__(self, config: PreTrainedConfig) -> None:
@@ -254,11 +198,7 @@ class WordEncoder(nn.Module):
         self.make_parts(config)
 
     def make_parts(self, config: PreTrainedConfig) -> None:
-        """Makes what is above the word vectors.
-
-        Args:
-            config: A `GileConfig`.
-        """
+        """Makes what is above the word vectors."""
         text = config.text_config
         self.word_encoder: Any = None if text.text_encoder_type == "nn" else make_encoder(config, text.embedding_size)
         pooling = text.pooling if text.text_encoder_type in ("wan", "han") else "mean"
@@ -311,17 +251,7 @@ class WordEncoder(nn.Module):
     def encode(
         self, word_vectors: Tensor, places: Tensor, mask: Tensor, language: str | None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Encodes documents of word vectors.
-
-        Args:
-            word_vectors: `(N, D)` vectors of the distinct words.
-            places: `(B, W)` or `(B, S, W)` rows of `word_vectors` that stand in each place.
-            mask: Booleans of this shape, true where there is a word.
-            language: The language of all documents, in a model that has languages.
-
-        Returns:
-            As `forward`.
-        """
+        """Encodes documents of `(N, D)` distinct words by their `(B, W)` or `(B, S, W)` places, as `forward`."""
         hidden, rows, word_mask = word_vectors, places.flatten(0, -2), mask.flatten(0, -2)
         if self.word_encoder is not None:
             hidden, rows = of_language(self.word_encoder, language)(hidden, rows, word_mask)
@@ -341,11 +271,7 @@ def _over_sentences(encoder: Any, vectors: Tensor, mask: Tensor, language: str |
 
 
 def without_pooler(transformer: Any) -> Any:
-    """Takes off what an encoder has above its hidden states: weights that nothing reads and no gradient reaches.
-
-    Args:
-        transformer: An encoder of transformers; it is changed in place.
-    """
+    """Takes off what an encoder has above its hidden states: weights that nothing reads and no gradient reaches."""
     if isinstance(getattr(transformer, "pooler", None), nn.Module):
         transformer.pooler = None
     return transformer
@@ -380,11 +306,7 @@ def batches_of(sizes: Sequence[int]) -> Iterator[list[int]]:
 
 
 def position_limit(transformer: nn.Module) -> int | None:
-    """The longest row of tokens that an encoder has positions for; None if it has no table of them.
-
-    Args:
-        transformer: An encoder of transformers.
-    """
+    """The longest row of tokens that an encoder has positions for; None if it has no table of them."""
     for name, module in transformer.named_modules():
         if name.endswith(("position_embeddings", "wpe")) and isinstance(module, nn.Embedding):
             # Encoders of the RoBERTa kind count positions from behind that of the padding.
@@ -448,18 +370,10 @@ class TransformerEncoder(nn.Module):
         pooled: Tensor | None = None,
         language: str | None = None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Encodes documents.
+        """Encodes documents, as `WordEncoder` does.
 
-        Args:
-            input_ids: `(B, W)` token ids, with the special tokens that the encoder wants.
-            attention_mask: `(B, W)` booleans, true where there is a token.
-            inputs_embeds: `(B, W, D)` vectors of tokens, instead of `input_ids`.
-            pooled: `(B, P)` what `pool` made of these documents before, instead of tokens.
-            language: The language of all documents, in a model that has languages.
-
-        Returns:
-            `(B, P)` document vectors, and in a tuple the `(B, W)` weights of the pooling; the tuple is empty with
-            `pooled`.
+        Instead of tokens there may be `pooled`, `(B, P)`, what `pool` made of them before; then no weights of the
+        pooling, `(B, W)`, are returned.
         """
         if pooled is not None:
             return pooled, ()
@@ -555,19 +469,9 @@ class HierarchicalTransformerEncoder(TransformerEncoder):
         pooled: Tensor | None = None,
         language: str | None = None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Encodes documents.
+        """Encodes documents of `(B, S, W)` tokens, as `TransformerEncoder` does, with `(B, S)` attention over windows.
 
-        Args:
-            input_ids: `(B, S, W)` token ids.
-            attention_mask: `(B, S, W)` booleans, true where there is a token. A window is there when it has a token.
-                Without it, with `pooled` alone, a window is there when its vector is not zero.
-            inputs_embeds: `(B, S, W, D)` vectors of tokens, instead of `input_ids`.
-            pooled: `(B, S, P)` what `pool` made of these windows before, instead of tokens.
-            language: The language of all documents, in a model that has languages.
-
-        Returns:
-            `(B, H)` document vectors; in a tuple the weights of the pooling, without `pooled`, and the `(B, S)`
-            attention over windows.
+        A window is there when it has a token, or without a mask, with `pooled` alone, when its vector is not zero.
         """
         windows, weights = super().forward(input_ids, attention_mask, inputs_embeds, pooled, language)
         mask = windows.any(-1) if attention_mask is None else attention_mask.any(-1)
