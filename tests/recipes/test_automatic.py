@@ -92,6 +92,8 @@ def test_with_nothing_set_the_encoder_stays_frozen_and_the_rest_is_fitted(run, f
     model = AutoModelForSequenceClassification.from_pretrained(folder)
     assert (model.config.output_layer, model.config.cosine_score, model.config.label_rows) == ("bilinear", True, True)
     assert model.config.text_config.freeze_text_encoder
+    assert model.config.lexical
+    assert set(model.config.term_weights) == {"seen", "unseen"}
     assert model.config.calibration["seen"]
     assert model.config.thresholds["seen"] > 0
     assert model.gile.label_rows.weight[:5].any(1).all()
@@ -188,6 +190,7 @@ def test_what_auto_has_made_can_be_trained_on(run, quick, found, tmp_path):
     assert after.config.output_layer == "bilinear"
     assert not after.config.text_config.freeze_text_encoder
     assert after.config.term_weights == before.config.term_weights
+    assert after.config.lexical
     inside = "gile.text_encoder.transformer.encoder.layer.1.output.dense.weight"
     assert not after.state_dict()[inside].equal(before.state_dict()[inside])
 
