@@ -14,13 +14,20 @@ if TYPE_CHECKING:
 _LABELS_AT_ONCE = 10_000
 
 
-def load(model: str, revision: str | None = None, device: str | None = None) -> tuple[Any, Any]:
+GENERAL = "general"
+"""Stands for a scorer of any labels that nobody has trained, in the place of a saved model."""
+
+
+def load(
+    model: str, revision: str | None = None, device: str | None = None, texts: Sequence[str] = ()
+) -> tuple[Any, Any]:
     """Loads a model and its processor. The code is that of the installed hf_gile; no code of the model is ever run.
 
     Args:
-        model: Its folder, or its name on the Hub.
+        model: Its folder, or its name on the Hub; "general" where no folder is called so.
         revision: Of a model on the Hub.
         device: Where to put it; by default a GPU, if there is one.
+        texts: What tells the general scorer the language of the texts.
 
     Returns:
         The `GileForSequenceClassification`, in evaluation mode, and the `GileProcessor`.
@@ -42,7 +49,12 @@ def load(model: str, revision: str | None = None, device: str | None = None) -> 
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"this machine has no device {device!r}: {str(error).splitlines()[0]}") from None
-    folder = Path(model)
+    folder, device = Path(model), device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if model == GENERAL and not folder.is_dir():
+        from hf_gile.training.general import general_scorer
+
+        scorer, processor = general_scorer(texts)
+        return scorer.to(device), processor
     if folder.is_dir():
         complete(folder)
         if not (folder / "config.json").is_file():
@@ -68,7 +80,7 @@ def load(model: str, revision: str | None = None, device: str | None = None) -> 
         model, revision=revision or "main", trust_remote_code=False
     ).eval()
     processor = GileProcessor.from_pretrained(model, revision=revision or "main", trust_remote_code=False)
-    return loaded.to(device or ("cuda" if torch.cuda.is_available() else "cpu")), processor
+    return loaded.to(device), processor
 
 
 def _check_weights(folder: Path) -> None:

@@ -158,12 +158,13 @@ def score(options: Scoring) -> None:
         hf-gile score MODEL notes.txt > scored.jsonl
         hf-gile score MODEL records.jsonl --text title --text abstract --threshold stored --force-label
         echo "Rats were fed." | hf-gile score MODEL --label "Milk, Human" --label Rats
+        hf-gile score general notes.txt --label invoice --label delivery  # nothing trained
         tail -f incoming.jsonl | hf-gile score MODEL --label-file subjects.csv --top-k 5
     """
     from hf_gile import LabelScoringPipeline
     from hf_gile.data import ReadReport, read_documents
 
-    from .saved_model import load
+    from .saved_model import GENERAL, load
 
     sources = options.files or ["-"]
     report = ReadReport(checked_on_error(options.on_error))  # type: ignore[arg-type]
@@ -175,7 +176,10 @@ def score(options: Scoring) -> None:
         read_documents(stream, text, id=id, format=format, encoding=encoding, report=report) for stream in streams
     ]
     read = options.read_labels()
-    loaded, processor = load(options.model, options.revision, options.device)
+    named = options.labels or (read.names if read else [])
+    if options.model == GENERAL and not named and options.index is None:
+        raise typer.BadParameter("the general scorer has no labels: pass --label, --label-file or --index")
+    loaded, processor = load(options.model, options.revision, options.device, named)
     labels = options.candidates(read, loaded, processor)
     # One set of labels for the whole run: its codes are kept, however many.
     pipe = LabelScoringPipeline(model=loaded, processor=processor, device=loaded.device, label_cache_bytes=1 << 62)

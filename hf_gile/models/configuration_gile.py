@@ -494,9 +494,8 @@ class GileConfig(PreTrainedConfig):
 
     Attributes:
         largest: The largest size that a configuration may name, by field (of `languages` and `num_labels`, their
-            number; of `text_encoder_config`, by kind; of `missing_weights`, how many numbers a loaded model may have
-            that its files do not hold). A file of a few bytes can ask for any amount of memory, so more is refused. If
-            a larger size is meant, raise the limit first: `GileConfig.largest["bag_size"] = 1 << 20`.
+            number; of `text_encoder_config`, by kind; of `missing_weights`, numbers that a model's files do not hold):
+            a file of a few bytes can ask for any memory. If more is meant, raise the limit first.
 
     Raises:
         huggingface_hub.errors.StrictDataclassError: An unknown field, a field that nothing would read, a field of the
@@ -622,11 +621,8 @@ class GileConfig(PreTrainedConfig):
     def validate_fields(self) -> None:
         """Every size is positive and of a size that can be meant, and a probability is one."""
         _check_fields(self)
-        check_largest(
-            "joint_layers",
-            self.joint_layers * max(1, len(self.languages)),
-            "joint_layers times the number of languages",
-        )
+        layers = self.joint_layers * max(1, len(self.languages))
+        check_largest("joint_layers", layers, "joint_layers times the number of languages")
         if not 0 < self.label_prior < 1:
             raise ValueError(f"label_prior is a probability between 0 and 1, got {self.label_prior}")
 

@@ -117,8 +117,8 @@ class Postings(NamedTuple):
         coverage(d, l) = 1 if all words of a name of l stand in d, else 0
 
     The texts t of a label are its name, each synonym, and its description, of which words alone count, at a share of
-    0.6. f are lexical ids of both d and t. Those with less than a tenth of the weight of the text's heaviest are left
-    out of both terms: they are in most documents, and tell nothing.
+    0.6. f are lexical ids of both d and t, without those of less than a tenth of the weight of the text's heaviest. Of
+    a document of less than 50 words both terms count in proportion to its length, as words of short texts mislead.
 
     Args:
         features: `(E,)` lexical ids, ascending.
@@ -202,9 +202,11 @@ class Postings(NamedTuple):
         match = values.new_zeros(number * texts).index_add_(0, places, values)
         found = places[(asked % 2 == 0).repeat_interleave(sizes)]
         covered = torch.bincount(found, minlength=number * texts).view(number, texts) >= self.words
+        share = (((ids >= 0) & (ids % 2 == 0)).sum(1, keepdim=True) / 50).clamp(max=1)
         sums = match.view(number, texts), (covered & (self.words > 0)).to(match)
         owners, none = self.labels.expand(number, -1), match.new_zeros(number, labels)
-        return none.scatter_reduce(1, owners, sums[0], "amax"), none.scatter_reduce(1, owners, sums[1], "amax")
+        best = (none.scatter_reduce(1, owners, own, "amax") * share for own in sums)
+        return next(best), next(best)
 
 
 def _scaled(text: Parts) -> Parts:
@@ -517,8 +519,8 @@ class JointInputLabelEmbedding(JointTerm):
         """The paper's formula, step by step, for tests and readers, of what `project_*` take; it holds (B, L, J)."""
         text, label = self._parts(text_embeds), self._label(label_embeds, label_rows)
         scores = text["vector"].new_zeros(len(text_embeds), len(label_embeds)) + self.bias(language)
-        some = label["vector"][:, :1]
-        columns = {name: (torch.zeros_like(some) + self.weights(name, label)).T for name in TERMS}  # (1, L)
+        none = torch.zeros_like(label["vector"][:, :1])
+        columns = {name: (none + self.weights(name, label)).T for name in TERMS}  # (1, L)
         for name, term in self.terms.items():
             scores = scores + columns[name] * term.literal(text, label, language)
         return scores + columns["offset"]

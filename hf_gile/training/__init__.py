@@ -5,6 +5,7 @@ from .collator import GileDataCollator
 from .convex import fit_convex
 from .encoders import best_text_encoder
 from .encoding import encode_dataset
+from .general import general_scorer
 from .hard_negatives import HardNegatives
 from .label_sampling import EpochCallback, LabelSampler
 from .label_weights import class_balanced_weights, propensity_weights, set_label_priors
@@ -39,6 +40,7 @@ __all__ = [
     "encode_dataset",
     "fit_convex",
     "fit_unseen_weights",
+    "general_scorer",
     "joint_size_for",
     "log_idf",
     "merge_lora",

@@ -67,7 +67,7 @@ def best_text_encoder(texts: Iterable[str]) -> FoundEncoder | None:
     """Chooses the pretrained encoder for texts, and finds it.
 
     Args:
-        texts: Those to train on; some hundred, from all parts of them, are looked at.
+        texts: Those to train on; some hundred, from all parts of them, are looked at. Without any it is for English.
 
     Returns:
         The encoder; None if none can be had. Where one cannot be unpacked, a warning says why.
@@ -102,6 +102,8 @@ def _reads(folder: str, texts: Iterable[str]) -> bool:
     texts = texts if isinstance(texts, list) else list(texts)
     step = max(1, len(texts) // _LOOKED_AT)
     words = [re.findall(r"[^\W\d_]+", text) for text in islice(texts, 0, None, step)]
+    if not any(words):
+        return True
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     rows = tokenizer([" ".join(own) for own in words], add_special_tokens=False, verbose=False)["input_ids"]
     # A word of characters that it does not have is one piece, and is not known all the same.

