@@ -176,7 +176,7 @@ class Postings(NamedTuple):
         if not torch.is_tensor(ids) or number not in (None, len(ids)):
             raise ValueError(
                 "scores count words that texts share with labels: pass lexical_ids, (B, F), which the processor of the "
-                "model makes of the same texts with return_tensors='pt'; of the pipelines 'zero-shot-classification' does"
+                "model makes of the texts with return_tensors='pt'; the zero-shot-classification pipeline does"
             )
         ids = ids.to(self.labels.device)
         size = max(1, _TEXTS_AT_ONCE // max(1, len(self.labels)))
