@@ -64,7 +64,7 @@ def train(data: Path, seed: int, more: list[str]) -> dict[str, Any]:
     """One run of the recipe: what it wrote to results.json."""
     with tempfile.TemporaryDirectory() as folder:
         arguments = ["--output_dir", folder, "--seed", str(seed), "--test_curve", "--no_baselines"]
-        arguments += ["--unseen_file", str(data / "unseen_labels.json")]
+        arguments += ["--lexical", "false", "--unseen_file", str(data / "unseen_labels.json")]
         for part in ("train", "validation", "test"):
             arguments += [f"--{part}_files", str(data / f"{part}.jsonl.gz")]
         command = [sys.executable, str(ROOT / "recipes" / "train_bioasq.py"), *arguments, *more]

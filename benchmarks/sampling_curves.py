@@ -78,7 +78,7 @@ def train(data: Path, seed: int, more: list[str]) -> dict[str, Any]:
         for part in ("train", "validation", "test"):
             files += [f"--{part}_files", str(data / f"{part}.jsonl.gz")]
         command = [sys.executable, str(ROOT / "recipes" / "train_bioasq.py"), *files, *FIXED, *more]
-        command += ["--output_dir", folder, "--seed", str(seed), "--no_baselines"]
+        command += ["--output_dir", folder, "--seed", str(seed), "--no_baselines", "--lexical", "false"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         history = json.loads((Path(folder) / "results.json").read_text())["gile"]["history"]
     return {"flags": more, "curve": curve(history)}

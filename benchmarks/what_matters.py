@@ -49,7 +49,7 @@ def run(name: str, records: Path, more: list[str]) -> dict[str, Any]:
     unit, changed = SETTINGS[name]
     with tempfile.TemporaryDirectory() as folder:
         arguments = ["--train_files", str(records), "--units", unit, "--output_dir", folder, "--seed", str(SEED)]
-        arguments += ["--no_baselines", *more, *changed]
+        arguments += ["--no_baselines", "--lexical", "false", *more, *changed]
         command = [sys.executable, str(ROOT / "recipes" / "train_bioasq.py"), *arguments]
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -87,7 +87,7 @@ def main() -> None:
 
 def biomedical(options: argparse.Namespace) -> Tables:
     """Table 2: word attention under every output layer, and the ranking baselines."""
-    files = ["--no_baselines", "--unseen_file", str(options.data / "unseen_labels.json")]
+    files = ["--no_baselines", "--lexical", "false", "--unseen_file", str(options.data / "unseen_labels.json")]
     for part in ("train", "validation", "test"):
         files += [f"--{part}_files", str(options.data / f"{part}.jsonl.gz")]
     recipe = options.recipe or ["--num_train_epochs", "12", "--patience", "3"]

@@ -81,7 +81,7 @@ LEFT_TO_THE_ENCODER = dict.fromkeys(("encoder_cell", "pooling", *SIZES))
 @settings_of(GileLoss, ["share_labels"])
 @settings_of(HardNegatives, ["refresh_steps"], prefix="hard_")
 @settings_of(LabelSampler, ["per_document"])
-@settings_of(GileConfig, [*OF_HEAD, *OF_LABELS], label_prior=None, label_encoder_type=None)
+@settings_of(GileConfig, [*OF_HEAD, *OF_LABELS], label_prior=None, label_encoder_type=None, lexical=True)
 @settings_of(GileTextConfig, [*OF_WORDS, *OF_TEXTS, *SIZES], word_dropout=0.5, **LEFT_TO_THE_ENCODER)
 class ModelSettings(ReportSettings):
     """The model and how its labels are sampled. Where the paper gives a setting (section 4.1.1), that is the default.
@@ -465,6 +465,8 @@ def model_fields(settings: ModelSettings, unit: str, **known: Any) -> dict[str, 
     fields = {name: getattr(settings, name) for name in names} | known
     if not is_linear(unit):
         fields["term_weights"] = json_object(settings, "term_weights")
+        # What the labels of the baselines are is learned, or is to be compared with what the paper says of them.
+        fields["lexical"] = settings.lexical and unit not in MODELS
     fields["hidden_size"] = fields["attention_size"] = fields["embedding_size"]
     fields["joint_act"] = settings.hidden_act
     if settings.text_encoder is not None:
