@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hf_gile.training import encoders
 from hf_gile_cli.app import app
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
@@ -60,10 +61,12 @@ def run_line(run, line):
     return result
 
 
-def test_every_command_of_the_page_runs(run, folder, monkeypatch, shared_data):
+def test_every_command_of_the_page_runs(run, folder, monkeypatch, shared_data, save_text_encoder):
     datasets = pytest.importorskip("datasets")
     pytest.importorskip("h5py")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", folder / "cache")
+    encoder = encoders.FoundEncoder("sentence-transformers/all-MiniLM-L6-v2", save_text_encoder(folder / "encoder"))
+    monkeypatch.setattr(encoders, "_found", lambda name, packaged: encoder)
     (checkpoint,) = (shared_data / "published_checkpoints" / "gile").glob("*en-de*")
     for name in ("weights.h5", "args.json"):
         shutil.copy(checkpoint / name, folder)
