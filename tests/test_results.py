@@ -49,6 +49,7 @@ ROWS = {
         set(),
     ),
     "evaluation_memory": ("runs * *", {"before_mib", "documents_per_second", "metrics", "peak_mib"}, set()),
+    "general_scorer": ("encoders *", {"mean_ratio", "sets", "weights"}, set()),
     "literal_and_fast": ("runs *", TIMES, {"memory_mib"}),
     "loader_and_model": ("encoders *", {"documents_per_second", "ratios"}, set()),
     "loss_memory": ("runs * *", set(), {"gflops", "loss", "memory_mib", "seconds", "needs_at_least_mib"}),

@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -96,3 +97,9 @@ def test_the_command_scores_labels_without_a_model(encoder, run, tmp_path):
     assert rows[0]["labels"][0] == "milk parcel"
     refused = run("score", "general", tmp_path / "texts.txt", ends=2)
     assert "the general scorer has no labels" in refused.output
+
+
+def test_what_the_terms_count_is_what_was_fitted():
+    file = Path(__file__).parents[2] / "benchmarks" / "results" / "general_scorer.json"
+    fitted = json.loads(file.read_text())["encoders"]
+    assert {name: own["weights"] for name, own in fitted.items()} == TERM_WEIGHTS
