@@ -328,7 +328,7 @@ class LabelSet(Sequence[Label]):
         for label_id, count in counts.items():
             self.column(label_id)
             if not hasattr(count, "__index__"):
-                raise ValueError(f"the count of label {label_id!r} must be a whole number, got {count!r}")
+                raise ValueError(f"the count of label {label_id!r:.100} must be a whole number, got {count!r:.100}")
         new = {}
         for column, label in enumerate(self._labels):
             count = index(counts.get(label.id, 0))
