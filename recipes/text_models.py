@@ -81,7 +81,7 @@ LEFT_TO_THE_ENCODER = dict.fromkeys(("encoder_cell", "pooling", *SIZES))
 @settings_of(GileLoss, ["share_labels"])
 @settings_of(HardNegatives, ["refresh_steps"], prefix="hard_")
 @settings_of(LabelSampler, ["per_document"])
-@settings_of(GileConfig, [*OF_HEAD, *OF_LABELS], label_prior=None, label_encoder_type=None, lexical=True)
+@settings_of(GileConfig, [*OF_HEAD, *OF_LABELS], label_prior=None, label_encoder_type=None, lexical=None)
 @settings_of(GileTextConfig, [*OF_WORDS, *OF_TEXTS, *SIZES], word_dropout=0.5, **LEFT_TO_THE_ENCODER)
 class ModelSettings(ReportSettings):
     """The model and how its labels are sampled. Where the paper gives a setting (section 4.1.1), that is the default.
@@ -309,7 +309,7 @@ class Study:
         model.loss_function = self.loss(unit, labels, processor)
         text_config = model.config.text_config
         with args.main_process_first(desc="words and columns"):
-            lexical = settings.lexical or processor.lexical
+            lexical = processor.lexical or (settings.lexical is not False and settings.start_from is None)
             reads = settings.text_encoder, text_config.reads_sentences, lexical
             if reads not in self._encoded:
                 reader = copy(processor)  # what one unit reads serves the others
@@ -350,9 +350,10 @@ class Study:
             # Calibration and thresholds are those of other weights, and perhaps of another problem type.
             changed = {"calibration": {}, "thresholds": {}, "problem_type": self.problem_type}
             changed |= {name: fields[name] for name in OF_TRAINING if name in fields}
-            for name in ("lexical", "term_weights"):  # of which the default means: as they are
-                if not changed.get(name):
-                    changed.pop(name, None)
+            if settings.lexical is None:  # then it stays as it is, as do weights that are not named
+                changed.pop("lexical", None)
+            if not changed.get("term_weights"):
+                changed.pop("term_weights", None)
             config = GileConfig.from_pretrained(settings.start_from, **changed)
             for name, value in options.items():
                 setattr(config.text_config.text_encoder_config, name, value)
@@ -466,7 +467,7 @@ def model_fields(settings: ModelSettings, unit: str, **known: Any) -> dict[str, 
     if not is_linear(unit):
         fields["term_weights"] = json_object(settings, "term_weights")
         # What the labels of the baselines are is learned, or is to be compared with what the paper says of them.
-        fields["lexical"] = settings.lexical and unit not in MODELS
+        fields["lexical"] = settings.lexical is not False and unit not in MODELS
     fields["hidden_size"] = fields["attention_size"] = fields["embedding_size"]
     fields["joint_act"] = settings.hidden_act
     if settings.text_encoder is not None:

@@ -61,7 +61,7 @@ class Documents:
         vectors: `(N, P)` vectors, float32.
         gold: `(N, G)` gold columns, padded with -100.
         excluded: `(N, E)` columns that are no candidates, padded with -100.
-        words: `(N, F)` lexical ids, padded with -1, where words are compared.
+        words: `(N, F)` whole numbers that say to `CompareWords` what the words are, where words are compared.
     """
 
     vectors: Tensor
@@ -414,7 +414,7 @@ class _Fold:
 
 
 CompareWords = Callable[[Tensor], dict[str, Tensor]]
-"""From `(N, F)` lexical ids to `(N, L)` numbers, by the names of terms."""
+"""From `(N, F)` words of documents to `(N, L)` numbers, by the names of terms."""
 
 
 def _dense_terms(rows: Tensor, matrix: Tensor, factor: float, h: Tensor, e: Tensor) -> dict[str, Tensor]:
@@ -613,12 +613,13 @@ def fit_convex(model: "GileForSequenceClassification", parts: "Mapping[str, Data
         )
     model.eval()
     e = gile.embed_labels(**{name: one for name, one in model.stored_inputs().items() if name != "label_rows"})
-    train, validation = (_documents(model, parts, part) for part in ("train", "validation"))
+    train = _documents(model, parts, "train")
+    validation = _documents(model, parts, "validation", len(train))
     one_label = config.problem_type == "single_label_classification"
     compare = None
     if config.lexical:
         set_lexical_weights(model, parts["train"]["lexical_ids"])
-        compare = _compare_words(model)
+        compare = _compare_words(model, parts)
     head = fit_head(train, validation, _of_length_1(e), one_label, compare)
     size = e.shape[1]  # vectors of the model have a root mean square of 1, and a length of its root
     gile.label_rows.weight.copy_(torch.cat([head.rows[:, :-1] / size**0.5, head.rows[:, -1:]], 1))
@@ -655,8 +656,10 @@ def can_be_fitted(config: GileConfig) -> bool:
     )
 
 
-def _documents(model: "GileForSequenceClassification", parts: "Mapping[str, Dataset]", part: str) -> Documents:
-    """The documents of a part as convex fits read them."""
+def _documents(
+    model: "GileForSequenceClassification", parts: "Mapping[str, Dataset]", part: str, first: int = 0
+) -> Documents:
+    """The documents of a part as convex fits read them; their words are their numbers, from the first one on."""
     rows = parts[part]
     wanted = {"pooled_embeds": "use add_pooled_embeds"}
     if model.config.lexical:
@@ -668,19 +671,26 @@ def _documents(model: "GileForSequenceClassification", parts: "Mapping[str, Data
     for batch in rows.select_columns(["pooled_embeds"]).with_format("torch").iter(_DOCUMENTS_AT_ONCE):
         vectors.append(model.gile.embed_texts(pooled_embeds=batch["pooled_embeds"].to(model.device))[0].cpu())
     excluded = _padded(rows["excluded_columns"]) if "excluded_columns" in rows.column_names else None
-    words = _padded(rows["lexical_ids"], -1) if model.config.lexical else None
+    words = torch.arange(first, first + len(rows))[:, None] if model.config.lexical else None
     return Documents(_of_length_1(torch.cat(vectors)), _padded(rows["labels"]), excluded, words)
 
 
-def _compare_words(model: "GileForSequenceClassification") -> CompareWords:
-    """The terms of words of a model and its stored labels."""
+def _compare_words(model: "GileForSequenceClassification", parts: "Mapping[str, Dataset]") -> CompareWords:
+    """The terms of words of a model and its stored labels, for documents by their numbers.
+
+    Words are read from the datasets, some documents at a time: padded to the longest of all they could take any memory.
+    """
+    from datasets import concatenate_datasets
+
     idf, labels = model.gile.output_layer.lexical(), model.label_set
     if labels is None:
         raise ValueError("the model stores no labels: call set_labels first")
     postings = Postings.build(labels, idf.cpu(), torch.zeros(2, len(labels)))
+    rows = concatenate_datasets([parts[part].select_columns(["lexical_ids"]) for part in ("train", "validation")])
 
-    def compare(words: Tensor) -> dict[str, Tensor]:
-        terms = [torch.stack(postings.terms(block)) for block in words.split(_COMPARED_AT_ONCE)]
+    def compare(numbers: Tensor) -> dict[str, Tensor]:
+        blocks = (rows[some.tolist()]["lexical_ids"] for some in numbers[:, 0].split(_COMPARED_AT_ONCE) if len(some))
+        terms = [torch.stack(postings.terms(_padded(ids, -1))) for ids in blocks]
         match, coverage = torch.cat(terms, 1) if terms else torch.zeros(2, 0, len(labels))
         return {"match": match, "coverage": coverage}
 

@@ -308,6 +308,7 @@ def test_a_fitted_model_gives_the_scores_of_the_fit(make, monkeypatch, problem_t
         e = model.gile.embed_labels(model.label_input_ids)
     head, train, *_, compare = heads[0]
     words = compare(train.words) if lexical else None
+    assert not lexical or train.words.shape == (len(parts["train"]), 1)  # whatever the longest document
     expected = head.scores(functional.normalize(h, dim=-1), functional.normalize(e, dim=-1), words)
     torch.testing.assert_close(logits, expected, atol=1e-3, rtol=1e-4)
     assert model.gile.label_rows.weight.any(1).tolist() == [True, True, True, False]
