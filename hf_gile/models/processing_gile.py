@@ -7,6 +7,7 @@ of its tokenizer, and sentences are windows of whole sentences.
 import re
 import unicodedata
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, count, islice, repeat
@@ -608,15 +609,7 @@ def _parts(row: list[Any], size: int) -> list[list[Any]]:
 
 
 def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
-    """Pads rows of ids to the longest, and to one column at least: a batch of empty texts is `(B, 1)` padding.
-
-    Args:
-        rows: N rows of ids, each of its length.
-        pad: What to fill them up with, behind.
-
-    Returns:
-        `(N, T)` ids.
-    """
+    """Pads N rows of ids to the longest, `(N, T)`; T is 1 at least: a batch of empty texts is `(B, 1)` padding."""
     # All rows at once: a batch of documents of sentences has thousands.
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     padded = np.full((len(rows), max(1, lengths.max(initial=0))), pad, np.int64)
@@ -627,22 +620,26 @@ def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
 
 
 LEXICAL_BUCKETS = 1 << 20
-"""Lexical ids are below this."""
+"""Lexical features are below this, and a text of any length has no more of them."""
 
 
 def lexical_ids(text: str) -> list[int]:
+    """The lexical features of a text, ascending, each plus `LEXICAL_BUCKETS` times (its count - 1), at most 2,047."""
+    counts = Counter(lexical_features(text))
+    return [feature + LEXICAL_BUCKETS * (min(counts[feature], 2048) - 1) for feature in sorted(counts)]
+
+
+def lexical_features(text: str) -> list[int]:
     """Numbers the words of a text and, of longer words, the parts: what makes a document and a label share words.
 
     Words are read as NFKC and casefolded. A word of more than 4 letters has its 4-grams beside it, so that compounds
     and other forms of a word share something with it; of more than 2 letters 2-grams, in scripts of East Asia.
 
     Returns:
-        Hashes below `LEXICAL_BUCKETS`, as often as they occur and in their order: even of words, odd of n-grams.
+        Hashes, as often as they occur and in their order: even of words, odd of n-grams.
 
     Example:
-        >>> lexical_ids("Milk, milk") == 2 * lexical_ids("milk")
-        True
-        >>> len(set(lexical_ids("steamboats")) & set(lexical_ids("steamboat")))
+        >>> len(set(lexical_features("steamboats")) & set(lexical_features("steamboat")))
         6
     """
     words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
@@ -669,4 +666,4 @@ def split_sentences(text: str) -> list[str]:
     return [sentence for sentence in re.split(r"(?<=[.!?])\s+|\s*\n\s*", text.strip()) if sentence]
 
 
-__all__ = ["LEXICAL_BUCKETS", "GileProcessor", "lexical_ids", "pad_rows", "split_sentences"]
+__all__ = ["LEXICAL_BUCKETS", "GileProcessor", "lexical_features", "lexical_ids", "pad_rows", "split_sentences"]

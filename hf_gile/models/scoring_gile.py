@@ -21,7 +21,7 @@ from transformers.activations import ACT2FN
 from .configuration_gile import GROUPS, TERMS
 from .labels_gile import Label
 from .languages_gile import of_language, per_language
-from .processing_gile import LEXICAL_BUCKETS, lexical_ids
+from .processing_gile import LEXICAL_BUCKETS, lexical_features
 from .text_encoders_gile import rms_normalized
 
 _TEXTS_AT_ONCE = 1 << 18
@@ -98,7 +98,7 @@ class ScoreTerm(nn.Module):
 
 
 class WordWeights(nn.Module):
-    """The idf of each lexical id, fitted on training documents: labels that these have would teach to do without."""
+    """The idf of lexical features, fitted on training documents: labels that these have would teach to do without."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,11 +117,12 @@ class Postings(NamedTuple):
         coverage(d, l) = 1 if all words of a name of l stand in d, else 0
 
     The texts t of a label are its name, each synonym, and its description, of which words alone count, at a share of
-    0.6. f are lexical ids of both d and t, without those of less than a tenth of the weight of the text's heaviest. Of
-    a document of less than 50 words both terms count in proportion to its length, as words of short texts mislead.
+    0.6. f are lexical features of both d and t, without those of less than a tenth of the weight of the text's
+    heaviest; counts end at 2,048. Of a document of less than 50 words both terms count in proportion to its length, as
+    words of short texts mislead.
 
     Args:
-        features: `(E,)` lexical ids, ascending.
+        features: `(E,)` lexical features, ascending.
         texts: `(E,)` the text that has each.
         values: `(E,)` what each adds to match, of a document that is full of it.
         labels: `(T,)` the label of each text.
@@ -143,8 +144,8 @@ class Postings(NamedTuple):
         owners: list[int] = []
         shares: list[float] = []
         for column, label in enumerate(labels):
-            names = {frozenset(lexical_ids(name)): 1.0 for name in (label.name, *label.synonyms)}
-            described = frozenset(number for number in lexical_ids(label.description) if number % 2 == 0)
+            names = {frozenset(lexical_features(name)): 1.0 for name in (label.name, *label.synonyms)}
+            described = frozenset(number for number in lexical_features(label.description) if number % 2 == 0)
             for text, share in ({described: 0.6} | names).items():
                 if text:
                     texts.append(text)
@@ -190,9 +191,9 @@ class Postings(NamedTuple):
     def terms(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Match and coverage of few documents with all labels, each `(B, L)`; `ids` as in `scores`."""
         number, texts, labels = len(ids), len(self.labels), self.weights.shape[1]
-        rows = torch.arange(number, device=ids.device)[:, None] * LEXICAL_BUCKETS
-        keys, counts = torch.unique((rows + ids)[ids >= 0], return_counts=True)
-        asked, rows = (keys % LEXICAL_BUCKETS).int(), keys // LEXICAL_BUCKETS
+        is_id = ids >= 0
+        asked, counts = (ids % LEXICAL_BUCKETS)[is_id].int(), (ids // LEXICAL_BUCKETS + 1)[is_id]
+        rows = is_id.nonzero()[:, 0]
         first, behind = (torch.searchsorted(self.features, asked, right=right) for right in (False, True))
         sizes = behind - first
         starts = (first - sizes.cumsum(0) + sizes).repeat_interleave(sizes)
@@ -202,7 +203,8 @@ class Postings(NamedTuple):
         match = values.new_zeros(number * texts).index_add_(0, places, values)
         found = places[(asked % 2 == 0).repeat_interleave(sizes)]
         covered = torch.bincount(found, minlength=number * texts).view(number, texts) >= self.words
-        share = (((ids >= 0) & (ids % 2 == 0)).sum(1, keepdim=True) / 50).clamp(max=1)
+        lengths = counts.new_zeros(number).index_add_(0, rows, counts * (asked % 2 == 0))
+        share = (lengths[:, None] / 50).clamp(max=1)
         sums = match.view(number, texts), (covered & (self.words > 0)).to(match)
         owners, none = self.labels.expand(number, -1), match.new_zeros(number, labels)
         best = (none.scatter_reduce(1, owners, own, "amax") * share for own in sums)

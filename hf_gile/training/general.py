@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..models import GileForSequenceClassification, GileProcessor, towers_of
-from ..models.processing_gile import LEXICAL_BUCKETS, lexical_ids
+from ..models.processing_gile import LEXICAL_BUCKETS, lexical_features
 from .encoders import best_text_encoder, prompt_of
 from .starting import model_from_text_encoder, processor_from_text_encoder
 
@@ -106,7 +106,7 @@ def vocabulary_idf(tokenizer: "PreTrainedTokenizerBase") -> NDArray[np.float32]:
         shares /= max(shares.sum(), 1e-9)
     share_of = np.zeros(LEXICAL_BUCKETS)
     for word, share in zip(words, shares, strict=True):
-        share_of[list(set(lexical_ids(word)))] += share
+        share_of[list(set(lexical_features(word)))] += share
     least = float(shares.min()) if len(words) else 1e-6
     share_of[0::2] = np.maximum(share_of[0::2], least)
     share_of[1::2] = np.maximum(share_of[1::2], 3 * least)

@@ -201,7 +201,7 @@ def set_lexical_weights(model: Scorer, documents: Iterable[Sequence[int]]) -> No
         raise ValueError("the model compares no words: make it with config.lexical=True")
     counts, number = np.zeros(LEXICAL_BUCKETS), 0
     for ids in documents:
-        counts[np.unique(np.asarray(ids, np.int64))] += 1
+        counts[np.asarray(ids, np.int64) % LEXICAL_BUCKETS] += 1
         number += 1
     lexical.idf.copy_(torch.from_numpy(np.log((1 + number) / (1 + counts)) + 1))
 

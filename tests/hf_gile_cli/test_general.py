@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelScoringPipeline, LabelSet
-from hf_gile.models.processing_gile import lexical_ids
+from hf_gile.models.processing_gile import lexical_features
 from hf_gile.training import encoders
 from hf_gile.training.general import TERM_WEIGHTS, general_scorer, vocabulary_idf
 
@@ -76,8 +76,8 @@ def test_words_are_as_rare_as_their_place_in_a_vocabulary_says():
         return 1 - math.log(1 - (1 - share) ** 150)
 
     for rank, word in enumerate(["the", "milk", "parcel"], start=1):
-        assert idf[lexical_ids(word)[0]] == pytest.approx(expected(0.1 / (rank + 2.7)), rel=1e-4)
-    assert idf[lexical_ids("unheard")[0]] == pytest.approx(expected(0.1 / 5.7), rel=1e-4)
+        assert idf[lexical_features(word)[0]] == pytest.approx(expected(0.1 / (rank + 2.7)), rel=1e-4)
+    assert idf[lexical_features("unheard")[0]] == pytest.approx(expected(0.1 / 5.7), rel=1e-4)
     assert np.isfinite(idf).all()
 
 
@@ -86,7 +86,7 @@ def test_a_unigram_model_knows_how_frequent_its_words_are():
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.Unigram(pieces, unk_id=0)))
     idf = vocabulary_idf(tokenizer)
     share = 0.25  # of 0.4
-    assert idf[lexical_ids("milk")[0]] == pytest.approx(1 - math.log(1 - (1 - share) ** 150), rel=1e-4)
+    assert idf[lexical_features("milk")[0]] == pytest.approx(1 - math.log(1 - (1 - share) ** 150), rel=1e-4)
 
 
 def test_the_command_scores_labels_without_a_model(encoder, run, tmp_path):

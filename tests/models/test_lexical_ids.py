@@ -1,44 +1,46 @@
 """Words and parts of words as numbers."""
 
 import zlib
+from collections import Counter
 
+import numpy as np
 import pytest
 
-from hf_gile.models.processing_gile import LEXICAL_BUCKETS, lexical_ids
+from hf_gile.models.processing_gile import LEXICAL_BUCKETS, lexical_features, lexical_ids
 
 
 def words_of(text):
-    return [number for number in lexical_ids(text) if number % 2 == 0]
+    return [number for number in lexical_features(text) if number % 2 == 0]
 
 
-def test_ids_are_hashes_that_never_change():
-    assert lexical_ids("milks") == [
+def test_features_are_hashes_that_never_change():
+    assert lexical_features("milks") == [
         2 * zlib.crc32(b"milks") % LEXICAL_BUCKETS,
         2 * zlib.crc32(b"milk") % LEXICAL_BUCKETS + 1,
         2 * zlib.crc32(b"ilks") % LEXICAL_BUCKETS + 1,
     ]
-    assert lexical_ids("milks")[0] == 833932
+    assert lexical_features("milks")[0] == 833932
 
 
 def test_repeats_stand_as_often_as_they_occur():
-    assert lexical_ids("a dog, a cat") == [*lexical_ids("a dog"), *lexical_ids("a cat")]
+    assert lexical_features("a dog, a cat") == [*lexical_features("a dog"), *lexical_features("a cat")]
 
 
 @pytest.mark.parametrize(
     ("text", "same"), [("ﬁlm", "FILM"), ("Straße", "STRASSE"), ("e\u0301te\u0301", "été"), ("well-known", "well known")]
 )
 def test_case_and_form_do_not_count(text, same):
-    assert lexical_ids(text) == lexical_ids(same)
+    assert lexical_features(text) == lexical_features(same)
 
 
 def test_compounds_share_parts():
-    shared = set(lexical_ids("Haustier")) & set(lexical_ids("Tierhaus"))
+    shared = set(lexical_features("Haustier")) & set(lexical_features("Tierhaus"))
     assert len(shared) == 2  # haus, tier
     assert all(number % 2 for number in shared)
 
 
 def test_short_words_have_no_parts():
-    assert len(lexical_ids("milk")) == 1
+    assert len(lexical_features("milk")) == 1
 
 
 def test_words_of_scripts_with_vowel_signs_are_whole():
@@ -46,13 +48,26 @@ def test_words_of_scripts_with_vowel_signs_are_whole():
 
 
 def test_east_asian_texts_share_parts():
-    assert set(lexical_ids("機械学習")) & set(lexical_ids("学習理論")) != set()
+    assert set(lexical_features("機械学習")) & set(lexical_features("学習理論")) != set()
 
 
 @pytest.mark.parametrize("text", ["", " .,!", "\ud800"])
 def test_texts_without_words_have_none(text):
-    assert lexical_ids(text) == []
+    assert lexical_features(text) == []
 
 
 def test_endless_words_are_cut():
     assert len(words_of("a" * 1000)) == 16
+
+
+def test_an_id_is_a_feature_with_its_count():
+    text = "Iron ore, iron; iron " + "of " * 5000
+    counts = Counter(lexical_features(text))
+    ids = np.array(lexical_ids(text), np.int32)
+    features = ids % LEXICAL_BUCKETS
+    assert features.tolist() == sorted(counts)
+    assert (ids // LEXICAL_BUCKETS + 1).tolist() == [min(counts[one], 2048) for one in sorted(counts)]
+
+
+def test_a_book_has_no_more_ids_than_different_words():
+    assert lexical_ids("iron milk " * 1000) == [one + 999 * LEXICAL_BUCKETS for one in lexical_ids("iron milk")]

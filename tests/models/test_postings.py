@@ -21,7 +21,7 @@ from hf_gile import (
 from hf_gile.label_index import fingerprint
 from hf_gile.metrics import LabelMetrics, evaluate_index
 from hf_gile.models import search_gile
-from hf_gile.models.processing_gile import LEXICAL_BUCKETS, lexical_ids
+from hf_gile.models.processing_gile import LEXICAL_BUCKETS, lexical_features, lexical_ids
 from hf_gile.models.scoring_gile import Postings
 from hf_gile.training import GileDataCollator, encode_dataset, fit_unseen_weights, set_lexical_weights
 
@@ -45,15 +45,15 @@ WEIGHTS = {"unseen": {"joint": 1.0, "match": 1.5, "coverage": 0.75}}
 
 
 def only_in(documents):
-    counts = Counter(one for text in documents for one in set(lexical_ids(text)))
+    counts = Counter(one for text in documents for one in set(lexical_features(text)))
     return {one: math.log((1 + len(documents)) / (1 + count)) + 1 for one, count in counts.items()}
 
 
 def by_hand(text, label, idf, default):
     """Match and coverage of a document and a label, as the docstring of `Postings` says."""
-    document, match, coverage = Counter(lexical_ids(text)), 0.0, 0.0
-    described = [one for one in lexical_ids(label.description) if one % 2 == 0]
-    names = [lexical_ids(name) for name in (label.name, *label.synonyms)]
+    document, match, coverage = Counter(lexical_features(text)), 0.0, 0.0
+    described = [one for one in lexical_features(label.description) if one % 2 == 0]
+    names = [lexical_features(name) for name in (label.name, *label.synonyms)]
     for ids, share in [(described, 0.6), *((ids, 1.0) for ids in names)]:
         squares = {one: idf.get(one, default) ** 2 for one in set(ids)}
         kept = {one for one, square in squares.items() if square >= 0.1 * max(squares.values())}
@@ -90,7 +90,7 @@ def test_the_terms_are_those_of_the_docstring_by_hand(made):
     model, processor = made()
     idf, default = only_in(TEXTS), math.log(1 + len(TEXTS)) + 1
     # Below 50 words, in proportion to the length.
-    lengths = torch.tensor([sum(number % 2 == 0 for number in lexical_ids(text)) for text in TEXTS])
+    lengths = torch.tensor([sum(number % 2 == 0 for number in lexical_features(text)) for text in TEXTS])
     assert lengths.max() < 50
     whole = torch.tensor([[by_hand(text, label, idf, default) for label in LABELS] for text in TEXTS])
     expected = whole * (lengths / 50)[:, None, None]
