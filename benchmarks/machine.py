@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import transformers
 
-from hf_gile.models.labels_gile import whole_file
+from hf_gile.writing import whole_file
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from .extras import needs_extra
 from .label_index import LabelIndex
-from .models.labels_gile import whole_file
 from .models.search_gile import TopLabels
+from .writing import whole_file
 
 SEARCH_FILE = "label_search.safetensors"
 """The name of a saved search, in the folder of its index."""

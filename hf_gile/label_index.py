@@ -23,7 +23,7 @@ from torch import Tensor
 from transformers import PreTrainedConfig
 
 from .models import GileProcessor, Scorer, towers_of, unwrapped
-from .models.labels_gile import Label, LabelSet, whole_file
+from .models.labels_gile import Label, LabelSet
 from .models.languages_gile import check_language, own_columns
 from .models.processing_gile import LEXICAL_BUCKETS
 from .models.scoring_gile import Postings
@@ -41,6 +41,7 @@ from .models.search_gile import (
     wide_type,
 )
 from .models.stored_labels_gile import state_of
+from .writing import whole_file
 
 INDEX_FILE = "label_index.json"
 """The file of a saved index that names the others; it is written last."""

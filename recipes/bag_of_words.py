@@ -44,8 +44,8 @@ from sklearn.linear_model import LogisticRegression
 
 from hf_gile.data.deutsche_welle.news import read_news
 from hf_gile.metrics import LabelMetrics
-from hf_gile.models.labels_gile import whole_file
 from hf_gile.training import paper_threshold, tune_threshold
+from hf_gile.writing import whole_file
 
 Floats = NDArray[np.float32]
 Ids = Sequence[Sequence[int]]

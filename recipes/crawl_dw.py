@@ -30,7 +30,7 @@ from transformers import HfArgumentParser
 from hf_gile.data import ReadReport
 from hf_gile.data.deutsche_welle.crawl import HOSTS, crawl_dw, read_lists
 from hf_gile.data.deutsche_welle.texts import load_dw_pages, write_dw
-from hf_gile.models.labels_gile import whole_file
+from hf_gile.writing import whole_file
 
 
 @dataclass

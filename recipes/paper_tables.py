@@ -27,7 +27,7 @@ sys.path.append(str(ROOT / "benchmarks"))
 from machine import commit, write_results  # noqa: E402
 
 from hf_gile.data import LOW_RESOURCE_LEVELS  # noqa: E402
-from hf_gile.models.labels_gile import whole_file  # noqa: E402
+from hf_gile.writing import whole_file  # noqa: E402
 
 MAIN = {"linear", "bilinear_yh15", "bilinear_n16", "gile", "constrained", "only_label", "only_input"}
 """The rows whose order is the point of the table; of the others the first seed is enough."""

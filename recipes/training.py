@@ -10,8 +10,8 @@ from typing import Any
 
 from transformers import TrainingArguments
 
-from hf_gile.models.labels_gile import whole_file
 from hf_gile.training.experiment import short_name
+from hf_gile.writing import whole_file
 
 
 def printer(args: TrainingArguments) -> Callable[..., None]:

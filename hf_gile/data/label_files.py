@@ -13,7 +13,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from ..models.labels_gile import Label, LabelSet, whole_file
+from ..models.labels_gile import Label, LabelSet
+from ..writing import whole_file
 from .files import open_binary, suffix_of
 from .mesh import load_mesh
 from .report import ReadReport

@@ -1,14 +1,11 @@
 """Label sets: what labels say, in order, each with an id that never changes."""
 
 import difflib
-import errno
 import json
 import os
 import secrets
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter, eq, index
 from pathlib import Path
@@ -20,56 +17,6 @@ LABELS_FILE = "labels.jsonl"
 
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 120
-
-
-@contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Gives a path beside a file to write to, and replaces the file by that if nothing fails.
-
-    After a failure, a kill or a power cut, the file is the old one or the new one, never a part.
-
-    Args:
-        path: The file; its folder is made if it does not exist. A link is replaced, not the file it points to.
-
-    Raises:
-        OSError: The file cannot be written; the error names it.
-    """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and not path.is_file():  # /dev/stdout, say
-        yield path
-        return
-    written = path.with_name(f".{path.stem}-{secrets.token_hex(4)}{path.suffix}")
-    try:
-        yield written
-        sync_to_disk(written)
-        if path.exists():
-            shutil.copymode(path, written)
-        written.replace(path)
-    except BaseException as error:
-        written.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, str(written)):
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
-    sync_to_disk(path.parent)
-
-
-def sync_to_disk(path: Path) -> None:
-    """Waits until a file, or the names in a folder, would survive a power cut.
-
-    Args:
-        path: The file or folder.
-    """
-    if os.name == "nt" and path.is_dir():
-        return
-    opened = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # a file system that cannot
-            raise
-    finally:
-        os.close(opened)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,42 +83,20 @@ class LabelSet(Sequence[Label]):
         self._columns: dict[str, int] = {}
         texts: dict[Any, int] = {}
         for row, label in enumerate(self._labels):
-            if not _is_plain(label):
-                _check(label, f"{source}, row {row + 1}")
-            if label.id in self._columns:
-                raise ValueError(
-                    f"{source}, row {row + 1}: id {_SHORT.repr(label.id)} stands in row "
-                    f"{self._columns[label.id] + 1} already; ids must be unique"
-                )
-            text = _text_key(label)
-            if text in texts:
-                raise ValueError(
-                    f"{source}, row {row + 1}: {_SHORT.repr(label.text)} stands in row {texts[text] + 1} already, "
-                    "as another label; a model cannot tell them apart: give them different names or descriptions"
-                )
+            fault, text = _fault_of(label), None
+            if not fault and label.id in self._columns:
+                before = self._columns[label.id] + 1
+                fault = f"id {_SHORT.repr(label.id)} stands in row {before} already; ids must be unique"
+            if not fault:
+                text = label.text if label.language is None else (label.text, label.language)
+                if text in texts:
+                    fault = (
+                        f"{_SHORT.repr(label.text)} stands in row {texts[text] + 1} already, as another label; a model "
+                        "cannot tell them apart: give them different names or descriptions"
+                    )
+            if fault:
+                raise ValueError(f"{source}, row {row + 1}: {fault}")
             self._columns[label.id] = texts[text] = row
-
-    def _changed(self, labels: Iterable[Label], new: Sequence[Label], columns: dict[str, int] | None) -> "LabelSet":
-        """A set of these labels, all but `new` of which are in this set and need no check.
-
-        Args:
-            labels: All labels.
-            new: Those of them that are new, or changed.
-            columns: The columns of all ids; None if not known.
-        """
-        changed = LabelSet.__new__(LabelSet)
-        changed._labels = tuple(labels)
-        texts = {_text_key(label) for label in new} if all(map(_is_plain, new)) else set()
-        if (
-            not changed._labels
-            or columns is None
-            or len(columns) < len(changed._labels)
-            or len(texts) < len(new)
-            or (new and sum(_text_key(label) in texts for label in changed._labels) > len(new))
-        ):
-            return LabelSet(changed._labels)  # which refuses, and names the row
-        changed._columns = columns
-        return changed
 
     @classmethod
     def from_names(cls, names: Iterable[str] | Mapping[str, str]) -> "LabelSet":
@@ -206,13 +131,21 @@ class LabelSet(Sequence[Label]):
             OSError: The file cannot be written.
         """
         path = _checked_suffix(path, "is written to", "hf_gile.data.save_labels(label_set, path) writes a .csv file")
-        encode = json.JSONEncoder(ensure_ascii=False).encode
-        with whole_file(path) as written, written.open("w", encoding="utf-8", newline="") as file:
-            for label in self:
-                try:
-                    file.write(f"{encode(_without_defaults(label))}\n")
-                except UnicodeEncodeError:
-                    raise ValueError(f"{path}: label {label.id!r} cannot be written: half a surrogate pair") from None
+        lines = []
+        for label in self:
+            values = zip(_TYPES, _values(label), strict=True)
+            row = {name: value for name, value in values if value != _DEFAULTS[name]}
+            try:
+                lines.append(f"{json.dumps(row, ensure_ascii=False)}\n".encode())
+            except UnicodeEncodeError:
+                raise ValueError(f"{path}: label {label.id!r} cannot be written: half a surrogate pair") from None
+        written = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+        try:
+            written.write_bytes(b"".join(lines))
+            written.replace(path)
+        except OSError as error:
+            written.unlink(missing_ok=True)
+            raise OSError(error.errno, error.strerror, str(path)) from error
 
     @property
     def ids(self) -> list[str]:
@@ -289,19 +222,12 @@ class LabelSet(Sequence[Label]):
 
     def add(self, *labels: Label) -> "LabelSet":
         """A label set with more labels behind the present ones, whose columns stay."""
-        columns = None
-        if all(map(_is_plain, labels)):
-            columns = self._columns | {label.id: len(self) + place for place, label in enumerate(labels)}
-        return self._changed((*self._labels, *labels), labels, columns)
+        return LabelSet((*self._labels, *labels))
 
     def retire(self, *label_ids: str) -> "LabelSet":
         """A label set without these labels."""
         gone = set(self.columns(label_ids))
-        return self._part(label for column, label in enumerate(self._labels) if column not in gone)
-
-    def _part(self, labels: Iterable[Label]) -> "LabelSet":
-        labels = tuple(labels)
-        return self._changed(labels, (), {label.id: column for column, label in enumerate(labels)})
+        return LabelSet(label for column, label in enumerate(self._labels) if column not in gone)
 
     def rename(self, label_id: str, name: str) -> "LabelSet":
         """A label set in which one label has another name; its id and column stay."""
@@ -312,14 +238,14 @@ class LabelSet(Sequence[Label]):
         unknown = [name for name in changes if name not in _TYPES]
         if unknown:
             raise ValueError(f"a label has no field {unknown[0]!r}; it has {', '.join(_TYPES)}")
-        column = self.column(label_id)
-        return self._with({column: replace(self._labels[column], **changes)})
+        return self._updated({label_id: changes})
 
-    def _with(self, new: Mapping[int, Label]) -> "LabelSet":
-        """A label set with other labels in these columns."""
-        labels = [new.get(column, label) for column, label in enumerate(self._labels)]
-        stay = all(label.id == self._labels[column].id for column, label in new.items())
-        return self._changed(labels, tuple(new.values()), self._columns if stay else None)
+    def _updated(self, changes: Mapping[str, Mapping[str, Any]]) -> "LabelSet":
+        labels = list(self._labels)
+        for label_id, fields_of_label in changes.items():
+            column = self.column(label_id)
+            labels[column] = replace(labels[column], **fields_of_label)
+        return LabelSet(labels)
 
     def with_counts(self, counts: Mapping[str, int]) -> "LabelSet":
         """A label set with the training counts of `counts`, by id; labels with a count are seen, the others unseen."""
@@ -329,12 +255,9 @@ class LabelSet(Sequence[Label]):
             self.column(label_id)
             if not hasattr(count, "__index__"):
                 raise ValueError(f"the count of label {label_id!r:.100} must be a whole number, got {count!r:.100}")
-        new = {}
-        for column, label in enumerate(self._labels):
-            count = index(counts.get(label.id, 0))
-            if label.count != count or label.seen != (count > 0):
-                new[column] = replace(label, count=count, seen=count > 0)
-        return self._with(new)
+        numbers = [index(counts.get(label_id, 0)) for label_id in self.ids]
+        rows = zip(self._labels, numbers, strict=True)
+        return LabelSet(replace(label, count=number, seen=number > 0) for label, number in rows)
 
     def with_thresholds(self, thresholds: Mapping[str, float | None]) -> "LabelSet":
         """A label set with the thresholds of `thresholds`, by id, None for none; the other labels keep theirs.
@@ -346,14 +269,13 @@ class LabelSet(Sequence[Label]):
         """
         if not isinstance(thresholds, Mapping):
             raise ValueError(f"thresholds must be a mapping of ids to probabilities, got {type(thresholds).__name__}")
-        columns = {self.column(label_id): threshold for label_id, threshold in thresholds.items()}
-        return self._with({column: replace(self._labels[column], threshold=own) for column, own in columns.items()})
+        return self._updated({label_id: {"threshold": threshold} for label_id, threshold in thresholds.items()})
 
     def __contains__(self, item: object) -> bool:
         return item in self._columns if isinstance(item, str) else item in self._labels
 
     def __getitem__(self, place: Any) -> Any:
-        return self._part(self._labels[place]) if isinstance(place, slice) else self._labels[place]
+        return LabelSet(self._labels[place]) if isinstance(place, slice) else self._labels[place]
 
     def __len__(self) -> int:
         return len(self._labels)
@@ -390,6 +312,9 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
+_DEFAULTS = {field.name: field.default for field in fields(Label)}
+
+
 _values = attrgetter(*_TYPES)
 
 
@@ -399,60 +324,24 @@ def _iterable(values: object, what: str) -> Any:
     return values
 
 
-def _text_key(label: Label) -> Any:
-    """What no two labels may share."""
-    return label.text if label.language is None else (label.text, label.language)
-
-
-def _is_plain(label: object) -> bool:
-    """Whether a label is valid at first sight, as nearly all are; `_check` says it of any."""
-    try:
-        id, name, description, language, seen, count, threshold, synonyms = _values(label)
-    except AttributeError:
-        return False
-    return (
-        type(id) is type(name) is type(description) is str
-        and (language is None or type(language) is str)
-        and type(seen) is bool
-        and type(count) is int
-        and count >= 0
-        and (threshold is None or (type(threshold) is float and 0 <= threshold <= 1))
-        and bool(id.strip() and name.strip())
-        and type(synonyms) is tuple
-        and all(map(_is_synonym, synonyms))
-    )
-
-
-def _check(label: Label, where: str) -> None:
+def _fault_of(label: Label) -> str:
+    """What is wrong with the fields of a label; empty if nothing is."""
     for name, types in _TYPES.items():
         value = getattr(label, name, None)
         if not isinstance(value, types) or (name == "threshold" and isinstance(value, bool)):
-            raise ValueError(f"{where}: {name} must be {types[0].__name__}, got {_SHORT.repr(value)}")
+            return f"{name} must be {types[0].__name__}, got {_SHORT.repr(value)}"
     for name in ("id", "name"):
         if not getattr(label, name).strip():
-            raise ValueError(f"{where}: the {name} is empty; every label needs an id and a name")
+            return f"the {name} is empty; every label needs an id and a name"
     if label.count < 0:
-        raise ValueError(f"{where}: count must not be negative, got {label.count}")
+        return f"count must not be negative, got {label.count}"
     if label.threshold is not None and not 0 <= label.threshold <= 1:
-        raise ValueError(f"{where}: threshold is a probability between 0 and 1, got {label.threshold}")
+        return f"threshold is a probability between 0 and 1, got {label.threshold}"
     for synonym in label.synonyms:
-        if not _is_synonym(synonym):
-            raise ValueError(
-                f"{where}: a synonym must be a text that is not empty, without white space around it, "
-                f"got {_SHORT.repr(synonym)}"
-            )
-
-
-def _is_synonym(value: object) -> bool:
-    return isinstance(value, str) and value != "" and value == value.strip()
-
-
-_DEFAULTS = {field.name: field.default for field in fields(Label)}
-
-
-def _without_defaults(label: Label) -> dict[str, Any]:
-    row = zip(_DEFAULTS.items(), _values(label), strict=True)
-    return {name: value for (name, default), value in row if value != default}
+        if not isinstance(synonym, str) or not synonym or synonym != synonym.strip():
+            shown = _SHORT.repr(synonym)
+            return f"a synonym must be a text that is not empty, without white space around it, got {shown}"
+    return ""
 
 
 def _label_from_row(row: object, where: str) -> Label:
@@ -477,38 +366,23 @@ def _checked_suffix(path: str | os.PathLike[str], what: str, other: str) -> Path
 
 def _rows(path: Path) -> Iterator[tuple[object, str]]:
     """The rows of a file of JSON lines, and where each stands."""
-    for number, line in enumerate(_lines(path)):
-        where = f"{path}, row {number + 1}"
-        try:
-            row = json.loads(line)
-            if "\\ud" in line or "\\uD" in line:
-                json.dumps(row, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise ValueError(f"{where}: a text holds half a surrogate pair; write the whole character") from None
-        except RecursionError:
-            raise ValueError(f"{where}: not a line of JSON (nested too deeply)") from None
-        except ValueError as error:
-            raise ValueError(f"{where}: not a line of JSON ({error})") from None
-        yield row, where
-
-
-def _lines(path: Path) -> Iterator[str]:
     with path.open("rb") as file:
-        for number, raw in enumerate(file):
+        for number, line in enumerate(file):
+            where = f"{path}, row {number + 1}"
             try:
-                line = raw.decode("utf-8-sig" if number == 0 else "utf-8")
+                row = json.loads(line.decode("utf-8-sig" if number == 0 else "utf-8"))
+                if b"\\ud" in line.lower():
+                    json.dumps(row, ensure_ascii=False).encode()
             except UnicodeDecodeError as error:
-                fault = f"byte {error.start + 1:,} is not UTF-8"
-            else:
-                if number or "\0" not in line:
-                    yield line
-                    continue
-                fault = "a NUL character"
-            likely = "utf-16" if number == 0 and (b"\0" in raw or raw[:2] in (b"\xff\xfe", b"\xfe\xff")) else "cp1252"
-            raise ValueError(
-                f"{path}, row {number + 1}: {fault}; save the file as UTF-8, or read it with "
-                f'hf_gile.load_labels(path, encoding="{likely}") if it is in that encoding'
-            )
+                raise ValueError(
+                    f"{where}: byte {error.start + 1:,} is not UTF-8; save the file as UTF-8, or read it with "
+                    "hf_gile.load_labels(path, encoding=...)"
+                ) from None
+            except UnicodeEncodeError:
+                raise ValueError(f"{where}: a text holds half a surrogate pair; write the whole character") from None
+            except (RecursionError, ValueError) as error:
+                raise ValueError(f"{where}: not a line of JSON ({error!s:.200})") from None
+            yield row, where
 
 
-__all__ = ["LABELS_FILE", "Label", "LabelSet", "sync_to_disk", "whole_file"]
+__all__ = ["LABELS_FILE", "Label", "LabelSet"]

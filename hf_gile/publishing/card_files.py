@@ -14,7 +14,7 @@ import yaml
 from ..data.files import read_yaml
 from ..label_index import leads_out
 from ..models import GileForSequenceClassification
-from ..models.labels_gile import whole_file
+from ..writing import whole_file
 from .card import make_card
 from .card_info import CardInfo
 from .report import Report

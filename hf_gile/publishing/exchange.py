@@ -14,8 +14,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ..models.labels_gile import sync_to_disk, whole_file
 from ..models.modeling_gile import UNFINISHED_SAVE
+from ..writing import sync_to_disk, whole_file
 
 
 @contextmanager

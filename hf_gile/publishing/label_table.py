@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import Any
 
-from ..models.labels_gile import Label, whole_file
+from ..models.labels_gile import Label
+from ..writing import whole_file
 
 LABEL_TABLE = "labels.csv"
 """The name of the table in a saved model."""

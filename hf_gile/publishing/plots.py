@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..extras import needs_extra
-from ..models.labels_gile import whole_file
+from ..writing import whole_file
 from .markdown import is_right_to_left, shortened
 
 if TYPE_CHECKING:

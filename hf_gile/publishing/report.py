@@ -21,9 +21,10 @@ from tqdm.auto import tqdm
 from ..masking import masked
 from ..metrics import CalibrationMetrics, F1Metrics, RankingMetrics, propensities
 from ..models import GileForSequenceClassification, GileProcessor, unwrapped
-from ..models.labels_gile import Label, LabelSet, whole_file
+from ..models.labels_gile import Label, LabelSet
 from ..models.losses_gile import IGNORE
 from ..models.search_gile import calibrated
+from ..writing import whole_file
 from .confusions import ConfusedPairs
 from .label_table import shown_labels
 from .markdown import shortened

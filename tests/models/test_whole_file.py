@@ -10,7 +10,7 @@ import pytest
 
 from hf_gile import Label, LabelSet, load_labels
 from hf_gile.data import save_labels
-from hf_gile.models.labels_gile import whole_file
+from hf_gile.writing import whole_file
 
 resource = pytest.importorskip("resource")
 

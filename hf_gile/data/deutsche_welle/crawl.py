@@ -37,7 +37,7 @@ from hashlib import sha256
 from pathlib import Path
 from reprlib import repr as shortened
 
-from ...models.labels_gile import whole_file
+from ...writing import whole_file
 from .polite_web import Visitor
 
 HOSTS = ("dw.com", "www.dw.com", "p.dw.com")

@@ -21,9 +21,10 @@ from typing import IO, TYPE_CHECKING, Any
 from tokenizers import Tokenizer, models
 
 from ...extras import needs_extra
-from ...models.labels_gile import Label, LabelSet, whole_file
+from ...models.labels_gile import Label, LabelSet
 from ...models.processing_gile import split_sentences
 from ...tokenizing import UNK, normalizer_and_splitter
+from ...writing import whole_file
 from ..report import ReadReport
 from ..word_vectors import WordVectors
 from .crawl import SETS, SPLITS, answers_of, read_lists
