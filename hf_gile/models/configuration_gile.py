@@ -73,12 +73,9 @@ _MAY_BE_NOTHING = ("bag_size", "label_length")
 def read_json_object(file: str | PathLike[str]) -> dict[str, Any]:
     """Reads a JSON file of a saved model.
 
-    Args:
-        file: A file that holds a JSON object.
-
     Raises:
         OSError: It cannot be read.
-        ValueError: It holds something else.
+        ValueError: It does not hold a JSON object.
     """
     try:
         content = json.loads(Path(file).read_bytes())
@@ -136,11 +133,7 @@ def _parts_of(fields: Mapping[str, Any]) -> set[str]:
 
 
 def unread_of_text(fields: Mapping[str, Any]) -> dict[str, str]:
-    """The fields of a text configuration that nothing reads with the others, and what would read them.
-
-    Args:
-        fields: The values of all fields of a `GileTextConfig`.
-    """
+    """The fields of a `GileTextConfig` that nothing reads with the others, and what would read them."""
     kind, parts = fields["text_encoder_type"], _parts_of(fields)
     words = kind not in PRETRAINED_DEFAULTS
     attends, is_dense = "attention" in parts, "encoders" in parts and fields["encoder_cell"] == "dense"
@@ -162,11 +155,7 @@ def unread_of_text(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def unread_of_head(fields: Mapping[str, Any]) -> dict[str, str]:
-    """The fields of a `GileConfig` that nothing reads with the others, and what would read them.
-
-    Args:
-        fields: The values of all its fields, and of those of its `text_config`.
-    """
+    """The same of a `GileConfig`, of the values of its fields and of those of its `text_config`."""
     layer, parts = fields["output_layer"], _parts_of(fields)
     shared = {part for part in parts if fields["sharing"] in (part, "both")}
     reads_labels = layer != "linear" and fields["text_encoder_type"] != "nn"  # whose text encoder is the mean of words
@@ -203,16 +192,7 @@ def _refuse_unread(config: PreTrainedConfig, unread: Mapping[str, str]) -> None:
 
 
 def check_largest(limit: str, value: object, name: str | None = None) -> None:
-    """Refuses a size above that of `GileConfig.largest`.
-
-    Args:
-        limit: The name of the limit.
-        value: The size; what is no whole number is not looked at.
-        name: What to call it; by default as the limit.
-
-    Raises:
-        ValueError: It is larger.
-    """
+    """Refuses a whole number above a limit of `GileConfig.largest`; the error calls it `name`, or as the limit."""
     if isinstance(value, int) and value > _LARGEST[limit]:
         raise ValueError(
             f"{name or limit} is {value}, more than the {_LARGEST[limit]} that a configuration may ask for; "
@@ -265,31 +245,25 @@ class GileTextConfig(PreTrainedConfig):
         pad_token_id: Row of the padding word; it never counts.
         embedding_size: Size D of a word vector, and of a label vector e (the mean of its word vectors).
         text_encoder_type: What reads a document. Over its words, `input_ids` (B, W): `"nn"`, their average, or `"wan"`,
-            word attention. Over sentences of words, `input_ids` (B, S, W): `"hnn"`, encoders and averages at both
-            levels, or `"han"`, encoders and attention at both levels. Over the tokens of a pretrained encoder:
-            `"transformer"`, `input_ids` (B, W), or `"hierarchical_transformer"`, windows of whole sentences (B, S, W)
-            with attention over the windows, for long documents.
+            word attention. Over sentences of words, (B, S, W): `"hnn"`, averages at both levels, or `"han"`, attention.
+            Over the tokens of a pretrained encoder: `"transformer"`, (B, W), or `"hierarchical_transformer"`, attention
+            over windows of whole sentences, (B, S, W), for long documents.
         text_encoder_config: Configuration of the pretrained encoder, that of any `AutoModel` that gives hidden states;
-            `model_from_text_encoder` sets it and loads the weights. `vocab_size`, `embedding_size`, `pad_token_id` are
-            then those of the encoder.
-        freeze_text_encoder: Whether the pretrained encoder keeps its weights in training (it then runs without
-            dropout, and without a pooling by attention, which is trained, what it says of a text can be computed once,
-            see `pooled_embeds` of `forward`).
+            it sets `vocab_size`, `embedding_size` and `pad_token_id`. `model_from_text_encoder` makes it.
+        freeze_text_encoder: Whether the pretrained encoder keeps its weights in training. It then runs without dropout,
+            and unless attention pools, what it makes of a text can be kept (`pooled_embeds` of `forward`).
         encoder_cell: The encoders g_w and g_s of Eq. 1: `"dense"`, `"gru"` or `"bigru"`. An `nn` has none. A
-            `hierarchical_transformer` has one over its windows, or `"none"`, which attends to their vectors themselves.
-        pooling: What wan and han do with hidden states: `"attention"` (Eq. 2), `"mean"` or `"sum"`. Of a pretrained
-            encoder also `"cls"`, the state of the first token.
-        hidden_size: Size H of the encoders, and so of the document vector h; a bigru has this size in each direction,
-            and the document vector twice the size. An `nn` has document vectors of the size of its words.
+            `hierarchical_transformer` has one over its windows, or `"none"`.
+        pooling: What becomes of hidden states: `"attention"` (Eq. 2), `"mean"`, `"sum"`, or of a pretrained encoder
+            `"cls"`, the state of the first token.
+        hidden_size: Size H of the encoders, in each direction of a bigru, and so of the document vector h.
         attention_size: Size of v = f(h) in the attention of Eq. 2.
         hidden_act: Activation of encoders and attention, a key of `transformers.activations.ACT2FN`.
-        embedding_std: Standard deviation of fresh word vectors. Much smaller, and the codes of all labels start alike
-            and stay so for epochs.
-        word_dropout: Share of the distinct words of each document that a training step does not read; label texts
-            are always read. The paper uses none.
-        max_words: Words kept of a document (nn, wan).
-        max_sentences: Sentences kept of a document (hnn, han).
-        max_sentence_words: Words kept of a sentence (hnn, han).
+        embedding_std: Standard deviation of fresh word vectors. Much smaller, label codes stay alike for epochs.
+        word_dropout: Share of the distinct words of each document that a training step does not read.
+        max_words: Words kept of a document (nn, wan, transformer).
+        max_sentences: Sentences or windows kept of a document (the others).
+        max_sentence_words: Words kept of a sentence, tokens of a window.
         max_label_words: Words kept of a label.
 
     Raises:
@@ -388,7 +362,7 @@ class GileTextConfig(PreTrainedConfig):
         return self.text_encoder_type in _READ_SENTENCES
 
     def validate_fields(self) -> None:
-        """Every size is positive and of a size that can be meant, and the padding word is a row of the table."""
+        """Sizes are positive and can be meant, and the padding word is a row of the table."""
         _check_fields(self)
         if not 0 <= self.pad_token_id < self.vocab_size:
             raise ValueError(
@@ -422,56 +396,36 @@ class GileConfig(PreTrainedConfig):
     """Configuration of a `GileModel` and of a `GileForSequenceClassification`.
 
     Equations are those of GILE (Pappas & Henderson, TACL 2019, Q19-1009). The defaults are the settings of its
-    section 4.1.1 (biomedical text): 100-dimensional words, encoder and attention, a joint space of 500, ReLU, at most
-    300 words a document and 50 a label.
-
-    The names beside those of the published code:
-
-    | published flag | here |
-    | --- | --- |
-    | `wdim` | `embedding_size` |
-    | `sdim`, `ddim` | `hidden_size`, one size for both levels |
-    | `enc` (`attdense`, `attgru`, `attbigru`) | `encoder_cell` |
-    | `act` | `hidden_act` |
-    | `la`, `onlylabel`, `onlyinput` | `output_layer` |
-    | `ladim` | `joint_size` |
-    | `laact` | `joint_act` |
-    | `languages`, `share`, `lashare` | `languages`, `sharing`, `share_joint_space` |
-    | `swpad`, `spad` | `max_sentence_words`, `max_sentences` |
+    section 4.1.1 (biomedical text). Of the flags of the published code, `ladim` is `joint_size`, `laact` is
+    `joint_act`, `share` is `sharing`; `hf_gile.conversion` reads all of them.
 
     Args:
-        text_config: What reads texts: a `GileTextConfig`, or its fields. They may also be named beside those of this
+        text_config: What reads texts: a `GileTextConfig`, or its fields, which may also be named beside those of this
             class: `GileConfig(text_encoder_type="han", joint_size=128)`.
         output_layer: `"gile"`, the joint input-label embedding of Eq. 14, and what the paper compares it with:
             `"only_label"` (Eq. 6a, J = H), `"only_input"` (Eq. 6b, J = D), `"bilinear"`, E W h of Eq. 5 ([N16] in
             Table 2), `"bilinear_yh15"`, act(E U) V h ([YH15]), and `"linear"`, the typical linear unit of Eq. 3, which
             scores only the labels it was trained on.
-        label_encoder_type: What reads a label: `"mean"`, the mean of its word vectors (section 2.2), of the input
-            embeddings of a pretrained encoder scaled to a root mean square of 1;
-            or `"text_encoder"`, the text encoder itself (the paper's future work), of a han on one sentence.
-        bag_size: Size of a trained vector of each token, for any encoder; 0 for none. The sum over the distinct tokens,
-            weighted by a trained weight of the token and by how often it stands there, and scaled to length 1, is
-            appended to h and to e. Words that text and label share show in it from the start, as in the cosine of
-            tf-idf vectors.
+        label_encoder_type: What reads a label: `"mean"`, the mean of its word vectors (section 2.2), or
+            `"text_encoder"`, the text encoder itself.
+        bag_size: Size of a trained vector of each token; 0 for none. Their weighted sum (`TokenBag`) is appended to h
+            and to e, so that words that text and label share show from the start.
         cosine_score: Whether the score has terms `c cos(h, e)`, one for the encoder's part of h and e and one for that
             of the bag.
         cosine_scale: Value c of these terms before training.
-        lexical: Whether the score has terms that compare words, in evaluation: a label nobody has trained on is often
-            named in the document. "match" is a sum over the words and parts of words, by their idf, that a document,
-            all of it, shares with a text of the label; "coverage" is 1 where it has all words of a name (`Postings`).
-        term_weights: What each term of the score is multiplied with, for labels with a row, "seen", and for others,
-            "unseen", and the "offset" that is added: `{"unseen": {"joint": 0.7, "match": 1.4, "offset": -1.5}}`. A
-            model is surer of labels that it was not trained on than it should be, and their words tell more;
-            `fit_unseen_weights` of `hf_gile.training` fits this on labels held out of training. Terms that are not
-            named have the weights of `TERMS`.
-        label_rows: Whether each stored label has a row r and a number b of its own, at zero before training, that
-            add `r . h + b` to its score: labels with enough documents lose nothing beside a linear unit, and the
-            others, unseen ones among them, are scored by what they say. Parameters then depend on the label set.
+        lexical: Whether the score has terms that compare words, in evaluation: "match", the words and parts of words
+            that a whole document shares with a text of the label, by their idf, and "coverage", 1 where it has all
+            words of a name (`Postings`).
+        term_weights: What terms of the score are multiplied with, for labels with a row, "seen", and for others,
+            "unseen", and the "offset" that is added: `{"unseen": {"joint": 0.7, "match": 1.4, "offset": -1.5}}`; those
+            not named have the weights of `TERMS`. `hf_gile.training.fit_unseen_weights` fits this.
+        label_rows: Whether each stored label has a row r and a number b, zero before training, that add `r . h + b` to
+            its score: labels with enough documents lose nothing beside a linear unit.
         joint_layers: Layers of both projections into the joint space. Those behind the first have a residual connection
             (Deep Residual Output Layers: Pappas & Henderson, ICML 2019).
         joint_dropout: Dropout of h and e before the joint space, and between its layers.
-        joint_size: Size J of the joint space (d_j). The ablations and `"bilinear"` have no choice; see
-            `hf_gile.training.joint_size_for` for as many parameters as a linear unit has.
+        joint_size: Size J of the joint space (d_j); `hf_gile.training.joint_size_for` gives it for as many parameters
+            as a linear unit has.
         joint_act: The activation of Eq. 7 and 8; `"linear"` gives the bilinear form of Eq. 18.
         languages: The languages of the model, such as `["english", "german"]`; none for a model that need not know.
         sharing: Which parts of the text encoder the languages share: `"none"`, `"encoders"`, `"attention"` (the best in
@@ -479,16 +433,13 @@ class GileConfig(PreTrainedConfig):
         share_joint_space: Whether languages share U, V, b_u and b_v (section 3.3); w and b are always their own.
         language_labels: Number of stored labels of each language, which stand one language after the other in the order
             of `languages`; set by `set_labels`, except for a linear unit, which is made with it.
-        label_prior: Probability of any label before training: the bias b starts at its logit. About the number of
-            labels a document has, divided by the number of labels; far from it, the first steps of training are spent
-            on this one number and throw the others about.
-        calibration: What makes logits trustworthy, of seen and of unseen labels: `{"seen": {"method": "platt", "scale":
-            0.9, "offset": -0.2}, "unseen": {"method": "spline", "logits": [...], "values": [...]}}`, see
-            `calibrated`; a missing group is calibrated like the other. The model's logits do not have it; the
-            pipeline's probabilities do.
+        label_prior: Probability of any label before training, at whose logit the bias b starts: about the labels of a
+            document divided by all labels. Far from it, the first steps of training are spent on this number.
+        calibration: What makes logits trustworthy, as `calibrated` applies it: `{"seen": {"method": "platt", "scale":
+            0.9, "offset": -0.2}, "unseen": {"method": "spline", "logits": [...], "values": [...]}}`; a missing group
+            is calibrated like the other. The pipeline's probabilities have it, the model's logits have not.
         thresholds: Probabilities, after calibration, from which a label counts as assigned that has no threshold of its
             own: `{"seen": 0.31, "unseen": 0.2}`; a missing group has that of the other, without any it is 0.5.
-            `hf_gile.training.calibrate` fits both.
         label_length: Words a stored label has room for; 0 when no label set is stored. Set by `set_labels`.
         format_version: Version of the saved form; code refuses a newer one than its own.
 
@@ -498,8 +449,7 @@ class GileConfig(PreTrainedConfig):
             a file of a few bytes can ask for any memory. If more is meant, raise the limit first.
 
     Raises:
-        huggingface_hub.errors.StrictDataclassError: An unknown field, a field that nothing would read, a field of the
-            wrong type or with a value that makes no sense.
+        huggingface_hub.errors.StrictDataclassError: As of a `GileTextConfig`.
 
     Example:
         >>> config = GileConfig(text_encoder_type="han", joint_size=128)
@@ -714,53 +664,51 @@ class GileConfig(PreTrainedConfig):
 
 
 def check_calibration(calibration: Mapping[str, Any], problem_type: str | None = None) -> None:
-    """Refuses a calibration that makes no sense.
+    """Refuses a calibration that makes no sense, or a "spline" of a softmax: added to all logits, it changes the best.
 
     Args:
-        calibration: Of "seen" and "unseen", or of one of them: a method and its numbers, as in `calibrated`.
-        problem_type: That of the model. A softmax is calibrated by "platt": with "spline", a number added to all logits
-            of a document would change its answer.
+        calibration: As `GileConfig.calibration`.
+        problem_type: That of the model.
 
     Raises:
         ValueError: A group, a method or a number that does not exist or does not fit. The message names it.
-
-    Example:
-        >>> check_calibration({"seen": {"method": "platt", "scale": 0.9, "offset": -0.2}})
     """
-    for group, own in calibration.items():
+    for group, numbers in calibration.items():
         where = f"calibration[{group!r}]"
         if group not in GROUPS:
             raise ValueError(f"calibration is of 'seen' and 'unseen' labels, got {group!r}")
-        method = own.get("method") if isinstance(own, Mapping) else None
+        method = numbers.get("method") if isinstance(numbers, Mapping) else None
         if method not in METHODS:
-            raise ValueError(f"{where} must name a method of {', '.join(METHODS)}, as {{'method': ...}}, got {own!r}")
-        if set(own) != {"method", *METHODS[method]}:
-            raise ValueError(f"{where} is of method {method!r} and has {', '.join(METHODS[method])}, got {sorted(own)}")
+            raise ValueError(
+                f"{where} must name a method of {', '.join(METHODS)}, as {{'method': ...}}, got {numbers!r}"
+            )
+        if set(numbers) != {"method", *METHODS[method]}:
+            raise ValueError(
+                f"{where} is of method {method!r} and has {', '.join(METHODS[method])}, got {sorted(numbers)}"
+            )
         if problem_type == "single_label_classification" and method != "platt":
             raise ValueError(
                 f"{where}: {method!r} calibrates each label on its own; with problem_type "
                 "'single_label_classification' take 'platt'"
             )
         if method == "spline":
-            _check_knots(own["logits"], own["values"], where)
+            _check_knots(numbers["logits"], numbers["values"], where)
             continue
         for name in METHODS[method]:
-            if not _is_number(own[name]):
-                raise ValueError(f"{where}: {name} must be a finite number, got {own[name]!r}")
-            if name == "scale" and not own[name] > 0:
-                raise ValueError(
-                    f"{where}: {name} must be positive, or better labels would have worse scores, got {own[name]!r}"
-                )
+            if not _is_number(numbers[name]):
+                raise ValueError(f"{where}: {name} must be a finite number, got {numbers[name]!r}")
+        if not numbers["scale"] > 0:
+            raise ValueError(
+                f"{where}: scale must be positive, or better labels would have worse scores, got {numbers['scale']!r}"
+            )
 
 
 def _check_knots(logits: Any, values: Any, where: str) -> None:
     for name, numbers in {"logits": logits, "values": values}.items():
         if not isinstance(numbers, list | tuple) or not numbers or not all(map(_is_number, numbers)):
             raise ValueError(f"{where}: {name} must be a list of finite numbers, got {numbers!r}")
-        # In float32, in which they are applied.
-        rising = torch.tensor(numbers, dtype=torch.float32).diff() > 0
-        if not bool(rising.all()):
-            place = int((~rising).nonzero()[0])
+        steps = torch.tensor(numbers, dtype=torch.float32).diff()  # in the type in which they are applied
+        for place in (~(steps > 0)).nonzero()[:1, 0].tolist():
             raise ValueError(
                 f"{where}: {name} must rise, got {numbers[place]!r} and then {numbers[place + 1]!r} at place "
                 f"{place + 1}"

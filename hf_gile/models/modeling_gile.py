@@ -133,10 +133,7 @@ class GilePreTrainedModel(PreTrainedModel):
                 init.zeros_(module.weight[module.padding_idx])
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Gives the model another number of words; see `PreTrainedModel.resize_token_embeddings`.
-
-        If words of stored labels are gone then, the label set must be stored again, with the processor of the new
-        words: `set_labels` keeps what was learned of labels that stay.
+        """Gives the model another number of words; if any of a stored label is gone then, call `set_labels` again.
 
         Raises:
             ValueError: The words are the tokens of a pretrained encoder, or have vectors in a bag.
@@ -164,12 +161,11 @@ class GilePreTrainedModel(PreTrainedModel):
     def from_pretrained(
         cls, pretrained_model_name_or_path: str | PathLike[str] | None, *args: Any, **kwargs: Any
     ) -> Any:
-        """Loads a model; see `PreTrainedModel.from_pretrained`, which takes all weights for trainable.
+        """Loads a model; see `PreTrainedModel.from_pretrained`.
 
         Raises:
-            ValueError: A save of this folder was interrupted, and its files are of two models; or the weights are
-                damaged, hold numbers that are not finite, or are far fewer than the configuration asks for; or a field
-                says where weights are to start, and the checkpoint holds these.
+            ValueError: A save of this folder was interrupted; or the weights are damaged, not finite, or far fewer than
+                the configuration asks for; or a field says where weights start that the checkpoint holds.
         """
         wants_info = kwargs.pop("output_loading_info", False)
         starts = {name: kwargs[name] for name in _STARTS.keys() & kwargs.keys()}
@@ -206,8 +202,7 @@ class GilePreTrainedModel(PreTrainedModel):
         return (model, info) if wants_info else model
 
     def _move_missing_keys_from_meta_to_device(self, missing_keys: Iterable[str], *args: Any, **kwargs: Any) -> None:
-        # Up to here nothing that the files do not hold takes memory, and it is the configuration that says how much
-        # will: not one of a few bytes is to take all there is.
+        # From here on, what the files do not hold takes memory: a configuration of few bytes is not to take all.
         sizes = {name: tensor.numel() for name, tensor in self.state_dict(keep_vars=True).items()}
         missing = {name: sizes[name] for name in missing_keys if name in sizes}
         held = sum(sizes.values()) - sum(missing.values())
@@ -227,9 +222,6 @@ class GileModel(GilePreTrainedModel):
 
     The score is the inner product of a text code and a label code, plus a constant; `project_texts`,
     `project_labels` and `score` are its three parts, and `forward` is all of them.
-
-    Args:
-        config: A `GileConfig`.
 
     Example:
         >>> model = GileModel(GileConfig(vocab_size=11, embedding_size=3, joint_size=5)).eval()
@@ -306,7 +298,9 @@ class GileModel(GilePreTrainedModel):
                 that the model does not know.
         """
         language, text = check_language(self.config, language), self.config.text_config
-        check_tensors(input_ids=input_ids, inputs_embeds=inputs_embeds, pooled_embeds=pooled_embeds)
+        check_tensors(
+            input_ids=input_ids, inputs_embeds=inputs_embeds, pooled_embeds=pooled_embeds, attention_mask=attention_mask
+        )
         if pooled_embeds is None:
             self._check_documents(input_ids, inputs_embeds)
         else:
@@ -316,7 +310,18 @@ class GileModel(GilePreTrainedModel):
             shape = [len(input_ids), *(max(1, size) for size in input_ids.shape[1:])]
             input_ids, attention_mask = input_ids.new_full(shape, text.pad_token_id, dtype=torch.long), None
         self._check_ids("input_ids", input_ids)
-        mask = self._mask_of(input_ids, inputs_embeds, attention_mask)
+        mask = None
+        if input_ids is not None:
+            mask = input_ids != text.pad_token_id
+        elif inputs_embeds is not None:
+            mask = torch.ones(inputs_embeds.shape[:-1], dtype=torch.bool, device=inputs_embeds.device)
+        if mask is not None and attention_mask is not None:
+            if attention_mask.shape != mask.shape:
+                raise ValueError(
+                    f"attention_mask must have shape {tuple(mask.shape)} like the words, got "
+                    f"{tuple(attention_mask.shape)}"
+                )
+            mask = attention_mask.bool()
         if mask is not None and self.training and text.word_dropout > 0:
             words = torch.arange(mask.numel(), device=mask.device).view(mask.shape) if input_ids is None else input_ids
             distinct, places = torch.unique(words, return_inverse=True)
@@ -324,25 +329,6 @@ class GileModel(GilePreTrainedModel):
             mask = mask & read.gather(1, places.flatten(1)).view(mask.shape)
         document, attentions = self.text_encoder(input_ids, mask, inputs_embeds, pooled_embeds, language)
         return self._with_bag(document, input_ids, mask), attentions
-
-    def _mask_of(
-        self, input_ids: Tensor | None, inputs_embeds: Tensor | None, attention_mask: Tensor | None
-    ) -> Tensor | None:
-        """Booleans, true where there is a word; None where neither words nor their vectors are known."""
-        if input_ids is not None:
-            mask = input_ids != self.config.text_config.pad_token_id
-        elif inputs_embeds is not None:
-            mask = torch.ones(inputs_embeds.shape[:-1], dtype=torch.bool, device=inputs_embeds.device)
-        else:
-            return None
-        check_tensors(attention_mask=attention_mask)
-        if attention_mask is None:
-            return mask
-        if attention_mask.shape != mask.shape:
-            raise ValueError(
-                f"attention_mask must have shape {tuple(mask.shape)} like the words, got {tuple(attention_mask.shape)}"
-            )
-        return attention_mask.bool()
 
     def _with_bag(self, vectors: Tensor, input_ids: Tensor | None, mask: Tensor | None) -> Tensor:
         """The vectors with the bag behind them, where there is one."""
@@ -358,15 +344,11 @@ class GileModel(GilePreTrainedModel):
             raise ValueError(f"pooled_embeds are of a pretrained encoder, not of {text.text_encoder_type!r}")
         shape = f"({'B, S' if text.reads_sentences else 'B'}, {text.pooled_size})"
         if inputs_embeds is not None or pooled.dim() != shape.count(",") + 1 or pooled.shape[-1] != text.pooled_size:
-            raise ValueError(
-                f"pooled_embeds must have shape {shape}, and stand in the place of inputs_embeds, "
-                f"got {tuple(pooled.shape)}"
-            )
+            raise ValueError(f"pooled_embeds must have shape {shape}, without inputs_embeds, got {tuple(pooled.shape)}")
         if self.training and not text.has_fixed_pooling:
             raise ValueError(
-                "pooled_embeds were made by the encoder as it was before this training: train with "
-                "config.freeze_text_encoder=True and a pooling without weights ('mean', 'sum' or 'cls'), got "
-                f"freeze_text_encoder={text.freeze_text_encoder}, pooling {text.pooling!r}"
+                "pooled_embeds are of the encoder before this training: train with freeze_text_encoder=True and a "
+                f"pooling without weights, got freeze_text_encoder={text.freeze_text_encoder}, {text.pooling!r}"
             )
         if input_ids is not None and input_ids.shape[:-1] != pooled.shape[:-1]:
             raise ValueError(
@@ -377,19 +359,15 @@ class GileModel(GilePreTrainedModel):
     def embed_labels(
         self, label_input_ids: Tensor, label_language: Languages = None, label_vectors: Tensor | None = None
     ) -> Tensor:
-        """The label encoder: the mean of the word vectors of each label (section 2.2), or another that reads labels.
+        """The label encoder: `(L, D)` label vectors e, the mean of word vectors or what the text encoder makes.
 
         Args:
             label_input_ids: `(L, T)` word ids; the padding word does not count.
             label_language: The language of the labels, or of each; only read where the text encoder reads labels.
             label_vectors: `(L, P)` from `pool_labels`, what the pretrained encoder made of these labels before.
 
-        Returns:
-            `(L, D)` label vectors e.
-
         Raises:
-            ValueError: A wrong number of dimensions, vectors for labels that no pretrained encoder reads, or a model
-                with a linear unit.
+            ValueError: A wrong shape, vectors where no pretrained encoder reads labels, or a linear unit.
         """
         self._require_joint_embedding()
         check_tensors(label_input_ids=label_input_ids)
@@ -425,10 +403,6 @@ class GileModel(GilePreTrainedModel):
     def pool_labels(self, label_input_ids: Tensor, label_language: Languages = None) -> Tensor:
         """What the pretrained encoder makes of labels, without dropout or gradients: `label_vectors` of `embed_labels`.
 
-        Args:
-            label_input_ids: `(L, T)` token ids.
-            label_language: The language of the labels, or of each.
-
         Raises:
             ValueError: No pretrained encoder reads the labels.
         """
@@ -443,8 +417,8 @@ class GileModel(GilePreTrainedModel):
             kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind), cache_enabled=False
         )
         self.text_encoder.eval()
-        # What is kept of this may be an input of a training step, which nothing made in inference mode can be. And
-        # casts of weights that autocast makes and keeps without gradients would serve the training step.
+        # It may be an input of a training step, as nothing made in inference mode can be, nor by casts that autocast
+        # made and kept without gradients.
         with torch.inference_mode(False), torch.no_grad(), autocast:
             vectors = in_each_language(self.config, label_language, {"label_input_ids": label_input_ids}, pool)[0]
         self.text_encoder.train(mode)
@@ -481,9 +455,8 @@ class GileModel(GilePreTrainedModel):
             label_input_ids: `(L, T)` word ids, as in `embed_labels`.
             label_embeds: `(L, D)` label vectors e, instead of words.
             language: The language of the documents to score; only read without `config.share_joint_space`.
-            label_language: The language of the labels, or of each; only read where the text encoder reads labels, and
-                by default that of the documents.
-            label_vectors: `(L, P)` as in `embed_labels`, beside `label_input_ids`.
+            label_language: As in `embed_labels`; by default that of the documents.
+            label_vectors: As in `embed_labels`.
             label_rows: `(L, H + 1)` rows of stored labels, with `config.label_rows`; labels have none by default.
 
         Returns:
@@ -499,23 +472,15 @@ class GileModel(GilePreTrainedModel):
         return self.output_layer.project_labels(label_embeds, language, label_rows)
 
     def score(self, text_codes: Tensor, label_codes: Tensor, language: str | None = None) -> Tensor:
-        """The inner product of `(B, J)` text codes and `(L, J)` label codes, plus a constant.
-
-        Returns:
-            `(B, L)` logits; their sigmoid is the probability that the label applies.
-        """
+        """`(B, L)` logits: the inner product of `(B, J)` text codes and `(L, J)` label codes, plus a constant."""
         return self.output_layer.score(text_codes, label_codes, check_language(self.config, language))
 
     @torch.no_grad()
     def label_state(self, words: Tensor | None = None, parameters: Sequence[Tensor] | None = None) -> tuple[Any, ...]:
         """What label codes are made of: while it stays equal, kept codes are right.
 
-        It has two parts, for labels read few rows of what may be a large table: without words, all but the tables of
-        tokens, and the autocast type; with words, their rows of these tables.
-
-        Args:
-            words: `(T,)` tokens of labels, each once.
-            parameters: The weights that count; by default all that make label codes.
+        Without words, that is all but the tables of tokens, and the autocast type; with `(T,)` words, each once, their
+        rows of these tables. `parameters` are the weights that count, by default all that make label codes.
         """
         tables = {
             id(module.weight)
@@ -542,11 +507,9 @@ class GileModel(GilePreTrainedModel):
 
     @torch.no_grad()
     def postings(self, labels: Sequence[Label], label_rows: Tensor | None = None) -> Postings | None:
-        """What scores documents by the words that they share with labels; None where such terms do not count.
+        """What scores documents by the words that they share with L labels; None where such terms do not count.
 
-        Args:
-            labels: L `Label`s.
-            label_rows: `(L, H + 1)` rows of stored labels, as in `project_labels`.
+        `label_rows` are as in `project_labels`.
         """
         layer = self.output_layer
         if not layer.counts_words:
@@ -572,16 +535,13 @@ class GileModel(GilePreTrainedModel):
             input_ids: Documents; this and the next two as in `embed_texts`.
             attention_mask: Which words of documents there are.
             inputs_embeds: Vectors of words, instead of `input_ids`.
-            label_input_ids: `(L, T)` word ids, as in `embed_labels`.
-            label_embeds: `(L, D)` label vectors e, instead of `label_input_ids`.
+            label_input_ids: Labels; this and the next as in `project_labels`.
+            label_embeds: Label vectors e, instead of `label_input_ids`.
             language: The language of the documents, or of each; it can be left out if there is one.
             label_language: The language of the labels, or of each, as in `project_labels`.
             lexical_ids: `(B, F)` words of the documents, padded with -1, which count beside `postings` alone.
             kwargs: `postings`, those of the labels (see there); `output_attentions`, whether to return the attention
                 weights; `output_hidden_states`, which every model of Transformers takes; there are none to return.
-
-        Returns:
-            A `GileModelOutput`.
 
         Raises:
             ValueError: Arguments are missing, or of a wrong shape.
@@ -736,14 +696,10 @@ class GileForSequenceClassification(GilePreTrainedModel):
     def set_labels(self, label_set: LabelSet, processor: GileProcessor, label_input_ids: Tensor | None = None) -> None:
         """Stores a label set; columns of the logits and `config.id2label` follow its order.
 
-        Labels that are the same words to the processor get the same score, among them all those of unknown words only.
-
-        Rows of labels go by their ids: with `config.label_rows`, labels that stay keep theirs.
-
         Args:
-            label_set: The labels. Any number of any labels with a joint embedding; with a linear unit those it was
-                trained on. In a model of several languages the labels of each stand together, in the order of
-                `config.languages`.
+            label_set: Any labels; of a linear unit, those it was trained on. With `config.label_rows`, labels whose ids
+                stay keep their rows. In a model of several languages the labels of each stand together, in the order
+                of `config.languages`.
             processor: The `GileProcessor` that makes words of label texts.
             label_input_ids: `(L, T)` words of the labels, padded, where they are known already.
 
@@ -786,10 +742,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 languages = [label.language for label in label_set] if sizes else None
                 words = processor(label_text=label_set.texts, label_language=languages, return_tensors="pt")
                 label_input_ids = words["label_input_ids"]
-            else:
-                check_tensors(label_input_ids=label_input_ids)
-                if len(label_input_ids) != len(label_set):
-                    raise ValueError(f"label_input_ids has {len(label_input_ids)} rows for {len(label_set)} labels")
+            check_tensors(label_input_ids=label_input_ids)
+            if len(label_input_ids) != len(label_set):
+                raise ValueError(f"label_input_ids has {len(label_input_ids)} rows for {len(label_set)} labels")
             self.label_input_ids = label_input_ids.long().to(self.label_input_ids.device)
             if self.gile.label_rows is not None:
                 self._keep_rows(self.gile.label_rows, label_set)
@@ -804,25 +759,17 @@ class GileForSequenceClassification(GilePreTrainedModel):
         old = table.weight.data
         if self.label_set is None and len(label_set) == len(old):
             return  # there is no telling whose they are, but their number
-        new = old.new_zeros(len(label_set), old.shape[1])
         before = {} if self.label_set is None else dict(zip(self.label_set.ids, old, strict=True))
-        for column, label_id in enumerate(label_set.ids):
-            if label_id in before:
-                new[column] = before[label_id]
+        new = torch.stack([before.get(label_id, old.new_zeros(old.shape[1])) for label_id in label_set.ids])
         if new.shape == old.shape:
             old.copy_(new)  # the parameter stays the one that an optimizer knows
         else:
             self.gile.label_rows = ZeroEmbedding.from_pretrained(new, freeze=False)
 
     def rows_of(self, labels: Sequence[Label], language: str | None = None) -> Tensor | None:
-        """What the model has learned of single labels, for any labels: the rows of stored ones, zeros for others.
+        """`(C, H + 1)` rows of C labels, zeros where they are not stored; None for a model without rows.
 
-        Args:
-            labels: C `Label`s, as in `StoredLabels.columns_of`.
-            language: The language of labels that name none.
-
-        Returns:
-            `(C, H + 1)`, the `label_rows` of `GileModel.project_labels`; None for a model without such.
+        `language` is that of labels that name none.
         """
         table = self.gile.label_rows
         if table is None:
@@ -848,10 +795,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
         If these are of several languages, a document is scored with those of its own language; the others get
         minus infinity, which is a probability of zero, and do not count in the loss.
 
-        The loss is that of `loss_function`, as every model of Transformers has it, called with `logits`, `labels`,
-        `config` and `kwargs`; the lowest number stands for minus infinity in these logits. If it has a method
-        `of_codes`, as a `hf_gile.training.GileLoss` has, that is called in training, with the model and text codes in
-        the place of the logits: it need not hold the scores of all labels.
+        The loss is that of `loss_function`, called with `logits`, in which the lowest number stands for minus infinity,
+        `labels`, `config` and `kwargs`. If it has a method `of_codes`, as a `hf_gile.training.GileLoss` has, that is
+        called in training instead, with text codes: it need not hold the scores of all labels.
 
         Args:
             input_ids: Documents; this, the next two and `pooled_embeds` as in `GileModel.embed_texts`.
@@ -922,8 +868,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
                     "sampled labels are trained on with model.loss_function = hf_gile.training.GileLoss()"
                 )
         if labels is None and self.training and given.keys() & {"shift_labels", "num_items_in_batch"}:
-            # With label_smoothing_factor, Trainer keeps the labels from the model, and computes a softmax of its own.
-            # That is right for a model with one gold label among all. For several it leaves the loss to the model.
+            # Trainer then computes a softmax itself, which is right for one gold label among all stored ones.
             kind = self.config.problem_type
             asked = "problem_type, which is not set" if kind is None else "model.loss_function"
             if kind is None or (self.loss_function is not label_loss and kind != "multi_label_classification"):
@@ -934,14 +879,11 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 )
 
     def project_stored_labels(self, columns: Tensor | None = None, language: str | None = None) -> Tensor:
-        """Label codes of the stored label set; in inference those of all labels are made once and kept.
+        """`(C, J)` codes of stored labels; in inference those of all labels are made once and kept.
 
         Args:
             columns: `(C,)` columns wanted; all of them by default.
             language: The language of the documents to score; only read without `config.share_joint_space`.
-
-        Returns:
-            `(C, J)` label codes.
 
         Raises:
             ValueError: No label set is stored.
@@ -961,8 +903,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             with torch.inference_mode(False), torch.no_grad():  # codes that torch.export takes, too
                 return torch.cat([self.project_stored_labels(some, language) for some in every])
 
-        # Of weights that are elsewhere until a module is called, there is no telling whether they are still the same.
-        if any(weight.is_meta for weight in self.gile.label_parameters()):
+        if any(weight.is_meta for weight in self.gile.label_parameters()):  # elsewhere until modules are called
             return make()
         return self.stored_labels.made_once(("codes", language), self.label_input_ids, self.gile.label_state, make)
 
@@ -973,21 +914,17 @@ class GileForSequenceClassification(GilePreTrainedModel):
             return None
         rows = table and (table(torch.arange(table.num_embeddings)) if table.weight.is_meta else table.weight)
 
-        def make() -> Postings | None:
-            return gile.postings(labels or [Label(name, name) for name in self.config.id2label.values()])
-
-        postings = self.stored_labels.postings((labels, *state_of(gile.output_layer.lexical())), make)
+        named = labels or [Label(name, name) for name in self.config.id2label.values()]
+        made_of = (labels, *state_of(gile.output_layer.lexical()))
+        postings = self.stored_labels.postings(made_of, partial(gile.postings, named))
         return postings._replace(weights=gile.output_layer.word_weights(self.config.num_labels, rows))
 
     def stored_inputs(
         self, columns: Tensor | None = None, words: Tensor | None = None, vectors: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """What belongs to single stored labels: arguments of `GileModel.project_labels`.
+        """What belongs to stored labels in `(C,)` columns, by default to all: arguments of `GileModel.project_labels`.
 
-        Args:
-            columns: `(C,)` columns wanted; all of them by default.
-            words: `(C, T)` words to read these labels by, instead of the stored ones.
-            vectors: `(C, P)` what the pretrained encoder made of the words before.
+        `words`, `(C, T)`, are read instead of the stored ones; `vectors` are their `label_vectors`.
 
         Raises:
             ValueError: No label set is stored.
@@ -1018,19 +955,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
         return inputs
 
     def label_vectors(self, words: Tensor | None = None) -> Tensor:
-        """What a frozen pretrained encoder makes of labels, made once while the encoder stays as it is.
-
-        Args:
-            words: `(M, T)` other words of labels to read than the stored ones.
-
-        Returns:
-            `(L, P)` or `(M, P)` vectors, as of `GileModel.pool_labels`.
-        """
-        weights, versions, name = (
-            list(self.gile.text_encoder.transformer.parameters()),
-            None,
-            ("vectors", words is None),
-        )
+        """`pool_labels` of the stored words or of others, `(M, T)`, made once while a frozen encoder stays as it is."""
+        weights = list(self.gile.text_encoder.transformer.parameters())
+        versions, name = None, ("vectors", words is None)
         languages = self.stored_labels.languages if self.config.language_labels and words is None else None
         words = self.label_input_ids if words is None else words
         # While training goes on, a frozen encoder is not read at each step, which can cost as much as the step.
