@@ -75,9 +75,6 @@ def in_each_language(
         inputs: Named tensors of B rows each; None stays None.
         run: Called as `run(language, **inputs)` with the rows of one language; returns tensors with as many rows.
 
-    Returns:
-        What `run` returned, for all rows.
-
     Raises:
         ValueError: An unknown language, or not one for each row.
     """
@@ -128,15 +125,3 @@ def own_columns(config: PreTrainedConfig, language: str | None) -> slice:
     before = config.languages[: config.languages.index(language)]
     start = sum(config.language_labels.get(other, 0) for other in before)
     return slice(start, start + config.language_labels[language])
-
-
-__all__ = [
-    "Languages",
-    "check_language",
-    "check_tensors",
-    "in_each_language",
-    "label_space",
-    "of_language",
-    "own_columns",
-    "per_language",
-]

@@ -21,8 +21,7 @@ def label_loss(
 ) -> Tensor:
     """The loss of documents with all stored labels: the `loss_function` of a classifier that is given no other.
 
-    It is `binary_cross_entropy` for `problem_type="multi_label_classification"`, and `cross_entropy` for
-    `"single_label_classification"`. Where `problem_type` is None the first labels decide, and it is set.
+    It is `binary_cross_entropy` or `cross_entropy`, by `problem_type`; where that is None the first labels set it.
 
     Args:
         logits: `(B, L)` scores, the lowest number where a label is no candidate for a document.
@@ -48,9 +47,7 @@ def binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """The multi-label loss of `(B, L)` scores and zeros and ones: summed over the labels, averaged over the documents.
 
     Eq. 15 divides by the number of labels as well. With many labels that leaves gradients of 1e-8, as small as the
-    epsilon of Adam, which then stops adapting; the sum has the same minimum and trains at any number of labels. Of
-    several languages (Eq. 16) each document thus counts with all labels of its language, and where Eq. 16 sums over the
-    languages of a step, this averages over its documents.
+    epsilon of Adam, which then stops adapting; the sum has the same minimum and trains at any number of labels.
     """
     logits = widened(logits)
     loss = functional.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="sum")
@@ -149,12 +146,7 @@ def check_excluded(excluded_columns: Tensor, documents: int, num_labels: int) ->
 def check_candidates(labels: Tensor, logits: Tensor, config: PreTrainedConfig, columns: Tensor | None = None) -> None:
     """Refuses gold labels that the problem type or the candidates do not allow.
 
-    Args:
-        labels: `(B, P)` places of gold labels among the columns, padded with -100, `(B,)` such, or `(B, C)` zeros and
-            ones.
-        logits: `(B, C)` scores, as those of `label_loss`.
-        config: The `GileConfig` of the model.
-        columns: `(C,)` columns scored; all by default.
+    Labels and `(B, C)` logits are as in `label_loss`, but of `(C,)` columns, by default of all.
     """
     if is_columns(labels):
         places = labels.reshape(len(labels), -1)
@@ -202,14 +194,3 @@ def in_step(
             "the batches, or add shift_labels, torch.zeros(len(labels)), to each; Trainer counts these instead"
         )
     return loss  # there is no other batch
-
-
-__all__ = [
-    "IGNORE",
-    "binary_cross_entropy",
-    "check_excluded",
-    "cross_entropy",
-    "label_loss",
-    "multi_hot",
-    "widened",
-]

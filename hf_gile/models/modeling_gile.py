@@ -264,11 +264,16 @@ class GileModel(GilePreTrainedModel):
 
     def get_input_embeddings(self) -> Any:
         """The table of word vectors, or that of the tokens of the pretrained encoder."""
-        return self.text_encoder.get_input_embeddings()
+        encoder = self.text_encoder
+        reads_pretrained = self.config.text_config.reads_pretrained
+        return encoder.transformer.get_input_embeddings() if reads_pretrained else encoder.word_embeddings
 
-    def set_input_embeddings(self, value: object) -> None:
+    def set_input_embeddings(self, value: Any) -> None:
         """Puts another table in the place of `get_input_embeddings`."""
-        self.text_encoder.set_input_embeddings(value)
+        if self.config.text_config.reads_pretrained:
+            self.text_encoder.transformer.set_input_embeddings(value)
+        else:
+            self.text_encoder.word_embeddings = value
 
     def embed_texts(
         self,

@@ -37,7 +37,7 @@ _PIECES_AT_ONCE = 32
 
 
 LABEL_CACHE_BYTES = 1 << 28
-"""Bytes of label codes that a pipeline keeps: 256 MiB, of 500 numbers for 130,000 labels."""
+"""Bytes of label codes that a pipeline keeps by default: of 500 numbers for 130,000 labels."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,14 @@ class Options:
         multi_label: Whether each label is scored on its own, by a sigmoid; else one label is right, and a softmax
             runs over the candidates. By default as the model was trained.
         top_k: The most labels of an answer, the best; by default any number.
-        threshold: Only labels with at least this probability; `"stored"`: that of each label, or with
-            `multi_label=False` the best label alone. By default all.
-        force_label: Whether a text of which no label reaches the threshold gets the best one; by default not.
-        long_texts: What to do with texts that are longer than the model reads: `"cut"` (by default), `"max"` or
-            `"mean"`.
-        return_evidence: Whether to add where the model looked; by default not.
+        threshold: Only labels with at least this probability, of which `top_k` still takes the best. `"stored"`: that
+            of each label, else of the seen or unseen labels, else 0.5; with `multi_label=False` the best label alone.
+        force_label: Whether a text of which no label reaches the threshold gets the best one.
+        long_texts: What is read of texts that are longer than the model reads: what fits, `"cut"`, or all of it in
+            pieces, each a pass of the text encoder. A label has the score of the piece that fits it best, `"max"`, or
+            the mean of their logits, `"mean"`.
+        return_evidence: Whether to add which words the model attended to. It reads a text before it meets any label, so
+            the evidence is the same for all labels.
         language: The language of the texts, in a model of several.
         label_language: The language of the labels, if it is another.
 
@@ -107,52 +109,26 @@ class LabelScoringPipeline(Pipeline):
     """Scores texts against labels given by their words, called and answering as the built-in zero-shot pipeline does.
 
     Each set of candidate labels is encoded once and remembered; a text then costs one pass of the text encoder and an
-    inner product for each label, whatever their number: thousands of names in one call are nothing special. Scores are
-    probabilities, calibrated if the model is (`hf_gile.training.calibrate`).
-
-    **Labels.** Names, names with descriptions, or by default those stored with the model; for all texts, or for each
-    its own. A `LabelSet` spares comparing thousands of names with those of the last call, a `hf_gile.LabelIndex` (which
-    can be saved, and of 16 bits) encoding them at all.
+    inner product for each label, whatever their number. Scores are probabilities, calibrated if the model is.
 
         pipe = pipeline("zero-shot-classification", model="path-or-hub-id", trust_remote_code=True)
         pipe("Breast milk lowers the risk of infection.", candidate_labels=["Milk, Human", "Heart Failure"])
         pipe(texts, candidate_labels={"Milk, Human": "breast milk; colostrum"}, top_k=5)
         pipe(texts, top_k=5)  # the label set stored with the model
         pipe(["Iron in blood.", "Rats were fed."], candidate_labels=[["Iron", "Milk"], ["Rats", "Mice"]])
-
-    **Which of them.** All labels, best first; `top_k` of them; those with a probability of `threshold`; or with both,
-    of those that reach it, the `top_k` best. `threshold="stored"` asks of each label the threshold it was given by
-    `calibrate` (its own, else that of the seen or unseen labels, else 0.5); where one label is right, it gives the best
-    one. With `force_label` a text that would get none gets its best label.
-
         pipe(texts, threshold="stored", force_label=True)  # labels to assign, one at least
-        pipe(texts, threshold=0.2, top_k=10)
+        for answer in pipe((json.loads(line)["text"] for line in file), batch_size=32): ...
 
-    **Long texts.** By default a text is cut to what the model reads. `long_texts="max"` reads all of it in pieces, and
-    a label has the score of the piece that fits it best; `"mean"` takes the mean of their logits. Each piece costs a
-    pass of the text encoder. Texts that fit have the same answer in all three.
-
-    **Evidence.** `return_evidence=True` shows which words the model attended to. A document is read before it meets any
-    label, so the evidence is of the document, and the same for all labels.
-
-        pipe("Infants got breast milk. They grew.", return_evidence=True)["evidence"]
-        # {"sentences": [{"weight": 0.7, "words": [["Infants", 0.2], ...]}, ...]}
-
-    **Many texts.** Lists are answered by lists; generators, iterators, `KeyDataset` and columns of an `IterableDataset`
-    by streams, which hold a batch at a time. `batch_size` texts are read at once.
-
-        for answer in pipe((json.loads(line)["text"] for line in file), batch_size=32, top_k=5): ...
-        pipe(dataset["abstract"], batch_size=32)
-
-    An answer depends on its own text and labels only, up to the rounding of sums: not on the batch, nor on the order
-    of texts or labels, nor on what other labels there are (with `multi_label=False`, a softmax, on these too). Threads
-    may share a pipeline. The model is put in evaluation mode.
+    A `LabelSet` spares comparing thousands of names with those of the last call, a `hf_gile.LabelIndex` (which can be
+    saved, and of 16 bits) encoding them at all. An answer depends on its own text and labels only, up to the rounding
+    of sums: not on the batch, nor on the order of texts or labels, nor on what other labels there are (with
+    `multi_label=False`, a softmax, on these too). Threads may share a pipeline. The model is put in evaluation mode.
 
     Args:
         args: As for any pipeline: the model first.
         kwargs: `model`, `processor` and whatever else any pipeline takes; `label_cache_bytes`, the memory of the label
             codes to remember (256 MiB by default; those least recently used go first, and a set of more is encoded
-            at every call); and any option of a call, as its default.
+            at every call); and any of `Options`, as its default.
 
     Raises:
         ValueError: The model does not store labels, there is no processor, it is that of another model, or an option
@@ -208,14 +184,12 @@ class LabelScoringPipeline(Pipeline):
         Returns:
             For each text `{"sequence": text, "labels": [names, best first], "scores": [probabilities]}`, and with
             evidence `"evidence": {"sentences": [{"weight": weight, "words": [[word, weight], ...]}, ...]}`, words as
-            they are written in the text: those that the model read, of pieces all. Of a text without a word that the
-            model knows, `"note"` says so: its scores say how frequent labels are, and nothing of the text.
+            they are written in the text. A text without a word that the model knows has a `"note"` that says so.
 
         Raises:
-            ValueError: No texts, something that is not a text (its place is named), no labels, duplicate or empty
-                labels, another number of label lists than of texts, a `LabelIndex` of another model or language, a
-                model that cannot score other labels than its own, evidence of a model without attention, a model whose
-                scores are not numbers, or an option that does not exist or makes no sense.
+            ValueError: Texts, labels or options that make no sense (the message names the place), a `LabelIndex` of
+                another model or language, a linear unit with other labels than its own, evidence of a model without
+                attention, or a model whose scores are not numbers.
         """
         texts = _checked_texts(inputs, self.processor)
         if not _one_set_for_each_text(candidate_labels):
@@ -234,14 +208,8 @@ class LabelScoringPipeline(Pipeline):
         return answers[0] if is_one else answers
 
     def save_pretrained(self, save_directory: str | PathLike[str], **kwargs: Any) -> None:
-        """Saves the model and its processor: all that `pipeline(model=folder, trust_remote_code=True)` needs.
-
-        Args:
-            save_directory: The folder.
-            kwargs: What `save_pretrained` of the model takes.
-        """
-        # What it does by default leaves out the processor, with the limits of what the model reads, and declares the
-        # pipeline in the configuration for those alone who have hf_gile.
+        """Saves the model and its processor: all that `pipeline(model=folder, trust_remote_code=True)` needs."""
+        # Not by super(), which leaves out the processor, and declares the pipeline for those who have hf_gile.
         self.model.save_pretrained(save_directory, **kwargs)
         self.processor.save_pretrained(save_directory, **kwargs)
 
@@ -284,26 +252,18 @@ class LabelScoringPipeline(Pipeline):
         by_labels: dict[int, list[int]] = {}
         for place, request in enumerate(requests):
             by_labels.setdefault(id(request.labels), []).append(place)
-        answers: list[Any] = [None] * len(requests)
-        names: list[Any] = [self.model.config.id2label] * len(requests)
+        best: list[Any] = [None] * len(requests)
+        names: list[Any] = [None] * len(requests)
         for places in by_labels.values():
             own = requests[places[0]].labels
-            best = self._best_labels(own, read, places, options, state)
-            for place, labels_of_text in zip(places, best, strict=True):
-                answers[place] = labels_of_text
-            if own is not None:
-                label_set = getattr(own, "label_set", own)
+            label_set, of_labels = getattr(own, "label_set", own), self.model.config.id2label
+            if label_set is not None:
                 of_labels = self._cache.fact(label_set, "names", None, label_set.id2label)
-                for place in places:
-                    names[place] = of_labels
-        answer: dict[str, Any] = {
-            "request": requests,
-            "best": answers,
-            "names": names,
-            "known": read.known,
-            "evidence": read.evidence,
-        }
-        return answer if batched else {name: values[0] for name, values in answer.items()}
+            answers = self._best_labels(own, read, places, options, state)
+            for place, answer in zip(places, answers, strict=True):
+                best[place], names[place] = answer, of_labels
+        columns = {"request": requests, "best": best, "names": names, "known": read.known, "evidence": read.evidence}
+        return columns if batched else {name: values[0] for name, values in columns.items()}
 
     def _read(self, texts: list[Any], options: Options) -> "_ReadTexts":
         """Encodes texts; what is read first of all is one batch, so that texts that fit have the same code anyway."""
@@ -364,14 +324,15 @@ class LabelScoringPipeline(Pipeline):
             multi_label = config.problem_type != "single_label_classification"
         if threshold == "stored" and not multi_label:
             threshold, top_k = None, 1
-        of = (labels, slice(first, first + len(codes)), options.label_language or options.language)
+        own = slice(first, first + len(codes))
+        of = (labels, own, options.label_language or options.language)
         least: Any = self._of_labels("thresholds", *of) if threshold == "stored" else threshold
         seen = self._of_labels("seen", *of) if config.calibration else None
         choice = Choice(
             multi_label, None if top_k is None else int(top_k), least, options.force_label, config.calibration, seen
         )
         answers: dict[int, TopLabels] = {}
-        postings, own = self._postings_of(labels, options, state), slice(first, first + len(codes))
+        postings = self._postings_of(labels, options, state)
 
         def added(some: list[int]) -> Bias:
             return bias if postings is None else lambda rows: bias + postings.scores(words[some][rows])[:, own]
@@ -382,7 +343,7 @@ class LabelScoringPipeline(Pipeline):
         if long:
             pieces = [widened(read.pieces[place]) for place in long]
             # The mean of logits is the logit of the mean.
-            means = torch.stack([own.mean(0) for own in pieces]) if options.long_texts == "mean" else pieces
+            means = torch.stack([piece.mean(0) for piece in pieces]) if options.long_texts == "mean" else pieces
             answers |= zip(long, best_labels(means, codes, added(long), choice), strict=True)
         return [TopLabels(answers[place].scores, answers[place].columns + first) for place in places]
 
@@ -589,23 +550,8 @@ def _evidence(pieces: Sequence[list[Any]], attentions: Sequence[Sequence[Tensor]
 class LabelCache:
     """Codes of label sets, the least recently used of which go first, and what is costly to make of a label set.
 
-    Label sets of the same content are one. Several threads may use it; it is not locked while something is made.
-
-    Args:
-        max_bytes: Bytes of codes to keep. A label set of more is not kept.
-
-    Attributes:
-        max_bytes: May be changed; the next codes to be kept make room.
-
-    Example:
-        >>> import torch
-        >>> cache = LabelCache(max_bytes=100)
-        >>> labels = cache.label_set(["Iron", "Milk"])
-        >>> codes = cache.codes(labels, (), lambda words: "state", lambda: (torch.zeros(2, 5), torch.arange(3)))
-        >>> cache.num_bytes
-        40
-        >>> cache.label_set(["Iron", "Milk"]) is labels
-        True
+    Label sets of the same content are one. Several threads may use it; it is not locked while something is made. No
+    more than `max_bytes` of codes are kept; it may be changed, and the next codes to be kept make room.
     """
 
     def __init__(self, max_bytes: int = LABEL_CACHE_BYTES) -> None:
@@ -635,18 +581,7 @@ class LabelCache:
             self.num_bytes = 0
 
     def label_set(self, labels: object) -> Any:
-        """The label set of what a user gives as candidate labels, the same for the same names.
-
-        Args:
-            labels: Names, `Label`s, names with descriptions, names with commas between them, a `LabelSet` or a
-                `LabelIndex`.
-
-        Returns:
-            A `LabelSet`; or the `LabelIndex` that was given.
-
-        Raises:
-            ValueError: Something else, or labels that make no label set.
-        """
+        """The `LabelSet` or `LabelIndex` of candidate labels in any form, the same for the same names."""
         if hasattr(labels, "model_fingerprint"):
             return labels
         if hasattr(labels, "texts") and hasattr(labels, "names"):  # of the same content, that which is known already
@@ -661,29 +596,19 @@ class LabelCache:
                 f"{type(labels).__name__}"
             )
         is_mapping = isinstance(labels, Mapping)
-        given: tuple[Any, ...] = tuple(labels.items() if isinstance(labels, Mapping) else labels)
+        names: tuple[Any, ...] = tuple(labels.items() if isinstance(labels, Mapping) else labels)
         try:
-            label_set = self._given.get((is_mapping, given))
+            label_set = self._given.get((is_mapping, names))
         except TypeError:  # what has no hash is no label, and the label set says so
             label_set = None
-        if label_set is not None:
-            return label_set
-        if given and not is_mapping and all(hasattr(label, "text") for label in given):
-            label_set = LabelSet(given)
-        else:
-            label_set = LabelSet.from_names(dict(given) if is_mapping else given)
-        self._given[is_mapping, given] = label_set
+        if label_set is None:
+            are_labels = names and not is_mapping and all(hasattr(label, "text") for label in names)
+            label_set = LabelSet(names) if are_labels else LabelSet.from_names(dict(names) if is_mapping else names)
+            self._given[is_mapping, names] = label_set
         return label_set
 
     def fact(self, label_set: LabelSet, name: str, state: object, make: Callable[[], Any]) -> Any:
-        """Something that is made of a label set once.
-
-        Args:
-            label_set: The labels.
-            name: What is made of them.
-            state: What else it is made of: another one, and it is made again.
-            make: Makes it.
-        """
+        """Something of a label set, by its name: made once, and again where the state of what else it is of differs."""
         with self._lock:
             facts = self._facts.setdefault(label_set, {})
         known = facts.get(name)
@@ -698,16 +623,10 @@ class LabelCache:
         state: Callable[[Tensor], Any],
         make: Callable[[], tuple[Tensor, Tensor]],
     ) -> Tensor:
-        """The codes of a label set.
+        """The `(L, J)` codes of a label set, for languages of texts and labels.
 
-        Args:
-            label_set: The labels.
-            languages: Those of texts and labels, for which they are made.
-            state: Says what they are made of, of the words that labels have; with another one they are made again.
-            make: Makes them, and says of which words.
-
-        Returns:
-            `(L, J)` codes.
+        `make` makes them, and says of which words. They are made again where `state`, which says what codes of these
+        words are made of, has changed.
         """
         key = (label_set, *languages)
         with self._lock:

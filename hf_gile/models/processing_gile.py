@@ -43,14 +43,14 @@ class GileProcessor(ProcessorMixin):
 
     Args:
         tokenizer: The word-level tokenizer, from `build_tokenizer`, or that of the pretrained encoder.
-        reads_sentences: Whether a document is sentences of words, or windows of tokens, as `config.text_config` says;
-            else it is words.
+        reads_sentences: Whether a document is sentences of words, or windows of tokens; this, the four limits,
+            `languages` and `lexical` are as in `config.text_config` and `config`, see `for_config`.
         max_words: Words kept of a document of words.
         max_sentences: Sentences or windows kept of a document.
         max_sentence_words: Words kept of a sentence, tokens that a window holds.
         max_label_words: Words kept of a label.
         languages: The languages of the model.
-        lexical: Whether it also makes `lexical_ids` of documents, for a model with `config.lexical`.
+        lexical: Whether it also makes `lexical_ids` of documents.
         text_prompt: What a pretrained encoder expects before each text, such as `"query: "`.
         label_prompt: The same of labels.
 
@@ -82,12 +82,9 @@ class GileProcessor(ProcessorMixin):
     ) -> None:
         if not isinstance(reads_sentences, bool):
             raise ValueError(f"reads_sentences must be true or false, got {reads_sentences!r:.100}")
-        self.reads_sentences = reads_sentences
-        self.lexical = lexical
-        self.max_words = max_words
-        self.max_sentences = max_sentences
-        self.max_sentence_words = max_sentence_words
-        self.max_label_words = max_label_words
+        self.reads_sentences, self.lexical = reads_sentences, lexical
+        self.max_words, self.max_label_words = max_words, max_label_words
+        self.max_sentences, self.max_sentence_words = max_sentences, max_sentence_words
         for name in _LIMITS:
             limit = getattr(self, name)
             if not hasattr(limit, "__index__") or limit < 1:
@@ -251,22 +248,16 @@ class GileProcessor(ProcessorMixin):
     ) -> list[list[Any]]:
         """Makes documents of all of a text, where `__call__` only makes one of what the model reads first.
 
-        A piece is as much as the model reads at once: `max_words` words, `max_sentences` sentences or windows. A
-        sentence that is longer than a model of sentences reads goes on as the next one.
-
         Args:
-            text: Documents, as `__call__` takes them.
+            text: Documents; this, `language` and the errors are as of `__call__`.
             language: The language of the documents, or of each, if the model has several.
             whole: Whether to read all of a text; else its only piece is what `__call__` makes of it.
             written: Whether to give, in the place of an id, the word of the text that it is of, as it is written there:
                 `(place, word)`, in which words are numbered, as a word may have many tokens; None for special tokens.
 
         Returns:
-            For each document its pieces, one at least: lists of ids, or lists of sentences or windows of ids. Those of
-            several documents are padded by `pad_documents`.
-
-        Raises:
-            ValueError: As for `__call__`.
+            For each document its pieces, one at least, of as much as the model reads at once, as `pad_documents` takes
+            them. A sentence that is longer than a model of sentences reads goes on as the next one.
 
         Example:
             >>> from hf_gile import build_tokenizer
@@ -280,17 +271,13 @@ class GileProcessor(ProcessorMixin):
         return [[self._document(row, written)] for row in rows]
 
     def pad_documents(self, documents: Sequence[Any]) -> dict[str, Tensor]:
-        """Pads documents of word ids to the longest of a batch.
-
-        Args:
-            documents: For each document a list of ids, or a list of sentences or windows of ids, as `__call__`
-                makes them without `return_tensors`.
+        """Pads documents of word ids, as `__call__` makes them without `return_tensors`, to the longest of a batch.
 
         Returns:
             `input_ids` and `attention_mask`, `(B, W)` or `(B, S, W)`.
 
         Raises:
-            ValueError: No documents.
+            ValueError: No documents, or something else.
         """
         pad = self.tokenizer.pad_token_id
         try:
@@ -324,10 +311,7 @@ class GileProcessor(ProcessorMixin):
                 )
 
     def knows(self, document: Any) -> bool:
-        """Whether a document holds a word that the tokenizer knows; a model can say nothing of one that does not.
-
-        Args:
-            document: As `__call__` makes it without `return_tensors`: a list of ids, or of sentences or windows.
+        """Whether a document of ids, not padded, holds a word that the tokenizer knows.
 
         Example:
             >>> from hf_gile import build_tokenizer
@@ -358,16 +342,7 @@ class GileProcessor(ProcessorMixin):
         return [[sentence for sentence in islice(words, size) if sentence] for size in sizes]
 
     def check_text(self, text: Any, name: str) -> None:
-        """Refuses what is not a document.
-
-        Args:
-            text: Something that should be one.
-            name: What to call it.
-
-        Raises:
-            ValueError: It is not a text, nor a list of sentences where the model reads sentences; or a text that no
-                tokenizer takes, with half of a character.
-        """
+        """Refuses what is no document, by a name: a text, or for models that read sentences, a list of these."""
         is_list = isinstance(text, list | tuple) and all(isinstance(one, str) for one in text)
         if isinstance(text, str) or (is_list and self.reads_sentences):
             for one in [text] if isinstance(text, str) else text:
@@ -493,9 +468,8 @@ class GileProcessor(ProcessorMixin):
             languages = [None] * len(texts)
         for language in dict.fromkeys(languages):
             places = [place for place, other in enumerate(languages) if other == language]
-            given = [texts[place] for place in places]
             encode = self._written if written else self._encoded
-            rows = encode(given, self._own_tokenizer(language))
+            rows = encode([texts[place] for place in places], self._own_tokenizer(language))
             for place, row in zip(places, rows, strict=True):
                 words[place] = row
         return words
@@ -514,8 +488,8 @@ class GileProcessor(ProcessorMixin):
     def _backend(self, own: Tokenizer | None) -> Tokenizer | None:
         """What cuts texts, without limits; none if it is written in Python."""
         tokenizer = getattr(self.tokenizer, "backend_tokenizer", None) if own is None else own
-        # It keeps the limits of whoever called it last, also in what is saved; ours are applied to what it returns.
-        # (To be set only where needed: other threads may be encoding.)
+        # It keeps the limits of whoever called it last; ours are applied to what it returns. (To be set only where
+        # needed: other threads may be encoding.)
         if tokenizer is not None and tokenizer.truncation is not None:
             tokenizer.no_truncation()
         if tokenizer is not None and tokenizer.padding is not None:
@@ -613,9 +587,8 @@ def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
     # All rows at once: a batch of documents of sentences has thousands.
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     padded = np.full((len(rows), max(1, lengths.max(initial=0))), pad, np.int64)
-    padded[np.arange(padded.shape[1]) < lengths[:, None]] = np.fromiter(
-        chain.from_iterable(rows), np.int64, lengths.sum()
-    )
+    ids = np.fromiter(chain.from_iterable(rows), np.int64, lengths.sum())
+    padded[np.arange(padded.shape[1]) < lengths[:, None]] = ids
     return torch.from_numpy(padded)
 
 

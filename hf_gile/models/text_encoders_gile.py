@@ -64,12 +64,7 @@ class RecurrentEncoder(nn.Module):
         self.gru = nn.GRU(input_size, hidden_size, bidirectional=bidirectional)
 
     def forward(self, vectors: Tensor, places: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Encodes sequences.
-
-        Args:
-            vectors: `(N, D)` vectors.
-            places: `(R, T)` rows of `vectors` that stand in each place.
-            mask: `(R, T)` booleans, true where there is something; what is masked is left out, also between others.
+        """Encodes sequences, without what is masked, also between others; arguments as those of `AttentionPooling`.
 
         Returns:
             `(M, H)` hidden states of the M places that are not masked, and `(R, T)` rows of these (0 where masked).
@@ -207,14 +202,6 @@ class WordEncoder(nn.Module):
             self.sentence_encoder = make_encoder(config, text.encoder_size)
             self.sentence_attention = make_pooling(config, pooling, text.encoder_size)
 
-    def get_input_embeddings(self) -> nn.Module:
-        """The table of word vectors."""
-        return self.word_embeddings
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        """Puts another table in its place."""
-        self.word_embeddings = value
-
     def forward(
         self,
         input_ids: Tensor | None,
@@ -229,20 +216,19 @@ class WordEncoder(nn.Module):
             input_ids: `(B, W)` or `(B, S, W)` word ids.
             attention_mask: Booleans of this shape, true where there is a word. A sentence is there when it has a word.
             inputs_embeds: `(B, W, D)` or `(B, S, W, D)` word vectors, instead of `input_ids`.
-            pooled: Not used: only pretrained encoders have it.
+            pooled: `(B, P)` or `(B, S, P)`, only of a `TransformerEncoder`: what `pool` made of the documents before.
             language: The language of all documents, in a model that has languages.
 
         Returns:
             `(B, H)` document vectors and the attention weights: `(B, W)`; or `(B, S, W)`, each sentence on its own,
-            and `(B, S)`.
+            and `(B, S)`. Those of `pooled` are missing.
         """
         assert attention_mask is not None
         if input_ids is not None and not torch.compiler.is_compiling():
             words, places = torch.unique(input_ids, return_inverse=True)
             return self.encode(self.word_embeddings(words), places, attention_mask, language)
-        if input_ids is not None:  # how many words are distinct, no compiler can know
+        if inputs_embeds is None:  # how many words are distinct, no compiler can know
             inputs_embeds = self.word_embeddings(input_ids)
-        assert inputs_embeds is not None
         # A weight of zero would not rid a sum of NaN.
         vectors = inputs_embeds.flatten(0, -2).masked_fill(~attention_mask.reshape(-1, 1), 0)
         places = torch.arange(vectors.shape[0], device=vectors.device).reshape(attention_mask.shape)
@@ -278,18 +264,12 @@ def without_pooler(transformer: Any) -> Any:
 
 
 TOKENS_AT_ONCE = 8192
-"""Tokens that an encoder reads at once, padding included; more rows are read in several batches."""
 
 
 def batches_of(sizes: Sequence[int]) -> Iterator[list[int]]:
-    """Divides rows of tokens into batches of rows of about the same length.
+    """Divides rows of tokens, of these sizes, into batches of about the same length, by their places.
 
-    Args:
-        sizes: The number of tokens of each row.
-
-    Yields:
-        Places of rows in ascending order of their lengths, without the empty ones: as many as hold `TOKENS_AT_ONCE`
-        tokens when they are padded to the longest, one at least.
+    Empty ones are left out. A batch has at most `TOKENS_AT_ONCE` tokens, padding included, or a single row.
 
     Example:
         >>> list(batches_of([2, 5000, 0, 1, 5000]))
@@ -317,9 +297,6 @@ def position_limit(transformer: nn.Module) -> int | None:
 
 class TransformerEncoder(nn.Module):
     """Documents of tokens: the hidden states of a pretrained encoder, and a pooling of them.
-
-    Args:
-        config: A `GileConfig` with `text_encoder_config`; its weights come from a checkpoint or are loaded later.
 
     Raises:
         ValueError: The limits of the configuration leave more tokens than the encoder has positions for.
@@ -354,14 +331,6 @@ class TransformerEncoder(nn.Module):
             self.transformer.eval()
         return self
 
-    def get_input_embeddings(self) -> nn.Module:
-        """The table of the tokens."""
-        return self.transformer.get_input_embeddings()
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        """Puts another table in its place."""
-        self.transformer.set_input_embeddings(value)
-
     def forward(
         self,
         input_ids: Tensor | None,
@@ -370,11 +339,7 @@ class TransformerEncoder(nn.Module):
         pooled: Tensor | None = None,
         language: str | None = None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Encodes documents, as `WordEncoder` does.
-
-        Instead of tokens there may be `pooled`, `(B, P)`, what `pool` made of them before; then no weights of the
-        pooling, `(B, W)`, are returned.
-        """
+        """Encodes documents, as `WordEncoder` does."""
         if pooled is not None:
             return pooled, ()
         assert attention_mask is not None
@@ -388,13 +353,7 @@ class TransformerEncoder(nn.Module):
         inputs_embeds: Tensor | None = None,
         language: str | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Pools rows of tokens, reading those of about the same length together, so that little padding is read.
-
-        Args:
-            input_ids: `(..., W)` token ids.
-            attention_mask: `(..., W)` booleans, true where there is a token.
-            inputs_embeds: `(..., W, D)` vectors of tokens, instead of `input_ids`.
-            language: The language of all rows, in a model that has languages.
+        """Pools `(..., W)` tokens, reading rows of about the same length together, so that little padding is read.
 
         Returns:
             `(..., P)` vectors with a root mean square of 1, zero for a row without tokens, and the `(..., W)` weights
@@ -450,9 +409,7 @@ class TransformerEncoder(nn.Module):
 class HierarchicalTransformerEncoder(TransformerEncoder):
     """Long documents: their windows one by one, then attention over the windows, as a HAN has it over sentences.
 
-    Args:
-        config: A `GileConfig`; `encoder_cell` is the encoder of the windows (Eq. 1), `"none"` attends to their vectors
-            themselves, which leaves the document in the space of the pretrained encoder.
+    An `encoder_cell` of `"none"` leaves the document in the space of the pretrained encoder.
     """
 
     def __init__(self, config: PreTrainedConfig) -> None:
@@ -490,21 +447,3 @@ TEXT_ENCODERS: dict[str, Any] = {
     "hierarchical_transformer": HierarchicalTransformerEncoder,
 }
 """The text encoders by the names that `GileConfig.text_encoder_type` gives them."""
-
-__all__ = [
-    "TEXT_ENCODERS",
-    "AttentionPooling",
-    "DenseEncoder",
-    "HierarchicalTransformerEncoder",
-    "MeanPooling",
-    "RecurrentEncoder",
-    "TransformerEncoder",
-    "WordEncoder",
-    "batches_of",
-    "make_encoder",
-    "make_pooling",
-    "mean_of_words",
-    "position_limit",
-    "rms_normalized",
-    "without_pooler",
-]
