@@ -109,8 +109,8 @@ MUTATIONS = [
     ),
     Mutation(
         "hf_gile/models/labels_gile.py",
-        "count=count, seen=count > 0)",
-        "count=count, seen=count >= 0)",
+        "count=number, seen=number > 0)",
+        "count=number, seen=number >= 0)",
         "models/test_labels.py",
     ),
     Mutation(

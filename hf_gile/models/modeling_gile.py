@@ -268,7 +268,7 @@ class GileModel(GilePreTrainedModel):
         reads_pretrained = self.config.text_config.reads_pretrained
         return encoder.transformer.get_input_embeddings() if reads_pretrained else encoder.word_embeddings
 
-    def set_input_embeddings(self, value: Any) -> None:
+    def set_input_embeddings(self, value: nn.Module) -> None:
         """Puts another table in the place of `get_input_embeddings`."""
         if self.config.text_config.reads_pretrained:
             self.text_encoder.transformer.set_input_embeddings(value)
