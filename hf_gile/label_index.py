@@ -543,9 +543,9 @@ def _selected(postings: Postings, columns: Tensor) -> Postings:
     places[columns] = torch.arange(len(columns), device=columns.device)
     kept = places[postings.labels] >= 0
     entries = kept[postings.texts.long()]
-    return Postings(
-        postings.features[entries],
-        (kept.cumsum(0) - 1).int()[postings.texts[entries].long()],
+    return Postings.of_entries(
+        _features_of_entries(postings)[entries],
+        (kept.cumsum(0) - 1)[postings.texts[entries].long()],
         postings.values[entries],
         places[postings.labels[kept]],
         postings.words[kept],
@@ -557,24 +557,28 @@ def _joined(postings: Postings, new: Postings | None) -> Postings:
     """The postings of labels and, behind them, of others."""
     assert new is not None  # both are of one model
     new = Postings(*(one.to(postings.labels.device) for one in new))
-    features = torch.cat([postings.features, new.features])
-    order = features.argsort(stable=True)
-    return Postings(
-        features[order],
-        torch.cat([postings.texts, new.texts + len(postings.labels)])[order],
-        torch.cat([postings.values, new.values])[order],
+    return Postings.of_entries(
+        torch.cat([_features_of_entries(postings), _features_of_entries(new)]),
+        torch.cat([postings.texts, new.texts + len(postings.labels)]),
+        torch.cat([postings.values, new.values]),
         torch.cat([postings.labels, new.labels + postings.weights.shape[1]]),
         torch.cat([postings.words, new.words]),
         torch.cat([postings.weights, new.weights], 1),
     )
 
 
+def _features_of_entries(postings: Postings) -> Tensor:
+    return postings.features.repeat_interleave(postings.starts.diff())
+
+
 def _checked(postings: Postings, labels: int) -> Postings:
     """Refuses postings whose numbers lead out of them, which a search would follow."""
-    entries, texts = len(postings.features), len(postings.labels)
+    entries, texts, starts = len(postings.texts), len(postings.labels), postings.starts
     limits = [(postings.features, LEXICAL_BUCKETS), (postings.texts, texts), (postings.labels, labels)]
     is_right = [
-        len(postings.texts) == len(postings.values) == entries,
+        len(postings.values) == entries,
+        len(starts) == len(postings.features) + 1,
+        [int(one) for one in starts[[0, -1]]] == [0, entries] and bool((starts.diff() > 0).all()),
         len(postings.words) == texts,
         postings.weights.shape == (2, labels),
         *(not len(one) or (int(one.min()) >= 0 and int(one.max()) < limit) for one, limit in limits),

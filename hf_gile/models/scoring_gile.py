@@ -24,9 +24,6 @@ from .languages_gile import of_language, per_language
 from .processing_gile import LEXICAL_BUCKETS, lexical_features
 from .text_encoders_gile import rms_normalized
 
-_TEXTS_AT_ONCE = 1 << 18
-"""Texts of labels times documents whose words are compared at once: what stays in a cache."""
-
 
 class ZeroEmbedding(nn.Embedding):
     """A table of numbers that start at zero."""
@@ -122,15 +119,17 @@ class Postings(NamedTuple):
     words of short texts mislead.
 
     Args:
-        features: `(E,)` lexical features, ascending.
-        texts: `(E,)` the text that has each.
-        values: `(E,)` what each adds to match, of a document that is full of it.
+        features: `(F,)` lexical features of any text, ascending, each once.
+        starts: `(F + 1,)` where the entries of each begin, and where the last ones end.
+        texts: `(E,)` a text that has it, entry by entry.
+        values: `(E,)` what it adds to match there, of a document that is full of it.
         labels: `(T,)` the label of each text.
         words: `(T,)` the number of words that coverage asks for; 0 of descriptions, which are never covered.
         weights: `(2, L)` what match and coverage count for each label.
     """
 
     features: Tensor
+    starts: Tensor
     texts: Tensor
     values: Tensor
     labels: Tensor
@@ -160,11 +159,17 @@ class Postings(NamedTuple):
         counts = squares >= 0.1 * heaviest[rows]
         is_word = counts & (features % 2 == 0) & (of_text == 1)[rows]
         words = torch.bincount(rows[is_word], minlength=len(texts)).int()
-        features, rows, values = features[counts], rows[counts], values[counts]
-        order = features.argsort(stable=True)
-        entries = features[order].int(), rows[order].int(), values[order]
         owner = torch.tensor(owners, dtype=torch.long)
-        return cls(*(one.to(weights.device) for one in (*entries, owner, words, weights)))
+        entries = features[counts], rows[counts], values[counts]
+        return cls.of_entries(*(one.to(weights.device) for one in (*entries, owner, words, weights)))
+
+    @classmethod
+    def of_entries(cls, features: Tensor, texts: Tensor, values: Tensor, *of_texts: Tensor) -> "Postings":
+        """Sorts entries, each with its `(E,)` feature; `of_texts` are the other fields."""
+        order = features.argsort(stable=True)
+        distinct, sizes = torch.unique_consecutive(features[order], return_counts=True)
+        starts = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
+        return cls(distinct.int(), starts, texts[order].int(), values[order], *of_texts)
 
     @torch.compiler.disable
     @torch.no_grad()
@@ -179,36 +184,37 @@ class Postings(NamedTuple):
                 "scores count words that texts share with labels: pass lexical_ids, (B, F), which the processor of the "
                 "model makes of the texts with return_tensors='pt'; the zero-shot-classification pipeline does"
             )
-        ids = ids.to(self.labels.device)
-        size = max(1, _TEXTS_AT_ONCE // max(1, len(self.labels)))
-        scores = self.weights.new_empty(len(ids), self.weights.shape[1])
-        for start in range(0, len(ids), size):
-            match, coverage = self.terms(ids[start : start + size])
-            scores[start : start + size] = self.weights[0] * match + self.weights[1] * coverage
-        return scores
+        match, coverage = self.terms(ids.to(self.labels.device))
+        return match.mul_(self.weights[0]).add_(coverage.mul_(self.weights[1]))
 
     @torch.no_grad()
     def terms(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Match and coverage of few documents with all labels, each `(B, L)`; `ids` as in `scores`."""
-        number, texts, labels = len(ids), len(self.labels), self.weights.shape[1]
-        is_id = ids >= 0
-        asked, counts = (ids % LEXICAL_BUCKETS)[is_id].int(), (ids // LEXICAL_BUCKETS + 1)[is_id]
-        rows = is_id.nonzero()[:, 0]
-        first, behind = (torch.searchsorted(self.features, asked, right=right) for right in (False, True))
-        sizes = behind - first
-        starts = (first - sizes.cumsum(0) + sizes).repeat_interleave(sizes)
-        entries = torch.arange(len(starts), device=ids.device) + starts
-        places = self.texts[entries] + (rows * texts).repeat_interleave(sizes)  # in (B, T)
-        values = self.values[entries] * (counts / (counts + 1)).repeat_interleave(sizes)
-        match = values.new_zeros(number * texts).index_add_(0, places, values)
-        found = places[(asked % 2 == 0).repeat_interleave(sizes)]
-        covered = torch.bincount(found, minlength=number * texts).view(number, texts) >= self.words
-        lengths = counts.new_zeros(number).index_add_(0, rows, counts * (asked % 2 == 0))
-        share = (lengths[:, None] / 50).clamp(max=1)
-        sums = match.view(number, texts), (covered & (self.words > 0)).to(match)
-        owners, none = self.labels.expand(number, -1), match.new_zeros(number, labels)
-        best = (none.scatter_reduce(1, owners, own, "amax") * share for own in sums)
-        return next(best), next(best)
+        """Match and coverage of documents with all labels, each `(B, L)`; `ids` as in `scores`."""
+        match, coverage = self.values.new_zeros(2, len(ids), self.weights.shape[1])
+        for row, padded in enumerate(ids):
+            own = padded[padded >= 0]
+            asked, counts = (own % LEXICAL_BUCKETS).int(), own // LEXICAL_BUCKETS + 1
+            start, end = (self.starts[torch.searchsorted(self.features, asked, right=right)] for right in (False, True))
+            sizes, shares, is_word = end - start, counts / (counts + 1), asked % 2 == 0
+            entries = _runs(start, sizes)
+            values = self.values.index_select(0, entries) * shares.repeat_interleave(sizes)
+            texts = self.texts.index_select(0, entries).long()
+            of_texts = values.new_zeros(len(self.labels)).scatter_add_(0, texts, values)
+            match[row].scatter_reduce_(0, self.labels, of_texts, "amax")
+            texts = self.texts.index_select(0, _runs(start[is_word], sizes[is_word])).long()
+            number = torch.zeros_like(self.words).scatter_add_(0, texts, texts.new_ones(len(texts)).to(self.words))
+            needed = self.words[texts]
+            coverage[row, self.labels[texts[(needed > 0) & (number[texts] >= needed)]]] = 1.0
+            share = (counts[is_word].sum() / 50).clamp(max=1)
+            match[row] *= share
+            coverage[row] *= share
+        return match, coverage
+
+
+def _runs(starts: Tensor, sizes: Tensor) -> Tensor:
+    """The numbers from each start on, as many as its size says."""
+    numbers = (starts - sizes.cumsum(0) + sizes).repeat_interleave(sizes)
+    return numbers.add_(torch.arange(len(numbers), device=numbers.device))
 
 
 def _scaled(text: Parts) -> Parts:

@@ -114,14 +114,12 @@ def test_words_that_are_in_most_documents_are_left_out():
     assert postings.terms(torch.tensor([lexical_ids("of the")]))[1].bool().tolist() == [[False, True]]
 
 
-def test_scores_do_not_depend_on_other_texts_or_blocks(made, monkeypatch):
+def test_scores_do_not_depend_on_other_texts(made):
     model, processor = made()
     ids, postings = inputs_of(processor)["lexical_ids"], model.stored_postings()
     scores = postings.scores(ids)
     for row, text in enumerate(TEXTS):
         torch.testing.assert_close(postings.scores(inputs_of(processor, [text])["lexical_ids"])[0], scores[row])
-    monkeypatch.setattr("hf_gile.models.scoring_gile._TEXTS_AT_ONCE", 1)
-    torch.testing.assert_close(postings.scores(ids), scores)
     assert postings.scores(ids[:0]).shape == (0, 5)
     nothing = Postings.build([Label("n", "☃")], torch.ones(LEXICAL_BUCKETS), torch.ones(2, 1))
     assert nothing.scores(ids).eq(0).all()
