@@ -1,0 +1,274 @@
+"""Language models of Transformers with a joint output layer in the place of their own.
+
+A class is made of each architecture when it is asked for, by its name: `JointGPT2LMHeadModel` is GPT2LMHeadModel with a
+`JointOutputEmbedding`. This file and its sibling travel with a saved model, which
+`AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)` loads; its configuration stays that of the
+architecture, with one more field, `joint_output`.
+"""
+
+import functools
+import inspect
+from typing import Any
+
+import transformers
+from torch import Tensor, nn
+from transformers import GenerationMixin, PreTrainedConfig, PreTrainedModel
+from transformers import initialization as init
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+)
+
+from .joint_output import JointOutputEmbedding, JointProjection
+
+PREFIX = "Joint"
+LOSSES = ("full", "chunked", "sampled")
+# Fields of configurations that say that logits are changed after the output layer.
+_CHANGES_LOGITS = ("final_logit_softcapping", "logits_scaling", "logit_scale", "lm_head_multiplier")
+
+
+def replace_output_embeddings(
+    model: PreTrainedModel,
+    joint_size: int = 512,
+    *,
+    form: str = "joint",
+    depth: int = 1,
+    residual: bool = False,
+    loss: str = "full",
+    sample: float | None = None,
+) -> PreTrainedModel:
+    """Gives a language model a joint output layer, in place.
+
+    The layer starts untrained (`form="bilinear"` starts as weight tying, if sizes allow): train the model, or its
+    `lm_head` alone, before use.
+
+    Args:
+        model: A causal or encoder-decoder model of Transformers, with an output layer of its own.
+        joint_size: Size of the joint space, of the form "joint".
+        form: As in `JointOutputEmbedding`.
+        depth: Number of projections within g_out.
+        residual: Whether these have residual connections.
+        loss: How `labels` make a loss in training. `"full"`: as the architecture does, from all logits. `"chunked"`:
+            the same without an (N, V) tensor of logits; the output then holds scores of no position. `"sampled"`: over
+            a part of the vocabulary.
+        sample: The share of the vocabulary that "sampled" scores.
+
+    Returns:
+        The same model, of a class such as `JointGPT2LMHeadModel`.
+
+    Raises:
+        ValueError: The model is no such language model, or a setting does not fit.
+
+    Example:
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> model = GPT2LMHeadModel(GPT2Config(vocab_size=50, n_embd=8, n_layer=1, n_head=2))
+        >>> type(replace_output_embeddings(model, joint_size=16)).__name__
+        'JointGPT2LMHeadModel'
+    """
+    if isinstance(model, JointOutputMixin):
+        raise ValueError(f"{type(model).__name__} has a joint output layer already")
+    if not isinstance(model, PreTrainedModel):
+        raise ValueError(f"model must be a language model of Transformers, got {type(model).__name__}")
+    joint: Any = joint_class(type(model).__name__)
+    if not issubclass(joint, type(model)):
+        raise ValueError(f"{type(model).__name__} is not the class of this name that Transformers has")
+    settings = {
+        "joint_size": joint_size,
+        "form": form,
+        "depth": depth,
+        "residual": residual,
+        "loss": loss,
+        "sample": sample,
+    }
+    check_settings(settings, model.config)
+    head, source = _layer(model, settings)
+    model.config.joint_output = settings
+    model.config.tie_word_embeddings = True
+    model.__class__ = joint
+    _install(model, head, source)
+    for module in head.modules():
+        module._is_hf_initialized = True  # type: ignore[assignment]
+    return model
+
+
+@functools.cache
+def joint_class(architecture: str) -> type[PreTrainedModel]:
+    """The class of an architecture of Transformers with a joint output layer.
+
+    Args:
+        architecture: Name of a causal or encoder-decoder language model, such as `"LlamaForCausalLM"`.
+
+    Raises:
+        ValueError: Transformers has no such language model.
+    """
+    autos = {
+        "AutoModelForCausalLM": MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        "AutoModelForSeq2SeqLM": MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+    }
+    auto = next((name for name, names in autos.items() if architecture in names.values()), None)
+    base: Any = getattr(transformers, architecture, None) if auto else None
+    if base is None:
+        raise ValueError(
+            f"{architecture} is no causal or encoder-decoder language model of Transformers; such models are those of "
+            "AutoModelForCausalLM and AutoModelForSeq2SeqLM"
+        )
+
+    @functools.wraps(base.forward)  # the Trainer and generate read the signature
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("labels") is None or not self.training or self.config.joint_output["loss"] == "full":
+            return base.forward(self, *args, **kwargs)
+        return self._forward_without_logits(base.forward, *args, **kwargs)
+
+    members = {"__module__": __name__, "__doc__": f"{architecture} with a joint output layer.", "forward": forward}
+    made = type(PREFIX + architecture, (JointOutputMixin, base, GenerationMixin), members | {"_auto_class": auto})
+    globals()[made.__name__] = made  # pickle looks it up here
+    return made
+
+
+def __getattr__(name: str) -> type[PreTrainedModel]:
+    """Makes `JointGPT2LMHeadModel` and the like; a saved configuration names them."""
+    if name.startswith(PREFIX):
+        try:
+            return joint_class(name.removeprefix(PREFIX))
+        except ValueError as error:
+            raise AttributeError(str(error)) from None
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class JointOutputMixin:
+    """What a joint output layer changes of a language model."""
+
+    config: Any
+    training: bool
+
+    def __init__(self, config: PreTrainedConfig, *args: Any, **kwargs: Any) -> None:
+        super().__init__(config, *args, **kwargs)  # type: ignore[call-arg]
+        model: Any = self
+        settings = getattr(config, "joint_output", None)
+        if not isinstance(settings, dict):
+            raise ValueError(
+                "config.joint_output must hold the settings of the joint output layer, which "
+                f"replace_output_embeddings writes; got {settings!r}"
+            )
+        check_settings(settings, config)
+        config.tie_word_embeddings = True
+        _install(model, *_layer(model, settings))
+        model.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        if isinstance(module, JointOutputEmbedding):
+            init.zeros_(module.bias)
+        elif isinstance(module, JointProjection):
+            if module.bias is not None:
+                init.zeros_(module.bias)
+            if module.tanh or module.in_features != module.out_features:
+                init.xavier_uniform_(module.weight)
+            else:
+                init.eye_(module.weight)
+        else:
+            super()._init_weights(module)  # type: ignore[misc]
+
+    def _get_resized_lm_head(self, old_lm_head: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
+        """The same layer: it reads the table, which has grown."""
+        if not isinstance(old_lm_head, JointOutputEmbedding):
+            return super()._get_resized_lm_head(old_lm_head, *args, **kwargs)  # type: ignore[misc]
+        return old_lm_head
+
+    def _adjust_bias(self, output_embeddings: nn.Module, input_embeddings: Tensor) -> None:
+        """Fits b to the table, wherever this is tied to it: after loading and after resizing."""
+        if isinstance(output_embeddings, JointOutputEmbedding):
+            output_embeddings.fit_bias()
+        else:
+            super()._adjust_bias(output_embeddings, input_embeddings)  # type: ignore[misc]
+
+    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
+        """Resizes E and b alone; as that of Transformers, but what is frozen stays so."""
+        model: Any = self
+        trains = [(parameter, parameter.requires_grad) for parameter in model.get_output_embeddings().parameters()]
+        resized = super().resize_token_embeddings(*args, **kwargs)  # type: ignore[misc]
+        for parameter, requires_grad in trains:
+            parameter.requires_grad_(requires_grad)
+        return resized
+
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
+        """As that of Transformers; g_out(E) is computed once."""
+        model: Any = self
+        with model.get_output_embeddings().keeping_codes():
+            return super().generate(*args, **kwargs)  # type: ignore[misc]
+
+    def _forward_without_logits(self, forward: Any, *args: Any, **kwargs: Any) -> Any:
+        """Runs `forward` for the hidden states, and computes the loss from these."""
+        model: Any = self
+        settings, labels = model.config.joint_output, kwargs.pop("labels")
+        num_items, as_dict = kwargs.pop("num_items_in_batch", None), kwargs.pop("return_dict", None)
+        reads_more = model.config.is_encoder_decoder
+        if reads_more and kwargs.get("decoder_input_ids") is None and kwargs.get("decoder_inputs_embeds") is None:
+            kwargs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(labels=labels)
+        head = model.get_output_embeddings()
+        with head.collecting() as collected:
+            outputs = forward(self, *args, **kwargs, return_dict=True)
+        (hidden,) = collected
+        if not reads_more:
+            hidden, labels = hidden[:, :-1], labels[:, 1:]
+        extra = getattr(model, "final_logits_bias", None)
+        loss = head.loss(
+            hidden.flatten(0, 1),
+            labels.to(hidden.device).flatten(),
+            sample=settings["sample"] if settings["loss"] == "sampled" else None,
+            num_items=num_items,
+            extra_bias=None if extra is None else extra[0],
+        )
+        outputs = type(outputs)(**{**outputs, "loss": loss})
+        return outputs.to_tuple() if as_dict is False else outputs
+
+
+def check_settings(settings: dict[str, Any], config: PreTrainedConfig) -> None:
+    """Refuses settings of a joint output layer that do not fit.
+
+    Args:
+        settings: What stands in `config.joint_output`.
+        config: The configuration of the model.
+
+    Raises:
+        ValueError: Says which does not.
+    """
+    known = {*inspect.signature(replace_output_embeddings).parameters} - {"model"}
+    if set(settings) != known:
+        raise ValueError(f"joint_output must have the fields {sorted(known)}, got {sorted(settings)}")
+    loss, sample = settings["loss"], settings["sample"]
+    if loss not in LOSSES:
+        raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {loss!r}")
+    if (loss == "sampled") != (sample is not None) or (sample is not None and not 0 < sample <= 1):
+        raise ValueError(f"sample is the share of the vocabulary that loss='sampled' scores, in (0, 1]; got {sample}")
+    changes = [name for name in _CHANGES_LOGITS if getattr(config, name, None) not in (None, 1, 1.0)]
+    if changes and loss != "full":
+        raise ValueError(f"this architecture changes logits after the output layer ({changes[0]}): take loss='full'")
+
+
+def _layer(model: Any, settings: dict[str, Any]) -> tuple[JointOutputEmbedding, str]:
+    """The layer that fits a model, and the name of the table it reads."""
+    output = model.get_output_embeddings()
+    if output is None:
+        raise ValueError(f"{type(model).__name__} has no output layer to replace")
+    names = {name: module for name, module in model.named_modules() if module is output}
+    tied = model._tied_weights_keys or {}
+    source = next((tied[f"{name}.weight"] for name in names if f"{name}.weight" in tied), None)
+    if source is None:
+        table = model.get_input_embeddings().weight
+        source = next(name for name, parameter in model.named_parameters() if parameter is table)
+    hidden_size = output.weight.shape[1]
+    keys = ("joint_size", "form", "depth", "residual")
+    head = JointOutputEmbedding(model.get_parameter(source), hidden_size, **{key: settings[key] for key in keys})
+    return head, source
+
+
+def _install(model: Any, head: JointOutputEmbedding, source: str) -> None:
+    """Puts the layer in its place, tied to the table."""
+    old = model.get_output_embeddings()
+    name = next(name for name, module in model.named_modules() if module is old)
+    model.set_output_embeddings(head)
+    if model.get_output_embeddings() is not head:
+        raise ValueError(f"{type(model).__name__} does not let its output layer be replaced")
+    model._tied_weights_keys = {**(model._tied_weights_keys or {}), f"{name}.weight": source}
+    model.all_tied_weights_keys = model.get_expanded_tied_weights_keys(all_submodels=True)
+    head.train(model.training)

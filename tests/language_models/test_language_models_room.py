@@ -1,0 +1,45 @@
+"""The room of language models is small, travels by itself, and shares nothing with the others."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import hf_gile
+
+ROOT = Path(hf_gile.__file__).parent
+ROOM = ROOT / "language_models"
+TRAVELLING = [path for path in ROOM.glob("*.py") if path.name != "__init__.py"]
+
+
+def test_few_files_travel():
+    assert len(TRAVELLING) <= 3
+    assert sum(len(path.read_text().splitlines()) for path in TRAVELLING) <= 900
+
+
+@pytest.mark.parametrize("path", TRAVELLING, ids=lambda path: path.name)
+def test_files_import_only_siblings_torch_and_transformers(path):
+    siblings = {path.stem for path in TRAVELLING}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            assert (node.level, node.module in siblings) == (1, True), node.lineno
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names = [node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+            for name in names:
+                known = {
+                    "torch",
+                    "transformers",
+                    "collections",
+                    "contextlib",
+                    "functools",
+                    "inspect",
+                    "itertools",
+                    "typing",
+                }
+                assert name.split(".")[0] in known, f"{path.name}: {name}"
+
+
+def test_no_other_room_imports_it():
+    for path in ROOT.rglob("*.py"):
+        if ROOM not in path.parents:
+            assert "language_models" not in path.read_text(), path
