@@ -13,7 +13,11 @@ from .models import (
     LabelScoringPipeline,
     LabelSet,
 )
+from .models.configuration_gile import checks_of_makers
+from .settings import refuse_unread
 from .tokenizing import build_tokenizer
+
+checks_of_makers.append(refuse_unread)
 
 __version__ = "0.1.0"
 

@@ -1,9 +1,18 @@
-"""The same settings for many kinds of models: what each of them reads."""
+"""What each kind of model reads of all settings, and an error where another is set."""
 
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
 from typing import Any
 
+from transformers import PreTrainedConfig
+
 from .models import GileConfig, GileTextConfig
-from .models.configuration_gile import PRETRAINED_DEFAULTS, defaults_of, unread_of_head, unread_of_text
+
+PRETRAINED_DEFAULTS: dict[str, dict[str, Any]] = {
+    "transformer": {"pooling": "mean"},
+    "hierarchical_transformer": {"pooling": "mean", "encoder_cell": "none", "max_sentences": 16},
+}
+"""The kinds of pretrained encoders, and how `hf_gile.training.model_from_text_encoder` has texts read by default."""
 
 
 def only_read(**fields: Any) -> dict[str, Any]:
@@ -21,6 +30,81 @@ def only_read(**fields: Any) -> dict[str, Any]:
         {'text_encoder_type': 'nn', 'embedding_size': 30}
     """
     starts = PRETRAINED_DEFAULTS.get(fields.get("text_encoder_type", ""), {})
-    values = {**defaults_of(GileTextConfig), **defaults_of(GileConfig), **starts, **fields}
-    unread = unread_of_text(values) | unread_of_head(values)
+    values = {**_defaults_of(GileTextConfig), **_defaults_of(GileConfig), **starts, **fields}
+    unread = _unread_of_text(values) | _unread_of_head(values)
     return {name: value for name, value in fields.items() if name not in unread}
+
+
+def _parts_of(fields: Mapping[str, Any]) -> set[str]:
+    """What a text encoder has of the parts that languages can share."""
+    kind = fields["text_encoder_type"]
+    has_cell = kind not in ("nn", "transformer") and fields["encoder_cell"] != "none"
+    attends = kind not in ("nn", "hnn") and (kind == "hierarchical_transformer" or fields["pooling"] == "attention")
+    return {name for name, is_there in (("encoders", has_cell), ("attention", attends)) if is_there}
+
+
+def _unread_of_text(fields: Mapping[str, Any]) -> dict[str, str]:
+    """The fields of a `GileTextConfig` that nothing reads with the others, and what would read them."""
+    kind, parts = fields["text_encoder_type"], _parts_of(fields)
+    words = kind not in PRETRAINED_DEFAULTS
+    attends, is_dense = "attention" in parts, "encoders" in parts and fields["encoder_cell"] == "dense"
+    sentences = kind in ("hnn", "han", "hierarchical_transformer")
+    readers = {
+        "encoder_cell": (kind not in ("nn", "transformer"), "another text_encoder_type"),
+        "hidden_size": ("encoders" in parts, "a text encoder with an encoder_cell"),
+        "attention_size": (attends, "attention"),
+        "hidden_act": (attends or is_dense, "attention, or a dense encoder_cell"),
+        "pooling": (kind not in ("nn", "hnn"), "another text_encoder_type"),
+        "freeze_text_encoder": (not words, "a pretrained encoder"),
+        "embedding_std": (words, "word vectors, not a pretrained encoder"),
+        "word_dropout": (words, "word vectors, not a pretrained encoder"),
+        "max_words": (not sentences, "a text encoder that does not read sentences"),
+        "max_sentences": (sentences, "a text encoder that reads sentences"),
+        "max_sentence_words": (sentences, "a text encoder that reads sentences"),
+    }
+    return {name: reader for name, (is_read, reader) in readers.items() if not is_read}
+
+
+def _unread_of_head(fields: Mapping[str, Any]) -> dict[str, str]:
+    """The same of a `GileConfig`, of the values of its fields and of those of its `text_config`."""
+    layer, parts = fields["output_layer"], _parts_of(fields)
+    shared = {part for part in parts if fields["sharing"] in (part, "both")}
+    reads_labels = layer != "linear" and fields["text_encoder_type"] != "nn"  # whose text encoder is the mean of words
+    readers = {
+        "joint_size": (layer in ("gile", "bilinear_yh15"), "output_layer 'gile'"),
+        "joint_act": (layer not in ("linear", "bilinear"), "output_layer 'gile'"),
+        "joint_dropout": (layer != "linear", "a joint embedding"),
+        "label_encoder_type": (reads_labels, "an output_layer that reads labels, and not the mean of words, 'nn'"),
+        "cosine_scale": (fields["cosine_score"], "cosine_score"),
+        "term_weights": (layer != "linear", "a joint embedding"),
+        "sharing": (
+            bool(fields["languages"]) and shared != parts & {"attention"},
+            f"languages, and a text encoder with these parts (it has {' and '.join(sorted(parts)) or 'none'})",
+        ),
+        "share_joint_space": (bool(fields["languages"]) and layer != "linear", "languages and a joint embedding"),
+    }
+    return {name: reader for name, (is_read, reader) in readers.items() if not is_read}
+
+
+def _defaults_of(config: type[PreTrainedConfig]) -> dict[str, Any]:
+    """The fields of a class of configurations, by their defaults."""
+    return {
+        one.name: one.default if one.default_factory is MISSING else one.default_factory() for one in fields(config)
+    }
+
+
+def refuse_unread(config: PreTrainedConfig) -> None:
+    """Refuses fields of a configuration that are set and that nothing would read.
+
+    Raises:
+        ValueError: There is such a field; the message names what would read it.
+    """
+    if isinstance(config, GileConfig):
+        unread = _unread_of_head({**vars(config.text_config), **vars(config)})
+    else:
+        unread = _unread_of_text(vars(config))
+    defaults = _defaults_of(type(config))
+    for name, reader in unread.items():
+        value = getattr(config, name)
+        if value != defaults[name]:
+            raise ValueError(f"{name}={value!r} would not be read: that takes {reader}; leave it out")

@@ -2,8 +2,8 @@
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import MISSING, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import field, fields
 from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
@@ -39,11 +39,7 @@ FORMAT_VERSION = 2
 """Raised when a saved model changes meaning, so that older code refuses it instead of misreading it."""
 
 _READ_SENTENCES = ("hnn", "han", "hierarchical_transformer")
-PRETRAINED_DEFAULTS: dict[str, dict[str, Any]] = {
-    "transformer": {"pooling": "mean"},
-    "hierarchical_transformer": {"pooling": "mean", "encoder_cell": "none", "max_sentences": 16},
-}
-"""The kinds of pretrained encoders, and how `hf_gile.training.model_from_text_encoder` has texts read by default."""
+_READ_PRETRAINED = ("transformer", "hierarchical_transformer")
 
 _LARGEST: dict[str, int] = {
     "vocab_size": 1 << 24,
@@ -68,6 +64,10 @@ _LARGEST: dict[str, int] = {
 """The limits of `GileConfig.largest`."""
 
 _MAY_BE_NOTHING = ("bag_size", "label_length")
+
+
+checks_of_makers: list[Callable[[PreTrainedConfig], None]] = []
+"""What a configuration must pass where models are made; hf_gile adds it, and it does not travel with them."""
 
 
 def read_json_object(file: str | PathLike[str]) -> dict[str, Any]:
@@ -122,73 +122,6 @@ def _refuse_unknown(config: PreTrainedConfig, unknown: Mapping[str, Any]) -> Non
         close = get_close_matches(name, known, 1)
         hint = f": did you mean {close[0]}?" if close else f"; there are {', '.join(sorted(known))}"
         raise ValueError(f"{type(config).__name__} has no field {name!r:.100}{hint}")
-
-
-def _parts_of(fields: Mapping[str, Any]) -> set[str]:
-    """What a text encoder has of the parts that languages can share."""
-    kind = fields["text_encoder_type"]
-    has_cell = kind not in ("nn", "transformer") and fields["encoder_cell"] != "none"
-    attends = kind not in ("nn", "hnn") and (kind == "hierarchical_transformer" or fields["pooling"] == "attention")
-    return {name for name, is_there in (("encoders", has_cell), ("attention", attends)) if is_there}
-
-
-def unread_of_text(fields: Mapping[str, Any]) -> dict[str, str]:
-    """The fields of a `GileTextConfig` that nothing reads with the others, and what would read them."""
-    kind, parts = fields["text_encoder_type"], _parts_of(fields)
-    words = kind not in PRETRAINED_DEFAULTS
-    attends, is_dense = "attention" in parts, "encoders" in parts and fields["encoder_cell"] == "dense"
-    sentences = kind in _READ_SENTENCES
-    readers = {
-        "encoder_cell": (kind not in ("nn", "transformer"), "another text_encoder_type"),
-        "hidden_size": ("encoders" in parts, "a text encoder with an encoder_cell"),
-        "attention_size": (attends, "attention"),
-        "hidden_act": (attends or is_dense, "attention, or a dense encoder_cell"),
-        "pooling": (kind not in ("nn", "hnn"), "another text_encoder_type"),
-        "freeze_text_encoder": (not words, "a pretrained encoder"),
-        "embedding_std": (words, "word vectors, not a pretrained encoder"),
-        "word_dropout": (words, "word vectors, not a pretrained encoder"),
-        "max_words": (not sentences, "a text encoder that does not read sentences"),
-        "max_sentences": (sentences, "a text encoder that reads sentences"),
-        "max_sentence_words": (sentences, "a text encoder that reads sentences"),
-    }
-    return {name: reader for name, (is_read, reader) in readers.items() if not is_read}
-
-
-def unread_of_head(fields: Mapping[str, Any]) -> dict[str, str]:
-    """The same of a `GileConfig`, of the values of its fields and of those of its `text_config`."""
-    layer, parts = fields["output_layer"], _parts_of(fields)
-    shared = {part for part in parts if fields["sharing"] in (part, "both")}
-    reads_labels = layer != "linear" and fields["text_encoder_type"] != "nn"  # whose text encoder is the mean of words
-    readers = {
-        "joint_size": (layer in ("gile", "bilinear_yh15"), "output_layer 'gile'"),
-        "joint_act": (layer not in ("linear", "bilinear"), "output_layer 'gile'"),
-        "joint_dropout": (layer != "linear", "a joint embedding"),
-        "label_encoder_type": (reads_labels, "an output_layer that reads labels, and not the mean of words, 'nn'"),
-        "cosine_scale": (fields["cosine_score"], "cosine_score"),
-        "term_weights": (layer != "linear", "a joint embedding"),
-        "sharing": (
-            bool(fields["languages"]) and shared != parts & {"attention"},
-            f"languages, and a text encoder with these parts (it has {' and '.join(sorted(parts)) or 'none'})",
-        ),
-        "share_joint_space": (bool(fields["languages"]) and layer != "linear", "languages and a joint embedding"),
-    }
-    return {name: reader for name, (is_read, reader) in readers.items() if not is_read}
-
-
-def defaults_of(config: type[PreTrainedConfig]) -> dict[str, Any]:
-    """The fields of a class of configurations, by their defaults."""
-    return {
-        one.name: one.default if one.default_factory is MISSING else one.default_factory() for one in fields(config)
-    }
-
-
-def _refuse_unread(config: PreTrainedConfig, unread: Mapping[str, str]) -> None:
-    """Refuses fields that are set and that nothing would read."""
-    defaults = defaults_of(type(config))
-    for name, reader in unread.items():
-        value = getattr(config, name)
-        if value != defaults[name]:
-            raise ValueError(f"{name}={value!r} would not be read: that takes {reader}; leave it out")
 
 
 def check_largest(limit: str, value: object, name: str | None = None) -> None:
@@ -315,14 +248,13 @@ class GileTextConfig(PreTrainedConfig):
                     f"text_encoder_config is of a {encoder.model_type!r}, which does not make hidden states of tokens "
                     "alone; take an encoder of texts, such as a 'bert'"
                 )
-            defaults = defaults_of(type(self))
             sizes = {
                 "vocab_size": encoder.vocab_size,
                 "embedding_size": getattr(encoder, "embedding_size", None) or encoder.hidden_size,
                 "pad_token_id": self.pad_token_id if encoder.pad_token_id is None else encoder.pad_token_id,
             }
             for name, value in sizes.items():
-                if getattr(self, name) not in (defaults[name], value):
+                if getattr(self, name) not in (getattr(type(self), name), value):
                     raise ValueError(
                         f"{name}={getattr(self, name)!r} would not be read: that of the pretrained encoder is {value}; "
                         "leave it out"
@@ -349,7 +281,7 @@ class GileTextConfig(PreTrainedConfig):
     @property
     def reads_pretrained(self) -> bool:
         """Whether a pretrained encoder reads documents."""
-        return self.text_encoder_type in PRETRAINED_DEFAULTS
+        return self.text_encoder_type in _READ_PRETRAINED
 
     @property
     def has_fixed_pooling(self) -> bool:
@@ -387,8 +319,9 @@ class GileTextConfig(PreTrainedConfig):
             raise ValueError(f"encoder_cell='none' needs a 'hierarchical_transformer', not {self.text_encoder_type!r}")
 
     def validate_read(self) -> None:
-        """Nothing is set that nothing would read."""
-        _refuse_unread(self, unread_of_text(vars(self)))
+        """Nothing is set that nothing would read, see `checks_of_makers`."""
+        for check in checks_of_makers:
+            check(self)
 
 
 @strict
@@ -596,8 +529,9 @@ class GileConfig(PreTrainedConfig):
             )
 
     def validate_read(self) -> None:
-        """Nothing is set that nothing would read."""
-        _refuse_unread(self, unread_of_head({**vars(self.text_config), **vars(self)}))
+        """Nothing is set that nothing would read, see `checks_of_makers`."""
+        for check in checks_of_makers:
+            check(self)
 
     def validate_score_terms(self) -> None:
         """The terms of the score beside the joint embedding fit the vectors there are."""
@@ -726,20 +660,3 @@ def _code_that_travels() -> None:
     from .modeling_gile import GileForSequenceClassification  # noqa: F401
     from .pipeline_gile import LabelScoringPipeline  # noqa: F401
     from .processing_gile import GileProcessor  # noqa: F401
-
-
-__all__ = [
-    "FORMAT_VERSION",
-    "GROUPS",
-    "METHODS",
-    "PRETRAINED_DEFAULTS",
-    "TERMS",
-    "GileConfig",
-    "GileTextConfig",
-    "check_calibration",
-    "check_largest",
-    "defaults_of",
-    "read_json_object",
-    "unread_of_head",
-    "unread_of_text",
-]

@@ -15,10 +15,10 @@ from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
 from ..models import GileConfig, GileForSequenceClassification, GileProcessor, Scorer, towers_of
-from ..models.configuration_gile import PRETRAINED_DEFAULTS
 from ..models.processing_gile import LEXICAL_BUCKETS
 from ..models.stored_labels_gile import is_finite
 from ..models.text_encoders_gile import position_limit, without_pooler
+from ..settings import PRETRAINED_DEFAULTS
 
 
 def model_from_text_encoder(
