@@ -94,19 +94,13 @@ def _fields_of(config: type[PreTrainedConfig]) -> set[str]:
     return {one.name for one in fields(config)} - {one.name for one in fields(PreTrainedConfig)}
 
 
-# What transformers itself passes to configurations, and writes into their files, beside the fields of all.
+# What transformers itself passes to configurations, and writes into their files, beside what is in their class.
 _GENERIC = (
     "attn_implementation",
     "auto_map",
     "custom_pipelines",
     "experts_implementation",
-    "model_type",
-    "name_or_path",
-    "num_labels",
-    "output_attentions",
-    "per_layer_config",
     "quantization_config",
-    "torch_dtype",
     "use_cache",
 )
 
@@ -114,7 +108,7 @@ _GENERIC = (
 def _refuse_unknown(config: PreTrainedConfig, unknown: Mapping[str, Any]) -> None:
     """Refuses fields that a configuration does not have, and says which may be meant."""
     for name in unknown:
-        if name in _GENERIC or name.startswith("_") or name.endswith("_token_id"):
+        if name in _GENERIC or hasattr(PreTrainedConfig, name) or name.startswith("_") or name.endswith("_token_id"):
             continue
         known = _fields_of(type(config)) | {"num_labels", "id2label", "problem_type", "dtype"}
         if type(config) is not GileTextConfig:

@@ -24,8 +24,13 @@ def of_language(part: nn.Module, language: str | None) -> Any:
     return part[str(language)] if isinstance(part, nn.ModuleDict) else part
 
 
-def check_language(config: PreTrainedConfig, language: str | None) -> str | None:
+def check_language(config: Any, language: str | None, name: str = "language") -> str | None:
     """The language of the model that a caller means, who may leave it out if there is one; None if there is none.
+
+    Args:
+        config: A `GileConfig`, or a processor: what has `languages`.
+        language: What the caller said.
+        name: What to call it.
 
     Raises:
         ValueError: The model does not know the language, or has several and none was named.
@@ -33,7 +38,7 @@ def check_language(config: PreTrainedConfig, language: str | None) -> str | None
     known = config.languages
     if not known:
         if language is not None:
-            raise ValueError(f"this model has no languages (config.languages is empty), but language={language!r}")
+            raise ValueError(f"this model has no languages (config.languages is empty), but {name}={language!r:.100}")
         return None
     if language is None:
         if len(known) > 1:
@@ -43,7 +48,7 @@ def check_language(config: PreTrainedConfig, language: str | None) -> str | None
             )
         return known[0]
     if language not in known:
-        raise ValueError(f"language must be one of {', '.join(known)}, got {language!r}")
+        raise ValueError(f"{name} must be one of {', '.join(known)}, got {language!r:.100}")
     return language
 
 
@@ -55,6 +60,19 @@ def check_tensors(**given: object) -> None:
                 f"{name} must be a tensor, got {type(value).__name__}; the processor makes tensors with "
                 "return_tensors='pt'"
             )
+
+
+def check_shape(name: str, tensor: Any, *shape: int | str) -> None:
+    """Refuses what is no tensor of a shape, in which letters stand for any size; None is not looked at."""
+    if tensor is None:
+        return
+    check_tensors(**{name: tensor})
+    sizes = zip(shape, tensor.shape, strict=False)
+    if tensor.dim() != len(shape) or any(isinstance(size, int) and size != its for size, its in sizes):
+        raise ValueError(
+            f"{name} must have shape ({', '.join(map(str, shape))}), got {tuple(tensor.shape)}; the processor saved "
+            "with the model makes such tensors of texts and labels"
+        )
 
 
 Languages = str | Sequence[str] | Tensor | None

@@ -31,7 +31,7 @@ from transformers.utils.hub import cached_file
 
 from .configuration_gile import GileConfig
 from .labels_gile import LABELS_FILE, Label, LabelSet
-from .languages_gile import Languages, check_language, check_tensors, in_each_language, label_space
+from .languages_gile import Languages, check_language, check_shape, check_tensors, in_each_language, label_space
 from .losses_gile import label_loss, without_infinities
 from .processing_gile import GileProcessor
 from .scoring_gile import (
@@ -303,12 +303,13 @@ class GileModel(GilePreTrainedModel):
                 that the model does not know.
         """
         language, text = check_language(self.config, language), self.config.text_config
-        check_tensors(
-            input_ids=input_ids, inputs_embeds=inputs_embeds, pooled_embeds=pooled_embeds, attention_mask=attention_mask
-        )
-        if pooled_embeds is None:
-            self._check_documents(input_ids, inputs_embeds)
-        else:
+        if pooled_embeds is None and (input_ids is None) == (inputs_embeds is None):
+            which = "neither" if input_ids is None else "both"
+            raise ValueError(f"pass either input_ids or inputs_embeds, got {which}")
+        places = "BSW" if text.reads_sentences else "BW"
+        check_shape("input_ids", input_ids, *places)
+        check_shape("inputs_embeds", inputs_embeds, *places, "D")
+        if pooled_embeds is not None:
             self._check_pooled(pooled_embeds, input_ids, inputs_embeds)
             pooled_embeds = pooled_embeds.to(self.dtype)
         if input_ids is not None and input_ids.numel() == 0:  # what a tokenizer makes of an empty text, in floats
@@ -321,11 +322,7 @@ class GileModel(GilePreTrainedModel):
         elif inputs_embeds is not None:
             mask = torch.ones(inputs_embeds.shape[:-1], dtype=torch.bool, device=inputs_embeds.device)
         if mask is not None and attention_mask is not None:
-            if attention_mask.shape != mask.shape:
-                raise ValueError(
-                    f"attention_mask must have shape {tuple(mask.shape)} like the words, got "
-                    f"{tuple(attention_mask.shape)}"
-                )
+            check_shape("attention_mask", attention_mask, *mask.shape)
             mask = attention_mask.bool()
         if mask is not None and self.training and text.word_dropout > 0:
             words = torch.arange(mask.numel(), device=mask.device).view(mask.shape) if input_ids is None else input_ids
@@ -347,9 +344,9 @@ class GileModel(GilePreTrainedModel):
         text = self.config.text_config
         if not text.reads_pretrained:
             raise ValueError(f"pooled_embeds are of a pretrained encoder, not of {text.text_encoder_type!r}")
-        shape = f"({'B, S' if text.reads_sentences else 'B'}, {text.pooled_size})"
-        if inputs_embeds is not None or pooled.dim() != shape.count(",") + 1 or pooled.shape[-1] != text.pooled_size:
-            raise ValueError(f"pooled_embeds must have shape {shape}, without inputs_embeds, got {tuple(pooled.shape)}")
+        check_shape("pooled_embeds", pooled, *("BS" if text.reads_sentences else "B"), text.pooled_size)
+        if inputs_embeds is not None:
+            raise ValueError("pooled_embeds stand in the place of inputs_embeds, got both")
         if self.training and not text.has_fixed_pooling:
             raise ValueError(
                 "pooled_embeds are of the encoder before this training: train with freeze_text_encoder=True and a "
@@ -375,18 +372,12 @@ class GileModel(GilePreTrainedModel):
             ValueError: A wrong shape, vectors where no pretrained encoder reads labels, or a linear unit.
         """
         self._require_joint_embedding()
-        check_tensors(label_input_ids=label_input_ids)
-        if label_input_ids.dim() != 2:
-            raise ValueError(f"label_input_ids must have shape (L, T), got {tuple(label_input_ids.shape)}")
+        check_shape("label_input_ids", label_input_ids, "L", "T")
         self._check_ids("label_input_ids", label_input_ids)
         text = self.config.text_config
         if label_vectors is not None:
             self._require_pooled_labels()
-            if label_vectors.shape != (len(label_input_ids), text.pooled_size):
-                raise ValueError(
-                    f"label_vectors must have shape ({len(label_input_ids)}, {text.pooled_size}), got "
-                    f"{tuple(label_vectors.shape)}"
-                )
+            check_shape("label_vectors", label_vectors, len(label_input_ids), text.pooled_size)
             label_vectors = label_vectors.to(self.dtype)
         mask = label_input_ids != text.pad_token_id
         if self.config.label_encoder_type == "mean":
@@ -599,25 +590,8 @@ class GileModel(GilePreTrainedModel):
         if label_embeds is None:
             assert label_input_ids is not None
             return self.embed_labels(label_input_ids, label_language, label_vectors)
-        size = self.config.label_size
-        if label_embeds.dim() != 2 or label_embeds.shape[1] != size:
-            raise ValueError(f"label_embeds must have shape (L, {size}), got {tuple(label_embeds.shape)}")
+        check_shape("label_embeds", label_embeds, "L", self.config.label_size)
         return label_embeds
-
-    def _check_documents(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> None:
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError(
-                f"pass either input_ids or inputs_embeds, got {'neither' if input_ids is None else 'both'}"
-            )
-        text = self.config.text_config
-        shapes = {"input_ids": "B, S, W" if text.reads_sentences else "B, W"}
-        shapes["inputs_embeds"] = f"{shapes['input_ids']}, D"
-        for name, documents in {"input_ids": input_ids, "inputs_embeds": inputs_embeds}.items():
-            if documents is not None and documents.dim() != len(shapes[name].split(",")):
-                raise ValueError(
-                    f"text_encoder_type {text.text_encoder_type!r} takes {name} of shape ({shapes[name]}), got "
-                    f"{tuple(documents.shape)}; the processor saved with the model makes them of text"
-                )
 
     def _check_ids(self, name: str, ids: Tensor | None) -> None:
         """Refuses ids that no word has; on a CPU only, as any other device would have to be waited for."""
@@ -747,9 +721,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 languages = [label.language for label in label_set] if sizes else None
                 words = processor(label_text=label_set.texts, label_language=languages, return_tensors="pt")
                 label_input_ids = words["label_input_ids"]
-            check_tensors(label_input_ids=label_input_ids)
-            if len(label_input_ids) != len(label_set):
-                raise ValueError(f"label_input_ids has {len(label_input_ids)} rows for {len(label_set)} labels")
+            check_shape("label_input_ids", label_input_ids, len(label_set), "T")
             self.label_input_ids = label_input_ids.long().to(self.label_input_ids.device)
             if self.gile.label_rows is not None:
                 self._keep_rows(self.gile.label_rows, label_set)
@@ -865,13 +837,13 @@ class GileForSequenceClassification(GilePreTrainedModel):
         """Refuses arguments that the loss does not take, and a loss of `Trainer` that would be wrong."""
         if not given or torch.compiler.is_compiling():
             return
-        known = inspect.signature(self.loss_function).parameters
-        for name in given.keys() - known.keys():
-            if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
-                raise TypeError(
-                    f"forward() got an unexpected keyword argument {name!r}, which the loss does not take either; "
-                    "sampled labels are trained on with model.loss_function = hf_gile.training.GileLoss()"
-                )
+        try:
+            inspect.signature(self.loss_function).bind_partial(**given)
+        except TypeError as error:
+            raise TypeError(
+                f"forward() {error}, which the loss does not take either; sampled labels are trained on with "
+                "model.loss_function = hf_gile.training.GileLoss()"
+            ) from None
         if labels is None and self.training and given.keys() & {"shift_labels", "num_items_in_batch"}:
             # Trainer then computes a softmax itself, which is right for one gold label among all stored ones.
             kind = self.config.problem_type

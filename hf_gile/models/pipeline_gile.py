@@ -514,17 +514,11 @@ class _ReadTexts(NamedTuple):
 
 def _check_attends(config: PreTrainedConfig) -> None:
     kind, pooling = config.text_config.text_encoder_type, config.text_config.pooling
-    if kind == "hierarchical_transformer":
-        return  # over its windows, always
-    if kind in ("nn", "hnn"):
+    if kind in ("nn", "hnn") or (kind != "hierarchical_transformer" and pooling != "attention"):
+        has = f"text_encoder_type {kind!r} averages words" if kind in ("nn", "hnn") else f"its pooling is {pooling!r}"
         raise ValueError(
-            f"text_encoder_type {kind!r} averages words and has no attention to show as evidence: train a 'wan' or a "
-            "'han' for that"
-        )
-    if pooling != "attention":
-        raise ValueError(
-            f"this model has no attention to show as evidence, its pooling is {pooling!r}: train one with "
-            "pooling='attention' for that"
+            f"this model has no attention to show as evidence, {has}: train a 'wan' or a 'han', or with "
+            "pooling='attention', for that"
         )
 
 

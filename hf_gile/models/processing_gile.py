@@ -26,6 +26,8 @@ from transformers import (
     ProcessorMixin,
 )
 
+from .languages_gile import check_language
+
 _LIMITS = ("max_words", "max_sentences", "max_sentence_words", "max_label_words")
 # Letters and digits, with the vowel signs of scripts in which they are marks of their own; no run goes on for ever.
 _WORD = re.compile(
@@ -445,22 +447,13 @@ class GileProcessor(ProcessorMixin):
         return labels
 
     def _languages(self, language: str | Sequence[str | None] | None, size: int, name: str) -> Sequence[str | None]:
-        if not self.languages and language is None:
-            return [None] * size
-        if language is None and len(self.languages) == 1:
-            language = self.languages[0]
-        known = ", ".join(self.languages) or "none"
+        """The language of each of a number of texts."""
         if language is not None and not isinstance(language, Iterable):
             raise ValueError(f"{name} must be one language, or one for each text, got {_shown(language)}")
-        if language is None:
-            raise ValueError(f"this processor makes words of several languages: name one of {known} ({name}=...)")
-        languages = [language] * size if isinstance(language, str) else list(language)
+        languages = [language] * size if language is None or isinstance(language, str) else list(language)
         if len(languages) != size:
             raise ValueError(f"{name} must be one language, or one for each of {size} texts, got {len(languages)}")
-        unknown = [one for one in languages if one not in self.languages]
-        if unknown:
-            raise ValueError(f"{name} must be one of the languages of the model ({known}), got {unknown[0]!r}")
-        return languages
+        return [check_language(self, one, name) for one in languages]
 
     def _words(self, texts: Sequence[str], languages: Sequence[str | None], written: bool = False) -> list[list[Any]]:
         words: list[list[Any]] = [[]] * len(texts)

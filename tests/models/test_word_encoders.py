@@ -122,9 +122,9 @@ def test_word_vectors_can_be_given_instead_of_words(model):
         ({"input_ids": torch.ones(1, 1), "inputs_embeds": torch.ones(1, 1)}, "got both"),
         (
             {"input_ids": torch.ones(1, 1, 1, 1, dtype=torch.long)},
-            r"takes input_ids of shape \(B, .*W\), got \(1, 1, 1",
+            r"input_ids must have shape \(B, .*W\), got \(1, 1, 1",
         ),
-        ({"inputs_embeds": torch.ones(1, 1)}, r"takes inputs_embeds of shape \(B, .*W, D\), got \(1, 1\)"),
+        ({"inputs_embeds": torch.ones(1, 1)}, r"inputs_embeds must have shape \(B, .*W, D\), got \(1, 1\)"),
     ],
     ids=["neither", "both", "dimensions of ids", "dimensions of vectors"],
 )
