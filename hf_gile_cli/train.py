@@ -14,7 +14,6 @@ RECIPES = {
     "table": "a table of your own: texts, labels, and what the labels mean",
     "bioasq": "MEDLINE abstracts and their MeSH headings",
     "dw": "news of Deutsche Welle, in one language or several",
-    "zero_shot": "several labelled sets together, for a scorer of any labels",
 }
 
 

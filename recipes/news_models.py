@@ -4,9 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from baselines import RANKING
 from transformers import Trainer, TrainingArguments
-from units import UNITS, unit_config
 
 from hf_gile import GileForSequenceClassification, GileProcessor, build_tokenizer
 from hf_gile.data.deutsche_welle.news import News
@@ -23,6 +21,7 @@ from hf_gile.training import (
     set_word_vectors,
 )
 from hf_gile.training.experiment import run_arguments
+from hf_gile.training.units import UNITS
 
 OF_TEXTS = ("text_encoder_type", "encoder_cell", "hidden_size", "hidden_act", "word_dropout")
 LIMITS = ("max_sentences", "max_sentence_words")
@@ -41,8 +40,7 @@ def make_model(recipe: Any, unit: str, news: News, problem_type: str) -> tuple[A
     """A model with its word vectors and labels, and its processor."""
     corpus, labels, languages = news.corpus, news.labels, list(news.parts)
     gold = [len(row) for language in languages for row in news.parts[language]["train"]["labels"]]
-    config = unit_config(
-        unit,
+    config = UNITS[unit].config(
         **model_fields(recipe),
         vocab_size=len(corpus.words),
         embedding_size=corpus.vectors.shape[1],
@@ -52,7 +50,7 @@ def make_model(recipe: Any, unit: str, news: News, problem_type: str) -> tuple[A
         num_labels=len(labels),
         problem_type=problem_type,
     )
-    if UNITS[unit]["output_layer"] == "gile" and "joint_size" not in UNITS[unit]:
+    if UNITS[unit].fields["output_layer"] == "gile" and "joint_size" not in UNITS[unit].fields:
         equal = joint_size_for(config.document_size, config.label_size, len(labels))  # Eq. 19
         config.joint_size = recipe.joint_size or equal
     processor = GileProcessor.for_config(build_tokenizer(vocabulary=corpus.words), config)
@@ -60,7 +58,7 @@ def make_model(recipe: Any, unit: str, news: News, problem_type: str) -> tuple[A
     set_word_vectors(model, corpus.vectors)
     model.get_input_embeddings().requires_grad_(recipe.train_word_vectors)
     model.set_labels(labels, processor, torch.from_numpy(corpus.label_input_ids))
-    model.loss_function = GileLoss(RANKING.get(unit, "cross_entropy"))
+    model.loss_function = GileLoss()
     return model, processor
 
 

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from units import UNITS
+from baselines import BASELINES
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "benchmarks"))
@@ -27,6 +27,7 @@ sys.path.append(str(ROOT / "benchmarks"))
 from machine import commit, write_results  # noqa: E402
 
 from hf_gile.data import LOW_RESOURCE_LEVELS  # noqa: E402
+from hf_gile.training.units import UNITS  # noqa: E402
 from hf_gile.writing import whole_file  # noqa: E402
 
 MAIN = {"linear", "bilinear_yh15", "bilinear_n16", "gile", "constrained", "only_label", "only_input"}
@@ -91,7 +92,11 @@ def biomedical(options: argparse.Namespace) -> Tables:
     for part in ("train", "validation", "test"):
         files += [f"--{part}_files", str(options.data / f"{part}.jsonl.gz")]
     recipe = options.recipe or ["--num_train_epochs", "12", "--patience", "3"]
-    units = [unit for unit in BIOMEDICAL if unit in UNITS and (not options.only or unit in options.only)]
+    units = [
+        unit
+        for unit in BIOMEDICAL
+        if (unit in UNITS or unit in BASELINES) and (not options.only or unit in options.only)
+    ]
     units.sort(key=lambda unit: (unit not in MAIN, unit == "aitextml"))  # the slowest last
     jobs = {
         (unit, seed): ["train_bioasq.py", *files, "--units", unit, "--seed", str(seed), *recipe]
@@ -197,7 +202,7 @@ def news_figures(unit: str, result: dict[str, Any], language: str) -> dict[str, 
     own = result[language]
     test = own["test"]
     groups = {"seen": "seen_", "unseen": "unseen_"} if "test_seen_documents" in test else {"seen": ""}
-    if UNITS.get(unit, {"output_layer": "linear"})["output_layer"] == "linear":
+    if unit not in UNITS or UNITS[unit].is_linear:
         groups.pop("unseen", None)  # which it has no way to tell from noise
     ranking = {
         f"{short} {group}": 100 * test[f"test_{infix}{name}"]

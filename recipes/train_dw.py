@@ -17,22 +17,19 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
-from baselines import MODELS
-from cards import OfWordIds, ReportSettings, add_card, card_info, say_calibration
 from news_models import LIMITS, OF_TEXTS, make_model, make_trainer, measure, model_fields, table
-from training import printer, reading, write_results
 from transformers import TrainingArguments, set_seed
-from units import UNITS, unit_config
 
 from hf_gile import GileConfig, GileTextConfig
 from hf_gile.data.deutsche_welle.news import read_news
+from hf_gile.publishing.trained import OfWordIds, add_card, card_info
 from hf_gile.training.experiment import calibrate_on, count_parameters, fit, save_model
 from hf_gile.training.flags import parse_settings
+from hf_gile.training.model_settings import ReportSettings
+from hf_gile.training.reporting import printer, reading, say_calibration, write_results
 from hf_gile.training.settings import check_choice, check_files, setting, settings_of
 from hf_gile.training.task import problem_type_of
-
-NEWS_UNITS = [unit for unit in UNITS if unit not in MODELS]
-"""What `--units` can be: the baselines are of other tables."""
+from hf_gile.training.units import UNITS
 
 
 @dataclass(kw_only=True)
@@ -48,7 +45,7 @@ class Recipe(ReportSettings):
     data: str = setting(MISSING, "Folder with train, dev and test, each with LANGUAGE.json.")
     word_vectors: str | None = setting(None, "By default word_vectors beside the data.")
     languages: list[str] = setting([], "By default all there are.")
-    units: list[str] = setting(["linear", "gile"], f"Output layers: {', '.join(NEWS_UNITS)}.", NEWS_UNITS)
+    units: list[str] = setting(["linear", "gile"], f"Output layers: {', '.join(UNITS)}.", UNITS)
     train_word_vectors: bool = setting(False, "'kept fixed during training'")
     epoch_size: int = setting(25_000, "'epoch size 25k'; 0: as many as the largest language.")
     label_share: float = setting(1.0, "'no negative sampling'; below 1, the share of labels sampled for each batch.")
@@ -130,7 +127,7 @@ def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:
             f"{recipe.card}: show_examples needs texts, and this recipe reads the ids of words: leave it out"
         )
     for unit in recipe.units:
-        unit_config(unit, **model_fields(recipe))
+        UNITS[unit].config(**model_fields(recipe))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
 from ..data.files import find_files
 
@@ -34,6 +34,11 @@ class Settings:
     """
 
     GROUPS: ClassVar[dict[str, str]] = {}
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """What `settings_of` adds."""
 
     def __post_init__(self) -> None:
         for one in fields(self):  # type: ignore[arg-type]

@@ -1,21 +1,22 @@
-"""Rows of the paper's tables that are not GILE: what they need beside the fields of `units.py`."""
-
-from collections.abc import Callable
-from typing import Any
+"""Rows of the paper's tables that are not GILE: units to compare with, beside those of `hf_gile.training.units`."""
 
 from baselines.learned_labels import AiTextML, LearnedLabels
 from baselines.ranking_losses import hinge, warp
-from hf_gile import GileForSequenceClassification
+from hf_gile.training.units import Unit
 
-MODELS: dict[str, type[GileForSequenceClassification]] = {
-    "wsabie": LearnedLabels,
-    "aitextml": AiTextML,
-    "gile_learned": LearnedLabels,
-    "wsabie_cross_entropy": LearnedLabels,
+_WORDS = {"text_encoder_type": "nn", "output_layer": "bilinear"}
+
+BASELINES: dict[str, Unit] = {
+    # [N16], as far as GILE describes them.
+    "wsabie": Unit(_WORDS, LearnedLabels, warp),
+    "aitextml": Unit(_WORDS, AiTextML, warp),
+    # Of "our preliminary experiments" (note 5).
+    "hinge": Unit({"output_layer": "linear"}, loss=hinge),
+    # Not in the paper.
+    "wsabie_cross_entropy": Unit(_WORDS, LearnedLabels),
+    "gile_learned": Unit({"output_layer": "gile"}, LearnedLabels),
+    "gile_warp": Unit({"output_layer": "gile"}, loss=warp),
 }
-"""The models of units that are not a `GileForSequenceClassification`."""
+"""The units, by name."""
 
-RANKING: dict[str, Callable[..., Any]] = {"hinge": hinge, "wsabie": warp, "aitextml": warp, "gile_warp": warp}
-"""Losses of units that are trained by a ranking loss, which needs the scores of all labels at once."""
-
-__all__ = ["MODELS", "RANKING", "AiTextML", "LearnedLabels", "hinge", "warp"]
+__all__ = ["BASELINES", "AiTextML", "LearnedLabels", "hinge", "warp"]

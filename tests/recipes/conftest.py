@@ -33,7 +33,7 @@ def save_no_picture(figure: Figure, target: Any, **_: Any) -> None:
 @pytest.fixture(autouse=True)
 def no_encoder(monkeypatch):
     """Whatever is installed here, no pretrained encoder is found, if a test does not put one there."""
-    monkeypatch.setattr("automatic.best_text_encoder", lambda texts: None)
+    monkeypatch.setattr("hf_gile.training.automatic.best_text_encoder", lambda texts: None)
 
 
 @pytest.fixture

@@ -70,7 +70,8 @@ def quick(monkeypatch):
 @pytest.fixture
 def found(monkeypatch, encoder):
     monkeypatch.setattr(
-        "automatic.best_text_encoder", lambda texts: FoundEncoder("intfloat/multilingual-e5-small", encoder)
+        "hf_gile.training.automatic.best_text_encoder",
+        lambda texts: FoundEncoder("intfloat/multilingual-e5-small", encoder),
     )
 
 
@@ -121,7 +122,7 @@ def test_data_too_large_for_a_convex_fit_are_trained_on_step_by_step(
     run, found, encoder, monkeypatch, tmp_path, named, kind
 ):
     sizes = []
-    monkeypatch.setattr("automatic.is_feasible", lambda *own: sizes.append(own))
+    monkeypatch.setattr("hf_gile.training.automatic.is_feasible", lambda *own: sizes.append(own))
     arguments = ["--text_encoder", encoder] if named else []
     done, results = run("--make_cards", "false", *arguments)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -9,7 +9,8 @@ RECIPES = Path(__file__).parents[2] / "recipes"
 sys.path.insert(0, str(RECIPES))
 
 import train_dw  # noqa: E402
-from cards import card_info  # noqa: E402
+
+from hf_gile.publishing.trained import card_info  # noqa: E402
 
 
 @pytest.mark.parametrize("script", ["train_table.py", "../recipes/train_table.py", str(RECIPES / "train_table.py")])

@@ -9,7 +9,6 @@ import pytest
 import train_bioasq
 import train_dw
 import train_table
-import train_zero_shot
 from transformers import TrainingArguments
 
 from hf_gile import GileConfig
@@ -62,7 +61,7 @@ def test_a_flag_may_have_dashes_or_underscores(parse, tmp_path):
     assert (recipe.label_file, args.learning_rate) == ("a.csv", 0.5)
 
 
-@pytest.mark.parametrize("module", [train_table, train_bioasq, train_dw, train_zero_shot])
+@pytest.mark.parametrize("module", [train_table, train_bioasq, train_dw])
 @pytest.mark.parametrize("columns", [80, 200])
 def test_the_help_has_a_line_for_each_setting_and_fits_two_screens(module, columns, monkeypatch):
     monkeypatch.setattr(shutil, "get_terminal_size", lambda *_: os.terminal_size((columns, 24)))

@@ -1,7 +1,6 @@
 """The rows by scikit-learn beside ours: its figures, on the documents and candidates that a unit is measured on."""
 
 import numpy as np
-import obvious_rows
 import pytest
 import torch
 from datasets import Dataset
@@ -9,10 +8,12 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics import label_ranking_average_precision_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import LinearSVC
-from text_models import ModelSettings, Study
 from transformers import TrainingArguments
 
 from hf_gile import Label, LabelSet
+from hf_gile.training import obvious_rows
+from hf_gile.training.model_settings import ModelSettings
+from hf_gile.training.study import Study
 from hf_gile.training.task import TextTask
 
 WORDS = {"heart": "ventricle output pumped", "milk": "breast feeding infant", "iron": "ferritin anemia deficiency"}

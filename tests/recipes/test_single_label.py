@@ -12,9 +12,10 @@ from transformers import TrainingArguments
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes"))
 
 import train_table
-from text_models import ModelSettings, check_settings
 
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelScoringPipeline
+from hf_gile.training.model_settings import ModelSettings
+from hf_gile.training.settings_checks import check_settings
 
 WORDS = {
     "heart": "heart failing cardiac ventricle pumped",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from text_models import ModelSettings, check_settings
+from train_bioasq import Recipe
 from transformers import AutoModelForSequenceClassification, TrainingArguments
 
 from hf_gile import GileProcessor, Label, LabelSet
@@ -16,6 +16,7 @@ from hf_gile.metrics import LabelMetrics
 from hf_gile.metrics.on_columns import OnColumns
 from hf_gile.training import tune_threshold
 from hf_gile.training.experiment import label_metrics
+from hf_gile.training.settings_checks import check_settings
 
 WORDS = {
     "heart": ("heart failure", "heart failing cardiac output ventricle"),
@@ -142,7 +143,7 @@ def test_adapters_in_windows_are_merged_and_the_epoch_is_chosen_on_held_out_labe
 )
 def test_settings_that_do_not_go_together_are_named(tmp_path, settings, message):
     with pytest.raises(ValueError, match=message):
-        check_settings(ModelSettings(**settings), TrainingArguments(str(tmp_path), use_cpu=True))
+        check_settings(Recipe(**settings), TrainingArguments(str(tmp_path), use_cpu=True))
 
 
 def test_a_figure_of_unseen_labels_needs_some_in_validation(run):
@@ -193,14 +194,13 @@ def test_unseen_labels_have_the_threshold_of_the_seen_ones_unless_they_have_thei
 def test_the_page_on_pretrained_encoders_names_flags_and_tools_that_exist():
     import train_bioasq
     import train_table
-    import train_zero_shot
 
     import hf_gile.training
 
     page = (Path(__file__).parents[2] / "docs" / "pretrained.md").read_text()
     fields = {
         name
-        for one in (train_bioasq.Recipe, train_table.Recipe, train_zero_shot.Recipe, TrainingArguments)
+        for one in (train_bioasq.Recipe, train_table.Recipe, TrainingArguments)
         for name in one.__dataclass_fields__
     }
     flags = set(re.findall(r"--(\w+)", re.sub(r"python benchmarks/[^`]*", "", page)))

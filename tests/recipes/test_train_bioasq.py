@@ -60,7 +60,7 @@ def train(run_recipe, monkeypatch):
         exec(command[-1].replace('sys.modules["hf_gile"] = None', ""), {})
 
     def train_bioasq(*arguments):
-        monkeypatch.setattr("training.subprocess", SimpleNamespace(run=score_here))
+        monkeypatch.setattr("hf_gile.publishing.trained.subprocess", SimpleNamespace(run=score_here))
         return run_recipe("train_bioasq", ["--make_cards", "false", *arguments])
 
     return train_bioasq

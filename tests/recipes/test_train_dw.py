@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from datasets import Dataset
 from train_dw import Recipe, model_fields
-from units import unit_config
 
 from hf_gile import GileForSequenceClassification, Label, LabelSet
 from hf_gile.data import low_resource
 from hf_gile.data.deutsche_welle.news import count_labels
 from hf_gile.training.experiment import count_parameters
+from hf_gile.training.units import UNITS
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 WORDS = {
@@ -140,8 +140,7 @@ def test_what_a_setting_names_is_looked_for_first(run, arguments, message):
 
 @pytest.mark.parametrize(("cell", "parameters"), [("dense", 50_000), ("gru", 138_000), ("bigru", 377_000)])
 def test_models_have_the_parameters_of_table_4_of_the_paper(cell, parameters):
-    config = unit_config(
-        "linear",
+    config = UNITS["linear"].config(
         **model_fields(Recipe(data="", encoder_cell=cell)),
         vocab_size=50,
         embedding_size=40,

@@ -11,9 +11,8 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes"))
 
-from training import write_results
-
 from hf_gile.training.flags import parse_settings
+from hf_gile.training.reporting import write_results
 
 
 @dataclass

@@ -4,7 +4,7 @@
     tfidf_neighbours    in its place where labels are too many: the labels of the nearest training documents
     tfidf_cosine        where some labels are unseen: the cosine of a document and what a label says, nothing trained
 
-They are measured as units are; they are not saved and get no card. Rows of the paper's tables are in `baselines`.
+They are measured as units are; they are not saved and get no card. Rows of the paper's tables are in recipes/baselines.
 
 Shapes: `B` documents of a batch, `N` to train on, `V` words, `L` labels, `T` texts of labels.
 """
@@ -13,7 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -23,15 +23,27 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.svm import LinearSVC
 from torch.nn.utils.rnn import pad_sequence
 
-from hf_gile import LabelSet
-from hf_gile.metrics.on_columns import OnColumns
-from hf_gile.training.experiment import columns_in_test, columns_in_validation, label_metrics, threshold_tuner
-
-if TYPE_CHECKING:
-    from text_models import Study
+from ..metrics.on_columns import OnColumns
+from ..models.labels_gile import LabelSet
+from .experiment import columns_in_test, columns_in_validation, label_metrics, threshold_tuner
+from .task import TextTask
 
 Score = Callable[[sparse.csr_matrix], NDArray[np.float64]]
 """From `(B, V)` TF-IDF of documents to `(B, L)` scores."""
+
+
+class Study(Protocol):
+    """What is read of a `hf_gile.training.study.Study`."""
+
+    task: TextTask
+    described: LabelSet
+    held_out: set[str]
+    num_seen: int
+    has_one_label: bool
+
+    def say(self, *words: object) -> None:
+        """Prints a line."""
+
 
 MOST_DOCUMENTS = 400_000
 MOST_PRODUCTS = 1_500_000_000
@@ -44,7 +56,7 @@ NEIGHBOURS = 50
 BATCH = 64
 
 
-def obvious_rows(study: "Study", top_k: Sequence[int]) -> dict[str, dict[str, Any]]:
+def obvious_rows(study: Study, top_k: Sequence[int]) -> dict[str, dict[str, Any]]:
     """Measures the rows on the test documents of a study, and says in a line what would take too long.
 
     Args:
@@ -93,10 +105,9 @@ class Words:
         ValueError: No text has a word.
     """
 
-    def __init__(self, study: "Study") -> None:
+    def __init__(self, study: Study) -> None:
         start = time.perf_counter()
-        self.study, task = study, study.task
-        self.one_label = study.problem_type == "single_label_classification"
+        self.study, task, self.one_label = study, study.task, study.has_one_label
         texts = [[one.name, *one.synonyms, *filter(None, [one.description])] for one in study.described]
         self.first = np.cumsum([0, *map(len, texts[:-1])])
         counter, idf = CountVectorizer(), TfidfTransformer(sublinear_tf=True)
@@ -137,13 +148,14 @@ class Words:
             labels: The labels that it scores.
             top_k: Numbers of labels for precision, recall and nDCG.
         """
-        start, held_out, thresholds = time.perf_counter(), self.study.held_out, {}
+        start, held_out = time.perf_counter(), self.study.held_out
+        thresholds: dict[str, float] = {}
         score = fit(self, labels)
         seconds = self.seconds + time.perf_counter() - start
         if not self.one_label:
             tuner = threshold_tuner(labels, columns_in_validation(labels, held_out))
             tuned = self.figures("validation", score, labels, tuner)
-            thresholds = {name: tuned[name] for name in ("threshold", "unseen_threshold") if name in tuned}
+            thresholds |= {name: tuned[name] for name in ("threshold", "unseen_threshold") if name in tuned}
         metrics = label_metrics(
             labels,
             columns_in_test(labels, held_out),

@@ -2,30 +2,21 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from transformers import AutoConfig
+from transformers import AutoConfig, PreTrainedConfig
 
-from hf_gile.training import best_text_encoder
-from hf_gile.training.convex import is_feasible
-from hf_gile.training.encoders import prompt_of
-
-if TYPE_CHECKING:
-    from text_models import ModelSettings
-
-AUTO = "auto"
-"""The unit, and the encoder, of whoever names none."""
-
-CONVEX, TRAINED = "bilinear_rows", "gile"
-"""The units that `auto` stands for: over a frozen encoder, fitted as convex problems; or trained, over words."""
+from .convex import is_feasible
+from .encoders import best_text_encoder, prompt_of
+from .model_settings import AUTO, CONVEX, TRAINED, ModelSettings
 
 
-def named_encoder(settings: "ModelSettings") -> str | None:
+def named_encoder(settings: ModelSettings) -> str | None:
     """The encoder that settings name; None for words, or if it is to be chosen."""
     return None if settings.text_encoder == AUTO else settings.text_encoder
 
 
-def with_encoder(settings: "ModelSettings", place: str | None, name: str | None = None) -> "ModelSettings":
+def with_encoder(settings: ModelSettings, place: str | None, name: str | None = None) -> ModelSettings:
     """Settings with a pretrained encoder and its prompts.
 
     Args:
@@ -34,11 +25,11 @@ def with_encoder(settings: "ModelSettings", place: str | None, name: str | None 
         name: The encoder's name, if it is not `place`.
     """
     prompt = None if place is None else prompt_of(name or place)
-    prompts = {one: prompt for one in ("text_prompt", "label_prompt") if getattr(settings, one) is None}
+    prompts: dict[str, Any] = {one: prompt for one in ("text_prompt", "label_prompt") if getattr(settings, one) is None}
     return replace(settings, text_encoder=place, **prompts)
 
 
-def kind_to_start_from(model: Any) -> str:
+def kind_to_start_from(model: PreTrainedConfig) -> str:
     """The unit of a saved model that `auto` trains on.
 
     Args:
@@ -56,8 +47,12 @@ def kind_to_start_from(model: Any) -> str:
 
 
 def resolve(
-    settings: "ModelSettings", texts: Callable[[], Iterable[str]], num_documents: int, num_labels: int, say: Any
-) -> tuple[str, "ModelSettings"]:
+    settings: ModelSettings,
+    texts: Callable[[], Iterable[str]],
+    num_documents: int,
+    num_labels: int,
+    say: Callable[..., None],
+) -> tuple[str, ModelSettings]:
     """What stands for the unit `auto`: a unit, and settings that name its encoder.
 
     Args:
@@ -82,9 +77,10 @@ def resolve(
         say(f"{num_documents:,} documents x {num_labels:,} labels: trained step by step, over {name_of(settings)}")
         return TRAINED, with_encoder(settings, named_encoder(settings))
     say(f"text encoder: {name}, frozen; what stands over it is fitted as convex problems")
-    return CONVEX, replace(with_encoder(settings, place, name), freeze_text_encoder=True)
+    frozen: dict[str, Any] = {"freeze_text_encoder": True}
+    return CONVEX, replace(with_encoder(settings, place, name), **frozen)
 
 
-def name_of(settings: "ModelSettings") -> str:
+def name_of(settings: ModelSettings) -> str:
     """What is trained over."""
     return named_encoder(settings) or "words"

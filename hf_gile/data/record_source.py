@@ -1,0 +1,119 @@
+"""Where records with MeSH headings come from: files, how they are split, and the file that says what headings mean."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..models.labels_gile import LabelSet
+from .label_files import is_mesh, read_label_file
+from .medline import demo_file
+from .mesh import mesh_ids
+from .parts import labels_of_split, split_as_it_is
+from .records import load_records
+from .report import ReadReport
+from .year_split import year_split
+from .zero_shot import ZeroShotSplit, zero_shot_split
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+
+@dataclass
+class RecordSource:
+    """Records to train on, for validation and for the test, and what their labels mean.
+
+    Args:
+        train_files: Files, folders or globs; by default 30,000 citations of a package.
+        validation_files: By default a tenth of the training files' documents, by pmid.
+        test_files: By default a tenth of the training files' documents, by pmid.
+        unseen_file: JSON list of the ids to count as unseen; by default what only test_files have.
+        train_until: Split the training files by year. 'the training set includes all documents until 2004 and the ones
+            from 2005 to 2015 were kept for the test set'
+        test_until: Last year of the test set; 2015 in the paper.
+        validation: 'a set of 100,000 documents'; below 1 a share. Only with train_until.
+        label_file: What labels mean: MeSH (descYYYY.xml, dYYYY.bin, .jsonl) or a table with id and name, all but
+            .parquet also .gz; by default the records' names.
+        describe: What the model reads behind the names: of MeSH entry_terms, scope_note, tree_path.
+        num_proc: Processes that read files.
+        on_error: Malformed input: raise, or skip and count.
+    """
+
+    train_files: list[str] = field(default_factory=list)
+    validation_files: list[str] = field(default_factory=list)
+    test_files: list[str] = field(default_factory=list)
+    unseen_file: str | None = None
+    train_until: int | None = None
+    test_until: int | None = None
+    validation: float = 100_000
+    label_file: str | None = None
+    describe: list[str] = field(default_factory=list)
+    num_proc: int = 1
+    on_error: Literal["raise", "skip"] = "raise"
+
+    def check_source(self) -> None:
+        """Names settings that do not go together, before any file is read.
+
+        Raises:
+            ValueError: There are some.
+        """
+        of_split = self.validation_files or self.test_files or self.unseen_file
+        if of_split and not (self.train_files and self.test_files):
+            raise ValueError("validation_files, test_files and unseen_file need train_files and test_files")
+
+    def read_split(self, say: Callable[..., None]) -> ZeroShotSplit:
+        """Reads the three parts, and tells seen labels from unseen ones.
+
+        Args:
+            say: Prints a line about each part.
+
+        Raises:
+            OSError: A path leads nowhere.
+            ValueError: A file cannot be read, or a part would be empty.
+        """
+        if self.test_files:
+            train, test = self._read(self.train_files, say), self._read(self.test_files, say)
+            if self.validation_files:
+                validation = self._read(self.validation_files, say)
+            else:
+                train, validation = train.train_test_split(test_size=0.1, seed=0).values()
+            unseen = json.loads(Path(self.unseen_file).read_text()) if self.unseen_file else None
+            return split_as_it_is(train, validation, test, unseen)
+        records = self._read(self.train_files or [str(demo_file())], say)
+        if self.train_until:
+            validation_size = int(self.validation) if self.validation >= 1 else self.validation
+            years: dict[str, Any] = {"train_until": self.train_until, "test_until": self.test_until}
+            split = year_split(records, **years, validation=validation_size)
+        else:  # a label is held out by a hash of its id, a document goes to a part by a hash of its pmid
+            split = zero_shot_split(records)
+        say("in no part:", split.dropped)
+        return replace(split, unseen={label: count for label, count in split.unseen.items() if count})
+
+    def _read(self, files: Sequence[str], say: Callable[..., None]) -> "Dataset":
+        # BioASQ's own files have names without ids.
+        ui_of = mesh_ids(self.label_file) if self.label_file and is_mesh(self.label_file) else None
+        records, report = load_records(files, on_error=self.on_error, ui_of=ui_of, num_proc=self.num_proc)
+        say(report)
+        return records
+
+    def read_labels(self, split: ZeroShotSplit, say: Callable[..., None]) -> LabelSet:
+        """Reads the labels, those that training sees first; what the label file lacks keeps the name of the records.
+
+        Args:
+            split: What `read_split` returned.
+            say: Prints a line about them.
+
+        Raises:
+            OSError: The label file is not there.
+            ValueError: It cannot be read.
+        """
+        if self.label_file is None:
+            return labels_of_split(split)[0]
+        report = ReadReport(self.on_error)
+        known = read_label_file(self.label_file, describe=self.describe, report=report)
+        say(f"labels: {report}")
+        labels, missing = labels_of_split(split, known)
+        if missing:
+            say(f"{self.label_file} lacks {missing:,} labels, which keep their names in the records")
+        return labels

@@ -1,0 +1,118 @@
+"""Models that were trained here: their cards, with figures of the test documents, and a look at them from outside."""
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from transformers import BatchFeature, Trainer
+
+from ..models import GileProcessor
+from .card_files import read_card_fields, write_card
+from .card_info import CardInfo
+from .report import make_report
+
+
+def add_card(
+    folder: Path,
+    trainer: Trainer,
+    texts: Sequence[Any],
+    gold: Sequence[Sequence[str]],
+    info: CardInfo,
+    processor: "GileProcessor | OfWordIds | None" = None,
+    **known: Any,
+) -> None:
+    """Measures a saved model on the test documents as the pipeline would score them, and writes its card.
+
+    Args:
+        folder: The folder of the saved model; it gets `results.json`, `README.md`, its figures and `labels.csv`.
+        trainer: What trained the model.
+        texts: The test documents.
+        gold: The ids of their labels; others than those of the model are left out.
+        info: What the card is to say.
+        processor: What reads the documents; by default that of the trainer.
+        known: Other arguments of `make_report`.
+    """
+    model: Any = trainer.model
+    reader: Any = processor or trainer.processing_class
+    report = make_report(
+        model,
+        reader,
+        texts,
+        [[label_id for label_id in ids if label_id in model.label_set] for ids in gold],
+        history=trainer.state.log_history,
+        example_texts=3 if info.show_examples else 0,
+        batch_size=trainer.args.per_device_eval_batch_size,
+        bf16=trainer.args.bf16,
+        **{"dataset": info.dataset_name, **known},
+    )
+    report.save(folder / "results.json")
+    write_card(folder, model, info, report)
+
+
+def card_info(path: str | None, **known: Any) -> CardInfo:
+    """What the card says: the fields of a YAML file, and what the recipe knows where the file says nothing.
+
+    Args:
+        path: The file, by the names of `CardInfo`; none for what the recipe knows.
+        known: Fields.
+    """
+    given = {} if path is None else read_card_fields(path)
+    return CardInfo(**{"training_command": command(), **known, **given})
+
+
+def command() -> str:
+    """The command line of this run, without the places where this machine keeps the script and what it writes."""
+    script = Path(sys.argv[0]).resolve()
+    words = iter(sys.argv[1:])
+    flags = []
+    for word in words:
+        if word == "--output_dir":
+            next(words, None)
+        elif not word.startswith("--output_dir="):
+            flags.append(word)
+    return shlex.join(["python", f"{script.parent.name}/{script.name}", *flags])
+
+
+class OfWordIds:
+    """What a processor makes of documents that are word ids already.
+
+    Args:
+        processor: The processor.
+    """
+
+    def __init__(self, processor: GileProcessor) -> None:
+        self.processor = processor
+
+    def __call__(self, text: list[Any], **_: Any) -> BatchFeature:
+        """Pads documents; the language is in their words."""
+        return BatchFeature(self.processor.pad_documents(text))
+
+
+CLEAN_PROCESS = """
+import json, sys
+sys.modules["hf_gile"] = None  # whatever is installed, only the folder counts
+from transformers import pipeline
+request = json.load(sys.stdin)
+pipe = pipeline(model=request["folder"], trust_remote_code=True)
+for labels in (None, request["labels"]):
+    answer = pipe(request["text"], candidate_labels=labels, top_k=10)
+    for name, score in zip(answer["labels"], answer["scores"]):
+        print(f"  {score:8.4f}  {''.join(sign if sign.isprintable() else ' ' for sign in name)}")
+    print()
+"""
+
+
+def score_elsewhere(folder: Path, text: str, labels: list[str]) -> None:
+    """Loads a saved folder in a process without hf_gile, and prints scores of its stored labels and of others.
+
+    Args:
+        folder: The folder.
+        text: What to score.
+        labels: The other labels.
+    """
+    request = json.dumps({"folder": str(folder), "text": text, "labels": labels})
+    subprocess.run([sys.executable, "-c", CLEAN_PROCESS], input=request, text=True, check=True)

@@ -1,0 +1,125 @@
+"""Settings that do not go together, and what they name that is not there: said before anything is read."""
+
+from typing import Any
+
+from transformers import AutoConfig, PreTrainedConfig, TrainingArguments
+
+from .automatic import kind_to_start_from, named_encoder, with_encoder
+from .losses import GileLoss
+from .model_settings import AUTO, CONVEX, NOT_OF_AUTO, TOP_K, TRAINED, ModelSettings
+from .settings import check_files
+from .task import check_metric
+
+
+def check_settings(settings: ModelSettings, args: TrainingArguments) -> None:
+    """Names settings that do not go together.
+
+    Args:
+        settings: The settings.
+        args: The training arguments.
+
+    Raises:
+        ValueError: There are some.
+        OSError: A file or an encoder that they name is not there.
+    """
+    settings.check_problem_type(settings.problem_type)
+    check_metric(args.metric_for_best_model, TOP_K, ("validation", "test") if settings.test_curve else ("validation",))
+    check_files(settings, ["word_vectors", "card"])
+    for name in ("hierarchical", "lora_rank", "text_prompt", "label_prompt"):
+        if named_encoder(settings) is None and getattr(settings, name):
+            raise ValueError(f"{name} is of pretrained encoders: name one with --text_encoder")
+    units = {name: settings.unit(name) for name in settings.units if name != AUTO}
+    baselines = [name for name, unit in units.items() if not unit.is_saved]
+    if settings.start_from is not None and baselines:
+        raise ValueError(f"units {', '.join(baselines)} are not saved, and start without --start_from")
+    of_words = [name for name, unit in units.items() if unit.reads_words]
+    if named_encoder(settings) is not None and of_words:
+        raise ValueError(f"units {', '.join(of_words)} are of models over words, without --text_encoder")
+    encoder = encoder_config(settings)
+    for name in settings.units:
+        check_unit(settings, name, encoder)
+    if settings.share_labels:
+        check_shared_labels(settings, args, [name for name, unit in units.items() if callable(unit.loss)])
+
+
+def check_shared_labels(settings: ModelSettings, args: TrainingArguments, ranking: list[str]) -> None:
+    """Makes sure that processes can share the labels.
+
+    Args:
+        settings: The settings.
+        args: The training arguments.
+        ranking: Units with a ranking loss.
+
+    Raises:
+        ValueError: They cannot.
+    """
+    takes_all = not settings.num_negatives and settings.negatives != "in_batch" and settings.label_chunk_size > 0
+    if not takes_all or args.world_size < 2 or ranking:
+        raise ValueError(
+            "share_labels divides all labels among processes: it needs num_negatives 0, negatives other than in_batch, "
+            "label_chunk_size above 0, at least two processes (accelerate launch) and units whose loss is no ranking "
+            f"loss; got num_negatives {settings.num_negatives}, negatives {settings.negatives}, label_chunk_size "
+            f"{settings.label_chunk_size}, {args.world_size} processes, ranking losses {ranking or 'none'}"
+        )
+
+
+def encoder_config(settings: ModelSettings) -> Any:
+    """The configuration of the pretrained encoder or the model that settings name; None if they name none.
+
+    Args:
+        settings: The settings.
+
+    Raises:
+        ValueError: Its options cannot be read, or it is no model to start from.
+        OSError: There is no such encoder or model.
+    """
+    options = settings.json_object("text_encoder_options")
+    name = "text_encoder" if settings.start_from is None else "start_from"
+    if (place := getattr(settings, name)) in (None, AUTO):
+        return None
+    known = {one: options[one] for one in ("revision", "token") if one in options}
+    try:
+        encoder = AutoConfig.from_pretrained(place, trust_remote_code=False, **known)
+    except (OSError, ValueError) as error:
+        raise OSError(f"{name}: cannot load {place}: {error}") from None
+    if name == "start_from" and not hasattr(encoder, "output_layer"):
+        raise ValueError(f"start_from: {place} is no GILE model but a {encoder.model_type}: take it as text_encoder")
+    return encoder
+
+
+def check_unit(settings: ModelSettings, name: str, encoder: PreTrainedConfig | None) -> None:
+    """Makes sure that a unit and the settings of the model fit together.
+
+    Args:
+        settings: The settings.
+        name: Of the unit.
+        encoder: What `encoder_config` returned.
+
+    Raises:
+        ValueError: They do not.
+    """
+    if name == AUTO:
+        kinds = [TRAINED] if encoder is None else [TRAINED, CONVEX]
+        if settings.start_from is not None:
+            kinds = [TRAINED] if encoder is None else [kind_to_start_from(encoder)]
+        elif unread := [one for one in NOT_OF_AUTO if getattr(settings, one)]:
+            raise ValueError(f"unit auto does not take {unread[0]}: name a unit, such as --units gile_rows")
+        for kind in kinds:
+            check_unit(settings, kind, encoder)
+        return
+    settings, unit = with_encoder(settings, named_encoder(settings)), settings.unit(name)
+    if settings.start_from is not None and encoder is not None:
+        layer = unit.fields["output_layer"]
+        if encoder.output_layer != layer:
+            raise ValueError(
+                f"start_from {settings.start_from} has output_layer {encoder.output_layer!r}, unit {name} has {layer!r}"
+            )
+        GileLoss(**settings.loss_options(unit)).check_fits(encoder)
+        return
+    fields = settings.model_fields(unit, num_labels=2, problem_type="multi_label_classification")
+    if encoder is not None:
+        fields = {"label_encoder_type": "text_encoder", "pooling": "mean", "text_encoder_config": encoder} | fields
+    try:
+        GileLoss(**settings.loss_options(unit)).check_fits(unit.config(**fields))
+    except ValueError as error:
+        raise ValueError(f"unit {name}: {error}") from None

@@ -1,0 +1,444 @@
+"""Models of texts, each with another output layer, trained and measured on the same documents and labels.
+
+study = Study(settings, args, TextTask(parts, labels), card_info(settings.card))
+study.measure_obvious_rows()
+for name in settings.units:
+study.run(name)
+print(study.table({"average_precision": "AvgPr"}, ("seen", "unseen")))
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import TrainingArguments, set_seed
+
+from ..data.zero_shot import drop_labels
+from ..models import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet
+from ..publishing import CardInfo
+from ..publishing.trained import add_card
+from .automatic import kind_to_start_from, named_encoder, resolve, with_encoder
+from .experiment import (
+    Experiment,
+    count_parameters,
+    documents_per_second,
+    encode_parts,
+    first_columns,
+    pretrained_optimizer,
+    run_arguments,
+    with_a_label,
+)
+from .hard_negatives import HardNegatives
+from .label_sampling import LabelSampler
+from .label_weights import class_balanced_weights, propensity_weights
+from .lora import add_lora, merge_lora
+from .losses import GileLoss
+from .model_settings import AUTO, CONVEX, OF_TRAINING, TOP_K, ModelSettings
+from .paraphrases import LabelParaphrases
+from .pretrained import log_idf
+from .reporting import printer, say_calibration, table_of_results, write_results
+from .settings_checks import encoder_config
+from .starting import (
+    model_from_text_encoder,
+    processor_from_text_encoder,
+    set_lexical_weights,
+    set_token_weights,
+    set_word_vectors,
+)
+from .task import TextTask, as_read, check_unseen, hold_out, metric_name, problem_type_of, words_of
+from .units import Unit
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+
+class Study:
+    """What all units are trained and measured on, and what came of each.
+
+    Args:
+        settings: The models.
+        args: The training arguments; `output_dir` gets a folder for each unit, `results.json` and `curves.png`.
+        task: Documents and labels.
+        info: What the cards of the models say of the data.
+        tested_on: The name of the test documents in the cards; by default that of the data.
+
+    Attributes:
+        task: The same without held-out labels in training, and with labels as the model reads them.
+        described: The labels with all that is known of them.
+        held_out: Ids of the labels that are held out for validation.
+        num_seen: Number of labels that training sees.
+        problem_type: One of `PROBLEM_TYPES`.
+        has_one_label: Whether each document has one label.
+        results: What was written to `results.json`, see `run` and `obvious_rows`.
+    """
+
+    def __init__(
+        self,
+        settings: ModelSettings,
+        args: TrainingArguments,
+        task: TextTask,
+        info: CardInfo | None = None,
+        tested_on: str = "",
+    ) -> None:
+        self.settings, self.args, self.say = settings, args, printer(args)
+        self.info, self.tested_on = info or CardInfo(), tested_on
+        self.results: dict[str, Any] = {}
+        self._metrics: dict[str, str] = {}
+        self.problem_type = problem_type_of(task.parts, task.gold, settings.problem_type)
+        settings.check_problem_type(self.problem_type)
+        self.has_one_label = self.problem_type == "single_label_classification"
+        if self.has_one_label and settings.problem_type is None:
+            self.say(
+                "every document has exactly one label: trained with softmax, chosen by accuracy (--problem_type "
+                "multi_label_classification scores each label on its own)"
+            )
+        self.held_out: set[str] = set()
+        self.task, self.described = self._read(task)
+        self.num_seen = sum(self.described.seen)
+        labels_per_document = sum(label.count for label in self.described) / len(self.task.parts["train"])
+        self.prior = settings.label_prior or min(0.5, labels_per_document / self.num_seen)
+        self._resolved: dict[str, tuple[Unit, ModelSettings]] = {}
+        self._encoded: dict[tuple[Any, ...], dict[str, Dataset]] = {}  # by what reads them
+        self._words: tuple[Any, Any] | None = None
+        held_out = f", {len(self.held_out):,} of them held out for validation" if self.held_out else ""
+        self.say(f"{self.task.labels}{held_out}")
+
+    def _read(self, task: TextTask) -> tuple[TextTask, LabelSet]:
+        """The task as it is trained on, and its labels with all that is known of them."""
+        labels, parts, settings = task.labels, task.parts, self.settings
+        if settings.held_out_labels:
+            labels, self.held_out = hold_out(labels, settings.held_out_labels)
+            with self.args.main_process_first(desc="held-out labels"):
+                parts = {**parts, "train": drop_labels(parts["train"], self.held_out, task.gold)}
+        else:
+            check_unseen(self.args.metric_for_best_model, task)
+        return replace(task, parts=parts, labels=as_read(labels, settings.label_texts)), labels
+
+    def measure_obvious_rows(self) -> None:
+        """Measures what scikit-learn makes of the same documents, unless the settings leave that out."""
+        if self.settings.baselines and self.args.process_index == 0:
+            from .obvious_rows import obvious_rows  # scikit-learn, which --help need not wait for
+
+            self.results |= obvious_rows(self, TOP_K)
+
+    def run(self, name: str) -> None:
+        """Trains a unit, calibrates it, measures it on the test part, and saves it in OUTPUT_DIR/NAME/model.
+
+        Its result is what `fit` returns; `threshold`, the best one of the seen labels for the validation part (not of
+        documents with one label each), and `unseen_threshold`, if that part tells enough of unseen labels, which else
+        have that of the seen ones; and `test`, the figures of the test part (`seen_` and `unseen_` if there are unseen
+        labels), with `test_documents_per_second`, from texts to the scores of all labels.
+
+        Args:
+            name: Of the unit, or `AUTO`.
+        """
+        set_seed(self.args.seed)
+        experiment = self.experiment(name)
+        self._metrics[name] = str(experiment.args.metric_for_best_model)
+        self.say(f"\n{name}: {count_parameters(experiment.model):,} parameters")
+        self.results |= self.measure(name, experiment, self.train(name, experiment))
+        is_main = self.args.process_index == 0
+        if is_main:
+            write_results(Path(self.args.output_dir), self.results, self._metrics)
+        if not self.resolved(name)[0].is_saved:
+            return  # to compare with, not to use
+        folder = Path(self.args.output_dir) / name / "model"
+        experiment.save(folder)
+        if is_main and self.settings.make_cards:
+            self.add_card(experiment, folder)
+
+    def add_card(self, experiment: Experiment, folder: Path) -> None:
+        """Measures a saved model once more as it will be used, and writes its card.
+
+        Args:
+            experiment: What trained it.
+            folder: Where it is.
+        """
+        test = self.task.parts["test"]
+        add_card(
+            folder,
+            experiment.trainer,
+            list(self.task.texts("test")),
+            test[self.task.gold],
+            self.info,
+            columns=experiment.in_test,
+            excluded=test["excluded"] if "excluded" in test.column_names else None,
+            num_training_documents=len(self.task.parts["train"]),
+            dataset=self.tested_on or self.info.dataset_name,
+        )
+
+    def resolved(self, name: str) -> tuple[Unit, ModelSettings]:
+        """The unit and the settings that a name stands for: `auto` and its encoder are chosen by the documents.
+
+        Args:
+            name: Of the unit, or `AUTO`.
+        """
+        if name not in self._resolved:
+            settings, kind = self.settings, name
+            if settings.start_from is not None:
+                kind = kind_to_start_from(encoder_config(settings)) if name == AUTO else name
+                settings = with_encoder(settings, None)
+            elif name == AUTO:
+                with self.args.main_process_first(desc="text encoder"):
+                    sizes = len(self.task.parts["train"]), self.num_seen
+                    kind, settings = resolve(settings, lambda: self.task.texts("train"), *sizes, self.say)
+            else:
+                settings = with_encoder(settings, named_encoder(settings))
+            self._resolved[name] = settings.unit(kind), settings
+        return self._resolved[name]
+
+    def is_convex(self, name: str) -> bool:
+        """Whether a unit is fitted as convex problems, not trained.
+
+        Args:
+            name: Of the unit, or `AUTO`.
+        """
+        is_fitted = name == AUTO and self.settings.start_from is None
+        return is_fitted and self.resolved(name)[0] is self.settings.unit(CONVEX)
+
+    def experiment(self, name: str) -> Experiment:
+        """A unit with its documents, labels and loss.
+
+        Args:
+            name: Of the unit, or `AUTO`.
+        """
+        args, (unit, settings) = self.args, self.resolved(name)
+        # A linear unit has no use for labels it is not trained on.
+        labels = self.task.labels[: self.num_seen] if unit.is_linear else self.task.labels
+        model, processor = self.model(name, len(labels))
+        model.set_labels(labels, processor)
+        model.loss_function = self.loss(unit, settings, labels, processor)
+        parts = encoded = self.encoded(settings, model, processor)
+        if len(labels) < len(self.task.labels):
+            parts = first_columns(parts, len(labels))
+        if self.has_one_label:
+            parts = with_a_label(parts)
+        self.start(model, processor, encoded["train"])
+        optimizer = None
+        if model.config.text_config.reads_pretrained:
+            optimizer = pretrained_optimizer(model, args, settings.text_encoder_learning_rate, settings.layer_decay)
+        metric = metric_name(args.metric_for_best_model, len(labels) > self.num_seen, self.has_one_label)
+        return Experiment(
+            model,
+            processor,
+            parts,
+            self.sampler(labels),
+            run_arguments(args, Path(args.output_dir) / name, metric),
+            held_out=self.held_out,
+            one_label=self.has_one_label,
+            num_documents=len(self.task.parts["train"]),
+            top_k=TOP_K,
+            test_curve=settings.test_curve,
+            optimizer=optimizer,
+        )
+
+    def encoded(
+        self, settings: ModelSettings, model: GileForSequenceClassification, processor: GileProcessor
+    ) -> "dict[str, Dataset]":
+        """The documents as a model reads them; units of the same kind of encoder read the same.
+
+        Args:
+            settings: Those of the unit.
+            model: The model.
+            processor: Its processor.
+        """
+        task = self.task
+        lexical = processor.lexical or (settings.lexical is not False and settings.start_from is None)
+        reads = settings.text_encoder, model.config.text_config.reads_sentences, lexical
+        with self.args.main_process_first(desc="words and columns"):
+            if reads not in self._encoded:
+                reader = copy(processor)  # what one unit reads serves the others
+                reader.lexical = lexical
+                labels, args = task.labels, self.args
+                self._encoded[reads] = encode_parts(task.parts, model, reader, labels, task.text, task.gold, args)
+        return self._encoded[reads]
+
+    def model(self, name: str, num_labels: int) -> tuple[Any, GileProcessor]:
+        """A model and its processor: a saved one, or one over a pretrained encoder or over words.
+
+        Args:
+            name: Of the unit, or `AUTO`.
+            num_labels: Number of labels.
+        """
+        unit, settings = self.resolved(name)
+        known = {"num_labels": num_labels, "label_prior": self.prior, "problem_type": self.problem_type}
+        fields = settings.model_fields(unit, **known)
+        options = settings.json_object("text_encoder_options")
+        if settings.start_from is not None:
+            return self._saved_model(settings, fields, options)
+        if (place := settings.text_encoder) is not None:
+            model = model_from_text_encoder(place, **unit.settings(**fields, text_encoder_options=options))
+            prompts: dict[str, Any] = {"text_prompt": settings.text_prompt, "label_prompt": settings.label_prompt}
+            return model, processor_from_text_encoder(place, model.config, **prompts)
+        tokenizer, vectors = self.words()
+        fields |= {"vocab_size": len(tokenizer)} | ({} if vectors is None else {"embedding_size": vectors.shape[1]})
+        model = unit.model(unit.config(**fields))
+        if vectors is not None:
+            set_word_vectors(model, vectors)
+        model.get_input_embeddings().requires_grad_(not settings.freeze_word_vectors)
+        return model, GileProcessor.for_config(tokenizer, model.config)
+
+    def _saved_model(
+        self, settings: ModelSettings, fields: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> tuple[Any, GileProcessor]:
+        """The model to start from, with the fields that training may change."""
+        place = str(settings.start_from)
+        # Calibration and thresholds are those of other weights, and perhaps of another problem type.
+        changed: dict[str, Any] = {"calibration": {}, "thresholds": {}, "problem_type": self.problem_type}
+        changed |= {name: fields[name] for name in OF_TRAINING if name in fields}
+        if settings.lexical is None:  # then it stays as it is, as do weights that are not named
+            changed.pop("lexical", None)
+        if not changed.get("term_weights"):
+            changed.pop("term_weights", None)
+        config = GileConfig.from_pretrained(place, **changed)
+        for name, value in options.items():
+            setattr(config.text_config.text_encoder_config, name, value)
+        model = GileForSequenceClassification.from_pretrained(place, config=config)
+        if settings.freeze_word_vectors:
+            model.get_input_embeddings().requires_grad_(False)
+        processor = GileProcessor.from_pretrained(place, trust_remote_code=False)
+        processor.lexical = config.lexical
+        return model, processor
+
+    def words(self) -> tuple[Any, Any]:
+        """The tokenizer of models over words, and the word vectors to start from, if there are some."""
+        if self._words is None:
+            settings = self.settings
+            with self.args.main_process_first(desc="words"):
+                known = [] if settings.forget_label_words else self.task.labels[: self.num_seen].texts
+                options = settings.min_count, settings.word_vectors, settings.freeze_word_vectors
+                self._words = words_of(self.task.texts("train"), known, *options)
+            self.say(f"{len(self._words[0]):,} words")
+        return self._words
+
+    def sampler(self, labels: LabelSet) -> LabelSampler:
+        """All gold labels of a batch, and a sample of the other seen labels; unseen labels are never sampled.
+
+        Args:
+            labels: The labels of the model.
+        """
+        settings, counts = self.settings, [label.count for label in labels]
+        return LabelSampler(
+            len(labels),
+            num_negatives=0 if settings.negatives == "in_batch" else settings.num_negatives or None,
+            columns=range(self.num_seen),
+            per_document=settings.per_document,
+            weighted=not settings.unweighted,
+            frequencies=[count**0.5 for count in counts] if settings.negatives == "frequency" else None,
+            seed=self.args.seed,
+            label_weights=class_balanced_weights(counts, settings.class_balanced) if settings.class_balanced else None,
+        )
+
+    def loss(self, unit: Unit, settings: ModelSettings, labels: LabelSet, processor: GileProcessor) -> GileLoss:
+        """The loss that the settings name.
+
+        Args:
+            unit: The unit.
+            settings: Those of the unit.
+            labels: The labels of the model.
+            processor: Reads them.
+        """
+        paraphrases, miner = None, None
+        others = settings.paraphrase_synonyms, settings.paraphrase_definitions
+        if any(others) and not unit.is_linear:
+            # Where a label is its name, the rest of its readings are of that.
+            by_name = settings.label_texts == "name"
+            shares = max(0.0, 1 - sum(others)) if by_name else 0.0, *others
+            known = self.described if by_name else labels
+            paraphrases = LabelParaphrases(known, processor, *shares, seed=self.args.seed)
+        if settings.hard_negatives:
+            columns = range(self.num_seen)
+            miner = HardNegatives(settings.hard_negatives, settings.hard_refresh_steps, columns=columns)
+        weights, counts = None, [label.count for label in labels]
+        if settings.propensity_weighted:
+            weights = propensity_weights(counts, len(self.task.parts["train"]))
+        return GileLoss(
+            **settings.loss_options(unit),
+            share_labels=settings.share_labels and not unit.is_linear,
+            positive_weights=weights,
+            miner=miner,
+            paraphrases=paraphrases,
+        )
+
+    def start(self, model: GileForSequenceClassification, processor: GileProcessor, documents: "Dataset") -> None:
+        """Sets what a model knows of the training documents before it is trained, and adds adapters.
+
+        Args:
+            model: The model.
+            processor: Its processor.
+            documents: Encoded training documents.
+        """
+        config, special = model.config, processor.tokenizer.all_special_ids
+        if config.bag_size and self.settings.start_from is None:
+            set_token_weights(model, log_idf(documents["input_ids"], config.text_config.vocab_size, special))
+        if config.lexical:
+            set_lexical_weights(model, documents["lexical_ids"])
+        if self.settings.lora_rank:
+            add_lora(model, self.settings.lora_rank, alpha=2 * self.settings.lora_rank)
+
+    def train(self, name: str, experiment: Experiment) -> dict[str, Any]:
+        """Trains a unit and fits what goes with it.
+
+        Args:
+            name: Of the unit, or `AUTO`.
+            experiment: The unit with its documents.
+        """
+        is_convex = self.is_convex(name)
+        result = experiment.fit_convex() if is_convex else experiment.fit(self.settings.patience)
+        if self.settings.lora_rank:
+            merge_lora(experiment.model)
+        weights = {} if is_convex else experiment.weigh_unseen()
+        if weights:
+            rounded = {term: float(f"{weight:.3g}") for term, weight in weights.items()}
+            self.say(f"  for labels never trained on: --term_weights '{json.dumps({'unseen': rounded})}'")
+        reliable = experiment.calibrate(self.settings.calibration)
+        say_calibration(reliable, self.say)
+        return {**result, "unseen_weights": weights, **experiment.tune(), "calibration": reliable}
+
+    def measure(self, name: str, experiment: Experiment, result: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """The result of a unit with the figures of the test part; of AiTextML also those of inferred labels.
+
+        Args:
+            name: Of the unit, or `AUTO`.
+            experiment: The trained unit.
+            result: What `train` returned.
+        """
+        model: Any = experiment.model
+        thresholds = {one: result[one] for one in ("threshold", "unseen_threshold") if one in result}
+        results = {name: {**result, "test": experiment.test(**thresholds)}}
+        if hasattr(model, "infer_label_vectors") and len(self.task.labels) > self.num_seen:
+            # AiTextML inf: the vector of an unseen label predicts its words.
+            model.infer_label_vectors(torch.arange(self.num_seen, len(self.task.labels), device=model.device))
+            results[f"{name}_inferred"] = {**result, "test": experiment.test(**thresholds)}
+        texts = list(self.task.texts("test", 256))
+        speed = documents_per_second(model, experiment.processor, texts, experiment.args.bf16)
+        results[name]["test"]["test_documents_per_second"] = speed
+        return results
+
+    def table(self, columns: Mapping[str, str], groups: Sequence[str], note: str = "") -> str:
+        """The figures of the test part in percent, see `table_of_results`."""
+        return table_of_results(self.results, columns, groups, note)
+
+    def show(self) -> None:
+        """Prints the usual figures of the test part, and how to use a model."""
+        has_unseen, results = len(self.described) > self.num_seen, self.results
+        columns = {"average_precision": "AvgPr"} | {f"recall_at_{k}": f"R@{k}" for k in TOP_K} | {"micro_f1": "F1"}
+        notes = ["Seen labels are ranked among the seen, unseen among the unseen."] if has_unseen else []
+        if all("test_accuracy" in result["test"] for result in results.values()):
+            columns = {"accuracy": "Acc", "macro_f1": "MacroF1", "average_precision": "AvgPr", "recall_at_5": "R@5"}
+            notes.append("Acc and MacroF1 (macro-F1) are of the label with the highest score of all labels.")
+        elif self.settings.make_cards:
+            notes.append(
+                "These are scores as training left them; the cards have those of use: calibrated, stored thresholds."
+            )
+        groups = ("all", "seen", "unseen") if has_unseen else ("all",)
+        folder = self.args.output_dir
+        self.say(self.table(columns, groups, "\n".join(notes)))
+        self.say(f"\nwritten to {folder}: results.json, curves.png, settings.yaml, and each model")
+        if saved := [name for name in self.settings.units if self.resolved(name)[0].is_saved]:
+            self.say("to use one:\n  from transformers import pipeline")
+            self.say(f'  pipe = pipeline(model="{folder}/{saved[-1]}/model", trust_remote_code=True)')

@@ -1,0 +1,90 @@
+"""Output layers by name: the rows of the papers' tables, and those that `auto` stands for.
+
+The bilinear units and the ablations are named after the rows of Table 2 of GILE (Pappas & Henderson, TACL 2019).
+Baselines of that table that are not GILE are units too, in recipes/baselines.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from huggingface_hub.errors import StrictDataclassError
+
+from ..models import GileConfig, GileForSequenceClassification
+from ..settings import only_read
+
+
+@dataclass(frozen=True)
+class Unit:
+    """An output layer, and how its model is made and trained.
+
+    Args:
+        fields: Fields of `GileConfig` and `GileTextConfig`; a `joint_size` may be the name of another field.
+        model: The class of the model; another one than `GileForSequenceClassification` is measured and not saved.
+        loss: The loss of a `GileLoss`: its name, or a function of the scores of all labels.
+    """
+
+    fields: Mapping[str, Any]
+    model: type[GileForSequenceClassification] = GileForSequenceClassification
+    loss: str | Callable[..., Any] = "cross_entropy"
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether it reads no labels."""
+        return bool(self.fields["output_layer"] == "linear")
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether its model is one to use, not only to compare with."""
+        return self.model is GileForSequenceClassification
+
+    @property
+    def reads_words(self) -> bool:
+        """Whether it is of models over words alone."""
+        return not self.is_saved or bool({"text_encoder_type", "joint_size"} & set(self.fields))
+
+    def settings(self, **fields: Any) -> dict[str, Any]:
+        """Fields of a `GileConfig` with this unit, without those that its model would not read.
+
+        Args:
+            fields: The other fields.
+        """
+        merged = {**fields, **self.fields}
+        if isinstance(merged.get("joint_size"), str):  # bounded by another size
+            merged["joint_size"] = merged[merged["joint_size"]]
+        return only_read(**merged)
+
+    def config(self, **fields: Any) -> GileConfig:
+        """The configuration of a model with this unit.
+
+        Args:
+            fields: As of `settings`.
+
+        Raises:
+            ValueError: The fields make no sense, or do not go together.
+        """
+        try:
+            return GileConfig(**self.settings(**fields))
+        except (StrictDataclassError, ValueError) as error:
+            raise ValueError(" ".join(str(error).split())) from None
+
+
+UNITS: dict[str, Unit] = {
+    "linear": Unit({"output_layer": "linear"}),  # W h, Eq. 3
+    "gile": Unit({"output_layer": "gile"}),  # Eq. 14
+    "bilinear_n16": Unit({"output_layer": "bilinear"}),  # E W h, BIL [N16]
+    "bilinear_yh15": Unit({"output_layer": "bilinear_yh15", "joint_size": "hidden_size"}),  # s(E W) W h, BIL [YH15]
+    "constrained": Unit({"output_layer": "gile", "joint_size": "hidden_size"}),  # GILE, constrained d_j
+    "only_label": Unit({"output_layer": "only_label"}),  # Eq. 6a
+    "only_input": Unit({"output_layer": "only_input"}),  # Eq. 6b
+    # Future work (section 2.2).
+    "label_encoder": Unit({"output_layer": "gile", "label_encoder_type": "text_encoder"}),
+    # What text and label say, and a row of its own for each label with documents: the one made for pretrained encoders.
+    "gile_rows": Unit({"output_layer": "gile", "cosine_score": True, "label_rows": True}),
+    # The same with a bilinear form, which can be fitted as a convex problem: what `auto` stands for, automatic.py.
+    "bilinear_rows": Unit({"output_layer": "bilinear", "cosine_score": True, "label_rows": True, "lexical": True}),
+    # Not in the paper, which has ReLU throughout.
+    "linear_tanh": Unit({"output_layer": "linear", "hidden_act": "tanh"}),
+    "gile_tanh": Unit({"output_layer": "gile", "hidden_act": "tanh", "joint_act": "tanh"}),
+}
+"""The units that are models to use, by name."""
