@@ -91,6 +91,7 @@ def main() -> None:
             for split, rows in documents.items():  # as datasets.load_dataset("json", ...) reads them
                 with whole_file(folder / split / f"{language}.jsonl") as written:
                     written.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
+            (folder / "labels").mkdir(parents=True, exist_ok=True)
             label_set.save(folder / "labels" / f"{language}.jsonl")
         print(f"written to {folder}")
 

@@ -32,7 +32,6 @@ OLDER = {
     "stream_bioasq": {"commit", "seed"},
     "training_step": {"commit", "seed"},
     "what_matters": {"commit", "seed"},
-    "zero_shot": {"commit", "seed"},
 }
 """What files lack that were written before scripts wrote it. A file leaves this list when it is measured again; none is
 ever added."""
@@ -74,7 +73,6 @@ ROWS = {
     ),
     "training_step": ("runs *", {*TIMES, "memory_mib", "first_loss", "times_linear"}, set()),
     "what_matters": ("settings *", {*GROUPS, "best_epoch", "changed", "minutes"} - UNSEEN, UNSEEN),
-    "zero_shot": ("runs * *", {"figures"}, {"seconds"}),
 }
 """Where the rows of a file are, the fields that each of them has, and those that some have."""
 
@@ -152,8 +150,8 @@ def test_a_copy_that_is_no_clone_has_an_unknown_commit(tmp_path, monkeypatch):
 # --- Pages -----------------------------------------------------------------------------------------------------------
 
 SCRIPTS = {"search": ["search", "search_model"], "paper_tables": ["paper_biomedical"]}
-MEANS = {"zero_shot", "obvious"}
-"""Files of which a page has means of several runs; tests/test_zero_shot_page.py and tests/test_obvious.py make them."""
+MEANS = {"obvious"}
+"""Files of which a page has means of several runs; tests/test_obvious.py makes them."""
 
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md"])
 MENTION = re.compile(r"(?:benchmarks|recipes)/(\w+)\.(?:py|json)|results/(\w+)\.json")
