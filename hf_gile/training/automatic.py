@@ -76,7 +76,8 @@ def resolve(
     if not is_feasible(num_documents, num_labels, size):
         say(f"{num_documents:,} documents x {num_labels:,} labels: trained step by step, over {name_of(settings)}")
         return TRAINED, with_encoder(settings, named_encoder(settings))
-    say(f"text encoder: {name}, frozen; what stands over it is fitted as convex problems")
+    say(f"text encoder: {name}, frozen; what stands over it is fitted as convex problems, which have no epochs:")
+    say("  flags of training steps, such as --num_train_epochs and --learning_rate, are not used")
     frozen: dict[str, Any] = {"freeze_text_encoder": True}
     return CONVEX, replace(with_encoder(settings, place, name), **frozen)
 

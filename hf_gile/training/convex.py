@@ -81,13 +81,13 @@ class Documents:
     def joined(self, others: "Documents") -> "Documents":
         """These documents and others."""
         excluded, words = (
-            None if table is None or other is None else _stacked(table, other, padding=padding)
+            None if table is None or other is None else stacked(table, other, padding=padding)
             for table, other, padding in (
                 (self.excluded, others.excluded, PADDING),
                 (self.words, others.words, -1),
             )
         )
-        gold = _stacked(self.gold, others.gold, padding=PADDING)
+        gold = stacked(self.gold, others.gold, padding=PADDING)
         return Documents(torch.cat([self.vectors, others.vectors]), gold, excluded, words)
 
     def blocks(self, width: int) -> "Iterator[tuple[slice, Documents]]":
@@ -125,7 +125,7 @@ class Documents:
         return self._made[num_labels]
 
 
-def _stacked(*tables: Tensor, padding: int) -> Tensor:
+def stacked(*tables: Tensor, padding: int) -> Tensor:
     """Tables one below the other, padded to one width."""
     width = max(table.shape[1] for table in tables)
     return torch.cat([functional.pad(table, (0, width - table.shape[1]), value=padding) for table in tables])

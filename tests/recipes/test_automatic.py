@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoProcessor
 
+from hf_gile.training import convex
 from hf_gile.training.encoders import FoundEncoder
 
 WORDS = {
@@ -54,6 +55,14 @@ def run(tmp_path, run_recipe):
     return run_table
 
 
+@pytest.fixture(autouse=True)
+def _short_search(monkeypatch):
+    """Chooses among few strengths of regularisation, in two folds."""
+    monkeypatch.setattr(convex, "L2_OF_ROWS", (0.1, 0.01))
+    monkeypatch.setattr(convex, "L2_OF_BILINEAR", (0.1,))
+    monkeypatch.setattr(convex, "_FOLDS", 2)
+
+
 @pytest.fixture
 def quick(monkeypatch):
     """Fits nothing: in the place of rows there is noise."""
@@ -79,6 +88,7 @@ def test_with_nothing_set_the_encoder_stays_frozen_and_the_rest_is_fitted(run, f
     done, results = run()
     assert done.returncode == 0, done.stderr[-3000:]
     assert "text encoder: intfloat/multilingual-e5-small, frozen" in done.stdout
+    assert "such as --num_train_epochs and --learning_rate, are not used" in done.stdout
     assert "validation AvgPr" in done.stdout + done.stderr
     assert set(results) == {"auto"}
     figures = results["auto"]
@@ -194,6 +204,16 @@ def test_what_auto_has_made_can_be_trained_on(run, quick, found, tmp_path):
     assert after.config.lexical
     inside = "gile.text_encoder.transformer.encoder.layer.1.output.dense.weight"
     assert not after.state_dict()[inside].equal(before.state_dict()[inside])
+
+
+def test_a_model_without_words_that_is_trained_on_stays_without(run, make_model, tmp_path):
+    model, processor = make_model(output_layer="gile")
+    for part in (model, processor):
+        part.save_pretrained(tmp_path / "start")
+    done, _ = run("--start_from", "start", "--units", "gile", "--make_cards", "false")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert not AutoConfig.from_pretrained(tmp_path / "out/gile/model").lexical
+    assert not AutoProcessor.from_pretrained(tmp_path / "out/gile/model").lexical
 
 
 @pytest.mark.parametrize(
