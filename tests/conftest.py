@@ -14,7 +14,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 import torch
 from accelerate.utils import imports
-from transformers import BertConfig, BertModel, BertTokenizer, dynamic_module_utils
+from transformers import BertConfig, BertModel, BertTokenizer, PreTrainedConfig, dynamic_module_utils
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
 from hf_gile.settings import only_read
@@ -44,9 +44,12 @@ def _no_wait_for_disks():
 @pytest.fixture(autouse=True, scope="session")
 def _garbage_is_not_looked_for_in_imports():
     """Leaves what imports have made out of searches for garbage: each takes 0.3 s with it, and a Trainer makes some."""
+    often = gc.get_threshold()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, *often[1:])
     yield
+    gc.set_threshold(*often)
     gc.unfreeze()
 
 
@@ -57,6 +60,16 @@ def _no_seeds_of_absent_devices():
         for devices in (torch.cuda, torch.xpu, torch.mtia):
             if not devices.is_available():
                 patch.setattr(devices, "manual_seed_all", lambda seed: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _layers_of_a_model_are_alike():
+    """Reads fields of configurations without the question whether they differ by layer, which costs most of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in PreTrainedConfig.__mro__:
+            if "heterogeneity" in kind.__module__:
+                patch.delattr(kind, "__getattribute__")
         yield
 
 

@@ -472,7 +472,7 @@ TARGETS = [
             st.lists(_operation, max_size=4),
         ),
         _change_labels,
-        quick=30,
+        quick=15,
         long=3_000,
     ),
     Target("configuration", _SECTION, _config | _encoder, _configure, quick=30, long=3_000),

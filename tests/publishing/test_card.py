@@ -9,6 +9,7 @@ import torch
 import yaml
 from huggingface_hub import ModelCard
 from markdown_it import MarkdownIt
+from matplotlib.figure import Figure
 from PIL import Image
 
 from hf_gile import (
@@ -54,6 +55,18 @@ HOSTILE = [
     "$x$ # - 1.",
     "---",
 ]
+
+
+@pytest.fixture
+def drawn():
+    """Figures are drawn, which takes most of the time of a card."""
+
+
+@pytest.fixture(autouse=True)
+def _figures_are_empty_unless_drawn(request, monkeypatch):
+    save = Figure.savefig
+    if "drawn" not in request.fixturenames:
+        monkeypatch.setattr(Figure, "savefig", lambda figure, target, **_: save(Figure(figsize=(1, 1)), target))
 
 
 @pytest.fixture
@@ -162,6 +175,7 @@ def test_figures_of_data_without_a_name_stay_out_of_the_metadata(make_reported):
     assert make_card(model, None, CardInfo(), report).data.eval_results[0].dataset_type == "data"
 
 
+@pytest.mark.usefixtures("drawn")
 def test_every_section_is_there_when_everything_is_known(make_reported, tmp_path):
     history = [{"loss": 1.0, "epoch": 1.0}, {"loss": 0.5, "epoch": 2.0}]
     calibration = {"seen": {"method": "platt", "scale": 0.7, "offset": 0.3}}
@@ -438,6 +452,7 @@ def test_the_labels_of_the_card_are_those_given(make_reported, tmp_path):
     assert LabelSet(model.label_set) == model.label_set
 
 
+@pytest.mark.usefixtures("drawn")
 def test_making_a_card_leaves_the_model_as_it_was(make_reported, tmp_path):
     model, _, report = make_reported()
     model.train()

@@ -129,7 +129,7 @@ def test_labels_with_a_threshold_of_their_own_keep_it_in_the_label_set_and_on_di
     logits, gold = scores(seed=4, documents=1001)
     logits = logits + torch.linspace(-8, 8, SEEN + UNSEEN)  # which one calibration for all cannot undo
     model, batches = scripted(logits, gold)
-    figures = calibrate(model, batches)
+    figures = calibrate(model, batches, method="platt")
     own = [label.threshold for label in model.label_set]
     assert figures["seen_label_thresholds"] + figures["unseen_label_thresholds"] == sum(one is not None for one in own)
     assert sum(one is not None for one in own) > SEEN
@@ -214,7 +214,7 @@ def test_few_documents_with_unseen_labels_leave_them_what_the_seen_ones_have(scr
     kind = "single_label_classification" if single else "multi_label_classification"
     model, batches = scripted(logits, gold, problem_type=kind)
     model.label_set = model.label_set.with_thresholds({"id16": 0.9})
-    figures = calibrate(model, batches, columns=range(SEEN + UNSEEN))
+    figures = calibrate(model, batches, columns=range(SEEN + UNSEEN), method="platt")
     enough = documents >= 50
     groups = {"seen", "unseen"} if enough else {"seen"}
     assert set(model.config.calibration) == groups
@@ -235,7 +235,7 @@ def test_one_document_of_unseen_labels_alone_changes_nothing(scripted):
     gold[:] = False
     gold[0, -1] = True
     model, batches = scripted(logits, gold)
-    assert set(calibrate(model, batches)) == {"documents", "note"}
+    assert set(calibrate(model, batches, method="platt")) == {"documents", "note"}
     assert (model.config.calibration, model.config.thresholds) == ({}, {})
 
 
@@ -345,7 +345,7 @@ def test_a_real_model_is_calibrated_by_what_its_collator_makes(make_model, label
     rows *= 10
     batches = [GileDataCollator(processor)(rows[start : start + 7]) for start in range(0, 200, 7)]
     model.train()
-    figures = calibrate(model, batches, bf16=True)
+    figures = calibrate(model, batches, bf16=True, method="platt")
     assert model.training
     assert figures["documents"] == 200
     assert set(model.config.thresholds) == {"seen", "unseen"}
@@ -394,7 +394,7 @@ def test_a_bare_linear_unit_gets_thresholds_of_its_group(make_model):
     model, processor = make_model(output_layer="linear", problem_type="multi_label_classification")
     model.label_set = None
     batch = GileDataCollator(processor)([{"input_ids": [2, 3], "labels": [1]}, {"input_ids": [4], "labels": [0, 2]}])
-    calibrate(model, [batch])
+    calibrate(model, [batch], method="platt")
     assert set(model.config.thresholds) == {"seen"}
     assert model.stored_labels.thresholds().tolist() == pytest.approx([model.config.thresholds["seen"]] * 5)
 
@@ -435,7 +435,7 @@ def test_batches_without_gold_labels_are_refused_and_the_model_stays_as_it_was(s
     logits, gold = scores(seed=12)
     model, batches = scripted(logits, gold)
     model.train()
-    calibrate(model, batches)
+    calibrate(model, batches, method="platt")
     before = model.config.calibration, model.config.thresholds, model.label_set
     for bad, message in [
         ([{"input_ids": torch.zeros(1, 1).long()}], r"documents with labels: .* got \['input_ids'\]"),
@@ -445,16 +445,16 @@ def test_batches_without_gold_labels_are_refused_and_the_model_stays_as_it_was(s
         ([batches[0] | {"labels": torch.tensor([[1]])}], "labels must have a row for each of the 32 documents"),
     ]:
         with pytest.raises(ValueError, match=message):
-            calibrate(model, bad)
+            calibrate(model, bad, method="platt")
         assert (model.config.calibration, model.config.thresholds, model.label_set) == before
         assert model.training
     model.table = torch.full_like(logits, math.nan)
     with pytest.raises(ValueError, match="scores must be numbers, got NaN"):
-        calibrate(model, batches)
+        calibrate(model, batches, method="platt")
     assert (model.config.calibration, model.config.thresholds, model.label_set) == before
     model, batches = scripted(logits, gold & False, seen=0)
     with pytest.raises(ValueError, match="no label is a candidate: none is stored as seen"):
-        calibrate(model, batches)
+        calibrate(model, batches, method="platt")
 
 
 def counted(logits, gold):
@@ -507,7 +507,7 @@ def test_the_threshold_of_labels_that_are_easily_told_apart_is_between_their_sco
         return torch.where(gold, margin, -margin) + torch.randn(gold.shape, generator=random), gold
 
     model, batches = scripted(*drawn(1, 20.0), seen=5)
-    assert calibrate(model, batches)["seen_micro_f1"] == 1
+    assert calibrate(model, batches, method="platt")["seen_micro_f1"] == 1
     logits, gold = drawn(2, 9.0)  # other documents, of which it is less sure, and as right
     logits = calibrated(logits, model.stored_labels.seen(), model.config.calibration)
     assert torch.equal(logits.sigmoid() >= model.stored_labels.thresholds(), gold)
@@ -518,7 +518,7 @@ def test_a_threshold_near_one_is_reached_by_what_it_was_made_of(scripted):
     logits = 16 + 2 * torch.rand(307, 3, generator=random)
     gold = torch.ones(307, 3, dtype=torch.bool)
     model, batches = scripted(logits, gold, seen=3)
-    figures = calibrate(model, batches, label_thresholds=False)
+    figures = calibrate(model, batches, label_thresholds=False, method="platt")
     probabilities = calibrated(logits, model.stored_labels.seen(), model.config.calibration).sigmoid()
     assert figures["seen_micro_f1"] == 1
     assert bool((probabilities >= model.stored_labels.thresholds()).all())
@@ -557,5 +557,5 @@ def test_of_documents_thinned_out_none_stays_in_memory(scripted, monkeypatch):
         return output
 
     monkeypatch.setattr(Scripted, "forward", watched)
-    calibrate(model, batches)
+    calibrate(model, batches, method="platt")
     assert len(answered) == len(batches)

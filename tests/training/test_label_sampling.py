@@ -52,10 +52,10 @@ def test_weighted_sampled_loss_estimates_the_full_loss_without_bias(per_document
     logits = torch.randn(len(GOLD), L, generator=torch.Generator().manual_seed(0), dtype=torch.double)
     full = loss(logits, LABELS)
     sampler = LabelSampler(L, num_negatives=13, per_document=per_document, frequencies=frequencies)
-    estimates = [loss(logits, LABELS, *sampler(GOLD, key)) for key in range(3000)]
+    estimates = [loss(logits, LABELS, *sampler(GOLD, key)) for key in range(1000)]
     error = np.std(estimates) / len(estimates) ** 0.5
     assert abs(np.mean(estimates) - full) < 4 * error
-    assert error < 0.02 * full
+    assert error < 0.035 * full
 
 
 SMALL = [[1], [4, 1]]
@@ -200,10 +200,10 @@ def test_the_sampled_loss_with_label_weights_estimates_that_of_all_labels_with_t
     label_weights = np.random.default_rng(0).random(L) * 2
     full = loss(logits, LABELS, weights=torch.tensor(label_weights))
     sampler = LabelSampler(L, num_negatives=13, label_weights=label_weights)
-    estimates = [loss(logits, LABELS, *sampler(GOLD, key)) for key in range(3000)]
+    estimates = [loss(logits, LABELS, *sampler(GOLD, key)) for key in range(1000)]
     error = np.std(estimates) / len(estimates) ** 0.5
     assert abs(np.mean(estimates) - full) < 4 * error
-    assert error < 0.02 * full
+    assert error < 0.035 * full
 
 
 @pytest.mark.parametrize(
