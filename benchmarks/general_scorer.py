@@ -1,10 +1,11 @@
 """What the terms of the general scorer count, and what they gain on sets that their weights were not fitted on.
 
-    python benchmarks/general_scorer.py --data FOLDER
+    python benchmarks/general_scorer.py --data FOLDER --wordnet FOLDER
 
-Each set is ranked with weights fitted on all the others, beside the cosine of the same encoder. Documents are of
-training and validation parts; where labels are many, candidates are those of the documents and 2,000 others.
-Writes results/general_scorer.json.
+Each set is ranked with weights fitted on all the others, beside the cosine of the same encoder: "alone", and "centred",
+by the mean of 100 validation documents. Documents are of training parts; where labels are many, candidates are those of
+the documents and 1,000 others. Definitions of MeSH and of WordNet (Debian's wordnet-base) are fitted on as well.
+Writes results/general_scorer.json, and the weights of all into the package, hf_gile/training/general_scorer.json.
 """
 
 import argparse
@@ -16,12 +17,13 @@ from typing import Any
 import numpy as np
 import torch
 from machine import RESULTS, provenance, write_json
-from obvious_sets import Task, clinc150, pubmed_mesh, sib200, tibkat
+from obvious_sets import Task, clinc150, pubmed_mesh, read_lines, sib200, tibkat
 from torch import Tensor
+from torch.nn import functional
 
 from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelSet
 from hf_gile.metrics import LabelMetrics
-from hf_gile.training.general import general_scorer
+from hf_gile.training.general import common, general_scorer
 
 SETS: dict[str, Callable[[Path], Task]] = {
     "clinc150": lambda data: clinc150(data, 0),
@@ -40,55 +42,131 @@ ENCODERS = {
 }
 """Texts in a language of the encoder, and sets to fit on."""
 
+_KINDS = """
+    act animal artifact attribute body cognition communication event feeling food group location motive natural_object
+    person phenomenon plant possession process quantity relation shape state substance time
+"""
+KINDS = dict(enumerate((kind.replace("_", " ") for kind in _KINDS.split()), start=4))
+"""The files of nouns, as lexnames(5WN) numbers them."""
+
 PHRASES = "pubmed_mesh, 40 headings"
-DOCUMENTS, OTHERS = 300, 2000
+DOCUMENTS, OTHERS, BACKGROUND = 300, 1000, 100
+WAYS = ("alone", "centred")
+WEIGHTS = Path(__file__).parents[1] / "hf_gile" / "training" / "general_scorer.json"
+
+Sample = tuple[list[str], list[list[int]], list[Label], list[str]]
+"""Texts, their gold labels counted among candidates, these, and other documents of the set."""
+
+Terms = dict[str, Tensor]
+"""Of each way `(N, L, 3)`: cosine, match and coverage."""
 
 
 def main() -> None:
     """Measures and fits."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="The folder of the sets.")
+    parser.add_argument("--wordnet", type=Path, required=True, help="The folder of data.noun.")
     parser.add_argument("--results", type=Path, default=RESULTS / "general_scorer.json")
     options = parser.parse_args()
     results = {}
     for encoder, (texts, names) in ENCODERS.items():
         print(encoder, flush=True)
-        results[encoder] = measured(*general_scorer(texts), {name: SETS[name](options.data) for name in names})
+        samples: dict[str, Sample] = {}
+        for name in names:
+            task = SETS[name](options.data)
+            samples[name] = sampled(task)
+            if name == "pubmed_mesh":  # few labels of long texts: the same documents
+                samples[PHRASES] = few_labels(task)
+        vocabularies = {"mesh, definitions": mesh_definitions(options.data), **wordnet(options.wordnet)}
+        results[encoder] = measured(*general_scorer(texts), samples, vocabularies)
     write_json(options.results, {"encoders": results, **provenance(seed=0)})
+    write_json(WEIGHTS, {encoder: found["weights"] for encoder, found in results.items()})
 
 
-def measured(model: GileForSequenceClassification, processor: GileProcessor, tasks: dict[str, Task]) -> dict[str, Any]:
+def measured(
+    model: GileForSequenceClassification,
+    processor: GileProcessor,
+    samples: dict[str, Sample],
+    vocabularies: dict[str, Sample],
+) -> dict[str, Any]:
     """The figures of each set with weights of the others, and the weights of all."""
-    examples = {}
-    for name, task in tasks.items():
-        examples[name] = terms_of(model, processor, *sampled(task))
-        if name == "pubmed_mesh":  # few labels of long texts: the same documents
-            examples[PHRASES] = terms_of(model, processor, *few_labels(task))
-    sets = {}
-    for name, (terms, gold) in examples.items():
-        weights = fitted([example for other, example in examples.items() if set_of(other) != set_of(name)])
-        sets[name] = {"cosine": figures(terms[..., 0], gold), "general": figures(terms @ weights, gold)}
+    examples: dict[str, tuple[Terms, list[list[int]]]] = {}
+    for name, sample in (samples | vocabularies).items():
+        examples[name] = terms_of(model, processor, *sample), sample[1]
+        print(name, len(sample[0]), "texts,", len(sample[2]), "labels", flush=True)
+    sets: dict[str, Any] = {}
+    for name in samples:
+        terms, gold = examples[name]
+        sets[name] = {"cosine": figures(terms["alone"][..., 0], gold)}
+        others = [example for other, example in examples.items() if set_of(other) != set_of(name)]
+        for way in WAYS:
+            some = [(its[way], columns) for its, columns in others]
+            scores = terms[way] @ fitted(some)
+            sets[name][way] = figures(scores, gold) | {"calibration_error": calibration_error(scores, gold)}
         print(
-            name, {way: {key: round(100 * value, 1) for key, value in own.items()} for way, own in sets[name].items()}
+            name, {way: {key: round(100 * number, 1) for key, number in its.items()} for way, its in sets[name].items()}
         )
     ratios = {
-        figure: float(np.mean([own["general"][figure] / own["cosine"][figure] for own in sets.values()]))
-        for figure in ("average_precision", "precision_at_1")
+        way: {
+            figure: float(np.mean([its[way][figure] / its["cosine"][figure] for its in sets.values()]))
+            for figure in ("average_precision", "precision_at_1")
+        }
+        for way in WAYS
     }
-    every = list(examples.values())
-    weights = fitted(every)
-    numbers = [float(f"{number:.3g}") for number in (*weights.tolist(), offset(every, weights))]
-    chosen = dict(zip(("cosine", "match", "coverage", "offset"), numbers, strict=True))
-    print(ratios, chosen, flush=True)
-    return {"sets": sets, "mean_ratio": ratios, "weights": chosen}
+    weights = {}
+    for way in WAYS:
+        every = [(its[way], columns) for its, columns in examples.values()]
+        found = fitted(every)
+        numbers = [float(f"{number:.3g}") for number in (*found.tolist(), offset(every, found))]
+        weights[way] = dict(zip(("cosine", "match", "coverage", "offset"), numbers, strict=True))
+    print(ratios, weights, flush=True)
+    return {"sets": sets, "mean_ratio": ratios, "weights": weights}
+
+
+def mesh_definitions(data: Path) -> Sample:
+    """Definitions of MeSH headings, and the headings; those that its makers took from WordNet are left out."""
+    rows = [row for row in read_lines(data / "mesh" / "mesh_labels.jsonl.gz") if row["definition"]]
+    rows = [row for row in rows if "wordnet" not in str(row.get("definition_source")).lower()]
+    rows = random.Random(5).sample(rows, DOCUMENTS + OTHERS)
+    labels = [Label(row["ui"], row["name"], synonyms=tuple(dict.fromkeys(row["synonyms"]))) for row in rows]
+    return definitions([row["definition"] for row in rows], labels)
+
+
+def definitions(texts: list[str], labels: list[Label]) -> Sample:
+    """Texts of labels, the first of which are documents, and the last the other documents."""
+    return texts[:DOCUMENTS], [[row] for row in range(DOCUMENTS)], labels, texts[-BACKGROUND:]
+
+
+def wordnet(folder: Path) -> dict[str, Sample]:
+    """Glosses of nouns: the words that they are of, and the files that its makers sorted them into."""
+    nouns = []
+    for line in (folder / "data.noun").read_text(encoding="utf-8").splitlines():
+        head, _, gloss = line.partition(" | ")
+        fields, gloss = head.split(), gloss.partition('; "')[0].strip()
+        words = [word.replace("_", " ") for word in fields[4 : 4 + 2 * int(fields[3], 16) : 2]] if gloss else []
+        if len(gloss.split()) >= 6:
+            nouns.append((KINDS.get(int(fields[1]), ""), words, gloss))
+    drawn = list(
+        {words[0].lower(): (words, gloss) for _, words, gloss in random.Random(3).sample(nouns, 1500)}.values()
+    )
+    labels = [Label(words[0], words[0], synonyms=tuple(words[1:])) for words, _ in drawn[: DOCUMENTS + OTHERS]]
+    by_kind = [(f"{words[0]}: {gloss}", kind) for kind, words, gloss in random.Random(4).sample(nouns, 20000) if kind]
+    kinds = sorted({kind for _, kind in by_kind})
+    some = [(text, kinds.index(kind)) for kind in kinds for text, its in by_kind if its == kind]
+    of_each = {kind: [row for row in some if row[1] == kind][:16] for kind in range(len(kinds))}
+    documents = [row for rows in of_each.values() for row in rows[:12]]
+    background = [text for rows in of_each.values() for text, _ in rows[12:]]
+    sample = [text for text, _ in documents], [[kind] for _, kind in documents], list(LabelSet.from_names(kinds))
+    glosses = [gloss for _, gloss in drawn[: DOCUMENTS + OTHERS]]
+    return {"wordnet, words": definitions(glosses, labels), "wordnet, kinds": (*sample, background)}
 
 
 def set_of(name: str) -> str:
     """The set that a task is of, in whatever language."""
-    return name.partition(",")[0].partition("_")[0]
+    return name.partition(",")[0].partition("_")[0].replace("pubmed", "mesh")
 
 
-def sampled(task: Task) -> tuple[list[str], list[list[int]], list[Label]]:
+def sampled(task: Task) -> Sample:
     """Documents of the training part that have a label, and candidates, with gold columns among these."""
     rows = [row for row, gold in enumerate(task.gold["train"]) if gold]
     rows = random.Random(0).sample(rows, min(DOCUMENTS, len(rows)))
@@ -98,7 +176,7 @@ def sampled(task: Task) -> tuple[list[str], list[list[int]], list[Label]]:
     return among(task, rows, columns)
 
 
-def few_labels(task: Task) -> tuple[list[str], list[list[int]], list[Label]]:
+def few_labels(task: Task) -> Sample:
     """Documents that have one of 40 labels which are neither rare nor frequent."""
     some = [column for column, label in enumerate(task.labels) if 200 <= label.count <= 1500]
     columns = some[:: max(1, len(some) // 40)][:40]
@@ -106,38 +184,40 @@ def few_labels(task: Task) -> tuple[list[str], list[list[int]], list[Label]]:
     return among(task, random.Random(0).sample(rows, DOCUMENTS), columns)
 
 
-def among(task: Task, rows: Sequence[int], columns: Sequence[int]) -> tuple[list[str], list[list[int]], list[Label]]:
-    """Texts, their gold labels counted among candidates, and these."""
+def among(task: Task, rows: Sequence[int], columns: Sequence[int]) -> Sample:
+    """Some documents of the training part with some labels, and documents of the validation part."""
     place = {column: number for number, column in enumerate(columns)}
     gold = [[place[column] for column in task.gold["train"][row] if column in place] for row in rows]
-    return [task.texts["train"][row] for row in rows], gold, [task.labels[column] for column in columns]
+    others = task.texts["validation"]
+    background = random.Random(2).sample(others, min(BACKGROUND, len(others)))
+    return [task.texts["train"][row] for row in rows], gold, [task.labels[column] for column in columns], background
 
 
 @torch.no_grad()
 def terms_of(
-    model: GileForSequenceClassification, processor: GileProcessor, texts: list[str], gold: list[list[int]], labels: Any
-) -> tuple[Tensor, list[list[int]]]:
-    """`(N, L, 3)` cosine, match and coverage, and the gold columns."""
-    gile = model.gile
-    codes = torch.cat(
-        [
-            gile.embed_labels(
-                processor(label_text=[one.name for one in labels[start : start + 64]], return_tensors="pt")[
-                    "label_input_ids"
-                ]
-            )
-            for start in range(0, len(labels), 64)
-        ]
-    )
-    postings = gile.postings(LabelSet(labels))
+    model: GileForSequenceClassification,
+    processor: GileProcessor,
+    texts: list[str],
+    gold: list[list[int]],
+    labels: list[Label],
+    background: list[str],
+) -> Terms:
+    """What the texts of a sample have in common with its labels."""
+    gile, postings = model.gile, model.gile.postings(LabelSet(labels))
+    assert postings is not None
+    names = [label.name for label in labels]
+    words = [processor(label_text=names[start : start + 64], return_tensors="pt") for start in range(0, len(names), 64)]
+    codes = functional.normalize(torch.cat([gile.embed_labels(its["label_input_ids"]) for its in words]), dim=-1)
     parts = []
     for start in range(0, len(texts), 16):
         batch = processor(texts[start : start + 16], return_tensors="pt")
-        words = batch.pop("lexical_ids")
-        h = torch.nn.functional.normalize(gile.embed_texts(**batch)[0], dim=-1)
-        cosine = h @ torch.nn.functional.normalize(codes, dim=-1).T
-        parts.append(torch.stack([cosine, *postings.terms(words)], -1))
-    return torch.cat(parts), gold
+        ids = batch.pop("lexical_ids")
+        h = functional.normalize(gile.embed_texts(**batch)[0], dim=-1)
+        parts.append(torch.stack([h @ codes.T, *postings.terms(ids)], -1))
+    alone = torch.cat(parts)
+    centred = alone.clone()
+    centred[..., 0] -= codes @ (common(model, processor, background) / model.config.document_size**0.5)
+    return {"alone": alone, "centred": centred}
 
 
 def fitted(examples: Sequence[tuple[Tensor, list[list[int]]]]) -> Tensor:
@@ -168,9 +248,17 @@ def offset(examples: Sequence[tuple[Tensor, list[list[int]]]], weights: Tensor) 
         for row, columns in enumerate(gold):
             is_gold[row, columns] = True
         for place, number in enumerate(trials):
-            logs = -torch.nn.functional.softplus(torch.where(is_gold, -1.0, 1.0) * (scores + number))
+            logs = -functional.softplus(torch.where(is_gold, -1.0, 1.0) * (scores + number))
             total[place] -= logs[is_gold].mean() + logs[~is_gold].mean()
     return float(trials[total.argmin()])
+
+
+def calibration_error(scores: Tensor, gold: list[list[int]]) -> float:
+    """The expected calibration error of the best label's probability by a softmax, in ten bins."""
+    probabilities, best = scores.softmax(1).max(1)
+    right = torch.tensor([int(column) in row for column, row in zip(best, gold, strict=True)]).float()
+    bins = (probabilities * 10).long().clamp(max=9)
+    return sum(float((right - probabilities)[bins == place].sum().abs()) for place in range(10)) / len(gold)
 
 
 def figures(scores: Tensor, gold: list[list[int]]) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """GILE label scoring as a Transformers plugin; `import hf_gile` registers the models with the Auto classes."""
 
 from .data import load_labels
+from .default_pipeline import register as _register_default
 from .label_index import LabelIndex
 from .models import (
     GileConfig,
@@ -20,6 +21,8 @@ from .tokenizing import build_tokenizer
 checks_of_makers.append(refuse_unread)
 
 __version__ = "0.1.0"
+
+_register_default()
 
 __all__ = [
     "GileConfig",

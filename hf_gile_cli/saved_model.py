@@ -19,7 +19,11 @@ GENERAL = "general"
 
 
 def load(
-    model: str, revision: str | None = None, device: str | None = None, texts: Sequence[str] = ()
+    model: str,
+    revision: str | None = None,
+    device: str | None = None,
+    texts: Sequence[str] = (),
+    documents: Sequence[str] = (),
 ) -> tuple[Any, Any]:
     """Loads a model and its processor. The code is that of the installed hf_gile; no code of the model is ever run.
 
@@ -28,6 +32,7 @@ def load(
         revision: Of a model on the Hub.
         device: Where to put it; by default a GPU, if there is one.
         texts: What tells the general scorer the language of the texts.
+        documents: Texts like those to score, for the general scorer.
 
     Returns:
         The `GileForSequenceClassification`, in evaluation mode, and the `GileProcessor`.
@@ -53,13 +58,17 @@ def load(
     if model == GENERAL and not folder.is_dir():
         from hf_gile.training.general import general_scorer
 
-        scorer, processor = general_scorer(texts)
+        scorer, processor = general_scorer(texts, documents)
         return scorer.to(device), processor
     if folder.is_dir():
         complete(folder)
         if not (folder / "config.json").is_file():
             raise FileNotFoundError(f"{model} is no saved model: there is no config.json in it")
         _check_weights(folder)
+    if folder.is_file():
+        raise FileNotFoundError(
+            f"{model} is a file and no model; to score it without one: hf-gile score general {model}"
+        )
     if not folder.is_dir() and not is_hub_name(model):
         raise FileNotFoundError(f"no folder {model} (in {Path.cwd()}); a model on the Hub is called user/name")
     try:

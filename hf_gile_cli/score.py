@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from queue import Empty, Queue
 from typing import IO, TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -21,13 +22,13 @@ from .options import (
     IdColumn,
     LabelColumns,
     Language,
-    Model,
     OnError,
     Revision,
     TextColumns,
     checked_on_error,
 )
 from .running import add_command, counted, note, visible
+from .saved_model import GENERAL
 
 if TYPE_CHECKING:
     from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
@@ -45,7 +46,14 @@ def add_to(app: typer.Typer) -> None:
 class Scoring(LabelColumns):
     """Options of `hf-gile score`."""
 
-    model: Model
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="[MODEL]",
+            show_default=False,
+            help="A saved model: its folder, or its name on the Hub. `general` or nothing: one that nobody trained.",
+        ),
+    ] = GENERAL
     files: Annotated[
         list[str] | None,
         typer.Argument(
@@ -61,6 +69,13 @@ class Scoring(LabelColumns):
     ] = None
     label_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="Labels of a table, of MeSH or of SKOS instead.")
+    ] = None
+    background: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Without a model: texts like those to score, some hundred; what is common to all counts less.",
+        ),
     ] = None
     index: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Labels of an index that `hf-gile index` made, instead.")
@@ -158,13 +173,14 @@ def score(options: Scoring) -> None:
         hf-gile score MODEL notes.txt > scored.jsonl
         hf-gile score MODEL records.jsonl --text title --text abstract --threshold stored --force-label
         echo "Rats were fed." | hf-gile score MODEL --label "Milk, Human" --label Rats
-        hf-gile score general notes.txt --label invoice --label delivery  # nothing trained
+        echo "Where is my parcel?" | hf-gile score --label invoice --label delivery  # nothing trained
+        hf-gile score general notes.txt --background notes.txt --label invoice --label delivery
         tail -f incoming.jsonl | hf-gile score MODEL --label-file subjects.csv --top-k 5
     """
     from hf_gile import LabelScoringPipeline
     from hf_gile.data import ReadReport, read_documents
 
-    from .saved_model import GENERAL, load
+    from .saved_model import load
 
     sources = options.files or ["-"]
     report = ReadReport(checked_on_error(options.on_error))  # type: ignore[arg-type]
@@ -179,7 +195,11 @@ def score(options: Scoring) -> None:
     named = options.labels or (read.names if read else [])
     if options.model == GENERAL and not named and options.index is None:
         raise typer.BadParameter("the general scorer has no labels: pass --label, --label-file or --index")
-    loaded, processor = load(options.model, options.revision, options.device, named)
+    if options.model != GENERAL and options.background is not None:
+        raise typer.BadParameter("is for the general scorer, which nobody has trained", param_hint="--background")
+    background = options.background and read_documents(options.background, text, format=format, encoding=encoding)
+    like = [document.text for document in islice(background or (), 300)]
+    loaded, processor = load(options.model, options.revision, options.device, named, like)
     labels = options.candidates(read, loaded, processor)
     # One set of labels for the whole run: its codes are kept, however many.
     pipe = LabelScoringPipeline(model=loaded, processor=processor, device=loaded.device, label_cache_bytes=1 << 62)

