@@ -1,16 +1,14 @@
 """What `pipeline("label-scoring")` is where no model is named: the general scorer, made when it is asked for."""
 
-from typing import Any
-
 from transformers.pipelines import PIPELINE_REGISTRY
 
 from .models import LabelScoringPipeline  # registers the task
 
 
-class _GeneralScorer(dict[str, Any]):
+class _GeneralScorer(dict[str, str]):
     """The default of a task, as Transformers looks it up: the name of a model and its revision."""
 
-    def __getitem__(self, name: str) -> tuple[str, str]:
+    def __getitem__(self, name: str) -> tuple[str, str]:  # type: ignore[override]
         from .training.general import default_model
 
         return default_model(), "main"

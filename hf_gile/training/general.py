@@ -20,8 +20,6 @@ from huggingface_hub.constants import HF_HOME
 from numpy.typing import NDArray
 from torch import Tensor
 
-import hf_gile
-
 from ..models import GileForSequenceClassification, GileProcessor, LabelScoringPipeline, towers_of
 from ..models.configuration_gile import FORMAT_VERSION
 from ..models.processing_gile import LEXICAL_BUCKETS, lexical_features
@@ -128,7 +126,7 @@ def default_model() -> str:
     Raises:
         OSError: No encoder can be had.
     """
-    made_of = json.dumps([TERM_WEIGHTS, FORMAT_VERSION, hf_gile.__version__], sort_keys=True)
+    made_of = json.dumps([TERM_WEIGHTS, FORMAT_VERSION], sort_keys=True)
     folder = Path(HF_HOME) / "hf_gile" / f"general-{zlib.crc32(made_of.encode()):08x}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
