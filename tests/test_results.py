@@ -52,11 +52,13 @@ ROWS = {
     "literal_and_fast": ("runs *", TIMES, {"memory_mib"}),
     "loader_and_model": ("encoders *", {"documents_per_second", "ratios"}, set()),
     "loss_memory": ("runs * *", set(), {"gflops", "loss", "memory_mib", "seconds", "needs_at_least_mib"}),
+    "new_words": ("runs *", {"before", "after", "share_written"}, set()),
     "obvious": (
         "* * *",
         {"training_cpu_seconds", "documents_per_cpu_second", "threshold", "test", "details", *machine.PROVENANCE},
         set(),
     ),
+    "output_layers": ("sampled * *", {"seconds", "memory_mib", "loss", "tokens_per_second", "times_tied"}, set()),
     "paper_biomedical": ("runs * * *", {*GROUPS, "minutes", "parameters"} - UNSEEN, UNSEEN),
     "peers": ("systems *", {"name", "figures"}, set()),
     "pubmed_mesh": ("test * *", GROUPS - UNSEEN, UNSEEN),

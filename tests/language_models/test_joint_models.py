@@ -213,9 +213,9 @@ def test_classes_can_be_pickled(make_language_model, batch):
 
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")  # peft asks for it
 def test_lora_trains_adapters_and_the_layer(make_language_model, batch, tmp_path):
-    base = joint_model(make_language_model)
     folder = tmp_path / "base"
-    base.save_pretrained(folder)
+    joint_model(make_language_model).save_pretrained(folder)
+    base = joint_class("GPT2LMHeadModel").from_pretrained(folder)
     settings = peft.LoraConfig(
         r=2, target_modules=["c_attn"], modules_to_save=["g_out", "g_inp"], fan_in_fan_out=True, task_type="CAUSAL_LM"
     )

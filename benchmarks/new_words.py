@@ -1,0 +1,44 @@
+"""Words learned after training: rank and likelihood of 500 words that a language model never saw, by output layer.
+
+    python benchmarks/new_words.py --data ../shared/data
+
+It is recipes/new_words.py with the abstracts of pubmed_mesh and the English word vectors of dw_format, at the sizes
+that the recipe has by itself; the figures are of the 500 words that nothing was chosen on.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from machine import write_results
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "recipes"))
+
+import new_words
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with pubmed_mesh and dw_format")
+    parser.add_argument("recipe", nargs="*", help="arguments for the recipe, after --")
+    asked = parser.parse_args()
+    texts, vectors = asked.data / "pubmed_mesh", asked.data / "dw_format" / "word_vectors" / "english.pkl.gz"
+    with tempfile.TemporaryDirectory() as folder:
+        files = {"texts": texts / "train.jsonl.gz", "test": texts / "test.jsonl.gz", "word_vectors": vectors}
+        flags = [word for name, path in files.items() for word in (f"--{name}", str(path))]
+        options = new_words.parse([*flags, "--output_dir", folder, *asked.recipe])
+        started = time.process_time()
+        results = new_words.run(options)
+    skipped = {"texts", "test", "word_vectors", "output_dir", "choose", "seed"}
+    setting = {name: value for name, value in vars(options).items() if name not in skipped}
+    for figures in results["runs"].values():
+        figures.pop("written", None)  # words of abstracts
+    write_results(
+        "new_words", {"setting": setting, "cpu_seconds": time.process_time() - started, **results}, options.seed
+    )
+
+
+if __name__ == "__main__":
+    main()

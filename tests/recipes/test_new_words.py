@@ -1,0 +1,50 @@
+"""The recipe for words learned after training, on made-up sentences."""
+
+import gzip
+import json
+import random
+
+import numpy as np
+import pytest
+
+NOUNS = {"milk": 0, "iron": 0, "blood": 0, "water": 0, "heart": 1, "kidney": 1, "liver": 1, "lung": 1}
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Sentences of two kinds of nouns with verbs of their kinds, and word vectors that tell the kinds apart."""
+    draw = random.Random(1)
+    for name, number in (("train", 40), ("test", 10)):
+        with gzip.open(tmp_path / f"{name}.jsonl.gz", "wt") as file:
+            for _ in range(number):
+                nouns = [draw.choice(list(NOUNS)) for _ in range(4)]
+                text = " ".join(f"The {('flowing', 'beating')[NOUNS[noun]]} {noun} was seen today." for noun in nouns)
+                file.write(json.dumps({"abstractText": text}) + "\n")
+    kinds = np.random.default_rng(0).normal(size=(2, 6))
+    rows = {noun: kinds[kind] + 0.01 * len(noun) for noun, kind in NOUNS.items()}
+    rows |= {
+        word: np.random.default_rng(ord(word[0])).normal(size=6)
+        for word in ("the", "flowing", "beating", "was", "seen")
+    }
+    lines = [" ".join([word, *(f"{number:.4f}" for number in row)]) for word, row in rows.items()]
+    (tmp_path / "vectors.txt").write_text("\n".join(lines) + "\n")
+    named = {"texts": "train.jsonl.gz", "test": "test.jsonl.gz", "word_vectors": "vectors.txt", "output_dir": "out"}
+    return [word for name, path in named.items() for word in (f"--{name}", path)]
+
+
+def test_new_words_are_likelier_with_their_vectors_than_with_the_mean(files, run_recipe, tmp_path, monkeypatch):
+    import new_words
+
+    for name, value in {"WORDS": 10, "NEW": 2, "CHOOSE": 1, "FREQUENT": 5}.items():
+        monkeypatch.setattr(new_words, name, value)
+    small = ["--size", "8", "--layers", "1", "--joint_size", "8", "--steps", "60", "--later_steps", "2"]
+    done = run_recipe("new_words", [*files, *small, "--learning_rate", "0.02"])
+    assert done.returncode == 0, done
+    runs = json.loads((tmp_path / "out" / "results.json").read_text())["runs"]
+    assert set(runs) == {f"{model}, {start}" for model in new_words.MODELS for start in new_words.STARTS}
+    before = {name: figures["before"] for name, figures in runs.items()}
+    assert len({figures["positions"] for figures in before.values()}) == 1
+    assert before["joint, vectors"]["nll"] < before["joint, mean"]["nll"]
+    for figures in runs.values():
+        assert figures["after"] != figures["before"]
+        assert 0 <= figures["share_written"] <= 1
