@@ -32,8 +32,8 @@ class Label:
         count: Number of training documents with this label.
         threshold: Probability, after calibration, from which the label counts as assigned, where it has its own. The
             pipeline applies it if asked for stored thresholds; `hf_gile.training.calibrate` fits it.
-        synonyms: Other names of it, in the same language, without white space around them. A model does not read
-            them; training may (`hf_gile.training.LabelParaphrases`).
+        synonyms: Other names of it, in the same language, without white space around them. An encoder does not read
+            them; with `GileConfig.lexical` their words count.
 
     Example:
         >>> Label("D006333", "Heart Failure", "cardiac failure; the heart cannot pump enough blood").text

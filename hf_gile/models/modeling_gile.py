@@ -896,12 +896,10 @@ class GileForSequenceClassification(GilePreTrainedModel):
         postings = self.stored_labels.postings(made_of, partial(gile.postings, named))
         return postings._replace(weights=gile.output_layer.word_weights(self.config.num_labels, rows))
 
-    def stored_inputs(
-        self, columns: Tensor | None = None, words: Tensor | None = None, vectors: Tensor | None = None
-    ) -> dict[str, Tensor]:
+    def stored_inputs(self, columns: Tensor | None = None, vectors: Tensor | None = None) -> dict[str, Tensor]:
         """What belongs to stored labels in `(C,)` columns, by default to all: arguments of `GileModel.project_labels`.
 
-        `words`, `(C, T)`, are read instead of the stored ones; `vectors` are their `label_vectors`.
+        `vectors` are their `pool_labels`, made before.
 
         Raises:
             ValueError: No label set is stored.
@@ -920,9 +918,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
         def of_columns(numbers: Tensor) -> Tensor:
             return numbers if columns is None else numbers[columns]
 
-        if vectors is None and words is None and self.config.pools_labels and self.config.text_config.has_fixed_pooling:
+        if vectors is None and self.config.pools_labels and self.config.text_config.has_fixed_pooling:
             vectors = of_columns(self.label_vectors())
-        inputs = {"label_input_ids": of_columns(self.label_input_ids) if words is None else words}
+        inputs = {"label_input_ids": of_columns(self.label_input_ids)}
         if vectors is not None:
             inputs["label_vectors"] = vectors
         if self.gile.label_rows is not None:
@@ -931,12 +929,11 @@ class GileForSequenceClassification(GilePreTrainedModel):
             inputs["label_language"] = of_columns(self.stored_labels.languages.to(self.label_input_ids.device))
         return inputs
 
-    def label_vectors(self, words: Tensor | None = None) -> Tensor:
-        """`pool_labels` of the stored words or of others, `(M, T)`, made once while a frozen encoder stays as it is."""
+    def label_vectors(self) -> Tensor:
+        """`pool_labels` of the stored words, made once while a frozen encoder stays as it is."""
         weights = list(self.gile.text_encoder.transformer.parameters())
-        versions, name = None, ("vectors", words is None)
-        languages = self.stored_labels.languages if self.config.language_labels and words is None else None
-        words = self.label_input_ids if words is None else words
+        versions, words = None, self.label_input_ids
+        languages = self.stored_labels.languages if self.config.language_labels else None
         # While training goes on, a frozen encoder is not read at each step, which can cost as much as the step.
         if self.training:
             states = [(tensor.data_ptr(), tensor._version) for tensor in (words, *weights)]
@@ -946,7 +943,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             return self.gile.label_state(tokens, weights)
 
         make = partial(self.gile.pool_labels, words, languages)
-        return self.stored_labels.made_once(name, words, state, make, versions)
+        return self.stored_labels.made_once("vectors", words, state, make, versions)
 
     def save_pretrained(
         self,

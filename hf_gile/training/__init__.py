@@ -8,11 +8,10 @@ from .encoding import encode_dataset
 from .general import general_scorer
 from .hard_negatives import HardNegatives
 from .label_sampling import EpochCallback, LabelSampler
-from .label_weights import class_balanced_weights, propensity_weights, set_label_priors
+from .label_weights import class_balanced_weights, propensity_weights
 from .lora import add_lora, merge_lora
 from .losses import GileLoss
 from .multilingual import MultilingualDataset
-from .paraphrases import LabelParaphrases
 from .pretrained import add_pooled_embeds, log_idf, parameter_groups
 from .starting import (
     joint_size_for,
@@ -28,7 +27,6 @@ __all__ = [
     "GileDataCollator",
     "GileLoss",
     "HardNegatives",
-    "LabelParaphrases",
     "LabelSampler",
     "MultilingualDataset",
     "ThresholdTuner",
@@ -49,7 +47,6 @@ __all__ = [
     "parameter_groups",
     "processor_from_text_encoder",
     "propensity_weights",
-    "set_label_priors",
     "set_lexical_weights",
     "set_token_weights",
     "set_word_vectors",

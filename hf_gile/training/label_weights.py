@@ -1,4 +1,4 @@
-"""What labels count in the loss and where their biases start, by the number of their training documents.
+"""What labels count in the loss, by the number of their training documents.
 
 Shapes: L labels.
 """
@@ -6,13 +6,10 @@ Shapes: L labels.
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from ..metrics.batch import Array
 from ..metrics.frequency import propensities, read_counts
-from ..models.languages_gile import of_language
-from ..models.modeling_gile import GileForSequenceClassification
 
 
 def class_balanced_weights(counts: Array | Sequence[float], beta: float) -> NDArray[np.float64]:
@@ -81,44 +78,3 @@ def propensity_weights(
     """
     inverse = 1 / propensities(counts, num_documents, a, b)
     return 2 * inverse - 1 if convex else inverse
-
-
-@torch.no_grad()
-def set_label_priors(model: GileForSequenceClassification, num_documents: int) -> None:
-    """Starts the bias of each stored label at the logit of the share of training documents that have it.
-
-    The biases are those of a linear unit, or of the rows of labels (`config.label_rows`), beside the common b.
-    Labels without training documents keep the common one.
-
-    Args:
-        model: A classifier whose labels have their `count`.
-        num_documents: Number N of training documents.
-
-    Raises:
-        ValueError: No label set is stored, the model has no biases of single labels, or a count is above N.
-    """
-    if model.label_set is None:
-        raise ValueError("label priors are those of stored labels: call set_labels first")
-    counts = torch.tensor([label.count for label in model.label_set], dtype=torch.float64)
-    if bool((counts > num_documents).any()):
-        column = int((counts > num_documents).nonzero()[0])
-        raise ValueError(
-            f"label {model.label_set.ids[column]!r} has a count of {int(counts[column])}, more than num_documents, "
-            f"{num_documents}"
-        )
-    logits = ((counts + 0.5) / (num_documents + 1)).logit()
-    parts = [model.gile.output_layer.classifier]
-    if model.config.output_layer == "linear":
-        if model.config.languages:
-            parts = [of_language(parts[0], language) for language in model.config.languages]
-        shares = logits.split([len(part.bias) for part in parts])
-        for part, own, known in zip(parts, shares, counts.split([len(one) for one in shares]), strict=True):
-            part.bias.copy_(torch.where((known > 0).to(part.bias.device), own.to(part.bias), part.bias))
-    elif model.config.label_rows:
-        common = torch.cat([of_language(parts[0], one).bias for one in model.config.languages or [None]]).mean()
-        biases = model.gile.label_rows.weight[:, -1]
-        biases.copy_(torch.where((counts > 0).to(biases.device), logits.to(biases) - common, biases))
-    else:
-        raise ValueError(
-            "this model has one bias for all labels; label_rows=True gives each stored label one, as a linear unit does"
-        )

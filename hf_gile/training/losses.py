@@ -38,7 +38,6 @@ from ..models.losses_gile import (
 from ..models.modeling_gile import GileForSequenceClassification, GileModel
 from .chunked_losses import LabelChunks, check_positive_weights, chunked_loss
 from .label_sampling import read_weights
-from .paraphrases import LabelParaphrases
 from .weighted_losses import LOSSES, gold_places, places_among
 
 
@@ -67,7 +66,6 @@ class GileLoss:
         positive_weights: `(L,)` what each label counts where it is gold, such as `propensity_weights`. Binary
             cross-entropy alone takes them.
         miner: Adds columns to those of the batch, such as `HardNegatives`.
-        paraphrases: Chooses the texts by which a step reads labels.
         refresh_steps: With labels read by a pretrained encoder, training steps after which they are read again, without
             training the encoder on them; 0 to read the labels of each step, and train the encoder through them.
         row_dropout: Share of the labels that a step scores without their row (`config.label_rows`), as if unseen.
@@ -94,7 +92,6 @@ class GileLoss:
         share_labels: bool = False,
         positive_weights: Sequence[float] | NDArray[Any] | None = None,
         miner: Callable[..., tuple[Tensor | None, Tensor | None]] | None = None,
-        paraphrases: LabelParaphrases | None = None,
         refresh_steps: int = 0,
         row_dropout: float = 0.0,
     ) -> None:
@@ -122,7 +119,6 @@ class GileLoss:
         self.share_labels = share_labels
         self.positive_weights = None if positive_weights is None else read_weights("positive_weights", positive_weights)
         self.miner = miner
-        self.paraphrases = paraphrases
         self.refresh_steps = refresh_steps
         self.row_dropout = row_dropout
         self._steps = 0
@@ -146,16 +142,11 @@ class GileLoss:
             raise ValueError("row_dropout drops the rows of config.label_rows, which is off")
         if self.share_labels and config.languages:
             raise ValueError(f"labels are shared in a model without languages, got languages={config.languages}")
-        numbers = {
-            "paraphrases": None if self.paraphrases is None else len(self.paraphrases.own_rows),
-            "positive_weights": None if self.positive_weights is None else len(self.positive_weights),
-        }
-        for name, number in numbers.items():
-            if number not in (None, config.num_labels):
-                raise ValueError(
-                    f"{name} are of {number} labels, and {config.num_labels} are stored: make them of the stored "
-                    "label set"
-                )
+        if self.positive_weights is not None and len(self.positive_weights) != config.num_labels:
+            raise ValueError(
+                f"positive_weights are of {len(self.positive_weights)} labels, and {config.num_labels} are stored: "
+                "make them of the stored label set"
+            )
 
     def __call__(
         self,
@@ -336,31 +327,21 @@ class GileLoss:
         """What a step reads of stored labels: arguments of `GileModel.project_labels`."""
         if not torch.is_grad_enabled():
             return model.stored_inputs(columns)
-        read, rows = model.label_input_ids, columns
-        if self.paraphrases is not None:
-            every = torch.arange(model.config.num_labels, device=read.device) if columns is None else columns
-            rows = self.paraphrases.choose(every, self._steps)
-            read = self.paraphrases.words = self.paraphrases.words.to(read.device)
-        words = None if self.paraphrases is None else read[rows]
         vectors = None
-        if model.config.pools_labels and model.config.text_config.has_fixed_pooling:
-            vectors = model.label_vectors(None if self.paraphrases is None else read)
-        elif self.refresh_steps > 0:
-            vectors = self._refreshed_vectors(model, read)
-        if vectors is not None and rows is not None:
-            vectors = vectors[rows]
-        inputs = model.stored_inputs(columns, words, vectors)
+        if self.refresh_steps > 0 and not model.config.text_config.has_fixed_pooling:
+            vectors = self._refreshed_vectors(model)
+            vectors = vectors if columns is None else vectors[columns]
+        inputs = model.stored_inputs(columns, vectors)
         if self.row_dropout > 0:
             own = inputs["label_rows"]
             inputs["label_rows"] = own * (torch.rand(len(own), 1, device=own.device) >= self.row_dropout)
         return inputs
 
-    def _refreshed_vectors(self, model: GileForSequenceClassification, words: Tensor) -> Tensor:
-        """What the pretrained encoder made of words the last time that it read them."""
-        period = (self._steps - 1) // self.refresh_steps
+    def _refreshed_vectors(self, model: GileForSequenceClassification) -> Tensor:
+        """What the pretrained encoder made of the labels the last time that it read them."""
+        words, period = model.label_input_ids, (self._steps - 1) // self.refresh_steps
         if self._refreshed is None or self._refreshed[0] != period or self._refreshed[1] is not words:
-            of_languages = self.paraphrases is None and model.config.language_labels
-            languages = model.stored_labels.languages if of_languages else None
+            languages = model.stored_labels.languages if model.config.language_labels else None
             self._refreshed = (period, words, model.gile.pool_labels(words, languages))
         return self._refreshed[2]
 

@@ -145,8 +145,6 @@ class ModelSettings(ReportSettings):
         "says (--describe, --label_description).",
         LABEL_TEXTS,
     )
-    paraphrase_synonyms: float = setting(0.0, "Share of the readings of a label in training that are of a synonym.")
-    paraphrase_definitions: float = setting(0.0, "The same of its description.")
     term_weights: str = setting(
         "{}",
         'JSON of what the terms of the score count, such as {"unseen": {"joint": 0.7, "offset": -1}}; a run with '

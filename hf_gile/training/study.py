@@ -38,7 +38,6 @@ from .label_weights import class_balanced_weights, propensity_weights
 from .lora import add_lora, merge_lora
 from .losses import GileLoss
 from .model_settings import AUTO, CONVEX, OF_TRAINING, TOP_K, ModelSettings
-from .paraphrases import LabelParaphrases
 from .pretrained import log_idf
 from .reporting import printer, say_calibration, table_of_results, write_results
 from .settings_checks import encoder_config
@@ -211,7 +210,7 @@ class Study:
         labels = self.task.labels[: self.num_seen] if unit.is_linear else self.task.labels
         model, processor = self.model(name, len(labels))
         model.set_labels(labels, processor)
-        model.loss_function = self.loss(unit, settings, labels, processor)
+        model.loss_function = self.loss(unit, settings, labels)
         parts = encoded = self.encoded(settings, model, processor)
         if len(labels) < len(self.task.labels):
             parts = first_columns(parts, len(labels))
@@ -333,35 +332,25 @@ class Study:
             label_weights=class_balanced_weights(counts, settings.class_balanced) if settings.class_balanced else None,
         )
 
-    def loss(self, unit: Unit, settings: ModelSettings, labels: LabelSet, processor: GileProcessor) -> GileLoss:
+    def loss(self, unit: Unit, settings: ModelSettings, labels: LabelSet) -> GileLoss:
         """The loss that the settings name.
 
         Args:
             unit: The unit.
             settings: Those of the unit.
             labels: The labels of the model.
-            processor: Reads them.
         """
-        paraphrases, miner = None, None
-        others = settings.paraphrase_synonyms, settings.paraphrase_definitions
-        if any(others) and not unit.is_linear:
-            # Where a label is its name, the rest of its readings are of that.
-            by_name = settings.label_texts == "name"
-            shares = max(0.0, 1 - sum(others)) if by_name else 0.0, *others
-            known = self.described if by_name else labels
-            paraphrases = LabelParaphrases(known, processor, *shares, seed=self.args.seed)
+        miner, weights = None, None
         if settings.hard_negatives:
             columns = range(self.num_seen)
             miner = HardNegatives(settings.hard_negatives, settings.hard_refresh_steps, columns=columns)
-        weights, counts = None, [label.count for label in labels]
         if settings.propensity_weighted:
-            weights = propensity_weights(counts, len(self.task.parts["train"]))
+            weights = propensity_weights([label.count for label in labels], len(self.task.parts["train"]))
         return GileLoss(
             **settings.loss_options(unit),
             share_labels=settings.share_labels and not unit.is_linear,
             positive_weights=weights,
             miner=miner,
-            paraphrases=paraphrases,
         )
 
     def start(self, model: GileForSequenceClassification, processor: GileProcessor, documents: "Dataset") -> None:

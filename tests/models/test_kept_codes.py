@@ -6,7 +6,6 @@ import torch
 from hf_gile import LabelIndex, LabelScoringPipeline
 from hf_gile.label_index import fingerprint
 from hf_gile.models.stored_labels_gile import state_of
-from hf_gile.training import GileLoss, LabelParaphrases
 
 TEXT = "The failing heart pumps less blood."
 
@@ -134,25 +133,6 @@ def test_label_vectors_follow_a_frozen_encoder_that_is_written_through_data(make
     expected.load_state_dict(model.state_dict())
     assert losses[3] == pytest.approx(expected(**inputs, labels=torch.tensor([[1]])).loss.item())
     assert len({round(one, 6) for one in losses}) == 3
-
-
-def test_vectors_of_paraphrases_follow_a_frozen_encoder_that_is_written_through_data(make_pretrained):
-    def loss(model):
-        return model.train()(**inputs, labels=torch.tensor([[1]])).loss.item()
-
-    model, processor = make_pretrained(freeze_text_encoder=True)
-    inputs = processor(TEXT, return_tensors="pt")
-    paraphrases = LabelParaphrases(model.label_set, processor, names=1, synonyms=0, descriptions=0)
-    model.loss_function = GileLoss(paraphrases=paraphrases)
-    before = loss(model)
-    assert loss(model) == before
-    model.eval()
-    model.gile.text_encoder.transformer.encoder.layer[0].output.dense.weight.data[0] *= -3
-    expected, _ = make_pretrained(freeze_text_encoder=True)
-    expected.load_state_dict(model.state_dict())
-    expected.loss_function = GileLoss(paraphrases=paraphrases)
-    assert loss(model) == pytest.approx(loss(expected))
-    assert loss(model) != pytest.approx(before)
 
 
 def test_a_frozen_encoder_is_not_read_at_each_step_of_training(make_pretrained, monkeypatch):

@@ -15,7 +15,7 @@ from hf_gile import GileConfig, GileForSequenceClassification, GileModel, Label,
 from hf_gile.label_index import fingerprint
 from hf_gile.models import text_encoders_gile
 from hf_gile.models.losses_gile import label_loss
-from hf_gile.training import GileDataCollator, GileLoss, LabelParaphrases, model_from_text_encoder
+from hf_gile.training import GileDataCollator, GileLoss, model_from_text_encoder
 
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
 GOLD = torch.tensor([[0, 3], [1, -100], [2, 4]])
@@ -582,21 +582,6 @@ def test_an_encoder_that_reads_padding_is_refused(encoder_folder):
     sizes = {name: SIZES[name] for name in ("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size")}
     with pytest.raises(ValueError, match="is a FNetModel, which takes no attention_mask"):
         model_from_text_encoder(encoder_folder(transformers.FNetConfig(**sizes)))
-
-
-def test_a_training_step_reads_the_texts_that_paraphrases_choose_and_refuses_others(make_pretrained):
-    model, processor = make_pretrained()
-    model.loss_function = GileLoss(paraphrases=LabelParaphrases(model.label_set[1:], processor))
-    with pytest.raises(ValueError, match="paraphrases are of 4 labels, and 5 are stored"):
-        step(model, processor)
-    paraphrases = LabelParaphrases(model.label_set, processor, names=1, synonyms=0, descriptions=0)
-    model.loss_function = GileLoss(paraphrases=paraphrases)
-    read = []
-    model.gile.text_encoder.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
-    step(model, processor)
-    names = processor(label_text=model.label_set.names, return_tensors="pt")["label_input_ids"]
-    assert torch.equal(read[1][:, : names.shape[1]], names)
-    assert paraphrases.words.shape[1] > names.shape[1]
 
 
 REFUSED = {

@@ -20,7 +20,7 @@ from hf_gile import (
 )
 from hf_gile.models.scoring_gile import JointInputLabelEmbedding, LinearOutput, TokenBag
 from hf_gile.settings import only_read
-from hf_gile.training import GileLoss, set_label_priors, set_token_weights
+from hf_gile.training import GileLoss, set_token_weights
 
 B, L = 3, 17
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
@@ -345,31 +345,6 @@ def test_a_field_of_where_training_starts_counts_for_new_weights(make_model, tmp
     model.save_pretrained(tmp_path)
     again = GileForSequenceClassification.from_pretrained(tmp_path, cosine_score=True, cosine_scale=5.0)
     assert again.gile.output_layer.cosine.factors.scale.tolist() == [5.0, 5.0]
-
-
-def test_label_priors_are_the_shares_of_the_training_documents(make_pretrained):
-    names = ["Iron", "Infants", "Blood"]
-    labels = LabelSet(
-        [Label(name, name, count=count, seen=count > 0) for name, count in zip(names, (3, 0, 9), strict=True)]
-    )
-    for options in ({"label_rows": True}, {"output_layer": "linear"}):
-        model, _ = make_pretrained(labels=labels, **options)
-        layer = model.gile.output_layer
-        with torch.no_grad():
-            if options.get("label_rows"):
-                model.gile.label_rows.weight.zero_()
-            before = layer.classifier.bias.clone().expand(3)
-            set_label_priors(model, 10)
-            rows = getattr(model.gile, "label_rows", None)
-            after = layer.classifier.bias if rows is None else rows.weight[:, -1] + layer.classifier.bias
-        assert after[0].sigmoid().item() == pytest.approx(3.5 / 11)
-        assert after[2].sigmoid().item() == pytest.approx(9.5 / 11)
-        assert after[1].item() == pytest.approx(before[1].item())
-        with pytest.raises(ValueError, match="'Blood' has a count of 9, more than num_documents, 8"):
-            set_label_priors(model, 8)
-    model, _ = make_pretrained(labels=labels)
-    with pytest.raises(ValueError, match="one bias for all labels"):
-        set_label_priors(model, 10)
 
 
 def test_terms_are_weighed_for_labels_with_a_row_and_for_others(make_pretrained):
