@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from numpy.typing import NDArray
 
+Table: TypeAlias = "Dataset | list[Record]"
+
 _BATCH = 100_000  # of one column
 _WHOLE_BATCH = 10_000  # of all columns
 
 
-def table_of(records: Iterable[Record] | Dataset) -> Any:
+def table_of(records: Iterable[Record] | Dataset) -> Table:
     """Returns a dataset as it is, and any other records as a list.
 
     Args:
@@ -30,7 +32,7 @@ def table_of(records: Iterable[Record] | Dataset) -> Any:
     return records if _is_dataset(records) else list(records)
 
 
-def pmids_of(table: Any) -> Iterator[str]:
+def pmids_of(table: Table) -> Iterator[str]:
     """Goes through the pmids.
 
     Args:
@@ -46,7 +48,7 @@ def pmids_of(table: Any) -> Iterator[str]:
         yield from batch.to_pylist()
 
 
-def years_of(table: Any) -> NDArray[np.int32]:
+def years_of(table: Table) -> NDArray[np.int32]:
     """Returns the years.
 
     Args:
@@ -61,7 +63,7 @@ def years_of(table: Any) -> NDArray[np.int32]:
     return np.concatenate([np.zeros(0, np.int32), *batches])
 
 
-def label_counts(table: Any, groups: NDArray[np.int8], number: int) -> list[Counter[str]]:
+def label_counts(table: Table, groups: NDArray[np.int8], number: int) -> list[Counter[str]]:
     """Counts how many documents have each label, in groups of documents.
 
     Args:
@@ -93,7 +95,7 @@ def label_counts(table: Any, groups: NDArray[np.int8], number: int) -> list[Coun
     return counts
 
 
-def labels_left(table: Any, held_out: Sequence[str]) -> NDArray[np.int32]:
+def labels_left(table: Table, held_out: Sequence[str]) -> NDArray[np.int32]:
     """Counts the labels of each document that are not held out.
 
     Args:
@@ -110,7 +112,7 @@ def labels_left(table: Any, held_out: Sequence[str]) -> NDArray[np.int32]:
     return np.concatenate([np.zeros(0, np.int32), *batches])
 
 
-def taken(table: Any, mask: NDArray[np.bool_], held_out: Sequence[str] = ()) -> Any:
+def taken(table: Table, mask: NDArray[np.bool_], held_out: Sequence[str] = ()) -> Table:
     """Returns the documents of a mask.
 
     Args:
@@ -140,11 +142,11 @@ def taken(table: Any, mask: NDArray[np.bool_], held_out: Sequence[str] = ()) -> 
     return table.filter(_is_in, batched=True, batch_size=_BATCH, **options)
 
 
-def _is_dataset(records: object) -> bool:
+def _is_dataset(records: object) -> TypeGuard[Dataset]:
     return hasattr(records, "select_columns")
 
 
-def _batches(table: Any, column: str) -> Iterator[Any]:
+def _batches(table: Dataset, column: str) -> Iterator[Any]:
     for batch in table.select_columns([column]).with_format("arrow").iter(_BATCH):
         yield batch[column].combine_chunks()
 

@@ -364,7 +364,7 @@ class TestPooledEmbeds:
         pooled = torch.ones(3, 12)
         with pytest.raises(ValueError, match="needs input_ids: inputs_embeds and pooled_embeds do not say"):
             model(pooled_embeds=pooled)
-        with pytest.raises(ValueError, match=r"pooled_embeds must have shape \(B, 12\), .* got \(3, 11\)"):
+        with pytest.raises(ValueError, match=r"pooled_embeds must have shape \(B, 12\),.* got \(3, 11\)"):
             model(**batch_of(processor), pooled_embeds=pooled[:, 1:])
         with pytest.raises(
             ValueError, match=r"pooled_embeds \(2, 12\) and input_ids \(3, .* not of the same documents"
