@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from hf_gile.training import general
+from hf_gile.training.encoders import FoundEncoder
+
 README = (Path(__file__).parents[1] / "README.md").read_text()
 BLOCKS = dict(
     zip(
         [
-            *("pipeline", "pipeline options", "own data", "publish", "pretrained encoder", "family"),
+            *("no model", "pipeline", "pipeline options", "own data", "publish", "pretrained encoder", "family"),
             *("published checkpoints", "attention"),
             *("without the pipeline", "index"),
         ],
@@ -37,6 +40,17 @@ def test_readme_code_runs(name, tmp_path, monkeypatch, make_model):
     run(name, names)
     if name == "pipeline":
         run("pipeline options", names)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_readme_scores_labels_without_a_model(tmp_path, monkeypatch, save_text_encoder):
+    folder = save_text_encoder(tmp_path / "encoder", texts=["the parcel has not come delivery invoice password"])
+    name = "sentence-transformers/all-MiniLM-L6-v2"
+    monkeypatch.setattr(general, "HF_HOME", str(tmp_path))
+    monkeypatch.setattr(general, "best_text_encoder", lambda texts: FoundEncoder(name, str(folder)))
+    names = {}
+    run("no model", names)
+    assert len(names["pipe"]("The parcel.", candidate_labels=["delivery", "invoice"])["labels"]) == 2
 
 
 def test_readme_puts_the_head_on_a_pretrained_encoder(tmp_path, monkeypatch, save_text_encoder):

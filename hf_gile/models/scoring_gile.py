@@ -182,7 +182,8 @@ class Postings(NamedTuple):
         if not torch.is_tensor(ids) or number not in (None, len(ids)):
             raise ValueError(
                 "scores count words that texts share with labels: pass lexical_ids, (B, F), which the processor of the "
-                "model makes of the texts with return_tensors='pt'; the zero-shot-classification pipeline does"
+                "model makes of the texts with return_tensors='pt'. The pipeline 'zero-shot-classification' does, and "
+                "scores the stored labels where no others are passed; 'text-classification' has the tokenizer alone"
             )
         match, coverage = self.terms(ids.to(self.labels.device))
         return match.mul_(self.weights[0]).add_(coverage.mul_(self.weights[1]))

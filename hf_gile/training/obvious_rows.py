@@ -49,8 +49,7 @@ MOST_DOCUMENTS = 400_000
 MOST_PRODUCTS = 1_500_000_000
 MOST_CELLS = 400_000_000
 """What takes about a minute each: documents whose words are counted; for the SVM, labels times the different words of
-all documents and 20 more a document (0.045 s a label with 11,888 abstracts, 0.017 with 15,000 utterances); test
-documents times training documents or texts of labels."""
+all documents and 20 more a document; test documents times training documents or texts of labels."""
 
 NEIGHBOURS = 50
 BATCH = 64
