@@ -38,7 +38,7 @@ def training_rows():
 
 
 def paper_rows():
-    sys.path.insert(0, str(ROOT / "recipes"))
+    sys.path.insert(0, str(ROOT / "benchmarks"))
     from paper_tables import markdown
 
     for table in markdown(json.loads((RESULTS / "paper_biomedical.json").read_text())["mean"]).values():

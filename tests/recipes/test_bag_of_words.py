@@ -9,8 +9,8 @@ import pytest
 RECIPES = Path(__file__).parents[2] / "recipes"
 sys.path.insert(0, str(RECIPES))
 
-import bag_of_words  # noqa: E402
-from bag_of_words import fit  # noqa: E402
+from baselines import bag_of_words  # noqa: E402
+from baselines.bag_of_words import fit  # noqa: E402
 
 VOCABULARY, LABELS = 23, 5
 

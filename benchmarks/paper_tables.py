@@ -1,7 +1,7 @@
 r"""The tables of the paper, on real data of a size that fits an afternoon.
 
-    python recipes/paper_tables.py biomedical --data DATA/pubmed_mesh --jobs 2   # Table 2
-    python recipes/paper_tables.py news --data DATA/dw_format --jobs 2           # Tables 3 to 7, Figure 2
+    python benchmarks/paper_tables.py biomedical --data DATA/pubmed_mesh --jobs 2   # Table 2
+    python benchmarks/paper_tables.py news --data DATA/dw_format --jobs 2           # Tables 3 to 7, Figure 2
 
 Each row is a run of recipes/train_bioasq.py or recipes/train_dw.py, on one thread; `--jobs` of them side by side. Runs
 that are done, in `--runs`, are not done again. Writes benchmarks/results/paper_biomedical.json and paper_news.json, and
@@ -19,16 +19,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from baselines import BASELINES
+from machine import commit, write_results
+
+from hf_gile.data import LOW_RESOURCE_LEVELS
+from hf_gile.training.units import UNITS
+from hf_gile.writing import whole_file
 
 ROOT = Path(__file__).parents[1]
-sys.path.append(str(ROOT / "benchmarks"))
+sys.path.append(str(ROOT / "recipes"))
 
-from machine import commit, write_results  # noqa: E402
-
-from hf_gile.data import LOW_RESOURCE_LEVELS  # noqa: E402
-from hf_gile.training.units import UNITS  # noqa: E402
-from hf_gile.writing import whole_file  # noqa: E402
+from baselines import BASELINES  # noqa: E402
 
 MAIN = {"linear", "bilinear_yh15", "bilinear_n16", "gile", "constrained", "only_label", "only_input"}
 """The rows whose order is the point of the table; of the others the first seed is enough."""
@@ -129,7 +129,7 @@ def news(options: argparse.Namespace) -> Tables:
         if "--language" not in arguments
     }
     # What no seed changes.
-    jobs |= {(name, 0): ["bag_of_words.py", *own] for name, own in runs.items() if "--language" in own}
+    jobs |= {(name, 0): ["baselines/bag_of_words.py", *own] for name, own in runs.items() if "--language" in own}
     tables: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
     means: Tables = {}
     for (name, seed), results in run_all(jobs, options.runs / "news", options):

@@ -1,7 +1,8 @@
-"""The baselines of Table 4 of GILE without a neural network: logistic regression on the words of a document.
+r"""The baselines of Table 4 of GILE without a neural network: logistic regression on the words of a document.
 
-    python recipes/bag_of_words.py --data specific --language english
-    python recipes/bag_of_words.py --data general --language german --weighting presence --inverse_penalty 10 100 1000
+    python recipes/baselines/bag_of_words.py --data specific --language english
+    python recipes/baselines/bag_of_words.py --data general --language german --weighting presence \
+        --inverse_penalty 10 100 1000
 
 `FOLDER/{train,dev,test}/LANGUAGE.json` in the Deutsche Welle format, see `hf_gile.data.deutsche_welle.ids`. It needs
 scikit-learn. The paper gives two rows, the full vocabulary and the 10 % most frequent words, and not how the words were
