@@ -5,7 +5,6 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -310,8 +309,7 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool, may_be_new
             read = [*added, *(after for before, after in changed if after.text != before.text)]
             note_unknown_labels(model, processor, read)
         elif new != old and not dry_run:
-            save = partial(save_labels, new) if path.suffix == ".csv" else new.save
-            save(path.resolve())  # a link stays one
+            save_labels(new, path.resolve())  # a link stays one
     _print_changes(old, new)
     _conclude(target, old, new, dry_run, words)
     if new != old and path.is_dir() and not dry_run:

@@ -81,10 +81,10 @@ def read_label_file(
 
 
 def save_labels(label_set: LabelSet, path: str | os.PathLike[str]) -> None:
-    r"""Writes a label set to a `.csv` file, for spreadsheets, that `load_labels` reads back.
+    r"""Writes a label set to a `.csv` file, for spreadsheets, that `load_labels` reads back, or to `.jsonl`.
 
-    A cell holds synonyms with semicolons between them; in a synonym, a semicolon is written `\;`, a backslash `\\`. A
-    file of this name is replaced when the new one is complete.
+    A cell of CSV holds synonyms with semicolons between them; in a synonym, a semicolon is written `\;`, a backslash
+    `\\`. A file of this name is replaced when the new one is complete and on disk; who may read it stays.
 
     Args:
         label_set: The labels.
@@ -96,8 +96,15 @@ def save_labels(label_set: LabelSet, path: str | os.PathLike[str]) -> None:
         OSError: The file cannot be written.
     """
     path = Path(path)
+    if path.suffix == ".jsonl":
+        with whole_file(path) as written:
+            try:
+                label_set.save(written)
+            except ValueError as error:
+                raise ValueError(str(error).replace(str(written), str(path))) from None
+        return
     if path.suffix != ".csv":
-        raise ValueError(f"{path}: save_labels writes a .csv file; label_set.save(path) writes .jsonl")
+        raise ValueError(f"{path}: save_labels writes .csv and .jsonl files")
     with whole_file(path) as written, written.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(field.name for field in fields(Label))

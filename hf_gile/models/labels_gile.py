@@ -121,9 +121,7 @@ class LabelSet(Sequence[Label]):
         return cls((_label_from_row(row, where) for row, where in _rows(path)), str(path))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the label set to a `.jsonl` file that `load` reads back unchanged.
-
-        A file of this name is replaced when the new one is complete.
+        """Writes a `.jsonl` file that `load` reads back unchanged, and that replaces one there when it is complete.
 
         Raises:
             ValueError: A path with another suffix, or a label with half a surrogate pair, which no file in UTF-8 can
@@ -144,8 +142,9 @@ class LabelSet(Sequence[Label]):
             written.write_bytes(b"".join(lines))
             written.replace(path)
         except OSError as error:
-            written.unlink(missing_ok=True)
             raise OSError(error.errno, error.strerror, str(path)) from error
+        finally:
+            written.unlink(missing_ok=True)
 
     @property
     def ids(self) -> list[str]:

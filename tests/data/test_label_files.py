@@ -43,7 +43,7 @@ def test_a_label_set_saved_as_csv_comes_back(tmp_path):
     )
     save_labels(labels, tmp_path / "labels.csv")
     assert load_labels(tmp_path / "labels.csv") == labels
-    with pytest.raises(ValueError, match=r"labels\.tsv: save_labels writes a \.csv file"):
+    with pytest.raises(ValueError, match=r"labels\.tsv: save_labels writes \.csv and \.jsonl files"):
         save_labels(labels, tmp_path / "labels.tsv")
 
 

@@ -260,6 +260,7 @@ def test_imports_at_the_same_time_into_a_new_file_lose_no_label(start, tmp_path)
 
 
 def test_what_may_not_be_written_to_can_be_read(run, saved_model, tmp_path):
+    (tmp_path / "files").mkdir()
     LabelSet.from_names(["Iron"]).save(tmp_path / "files" / "labels.jsonl")
     folders = [saved_model, tmp_path / "files"]
     for folder in folders:
@@ -325,3 +326,14 @@ def test_what_is_wrong_is_said_in_a_sentence(run, saved_model, monkeypatch, argu
     result = run("labels", *arguments, ends=ends)
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_nothing_is_written_through_a_link_to_an_index(run, saved_model, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    run("index", saved_model, elsewhere)
+    (saved_model / "index").symlink_to(elsewhere)
+    before = {path.name: path.read_bytes() for path in elsewhere.iterdir()}
+    said = run("labels", "add", saved_model, "new", "New label", ends=1)
+    assert "link" in said.stderr
+    assert {path.name: path.read_bytes() for path in elsewhere.iterdir()} == before
+    assert "New label" not in (saved_model / "labels.jsonl").read_text()

@@ -27,7 +27,12 @@ def largest_file(size):
 
 
 @pytest.mark.parametrize(
-    ("suffix", "save", "load"), [(".jsonl", LabelSet.save, LabelSet.load), (".csv", save_labels, load_labels)]
+    ("suffix", "save", "load"),
+    [
+        (".jsonl", LabelSet.save, LabelSet.load),
+        (".jsonl", save_labels, LabelSet.load),
+        (".csv", save_labels, load_labels),
+    ],
 )
 @pytest.mark.parametrize("bad", [{"name": "half \ud83d"}, {"description": "\udc80"}, {"synonyms": ("\ud800",)}])
 def test_labels_that_no_file_can_hold_leave_the_old_file(tmp_path, suffix, save, load, bad):
