@@ -619,30 +619,28 @@ def check_calibration(calibration: Mapping[str, Any], problem_type: str | None =
                 f"{where}: {method!r} calibrates each label on its own; with problem_type "
                 "'single_label_classification' take 'platt'"
             )
-        if method == "spline":
-            _check_knots(numbers["logits"], numbers["values"], where)
-            continue
         for name in METHODS[method]:
-            if not _is_number(numbers[name]):
-                raise ValueError(f"{where}: {name} must be a finite number, got {numbers[name]!r}")
-        if not numbers["scale"] > 0:
-            raise ValueError(
-                f"{where}: scale must be positive, or better labels would have worse scores, got {numbers['scale']!r}"
-            )
+            value = numbers[name]
+            if method == "spline":
+                _check_knots(f"{where}: {name}", value)
+            elif not _is_number(value):
+                raise ValueError(f"{where}: {name} must be a finite number, got {value!r}")
+            elif name == "scale" and not value > 0:
+                raise ValueError(
+                    f"{where}: scale must be positive, or better labels would have worse scores, got {value!r}"
+                )
+        if method == "spline" and len(numbers["logits"]) != len(numbers["values"]):
+            sizes = f"{len(numbers['logits'])} logits has a value, got {len(numbers['values'])} values"
+            raise ValueError(f"{where}: every one of the {sizes}")
 
 
-def _check_knots(logits: Any, values: Any, where: str) -> None:
-    for name, numbers in {"logits": logits, "values": values}.items():
-        if not isinstance(numbers, list | tuple) or not numbers or not all(map(_is_number, numbers)):
-            raise ValueError(f"{where}: {name} must be a list of finite numbers, got {numbers!r}")
-        steps = torch.tensor(numbers, dtype=torch.float32).diff()  # in the type in which they are applied
-        for place in (~(steps > 0)).nonzero()[:1, 0].tolist():
-            raise ValueError(
-                f"{where}: {name} must rise, got {numbers[place]!r} and then {numbers[place + 1]!r} at place "
-                f"{place + 1}"
-            )
-    if len(logits) != len(values):
-        raise ValueError(f"{where}: every one of the {len(logits)} logits has a value, got {len(values)} values")
+def _check_knots(name: str, numbers: object) -> None:
+    if not isinstance(numbers, list | tuple) or not numbers or not all(map(_is_number, numbers)):
+        raise ValueError(f"{name} must be a list of finite numbers, got {numbers!r}")
+    steps = torch.tensor(numbers, dtype=torch.float32).diff()  # in the type in which they are applied
+    for place in (~(steps > 0)).nonzero()[:1, 0].tolist():
+        first, second = numbers[place], numbers[place + 1]
+        raise ValueError(f"{name} must rise, got {first!r} and then {second!r} at place {place + 1}")
 
 
 def _is_number(value: object) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedConfig
+from transformers import PreTrainedConfig, ProcessorMixin
 
 
 def per_language(config: PreTrainedConfig, shared: bool, make: Callable[[], nn.Module]) -> nn.Module:
@@ -24,7 +24,9 @@ def of_language(part: nn.Module, language: str | None) -> Any:
     return part[str(language)] if isinstance(part, nn.ModuleDict) else part
 
 
-def check_language(config: Any, language: str | None, name: str = "language") -> str | None:
+def check_language(
+    config: PreTrainedConfig | ProcessorMixin, language: str | None, name: str = "language"
+) -> str | None:
     """The language of the model that a caller means, who may leave it out if there is one; None if there is none.
 
     Args:
@@ -62,7 +64,7 @@ def check_tensors(**given: object) -> None:
             )
 
 
-def check_shape(name: str, tensor: Any, *shape: int | str) -> None:
+def check_shape(name: str, tensor: Tensor | None, *shape: int | str) -> None:
     """Refuses what is no tensor of a shape, in which letters stand for any size; None is not looked at."""
     if tensor is None:
         return

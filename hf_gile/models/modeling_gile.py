@@ -330,9 +330,9 @@ class GileModel(GilePreTrainedModel):
             read = torch.rand(len(places), len(distinct), device=places.device) >= text.word_dropout
             mask = mask & read.gather(1, places.flatten(1)).view(mask.shape)
         document, attentions = self.text_encoder(input_ids, mask, inputs_embeds, pooled_embeds, language)
-        return self._with_bag(document, input_ids, mask), attentions
+        return self.with_bag(document, input_ids, mask), attentions
 
-    def _with_bag(self, vectors: Tensor, input_ids: Tensor | None, mask: Tensor | None) -> Tensor:
+    def with_bag(self, vectors: Tensor, input_ids: Tensor | None, mask: Tensor | None) -> Tensor:
         """The vectors with the bag behind them, where there is one."""
         if self.bag is None:
             return vectors
@@ -358,67 +358,37 @@ class GileModel(GilePreTrainedModel):
                 "documents"
             )
 
-    def embed_labels(
-        self, label_input_ids: Tensor, label_language: Languages = None, label_vectors: Tensor | None = None
-    ) -> Tensor:
+    def embed_labels(self, label_input_ids: Tensor, label_language: Languages = None) -> Tensor:
         """The label encoder: `(L, D)` label vectors e, the mean of word vectors or what the text encoder makes.
 
         Args:
             label_input_ids: `(L, T)` word ids; the padding word does not count.
             label_language: The language of the labels, or of each; only read where the text encoder reads labels.
-            label_vectors: `(L, P)` from `pool_labels`, what the pretrained encoder made of these labels before.
 
         Raises:
-            ValueError: A wrong shape, vectors where no pretrained encoder reads labels, or a linear unit.
+            ValueError: A wrong shape, or a linear unit.
         """
         self._require_joint_embedding()
         check_shape("label_input_ids", label_input_ids, "L", "T")
         self._check_ids("label_input_ids", label_input_ids)
         text = self.config.text_config
-        if label_vectors is not None:
-            self._require_pooled_labels()
-            check_shape("label_vectors", label_vectors, len(label_input_ids), text.pooled_size)
-            label_vectors = label_vectors.to(self.dtype)
         mask = label_input_ids != text.pad_token_id
         if self.config.label_encoder_type == "mean":
             vectors = mean_of_words(self.get_input_embeddings(), label_input_ids, text.pad_token_id)
             # Tables of pretrained encoders hold much smaller numbers than their hidden states.
             vectors = rms_normalized(vectors) if text.reads_pretrained else vectors
         else:
-            inputs = {"input_ids": label_input_ids, "mask": mask, "pooled": label_vectors}
-            vectors = in_each_language(self.config, label_language, inputs, self._read_labels)[0]
-        return self._with_bag(vectors, label_input_ids, mask)
+            inputs = {"input_ids": label_input_ids, "mask": mask}
+            vectors = in_each_language(self.config, label_language, inputs, self.read_labels)[0]
+        return self.with_bag(vectors, label_input_ids, mask)
 
-    def _read_labels(
-        self, language: str | None, input_ids: Tensor, mask: Tensor, pooled: Tensor | None
+    def read_labels(
+        self, language: str | None, input_ids: Tensor, mask: Tensor, pooled: Tensor | None = None
     ) -> tuple[Tensor, ...]:
+        """What the text encoder makes of labels of a language, `(L, H)`; `pooled` is as in `WordEncoder.forward`."""
         if self.config.text_config.reads_sentences:  # a label is one sentence
             input_ids, mask, pooled = input_ids[:, None], mask[:, None], None if pooled is None else pooled[:, None]
         return (self.text_encoder(input_ids, mask, None, pooled, language)[0],)
-
-    def pool_labels(self, label_input_ids: Tensor, label_language: Languages = None) -> Tensor:
-        """What the pretrained encoder makes of labels, without dropout or gradients: `label_vectors` of `embed_labels`.
-
-        Raises:
-            ValueError: No pretrained encoder reads the labels.
-        """
-        self._require_pooled_labels()
-
-        def pool(language: str | None, label_input_ids: Tensor) -> tuple[Tensor, Tensor]:
-            mask = label_input_ids != self.config.text_config.pad_token_id
-            return self.text_encoder.pool(label_input_ids, mask, language=language)
-
-        kind, mode = label_input_ids.device.type, self.text_encoder.training
-        autocast = torch.autocast(
-            kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind), cache_enabled=False
-        )
-        self.text_encoder.eval()
-        # It may be an input of a training step, as nothing made in inference mode can be, nor by casts that autocast
-        # made and kept without gradients.
-        with torch.inference_mode(False), torch.no_grad(), autocast:
-            vectors = in_each_language(self.config, label_language, {"label_input_ids": label_input_ids}, pool)[0]
-        self.text_encoder.train(mode)
-        return vectors
 
     def project_texts(
         self,
@@ -442,7 +412,6 @@ class GileModel(GilePreTrainedModel):
         label_embeds: Tensor | None = None,
         language: str | None = None,
         label_language: Languages = None,
-        label_vectors: Tensor | None = None,
         label_rows: Tensor | None = None,
     ) -> Tensor:
         """Label codes, the labels' side of the score: compute them once and keep them.
@@ -452,7 +421,6 @@ class GileModel(GilePreTrainedModel):
             label_embeds: `(L, D)` label vectors e, instead of words.
             language: The language of the documents to score; only read without `config.share_joint_space`.
             label_language: As in `embed_labels`; by default that of the documents.
-            label_vectors: As in `embed_labels`.
             label_rows: `(L, H + 1)` rows of stored labels, with `config.label_rows`; labels have none by default.
 
         Returns:
@@ -462,7 +430,7 @@ class GileModel(GilePreTrainedModel):
             ValueError: Not exactly one of `label_input_ids` and `label_embeds`, or a model with a linear unit.
         """
         label_language = language if label_language is None else label_language
-        label_embeds = self._label_embeds(label_input_ids, label_embeds, label_language, label_vectors)
+        label_embeds = self._label_embeds(label_input_ids, label_embeds, label_language)
         if not self.config.share_joint_space:
             language = check_language(self.config, language)
         return self.output_layer.project_labels(label_embeds, language, label_rows)
@@ -550,7 +518,7 @@ class GileModel(GilePreTrainedModel):
         if not scores_its_own:
             if label_language is None and (language is None or isinstance(language, str)):
                 label_language = language
-            label_embeds = self._label_embeds(label_input_ids, label_embeds, label_language, None)
+            label_embeds = self._label_embeds(label_input_ids, label_embeds, label_language)
 
         @cache
         def label_codes(language: str | None) -> Tensor:
@@ -575,11 +543,7 @@ class GileModel(GilePreTrainedModel):
         )
 
     def _label_embeds(
-        self,
-        label_input_ids: Tensor | None,
-        label_embeds: Tensor | None,
-        label_language: Languages,
-        label_vectors: Tensor | None,
+        self, label_input_ids: Tensor | None, label_embeds: Tensor | None, label_language: Languages
     ) -> Tensor:
         self._require_joint_embedding()
         if (label_input_ids is None) == (label_embeds is None):
@@ -589,7 +553,7 @@ class GileModel(GilePreTrainedModel):
             )
         if label_embeds is None:
             assert label_input_ids is not None
-            return self.embed_labels(label_input_ids, label_language, label_vectors)
+            return self.embed_labels(label_input_ids, label_language)
         check_shape("label_embeds", label_embeds, "L", self.config.label_size)
         return label_embeds
 
@@ -613,14 +577,6 @@ class GileModel(GilePreTrainedModel):
             raise ValueError(
                 "output_layer='linear' scores only the labels it was trained on and cannot read others; "
                 "train a model with output_layer='gile' to score labels by their words"
-            )
-
-    def _require_pooled_labels(self) -> None:
-        if not self.config.pools_labels:
-            raise ValueError(
-                f"label_encoder_type {self.config.label_encoder_type!r} with text_encoder_type "
-                f"{self.config.text_config.text_encoder_type!r} has no pretrained encoder that reads labels, and takes "
-                "no label_vectors"
             )
 
 
@@ -896,10 +852,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
         postings = self.stored_labels.postings(made_of, partial(gile.postings, named))
         return postings._replace(weights=gile.output_layer.word_weights(self.config.num_labels, rows))
 
-    def stored_inputs(self, columns: Tensor | None = None, vectors: Tensor | None = None) -> dict[str, Tensor]:
+    def stored_inputs(self, columns: Tensor | None = None) -> dict[str, Tensor]:
         """What belongs to stored labels in `(C,)` columns, by default to all: arguments of `GileModel.project_labels`.
-
-        `vectors` are their `pool_labels`, made before.
 
         Raises:
             ValueError: No label set is stored.
@@ -918,32 +872,12 @@ class GileForSequenceClassification(GilePreTrainedModel):
         def of_columns(numbers: Tensor) -> Tensor:
             return numbers if columns is None else numbers[columns]
 
-        if vectors is None and self.config.pools_labels and self.config.text_config.has_fixed_pooling:
-            vectors = of_columns(self.label_vectors())
         inputs = {"label_input_ids": of_columns(self.label_input_ids)}
-        if vectors is not None:
-            inputs["label_vectors"] = vectors
         if self.gile.label_rows is not None:
             inputs["label_rows"] = self.gile.label_rows.weight if columns is None else self.gile.label_rows(columns)
         if self.config.language_labels and self.config.label_encoder_type == "text_encoder":
             inputs["label_language"] = of_columns(self.stored_labels.languages.to(self.label_input_ids.device))
         return inputs
-
-    def label_vectors(self) -> Tensor:
-        """`pool_labels` of the stored words, made once while a frozen encoder stays as it is."""
-        weights = list(self.gile.text_encoder.transformer.parameters())
-        versions, words = None, self.label_input_ids
-        languages = self.stored_labels.languages if self.config.language_labels else None
-        # While training goes on, a frozen encoder is not read at each step, which can cost as much as the step.
-        if self.training:
-            states = [(tensor.data_ptr(), tensor._version) for tensor in (words, *weights)]
-            versions = (torch.is_autocast_enabled(self.device.type), states)
-
-        def state(tokens: Tensor | None = None) -> tuple[Any, ...]:
-            return self.gile.label_state(tokens, weights)
-
-        make = partial(self.gile.pool_labels, words, languages)
-        return self.stored_labels.made_once("vectors", words, state, make, versions)
 
     def save_pretrained(
         self,

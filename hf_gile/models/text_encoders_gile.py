@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence
-from transformers import AutoModel, PreTrainedConfig
+from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.activations import ACT2FN
 
 from .languages_gile import of_language, per_language
@@ -248,7 +248,9 @@ class WordEncoder(nn.Module):
         return document, (weights.reshape(mask.shape), sentence_weights)
 
 
-def _over_sentences(encoder: Any, vectors: Tensor, mask: Tensor, language: str | None) -> tuple[Tensor, Tensor]:
+def _over_sentences(
+    encoder: "WordEncoder | HierarchicalTransformerEncoder", vectors: Tensor, mask: Tensor, language: str | None
+) -> tuple[Tensor, Tensor]:
     """`(B, H)` documents of the vectors of `(B, S)` sentences or windows, and the attention over these."""
     rows = torch.arange(vectors.shape[0], device=vectors.device).view(mask.shape)
     if encoder.sentence_encoder is not None:
@@ -256,7 +258,7 @@ def _over_sentences(encoder: Any, vectors: Tensor, mask: Tensor, language: str |
     return of_language(encoder.sentence_attention, language)(vectors, rows, mask)
 
 
-def without_pooler(transformer: Any) -> Any:
+def without_pooler(transformer: PreTrainedModel) -> PreTrainedModel:
     """Takes off what an encoder has above its hidden states: weights that nothing reads and no gradient reaches."""
     if isinstance(getattr(transformer, "pooler", None), nn.Module):
         transformer.pooler = None

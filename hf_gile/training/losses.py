@@ -37,6 +37,7 @@ from ..models.losses_gile import (
 )
 from ..models.modeling_gile import GileForSequenceClassification, GileModel
 from .chunked_losses import LabelChunks, check_positive_weights, chunked_loss
+from .kept_labels import label_vectors, pool_labels, project_kept
 from .label_sampling import read_weights
 from .weighted_losses import LOSSES, gold_places, places_among
 
@@ -300,7 +301,7 @@ class GileLoss:
         """`(C, J)` codes of stored labels as a step reads them."""
         if model.config.output_layer == "linear":
             return model.project_stored_labels(columns, language)
-        return model.gile.project_labels(**self._label_inputs(model, columns), language=language)
+        return project_kept(model.gile, self._label_inputs(model, columns), language)
 
     def _label_chunks(
         self, model: GileForSequenceClassification, columns: Tensor | None, language: str | None
@@ -318,7 +319,7 @@ class GileLoss:
 
         def encode(*chunk: Tensor) -> Tensor:
             with sparse_gradients(tables):
-                return model.gile.project_labels(**dict(zip(rows, chunk, strict=True)), language=space)
+                return project_kept(model.gile, dict(zip(rows, chunk, strict=True)), space)
 
         parameters = _label_parameters(model.gile, space, with_vectors="label_vectors" in rows)
         return LabelChunks(encode, list(rows.values()), parameters, checksum)
@@ -328,10 +329,13 @@ class GileLoss:
         if not torch.is_grad_enabled():
             return model.stored_inputs(columns)
         vectors = None
-        if self.refresh_steps > 0 and not model.config.text_config.has_fixed_pooling:
+        if model.config.pools_labels and model.config.text_config.has_fixed_pooling:
+            vectors = label_vectors(model)
+        elif self.refresh_steps > 0:
             vectors = self._refreshed_vectors(model)
-            vectors = vectors if columns is None else vectors[columns]
-        inputs = model.stored_inputs(columns, vectors)
+        inputs = model.stored_inputs(columns)
+        if vectors is not None:
+            inputs["label_vectors"] = vectors if columns is None else vectors[columns]
         if self.row_dropout > 0:
             own = inputs["label_rows"]
             inputs["label_rows"] = own * (torch.rand(len(own), 1, device=own.device) >= self.row_dropout)
@@ -342,7 +346,7 @@ class GileLoss:
         words, period = model.label_input_ids, (self._steps - 1) // self.refresh_steps
         if self._refreshed is None or self._refreshed[0] != period or self._refreshed[1] is not words:
             languages = model.stored_labels.languages if model.config.language_labels else None
-            self._refreshed = (period, words, model.gile.pool_labels(words, languages))
+            self._refreshed = (period, words, pool_labels(model.gile, words, languages))
         return self._refreshed[2]
 
 

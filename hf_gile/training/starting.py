@@ -19,6 +19,7 @@ from ..models.processing_gile import LEXICAL_BUCKETS
 from ..models.stored_labels_gile import is_finite
 from ..models.text_encoders_gile import position_limit, without_pooler
 from ..settings import PRETRAINED_DEFAULTS
+from .losses import GileLoss
 
 
 def model_from_text_encoder(
@@ -85,6 +86,8 @@ def model_from_text_encoder(
     config.text_config.text_encoder_config._attn_implementation = attention
     model = GileForSequenceClassification(config).to(transformer.dtype)
     model.gile.text_encoder.transformer.load_state_dict(without_pooler(transformer).state_dict())
+    if config.pools_labels and config.text_config.has_fixed_pooling:
+        model.loss_function = GileLoss()  # which keeps what the frozen encoder makes of labels
     return model.eval()
 
 

@@ -41,7 +41,7 @@ class LearnedLabels(GileForSequenceClassification):
         self.stored_labels.forget()
         return super().train(mode)
 
-    def stored_inputs(self, columns: Tensor | None = None, vectors: Tensor | None = None) -> dict[str, Tensor]:
+    def stored_inputs(self, columns: Tensor | None = None) -> dict[str, Tensor]:
         """What belongs to single stored labels: their vectors; see `GileForSequenceClassification.stored_inputs`."""
         words = super().stored_inputs(columns)["label_input_ids"]
         residual = self.label_residual.weight if columns is None else self.label_residual.weight[columns]

@@ -15,7 +15,8 @@ from hf_gile import GileConfig, GileForSequenceClassification, GileModel, Label,
 from hf_gile.label_index import fingerprint
 from hf_gile.models import text_encoders_gile
 from hf_gile.models.losses_gile import label_loss
-from hf_gile.training import GileDataCollator, GileLoss, model_from_text_encoder
+from hf_gile.training import GileDataCollator, GileLoss, kept_labels, model_from_text_encoder
+from hf_gile.training.kept_labels import pool_labels, project_kept
 
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
 GOLD = torch.tensor([[0, 3], [1, -100], [2, 4]])
@@ -167,13 +168,12 @@ def test_rows_of_about_the_same_length_are_read_together(make_pretrained, monkey
 def test_labels_pooled_before_give_the_codes_of_their_words(make_pretrained):
     model, _ = make_pretrained(**EVERYTHING)
     words = model.label_input_ids
-    pooled = model.gile.pool_labels(words)
-    assert not pooled.requires_grad
-    expected = model.gile.project_labels(words)
-    torch.testing.assert_close(model.gile.project_labels(words, label_vectors=pooled), expected)
     holes = words.index_fill(1, torch.tensor([1]), 0)
-    again = model.gile.project_labels(holes, label_vectors=model.gile.pool_labels(holes))
-    torch.testing.assert_close(again, model.gile.project_labels(holes))
+    for ids in (words, holes):
+        pooled = pool_labels(model.gile, ids)
+        assert not pooled.requires_grad
+        codes = project_kept(model.gile, {"label_input_ids": ids, "label_vectors": pooled})
+        torch.testing.assert_close(codes, model.gile.project_labels(ids))
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
@@ -290,19 +290,20 @@ class TestFrozen:
     def test_labels_are_read_once_until_the_encoder_or_they_change(self, make_pretrained, monkeypatch):
         model, processor = make_pretrained(freeze_text_encoder=True)
         calls = []
-        pool = model.gile.pool_labels
-        monkeypatch.setattr(model.gile, "pool_labels", lambda *given: (calls.append(1), pool(*given))[1])
+        pool = kept_labels.pool_labels
+        monkeypatch.setattr(kept_labels, "pool_labels", lambda *given: (calls.append(1), pool(*given))[1])
         for _ in range(3):
             step(model, processor)
         model.eval()
         with torch.no_grad():
-            model(**batch_of(processor))
             assert len(calls) == 1
+            model(**batch_of(processor))
             model.gile.text_encoder.transformer.embeddings.word_embeddings.weight.mul_(1.5)
             expected = model.gile(**processor(TEXTS, label_text=model.label_set.texts, return_tensors="pt")).logits
-            calls.clear()
             torch.testing.assert_close(model(**batch_of(processor)).logits, expected)
-            assert len(calls) == 1
+        step(model.train(), processor)
+        assert len(calls) == 2
+        model.eval()
         model.set_labels(LabelSet.from_names(["Iron", "Milk"]), processor)
         with torch.no_grad():
             expected = model.gile(**processor(TEXTS, label_text=["Iron", "Milk"], return_tensors="pt")).logits
@@ -364,7 +365,7 @@ class TestPooledEmbeds:
         pooled = torch.ones(3, 12)
         with pytest.raises(ValueError, match="needs input_ids: inputs_embeds and pooled_embeds do not say"):
             model(pooled_embeds=pooled)
-        with pytest.raises(ValueError, match=r"pooled_embeds must have shape \(B, 12\),.* got \(3, 11\)"):
+        with pytest.raises(ValueError, match=r"pooled_embeds must have shape \(B, 12\), got \(3, 11\)"):
             model(**batch_of(processor), pooled_embeds=pooled[:, 1:])
         with pytest.raises(
             ValueError, match=r"pooled_embeds \(2, 12\) and input_ids \(3, .* not of the same documents"
@@ -373,10 +374,6 @@ class TestPooledEmbeds:
         word_level, _ = make_model()
         with pytest.raises(ValueError, match="pooled_embeds are of a pretrained encoder, not of 'wan'"):
             word_level(pooled_embeds=pooled)
-        with pytest.raises(
-            ValueError, match=r"label_encoder_type 'mean' .* has no pretrained encoder that reads labels"
-        ):
-            word_level.gile.pool_labels(torch.ones(1, 1))
 
 
 def test_labels_are_read_anew_after_so_many_steps_and_not_trained_through(make_pretrained):
@@ -511,15 +508,6 @@ def test_the_trainer_trains_saves_and_loads(tmp_path, make_pretrained, kind, nam
     model.eval()
     with torch.no_grad():
         assert torch.equal(again(**batch_of(processor)).logits, model(**batch_of(processor)).logits)
-
-
-def test_vectors_are_refused_where_no_encoder_reads_labels(make_pretrained, make_model):
-    for model, _ in (make_pretrained(label_encoder_type="mean"), make_model()):
-        with pytest.raises(ValueError, match=r"'mean' .* has no pretrained encoder .* and takes no label_vectors"):
-            model.gile.embed_labels(torch.tensor([[4]]), label_vectors=torch.ones(1, 12))
-    model, _ = make_pretrained()
-    with pytest.raises(ValueError, match=r"label_vectors must have shape \(1, 12\), got \(2, 12\)"):
-        model.gile.embed_labels(torch.tensor([[4]]), label_vectors=torch.ones(2, 12))
 
 
 def test_stock_pipelines_read_a_model_over_a_pretrained_encoder(tmp_path, make_pretrained):
