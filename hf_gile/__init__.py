@@ -15,10 +15,10 @@ from .models import (
     LabelSet,
 )
 from .models.configuration_gile import checks_of_makers
-from .settings import refuse_unread
+from .settings import check_choices
 from .tokenizing import build_tokenizer
 
-checks_of_makers.append(refuse_unread)
+checks_of_makers.append(check_choices)
 
 __version__ = "0.1.0"
 

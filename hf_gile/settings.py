@@ -93,13 +93,14 @@ def _defaults_of(config: type[PreTrainedConfig]) -> dict[str, Any]:
     }
 
 
-def refuse_unread(config: PreTrainedConfig) -> None:
-    """Refuses fields of a configuration that are set and that nothing would read.
+def check_choices(config: PreTrainedConfig) -> None:
+    """Refuses choices of a configuration that do not go together, and fields that are set and that nothing would read.
 
     Raises:
-        ValueError: There is such a field; the message names what would read it.
+        ValueError: There are such; the message names what would do.
     """
     if isinstance(config, GileConfig):
+        _check_terms(config)
         unread = _unread_of_head({**vars(config.text_config), **vars(config)})
     else:
         unread = _unread_of_text(vars(config))
@@ -108,3 +109,19 @@ def refuse_unread(config: PreTrainedConfig) -> None:
         value = getattr(config, name)
         if value != defaults[name]:
             raise ValueError(f"{name}={value!r} would not be read: that takes {reader}; leave it out")
+
+
+def _check_terms(config: GileConfig) -> None:
+    """The terms of the score beside the joint embedding fit the vectors that a model has."""
+    sizes = config.text_config.encoder_size, config.label_size - config.bag_size
+    if config.output_layer == "linear" and (config.cosine_score or config.label_rows):
+        raise ValueError("cosine_score and label_rows are terms beside a joint embedding, a linear unit has none")
+    if config.cosine_score and not config.bag_size and sizes[0] != sizes[1]:
+        raise ValueError(
+            f"cosine_score compares h and e, of sizes {sizes[0]} and {sizes[1]}: give them one size "
+            "(label_encoder_type 'text_encoder'), or a bag_size"
+        )
+    if config.joint_layers > 1 and config.output_layer != "gile":
+        raise ValueError(f"joint_layers needs output_layer 'gile', got {config.output_layer!r}")
+    if config.lexical and config.output_layer == "linear":
+        raise ValueError("lexical compares the words of text and label, and a linear unit reads no labels")

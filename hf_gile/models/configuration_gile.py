@@ -313,7 +313,7 @@ class GileTextConfig(PreTrainedConfig):
             raise ValueError(f"encoder_cell='none' needs a 'hierarchical_transformer', not {self.text_encoder_type!r}")
 
     def validate_read(self) -> None:
-        """Nothing is set that nothing would read, see `checks_of_makers`."""
+        """Choices go together, and nothing is set that nothing would read, see `checks_of_makers`."""
         for check in checks_of_makers:
             check(self)
 
@@ -523,23 +523,9 @@ class GileConfig(PreTrainedConfig):
             )
 
     def validate_read(self) -> None:
-        """Nothing is set that nothing would read, see `checks_of_makers`."""
+        """Choices go together, and nothing is set that nothing would read, see `checks_of_makers`."""
         for check in checks_of_makers:
             check(self)
-
-    def validate_score_terms(self) -> None:
-        """The terms of the score beside the joint embedding fit the vectors there are."""
-        if self.output_layer == "linear" and (self.cosine_score or self.label_rows):
-            raise ValueError("cosine_score and label_rows are terms beside a joint embedding, a linear unit has none")
-        if self.cosine_score and not self.bag_size and not self._has_cosine:
-            raise ValueError(
-                f"cosine_score compares h and e, of sizes {self.text_config.encoder_size} and {self.label_size}: give "
-                "them one size (label_encoder_type 'text_encoder'), or a bag_size"
-            )
-        if self.joint_layers > 1 and self.output_layer != "gile":
-            raise ValueError(f"joint_layers needs output_layer 'gile', got {self.output_layer!r}")
-        if self.lexical and self.output_layer == "linear":
-            raise ValueError("lexical compares the words of text and label, and a linear unit reads no labels")
 
     def validate_term_weights(self) -> None:
         """Each weight is a finite number, of a term that the score has, for labels that have it."""
@@ -555,11 +541,6 @@ class GileConfig(PreTrainedConfig):
                     raise ValueError(f"term_weights[{group!r}] names {name!r:.100}; this score has {known}")
                 if not _is_number(weight) or abs(weight) > _LARGEST_NUMBER:
                     raise ValueError(f"term_weights[{group!r}][{name!r}] must be a finite number, got {weight!r:.100}")
-
-    @property
-    def _has_cosine(self) -> bool:
-        """Whether the encoder's parts of h and e have one size and can be compared."""
-        return self.cosine_score and self.text_config.encoder_size == self.label_size - self.bag_size
 
     def validate_problem(self) -> None:
         """The loss is a classification loss."""

@@ -137,6 +137,7 @@ class LabelSet(Sequence[Label]):
                 lines.append(f"{json.dumps(row, ensure_ascii=False)}\n".encode())
             except UnicodeEncodeError:
                 raise ValueError(f"{path}: label {label.id!r} cannot be written: half a surrogate pair") from None
+        path.parent.mkdir(parents=True, exist_ok=True)
         written = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
         try:
             written.write_bytes(b"".join(lines))
