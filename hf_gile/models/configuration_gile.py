@@ -377,11 +377,6 @@ class GileConfig(PreTrainedConfig):
 
     Raises:
         huggingface_hub.errors.StrictDataclassError: As of a `GileTextConfig`.
-
-    Example:
-        >>> config = GileConfig(text_encoder_type="han", joint_size=128)
-        >>> config.text_config.embedding_size, config.joint_act
-        (100, 'relu')
     """
 
     model_type = "gile"

@@ -260,13 +260,7 @@ class LabelSet(Sequence[Label]):
         return LabelSet(replace(label, count=number, seen=number > 0) for label, number in rows)
 
     def with_thresholds(self, thresholds: Mapping[str, float | None]) -> "LabelSet":
-        """A label set with the thresholds of `thresholds`, by id, None for none; the other labels keep theirs.
-
-        Example:
-            >>> labels = LabelSet.from_names(["Iron", "Blood"]).with_thresholds({"Iron": 0.25})
-            >>> [label.threshold for label in labels]
-            [0.25, None]
-        """
+        """A label set with the thresholds of `thresholds`, by id, None for none; the other labels keep theirs."""
         if not isinstance(thresholds, Mapping):
             raise ValueError(f"thresholds must be a mapping of ids to probabilities, got {type(thresholds).__name__}")
         return self._updated({label_id: {"threshold": threshold} for label_id, threshold in thresholds.items()})
@@ -383,6 +377,3 @@ def _rows(path: Path) -> Iterator[tuple[object, str]]:
             except (RecursionError, ValueError) as error:
                 raise ValueError(f"{where}: not a line of JSON ({error!s:.200})") from None
             yield row, where
-
-
-__all__ = ["LABELS_FILE", "Label", "LabelSet"]

@@ -108,11 +108,6 @@ def multi_hot(labels: Tensor, num_labels: int) -> Tensor:
 
     Raises:
         ValueError: A column is out of range, or named twice for a document.
-
-    Example:
-        >>> multi_hot(torch.tensor([[2, -100], [0, 1]]), num_labels=3)
-        tensor([[0., 0., 1.],
-                [1., 1., 0.]])
     """
     check_gold(labels, num_labels)
     # Padding goes to a column of its own, which is cut off again.

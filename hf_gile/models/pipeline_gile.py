@@ -645,6 +645,3 @@ class LabelCache:
         gone = self._codes.pop(key, None)
         if gone is not None:
             self.num_bytes -= gone[1].nbytes
-
-
-__all__ = ["LabelCache", "LabelScoringPipeline", "Options"]

@@ -313,14 +313,7 @@ class GileProcessor(ProcessorMixin):
                 )
 
     def knows(self, document: Any) -> bool:
-        """Whether a document of ids, not padded, holds a word that the tokenizer knows.
-
-        Example:
-            >>> from hf_gile import build_tokenizer
-            >>> processor = GileProcessor(build_tokenizer(["a cat sat"], min_count=1))
-            >>> [processor.knows(document) for document in processor(["a zebra", "zebra", ""])["input_ids"]]
-            [True, False, False]
-        """
+        """Whether a document of ids, not padded, holds a word that the tokenizer knows."""
         around = slice(len(self._front), -len(self._back) or None)
         nothing = {*self._back, self.tokenizer.unk_token_id}
         return not all(nothing.issuperset(one[around]) for one in (document if self.reads_sentences else [document]))
@@ -630,6 +623,3 @@ def split_sentences(text: str) -> list[str]:
         ['Milk was tested.', 'Was it safe?', 'Yes, at 4.5 degrees.']
     """
     return [sentence for sentence in re.split(r"(?<=[.!?])\s+|\s*\n\s*", text.strip()) if sentence]
-
-
-__all__ = ["LEXICAL_BUCKETS", "GileProcessor", "lexical_features", "lexical_ids", "pad_rows", "split_sentences"]
