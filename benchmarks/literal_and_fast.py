@@ -16,6 +16,7 @@ from measuring import high_water_mark, in_own_process, in_turns
 from torch import Tensor
 
 from hf_gile import GileConfig
+from hf_gile.literal import literal_scores
 from hf_gile.models.scoring_gile import JointInputLabelEmbedding
 
 LABELS, JOINT, SIZE = 26_104, 500, 100
@@ -28,7 +29,7 @@ def make(documents: int) -> tuple[JointInputLabelEmbedding, Tensor, Tensor]:
 
 
 def literal(layer: JointInputLabelEmbedding, texts: Tensor, labels: Tensor) -> Tensor:
-    return layer.literal_scores(texts, labels)
+    return literal_scores(layer, texts, labels)
 
 
 def fast(layer: JointInputLabelEmbedding, texts: Tensor, labels: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from measuring import add_machine_flags, high_water_mark, in_own_process, in_tur
 from plots import bars
 
 from hf_gile import GileConfig, GileForSequenceClassification
+from hf_gile.literal import literal_scores
 from hf_gile.models.losses_gile import binary_cross_entropy, multi_hot
 from hf_gile.training import GileLoss, LabelSampler
 
@@ -67,7 +68,7 @@ def make(system: str, documents: int, device: str, dtype: torch.dtype, labels: i
     def literal(places: slice) -> torch.Tensor:
         gile = model.gile
         embeds = gile.embed_texts(text[places])[0]
-        logits = gile.output_layer.literal_scores(embeds, gile.embed_labels(model.label_input_ids))
+        logits = literal_scores(gile.output_layer, embeds, gile.embed_labels(model.label_input_ids))
         return binary_cross_entropy(logits, multi_hot(gold[places], labels)) * len(embeds) / documents
 
     def step() -> float:

@@ -89,10 +89,6 @@ class ScoreTerm(nn.Module):
         """The labels' side, `(L, width)` of each part of a label code."""
         raise NotImplementedError
 
-    def literal(self, text: Parts, label: Parts, language: str | None) -> Tensor:
-        """The formula as printed, for tests and for readers: `(B, L)` numbers to add to the logits."""
-        raise NotImplementedError
-
 
 class WordWeights(nn.Module):
     """The idf of lexical features, fitted on training documents: labels that these have would teach to do without."""
@@ -258,15 +254,6 @@ class CosineTerm(ScoreTerm):
                 parts[name] = part.new_zeros(len(part), width)
         return parts
 
-    def literal(self, text: Parts, label: Parts, language: str | None) -> Tensor:
-        """See `ScoreTerm`."""
-        scores = text["vector"].new_zeros(len(text["vector"]), len(label["vector"]))
-        for place, name in enumerate(self.widths):
-            if text[name].shape[1] == label[name].shape[1] > 0:
-                cosines = functional.cosine_similarity(text[name][:, None], label[name][None], dim=-1)
-                scores = scores + self.factors(place) * cosines
-        return scores
-
 
 class RowTerm(ScoreTerm):
     """r . h + b_l of a label with a row, which is r with b_l behind it; h has a root mean square of 1 in each part."""
@@ -286,14 +273,6 @@ class RowTerm(ScoreTerm):
         encoder, bag = self.sizes
         names = ("encoder", "bag", "constant")
         return dict(zip(names, rows.tensor_split((encoder, encoder + bag), dim=1), strict=True))
-
-    def literal(self, text: Parts, label: Parts, language: str | None) -> Tensor:
-        """See `ScoreTerm`."""
-        if "row" not in label:
-            return text["vector"].new_zeros(len(text["vector"]), len(label["vector"]))
-        parts = [text[name] for name in ("encoder", "bag") if text[name].shape[1]]
-        h = torch.cat([part / part.square().mean(-1, keepdim=True).sqrt() for part in parts], -1)
-        return h @ label["row"][:, :-1].T + label["row"][:, -1]
 
 
 class ClassificationUnit(nn.Module):
@@ -358,14 +337,14 @@ class JointTerm(ScoreTerm):
             nn.ModuleList(projection(size, True) for _ in range(config.joint_layers - 1)) for _ in range(2)
         )
 
-    def _projected_text(self, text: Parts, language: str | None) -> Tensor:
+    def projected_text(self, text: Parts, language: str | None) -> Tensor:
         """`(B, J)` numbers h', Eq. 8."""
         if self.input_projection is None:
             return text["vector"]
         h = self.input_activation(of_language(self.input_projection, language)(self.dropout(text["vector"])))
         return self._deeper(h, self.input_layers, language)
 
-    def _projected_label(self, label: Parts, language: str | None) -> Tensor:
+    def projected_label(self, label: Parts, language: str | None) -> Tensor:
         """`(L, J)` numbers e', Eq. 7."""
         if self.label_projection is None:
             return label["vector"]
@@ -380,22 +359,16 @@ class JointTerm(ScoreTerm):
     def text_part(self, text: Parts, language: str | None) -> Parts:
         """See `ScoreTerm`; the weights w of Eq. 11 are applied here."""
         weight = of_language(self.classifier, language)()[0]
-        projected = self._projected_text(text, language)
+        projected = self.projected_text(text, language)
         return {"joint": projected if weight is None else projected * weight[0]}
 
     def label_part(self, label: Parts, language: str | None) -> Parts:
         """See `ScoreTerm`."""
-        return {"joint": self._projected_label(label, language)}
+        return {"joint": self.projected_label(label, language)}
 
     def bias(self, language: str | None = None) -> Tensor:
         """`(1,)`, the b of the score, for documents of a language."""
         return of_language(self.classifier, language)()[1]
-
-    def literal(self, text: Parts, label: Parts, language: str | None) -> Tensor:
-        """See `ScoreTerm`; it holds (B, L, J)."""
-        joint = self._projected_text(text, language)[:, None] * self._projected_label(label, language)  # Eq. 10
-        weight = of_language(self.classifier, language)()[0]
-        return joint.sum(-1) if weight is None else joint @ weight[0]  # Eq. 11; b of Eq. 12 is of the whole score
 
 
 class JointInputLabelEmbedding(JointTerm):
@@ -410,7 +383,7 @@ class JointInputLabelEmbedding(JointTerm):
     | `"bilinear_yh15"` | act(U e) . V h + b | [YH15] of Table 2 |
 
     No parameter depends on the number of labels, so labels unseen in training are scored the same way. Computed as
-    one matrix product, `(act(V h + b_v) * w) @ act(U e + b_u).T + b`; `literal_scores` is the formula as printed, and
+    one matrix product, `(act(V h + b_v) * w) @ act(U e + b_u).T + b`; `hf_gile.literal` has the formula as printed, and
     tests hold the two together.
 
     U and b_u are `label_projection`, V and b_v are `input_projection`, w and b are `classifier`. The paper writes
@@ -471,18 +444,12 @@ class JointInputLabelEmbedding(JointTerm):
     def project_labels(
         self, label_embeds: Tensor, language: str | None = None, label_rows: Tensor | None = None
     ) -> Tensor:
-        """The labels' side of the score, Eq. 7.
+        """The labels' side of the score, Eq. 7: `(L, J)` codes of `(L, D)` label vectors, for documents of a language.
 
-        Args:
-            label_embeds: `(L, D)` label vectors e.
-            language: The language of the documents to score.
-            label_rows: `(L, H + 1)` rows of labels that have some of their own (`config.label_rows`).
-
-        Returns:
-            `(L, J)` label codes, act(U e + b_u), and behind it the labels' side of the other terms of the score.
+        They are act(U e + b_u), and behind it the labels' side of the other terms; `label_rows` are `(L, H + 1)`.
         """
         codes: Parts = {}
-        label = self._label(label_embeds, label_rows)
+        label = self.parts_of_label(label_embeds, label_rows)
         for name, term in self.terms.items():
             weight = self.weights(name, label)
             for part, code in term.label_part(label, language).items():
@@ -493,12 +460,14 @@ class JointInputLabelEmbedding(JointTerm):
             codes["constant"] = codes.get("constant", 0) + offset
         return torch.cat([codes[part] for part in CODE_PARTS if part in codes], -1)
 
-    def _parts(self, vectors: Tensor) -> Parts:
+    def parts_of_text(self, vectors: Tensor) -> Parts:
+        """Vectors, h or e, and their parts."""
         encoder = vectors.shape[1] - self.bag_size
         return {"vector": vectors, "encoder": vectors[:, :encoder], "bag": vectors[:, encoder:]}
 
-    def _label(self, label_embeds: Tensor, label_rows: Tensor | None) -> Parts:
-        label = self._parts(label_embeds)
+    def parts_of_label(self, label_embeds: Tensor, label_rows: Tensor | None) -> Parts:
+        """Label vectors, their parts, and their rows."""
+        label = self.parts_of_text(label_embeds)
         return label if label_rows is None else label | {"row": label_rows}
 
     def project_texts(self, text_embeds: Tensor, language: str | None = None) -> Tensor:
@@ -507,7 +476,7 @@ class JointInputLabelEmbedding(JointTerm):
         They are w * act(V h + b_v), and behind it the documents' side of the other terms of the score.
         """
         codes: Parts = {}
-        text = self._parts(text_embeds)
+        text = self.parts_of_text(text_embeds)
         for term in self.terms.values():
             codes |= term.text_part(text, language)
         if self._has_constant:
@@ -517,22 +486,6 @@ class JointInputLabelEmbedding(JointTerm):
     def score(self, text_codes: Tensor, label_codes: Tensor, language: str | None = None) -> Tensor:
         """The `(B, L)` scores of documents and labels by their codes, Eq. 12."""
         return functional.linear(text_codes, label_codes) + self.bias(language)
-
-    def literal_scores(
-        self,
-        text_embeds: Tensor,
-        label_embeds: Tensor,
-        language: str | None = None,
-        label_rows: Tensor | None = None,
-    ) -> Tensor:
-        """The paper's formula, step by step, for tests and readers, of what `project_*` take; it holds (B, L, J)."""
-        text, label = self._parts(text_embeds), self._label(label_embeds, label_rows)
-        scores = text["vector"].new_zeros(len(text_embeds), len(label_embeds)) + self.bias(language)
-        none = torch.zeros_like(label["vector"][:, :1])
-        columns = {name: (none + self.weights(name, label)).T for name in TERMS}  # (1, L)
-        for name, term in self.terms.items():
-            scores = scores + columns[name] * term.literal(text, label, language)
-        return scores + columns["offset"]
 
 
 class LinearOutput(nn.Module):
@@ -567,22 +520,3 @@ class LinearOutput(nn.Module):
     def score(self, text_codes: Tensor, label_codes: Tensor, language: str | None = None) -> Tensor:
         """The `(B, L)` logits of `(B, H + 1)` text codes and `(L, H + 1)` label codes."""
         return functional.linear(text_codes, label_codes)
-
-    def literal_scores(self, text_embeds: Tensor, language: str | None = None) -> Tensor:
-        """Eq. 3 as printed: `(B, L)` logits of `(B, H)` document vectors with the labels of a language."""
-        weight, bias = of_language(self.classifier, language)()
-        return text_embeds @ weight.T + bias
-
-
-__all__ = [
-    "BagEmbedding",
-    "BiasUnit",
-    "ClassificationUnit",
-    "CosineScale",
-    "JointInputLabelEmbedding",
-    "LinearOutput",
-    "Postings",
-    "TokenBag",
-    "WordWeights",
-    "ZeroEmbedding",
-]

@@ -112,19 +112,7 @@ def _parts(
 
 
 def check_text_codes(text_codes: Tensor, codes: Tensor, k: Any = 1) -> int:
-    """Refuses text codes that cannot be of the model of these label codes, and numbers of labels below one.
-
-    Args:
-        text_codes: `(B, J)`.
-        codes: `(L, J)` label codes.
-        k: Number of labels wanted.
-
-    Returns:
-        k, which may come as a whole number of NumPy, too.
-
-    Raises:
-        ValueError: Text codes of another shape, or k below 1.
-    """
+    """Refuses text codes that are not of the model of these label codes, and a number k of labels below 1; gives k."""
     if not torch.is_tensor(text_codes):
         raise ValueError(
             f"text_codes must be a tensor, got {type(text_codes).__name__}; project_texts of the model of these "
@@ -222,10 +210,8 @@ def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> 
         platt     scale * x + offset
         spline    the line through the points (logits[k], values[k]); outside of them x, shifted
 
-    Both are strictly increasing, up to rounding: among the seen labels the order of scores stays, and among the unseen.
-    Between a seen and an unseen label it changes only if both groups have a calibration: a group without one is
-    calibrated like the other, for scores of a calibrated and of an uncalibrated group could not be compared. Logits
-    leave a model as they are; who makes probabilities of them (the label-scoring pipeline, say) calls this first.
+    Both are strictly increasing, up to rounding, so the order of scores stays within each group. A group without a
+    calibration is calibrated like the other: their scores could not be compared.
 
     Args:
         logits: `(..., C)` logits of a model; of half precision, they are taken to float32 first.
@@ -242,9 +228,6 @@ def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> 
         >>> seen = {"method": "platt", "scale": 0.5, "offset": -2.0}
         >>> calibrated(torch.tensor([[1.0, 2.0]]), torch.tensor([True, False]), {"seen": seen})
         tensor([[-1.5000, -1.0000]])
-        >>> unseen = {"method": "platt", "scale": 0.5, "offset": 0.0}
-        >>> calibrated(torch.tensor([[1.0, 2.0]]), torch.tensor([True, False]), {"seen": seen, "unseen": unseen})
-        tensor([[-1.5000,  1.0000]])
     """
     if seen.shape != logits.shape[-1:]:
         raise ValueError(
@@ -297,11 +280,10 @@ class Choice:
 
 @torch.no_grad()
 def best_labels(text_codes: Tensor | Sequence[Tensor], codes: Tensor, bias: Bias, choice: Choice) -> list[TopLabels]:
-    """Chooses labels for documents, exactly.
+    """Chooses labels for documents, exactly; of one probability, that of the better logit, then of the lower column.
 
-    Where each label is scored on its own and one threshold serves all, an exact search finds the best, as calibration
-    keeps the order among the seen labels, and among the others. Otherwise all scores are made, of some documents at a
-    time. Of labels with one probability, that with the better logit goes first, then that of the lower column.
+    Where each label is scored on its own and one threshold serves all, a search finds the best, as calibration keeps
+    the order within a group. Otherwise all scores are made, of some documents at a time.
 
     Args:
         text_codes: `(B, J)` codes of documents; or for each `(P, J)` codes of its pieces, the best of which gives a
@@ -311,11 +293,7 @@ def best_labels(text_codes: Tensor | Sequence[Tensor], codes: Tensor, bias: Bias
         choice: What is wanted.
 
     Returns:
-        Probabilities and columns of the labels of each document. With a threshold they are those that reach it; with
-        `top_k`, too, the best of these.
-
-    Raises:
-        ValueError: Codes of another shape.
+        Probabilities and columns of the labels of each document.
     """
     is_searched = choice.is_multi_label and not torch.is_tensor(choice.threshold)
     if torch.is_tensor(text_codes) and choice.top_k is not None and is_searched:
@@ -424,20 +402,9 @@ def project_label_set(
     dtype: torch.dtype | None = None,
     seen_words: list[Tensor] | None = None,
 ) -> Tensor:
-    """The codes of labels by their words and what the model has learned of them; see `LabelIndex.build`.
+    """The `(L, J)` codes of labels by their words and what the model has learned of them.
 
-    Args:
-        model: A `GileModel` or a `GileForSequenceClassification`, in evaluation mode.
-        processor: The `GileProcessor` saved with it.
-        label_set: The labels.
-        language: The language of the documents to score.
-        label_language: The language of labels that name none, by default that of the documents.
-        batch_size: Labels encoded at a time.
-        dtype: The type of the codes, by default that of the model.
-        seen_words: Gets the distinct words of each batch.
-
-    Returns:
-        `(L, J)` label codes.
+    Arguments are those of `LabelIndex.build`; `seen_words` gets the distinct words of each batch.
 
     Raises:
         ValueError: A model with a linear unit, no processor, an unknown language, or codes that are not finite.
@@ -484,15 +451,7 @@ def _places_unknown(label_input_ids: Tensor, processor: GileProcessor) -> list[i
 
 
 def join_codes(batches: Iterable[Tensor], size: int, dtype: torch.dtype | None) -> Tensor:
-    """Copies batches of label codes into a tensor of their own.
-
-    Args:
-        batches: `(C, J)` codes each; whoever made them may change or keep theirs.
-        size: The number of labels L of all batches.
-        dtype: The type wanted; by default theirs.
-
-    Returns:
-        `(L, J)` label codes.
+    """Copies batches of `(C, J)` label codes into one tensor, `(L, J)`, where `size` is L; by default of their type.
 
     Raises:
         ValueError: A code has a number that is not finite.
@@ -510,10 +469,7 @@ def join_codes(batches: Iterable[Tensor], size: int, dtype: torch.dtype | None) 
 
 
 def finite_codes(codes: Tensor) -> Tensor:
-    """Returns label codes whose numbers are all finite.
-
-    Args:
-        codes: `(L, J)` label codes.
+    """Returns `(L, J)` label codes whose numbers are all finite.
 
     Raises:
         ValueError: A code has a number that is not; the message names its label and what to do.
@@ -527,22 +483,3 @@ def finite_codes(codes: Tensor) -> Tensor:
                 f"{codes.dtype}; torch.bfloat16 has the range of 32 bits, torch.float16 has not"
             )
     return codes
-
-
-__all__ = [
-    "Bias",
-    "Choice",
-    "TopLabels",
-    "best_labels",
-    "best_of",
-    "bias_of",
-    "calibrated",
-    "check_text_codes",
-    "finite_codes",
-    "join_codes",
-    "project_label_set",
-    "scores_of",
-    "top_k_of",
-    "top_k_of_each",
-    "wide_type",
-]

@@ -72,15 +72,10 @@ class StoredLabels:
         return torch.tensor(columns, dtype=torch.long)
 
     def seen(self, labels: Sequence[Label] | None = None, language: str | None = None) -> Tensor:
-        """Which labels the model was trained on, as its stored label set says: what `calibrated` asks for.
+        """Which of C labels, or of the stored ones, the model was trained on, as the stored label set says, `(C,)` bool.
 
-        Args:
-            labels: C `Label`s; by default the stored ones.
-            language: The language of labels that name none.
-
-        Returns:
-            `(C,)` bool, True for labels that are stored, and stored as seen. Without a stored label set, as a linear
-            unit can be, its labels are those it was trained on.
+        Without one, as a linear unit can be, the stored labels are those it was trained on. `language` is that of
+        labels that name none.
         """
         if self.label_set is None:
             return torch.full((self.config.num_labels if labels is None else len(labels),), labels is None)
@@ -91,11 +86,7 @@ class StoredLabels:
         return seen[columns.clamp(min=0)] & (columns >= 0)
 
     def thresholds(self, labels: Sequence[Label] | None = None, language: str | None = None) -> Tensor:
-        """From which probability, after calibration, each label counts as assigned.
-
-        Args:
-            labels: C `Label`s; by default the stored ones.
-            language: The language of labels that name none.
+        """From which probability, after calibration, each of C labels, or of the stored ones, counts as assigned.
 
         Returns:
             `(C,)` float32: the threshold of the stored label, or of the label itself if it is not stored; else that of
@@ -151,17 +142,10 @@ class StoredLabels:
         make: Callable[[], Tensor],
         versions: object = None,
     ) -> Tensor:
-        """What is made of the words of labels, made once while what it is made of stays as it is.
+        """What `make` makes of `(L, T)` words of labels, made once while what it is made of stays as it is.
 
-        Args:
-            name: What it is.
-            words: `(L, T)` words of the labels.
-            label_state: `GileModel.label_state`, says what it is made of beside the words.
-            make: Makes it.
-            versions: While these stay equal in training, `label_state` is not asked.
-
-        Returns:
-            What `make` returned; it is made again once a caller has changed it.
+        `label_state`, that of `GileModel`, says what that is beside the words; it is not asked while `versions` stay
+        equal in training. What a caller has changed is made again.
         """
         entry = self._made.get(name)
         if entry is not None and entry.made._version == entry.version:
@@ -260,14 +244,10 @@ def is_finite(numbers: Tensor) -> bool:
 
 
 def check_finite(weights: Mapping[str, Any], name: str) -> None:
-    """Refuses weights with numbers that are not finite: all scores would be NaN.
-
-    Args:
-        weights: By their names. Those that are elsewhere, not yet there or quantized are not looked at.
-        name: What to call them.
+    """Refuses weights with numbers that are not finite; those that are elsewhere or quantized are not looked at.
 
     Raises:
-        ValueError: A weight has such a number; the message names it.
+        ValueError: A weight has such a number; the message names it, and the weights by `name`.
     """
     for key, weight in weights.items():
         is_plain = type(weight) in (Tensor, nn.Parameter) and weight.device.type != "meta"
@@ -277,6 +257,3 @@ def check_finite(weights: Mapping[str, Any], name: str) -> None:
                 f"{name}: {key} holds {weight[tuple(place)].item()} at {place}, so all scores would be NaN: the file "
                 "is damaged, or training diverged; take an earlier checkpoint"
             )
-
-
-__all__ = ["StoredLabels", "check_finite", "is_finite", "state_of"]

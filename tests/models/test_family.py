@@ -7,6 +7,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel
+from hf_gile.literal import literal_scores
 from hf_gile.settings import only_read
 from hf_gile.training import joint_size_for, set_word_vectors
 
@@ -133,7 +134,7 @@ def test_bilinear_units_and_ablations_are_their_formulas(layer):
     weight = 1 if layer.startswith("bilinear") else unit.classifier.weight[0]
     expected = (texts * weight) @ labels.T + unit.classifier.bias
     torch.testing.assert_close(unit.score(unit.project_texts(h), unit.project_labels(e)), expected)
-    torch.testing.assert_close(unit.literal_scores(h, e), expected)
+    torch.testing.assert_close(literal_scores(unit, h, e), expected)
 
 
 def test_equation_19_gives_about_as_many_parameters_as_a_linear_unit():

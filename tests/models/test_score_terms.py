@@ -18,6 +18,7 @@ from hf_gile import (
     LabelScoringPipeline,
     LabelSet,
 )
+from hf_gile.literal import literal_scores, literal_term
 from hf_gile.models.scoring_gile import JointInputLabelEmbedding, LinearOutput, TokenBag
 from hf_gile.settings import only_read
 from hf_gile.training import GileLoss, set_token_weights
@@ -57,7 +58,7 @@ def test_fast_path_equals_the_formula_in_values_and_gradients(options):
     rows = torch.randn(L, config.document_size + 1, dtype=torch.double, requires_grad=True)
     rows = rows if config.label_rows else None
     fast = layer.score(layer.project_texts(texts), layer.project_labels(labels, label_rows=rows))
-    literal = layer.literal_scores(texts, labels, label_rows=rows)
+    literal = literal_scores(layer, texts, labels, label_rows=rows)
     torch.testing.assert_close(fast, literal, rtol=1e-10, atol=1e-10)
     inputs = [one for one in (texts, labels, rows, *layer.parameters()) if one is not None]
     upstream = torch.randn(B, L, dtype=torch.double)
@@ -79,12 +80,12 @@ def test_each_term_is_the_inner_product_of_its_parts(name):
     texts, labels = (torch.randn(size, 7 + 3, dtype=torch.double) for size in (B, L))
     rows = torch.randn(L, 7 + 3 + 1, dtype=torch.double)
     rows[4:] = 0.0  # without a row
-    text, label = layer._parts(texts), layer._label(labels, rows)
+    text, label = layer.parts_of_text(texts), layer.parts_of_label(labels, rows)
     term = layer if name == "joint" else getattr(layer, name)
     text_parts, label_parts = term.text_part(text, None), term.label_part(label, None)
     assert text_parts.keys() == label_parts.keys()
     products = sum(text_parts[part] @ label_parts[part].T for part in text_parts)
-    torch.testing.assert_close(products, term.literal(text, label, None), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(products, literal_term(term, text, label), rtol=1e-12, atol=1e-12)
 
 
 def test_a_linear_unit_is_the_formula():
@@ -92,7 +93,7 @@ def test_a_linear_unit_is_the_formula():
     layer = randomized(LinearOutput(GileConfig(output_layer="linear", num_labels=L)).double())
     texts = torch.randn(B, 100, dtype=torch.double)
     scores = layer.score(layer.project_texts(texts), layer.label_codes())
-    torch.testing.assert_close(scores, layer.literal_scores(texts), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(scores, literal_scores(layer, texts), rtol=1e-12, atol=1e-12)
 
 
 def test_the_terms_are_those_of_the_docstring_by_hand():
@@ -356,9 +357,9 @@ def test_terms_are_weighed_for_labels_with_a_row_and_for_others(make_pretrained)
     layer, table = model.gile.output_layer, model.gile.label_rows.weight
     with torch.no_grad():
         table.normal_()[2] = 0.0
-        text = layer._parts(model.gile.embed_texts(**texts_of(processor))[0])
-        label = layer._label(model.gile.embed_labels(model.label_input_ids), table)
-        joint, cosine, rows = (term.literal(text, label, None) for term in (layer, layer.cosine, layer.rows))
+        text = layer.parts_of_text(model.gile.embed_texts(**texts_of(processor))[0])
+        label = layer.parts_of_label(model.gile.embed_labels(model.label_input_ids), table)
+        joint, cosine, rows = (literal_term(term, text, label) for term in (layer, layer.cosine, layer.rows))
         expected = layer.bias() + 0.5 * joint + 2.0 * cosine + 3.0 * rows + 0.25
         expected[:, 2] = layer.bias() + 1.5 * joint[:, 2] - 1.0
         torch.testing.assert_close(model(**texts_of(processor)).logits, expected, rtol=1e-4, atol=1e-4)

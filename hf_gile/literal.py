@@ -1,0 +1,80 @@
+"""The formulas of scores as printed, term by term, for tests and readers: the twin of `project_*` and `score`.
+
+Shapes: B documents, L labels, D label size, H document size, J joint size.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from .models.configuration_gile import TERMS
+from .models.languages_gile import of_language
+from .models.scoring_gile import CosineTerm, JointInputLabelEmbedding, LinearOutput, Parts, RowTerm, ScoreTerm
+
+
+def literal_scores(
+    layer: JointInputLabelEmbedding | LinearOutput,
+    text_embeds: Tensor,
+    label_embeds: Tensor | None = None,
+    language: str | None = None,
+    label_rows: Tensor | None = None,
+) -> Tensor:
+    """The scores of documents and labels, step by step; those of a joint embedding hold (B, L, J).
+
+    Args:
+        layer: The `output_layer` of a `GileModel`.
+        text_embeds: `(B, H)` document vectors h.
+        label_embeds: `(L, D)` label vectors e; a linear unit reads none.
+        language: The language of the documents.
+        label_rows: `(L, H + 1)` rows of labels, as in `project_labels`.
+
+    Returns:
+        `(B, L)` logits, of Eq. 12 or Eq. 3.
+    """
+    if isinstance(layer, LinearOutput):
+        weight, bias = of_language(layer.classifier, language)()
+        return text_embeds @ weight.T + bias
+    assert label_embeds is not None
+    text, label = layer.parts_of_text(text_embeds), layer.parts_of_label(label_embeds, label_rows)
+    scores = text["vector"].new_zeros(len(text_embeds), len(label_embeds)) + layer.bias(language)
+    none = torch.zeros_like(label["vector"][:, :1])
+    columns = {name: (none + layer.weights(name, label)).T for name in TERMS}  # (1, L)
+    for name, term in layer.terms.items():
+        scores = scores + columns[name] * literal_term(term, text, label, language)
+    return scores + columns["offset"]
+
+
+def literal_term(term: ScoreTerm, text: Parts, label: Parts, language: str | None = None) -> Tensor:
+    """What a term adds to the logits, `(B, L)`.
+
+    Args:
+        term: One of `JointInputLabelEmbedding.terms`.
+        text: Document vectors and their parts.
+        label: Label vectors, their parts and their rows.
+        language: The language of the documents.
+    """
+    if isinstance(term, CosineTerm):
+        return _cosines(term, text, label)
+    if isinstance(term, RowTerm):
+        return _rows(text, label)
+    assert isinstance(term, JointInputLabelEmbedding)
+    joint = term.projected_text(text, language)[:, None] * term.projected_label(label, language)  # Eq. 10
+    weight = of_language(term.classifier, language)()[0]
+    return joint.sum(-1) if weight is None else joint @ weight[0]  # Eq. 11; b of Eq. 12 is of the whole score
+
+
+def _cosines(term: CosineTerm, text: Parts, label: Parts) -> Tensor:
+    scores = text["vector"].new_zeros(len(text["vector"]), len(label["vector"]))
+    for place, name in enumerate(term.widths):
+        if text[name].shape[1] == label[name].shape[1] > 0:
+            cosines = functional.cosine_similarity(text[name][:, None], label[name][None], dim=-1)
+            scores = scores + term.factors(place) * cosines
+    return scores
+
+
+def _rows(text: Parts, label: Parts) -> Tensor:
+    if "row" not in label:
+        return text["vector"].new_zeros(len(text["vector"]), len(label["vector"]))
+    parts = [text[name] for name in ("encoder", "bag") if text[name].shape[1]]
+    h = torch.cat([part / part.square().mean(-1, keepdim=True).sqrt() for part in parts], -1)
+    return h @ label["row"][:, :-1].T + label["row"][:, -1]
