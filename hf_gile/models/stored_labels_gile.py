@@ -72,7 +72,7 @@ class StoredLabels:
         return torch.tensor(columns, dtype=torch.long)
 
     def seen(self, labels: Sequence[Label] | None = None, language: str | None = None) -> Tensor:
-        """Which of C labels, or of the stored ones, the model was trained on, as the stored label set says, `(C,)` bool.
+        """Which of C labels, or of the stored ones, the model was trained on: `(C,)` bool, as the label set says.
 
         Without one, as a linear unit can be, the stored labels are those it was trained on. `language` is that of
         labels that name none.

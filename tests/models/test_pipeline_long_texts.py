@@ -208,11 +208,11 @@ def test_evidence_is_of_the_document_and_not_of_a_label(make_model):
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        ("nn", {}, "'nn' averages words and has no attention to show as evidence: train a 'wan' or a 'han'"),
-        ("hnn", {}, "'hnn' averages words and has no attention"),
-        ("wan", {"pooling": "mean"}, "its pooling is 'mean': train one with pooling='attention'"),
-        ("han", {"pooling": "sum"}, "its pooling is 'sum': train one with pooling='attention'"),
-        ("transformer", {"pooling": "cls"}, "its pooling is 'cls': train one with pooling='attention'"),
+        ("nn", {}, "text_encoder_type 'nn' averages words: train a 'wan' or a 'han'"),
+        ("hnn", {}, "text_encoder_type 'hnn' averages words"),
+        ("wan", {"pooling": "mean"}, "its pooling is 'mean': train"),
+        ("han", {"pooling": "sum"}, "its pooling is 'sum': train"),
+        ("transformer", {"pooling": "cls"}, "its pooling is 'cls': train"),
     ],
 )
 def test_a_model_without_attention_says_that_it_has_no_evidence(make_model, make_pretrained, kind, options, message):
