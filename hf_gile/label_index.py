@@ -385,11 +385,15 @@ class LabelIndex:
             dtype=self.codes.dtype,
         )
 
-    def check_fits(self, model: Scorer) -> None:
+    def check_fits(self, model: Scorer, languages: tuple[str | None, str | None] | None = None) -> None:
         """Makes sure that a model made this index, with the weights it has now.
 
+        Args:
+            model: The model.
+            languages: Those of texts and labels that are to be scored; by default those of the index.
+
         Raises:
-            ValueError: It is another model, or another version of it.
+            ValueError: It is another model, or another version of it, or the index is for other languages.
         """
         found = fingerprint(model)
         if found != self.model_fingerprint:
@@ -397,6 +401,12 @@ class LabelIndex:
                 f"this label index was made by another model, or by this one with other weights or in another dtype "
                 f"(fingerprint {self.model_fingerprint[:12]}, this model has {found[:12]}): its scores would be "
                 "meaningless; build it again with LabelIndex.build(model, processor, label_set)"
+            )
+        if languages is not None and languages != (self.language, self.label_language):
+            raise ValueError(
+                f"this label index was built with language={self.language!r}, label_language={self.label_language!r}, "
+                f"but texts are to be scored with language={languages[0]!r}, label_language={languages[1]!r}: build an "
+                "index for these"
             )
 
     @torch.inference_mode(False)

@@ -196,10 +196,6 @@ class GileTextConfig(PreTrainedConfig):
     Raises:
         huggingface_hub.errors.StrictDataclassError: An unknown field, a field that nothing would read, a field of the
             wrong type or with a value that makes no sense.
-
-    Example:
-        >>> GileTextConfig(text_encoder_type="han", encoder_cell="bigru").encoder_size
-        200
     """
 
     model_type = "gile_text"
@@ -361,7 +357,7 @@ class GileConfig(PreTrainedConfig):
         language_labels: Number of stored labels of each language, which stand one language after the other in the order
             of `languages`; set by `set_labels`, except for a linear unit, which is made with it.
         label_prior: Probability of any label before training, at whose logit the bias b starts: about the labels of a
-            document divided by all labels. Far from it, the first steps of training are spent on this number.
+            document divided by all labels.
         calibration: What makes logits trustworthy, as `calibrated` applies it: `{"seen": {"method": "platt", "scale":
             0.9, "offset": -0.2}, "unseen": {"method": "spline", "logits": [...], "values": [...]}}`; a missing group
             is calibrated like the other. The pipeline's probabilities have it, the model's logits have not.

@@ -30,14 +30,9 @@ class Label:
         language: Language of name and description; in a model of several languages, one of its languages.
         seen: Whether the model was trained on documents with this label.
         count: Number of training documents with this label.
-        threshold: Probability, after calibration, from which the label counts as assigned, where it has its own. The
-            pipeline applies it if asked for stored thresholds; `hf_gile.training.calibrate` fits it.
+        threshold: Probability, after calibration, from which the label counts as assigned, where it has its own.
         synonyms: Other names of it, in the same language, without white space around them. An encoder does not read
             them; with `GileConfig.lexical` their words count.
-
-    Example:
-        >>> Label("D006333", "Heart Failure", "cardiac failure; the heart cannot pump enough blood").text
-        'Heart Failure: cardiac failure; the heart cannot pump enough blood'
     """
 
     id: str

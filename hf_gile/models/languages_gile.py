@@ -27,12 +27,7 @@ def of_language(part: nn.Module, language: str | None) -> Any:
 def check_language(
     config: PreTrainedConfig | ProcessorMixin, language: str | None, name: str = "language"
 ) -> str | None:
-    """The language of the model that a caller means, who may leave it out if there is one; None if there is none.
-
-    Args:
-        config: A `GileConfig`, or a processor: what has `languages`.
-        language: What the caller said.
-        name: What to call it.
+    """The language of the model, or of its processor, that a caller means, who may leave it out if there is one.
 
     Raises:
         ValueError: The model does not know the language, or has several and none was named.

@@ -47,7 +47,7 @@ from .scoring_gile import (
     ZeroEmbedding,
 )
 from .stored_labels_gile import StoredLabels, check_finite, state_of
-from .text_encoders_gile import TEXT_ENCODERS, mean_of_words, rms_normalized
+from .text_encoders_gile import make_text_encoder, mean_of_words, rms_normalized
 
 _LABELS_AT_ONCE = 2048
 """Stored labels encoded at a time, outside training."""
@@ -252,8 +252,8 @@ class GileModel(GilePreTrainedModel):
 
     @staticmethod
     def make_text_encoder(config: GileConfig) -> Any:
-        """Makes what reads texts, of the type that a configuration names."""
-        return TEXT_ENCODERS[config.text_config.text_encoder_type](config)
+        """Makes what reads texts."""
+        return make_text_encoder(config)
 
     def freeze(self) -> None:
         """Takes from training what the configuration keeps as it is."""
@@ -535,12 +535,8 @@ class GileModel(GilePreTrainedModel):
         documents = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
         logits, text_embeds, *attentions = in_each_language(config, language, documents, score)
         logits = with_words(logits, kwargs.get("postings"), lexical_ids)
-        return GileModelOutput(
-            logits=logits,
-            text_embeds=text_embeds,
-            label_embeds=label_embeds,
-            attentions=tuple(attentions) if kwargs.get("output_attentions") else None,
-        )
+        shown = tuple(attentions) if kwargs.get("output_attentions") else None
+        return GileModelOutput(logits=logits, text_embeds=text_embeds, label_embeds=label_embeds, attentions=shown)
 
     def _label_embeds(
         self, label_input_ids: Tensor | None, label_embeds: Tensor | None, label_language: Languages
@@ -585,9 +581,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
 
     The words of the labels are a buffer of the model, so the label set travels with the weights; `label_set` knows
     the labels' ids and descriptions and is saved as `labels.jsonl`. `gile` scores any other labels.
-
-    Args:
-        config: A `GileConfig`; `num_labels` and `label_length` give the size of the stored label set.
     """
 
     towers_class = GileModel
@@ -769,15 +762,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
             scores = self.gile.score(text_codes, label_codes(label_space(self.config, language)), language)
             return self.stored_labels.masked(with_words(scores, postings, words), language, excluded), *attentions
 
-        inputs = {
-            "input_ids": input_ids,
-            "attention_mask": attention_mask,
-            "inputs_embeds": inputs_embeds,
-            "pooled_embeds": pooled_embeds,
-            "excluded": excluded_columns,
-            "words": lexical_ids,
-        }
-        result, *attentions = in_each_language(self.config, language, inputs, read)
+        documents = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
+        others = {"pooled_embeds": pooled_embeds, "excluded": excluded_columns, "words": lexical_ids}
+        result, *attentions = in_each_language(self.config, language, documents | others, read)
         logits, loss = None if loss_of_codes else result, None
         if loss_of_codes is not None:
             loss = loss_of_codes(self, result, labels, language, excluded_columns, **kwargs)
@@ -785,9 +772,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
             has_others = excluded_columns is not None or self.config.language_labels
             scores = without_infinities(result) if has_others else result
             loss = self.loss_function(logits=scores, labels=labels, config=self.config, **kwargs)
-        return SequenceClassifierOutput(
-            loss=loss, logits=logits, attentions=tuple(attentions) if output_attentions else None
-        )
+        shown = tuple(attentions) if output_attentions else None
+        return SequenceClassifierOutput(loss=loss, logits=logits, attentions=shown)
 
     def _check_loss_arguments(self, labels: Tensor | None, given: dict[str, Any]) -> None:
         """Refuses arguments that the loss does not take, and a loss of `Trainer` that would be wrong."""
@@ -846,7 +832,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if not gile.output_layer.counts_words:
             return None
         rows = table and (table(torch.arange(table.num_embeddings)) if table.weight.is_meta else table.weight)
-
         named = labels or [Label(name, name) for name in self.config.id2label.values()]
         made_of = (labels, *state_of(gile.output_layer.lexical()))
         postings = self.stored_labels.postings(made_of, partial(gile.postings, named))
@@ -859,14 +844,11 @@ class GileForSequenceClassification(GilePreTrainedModel):
             ValueError: No label set is stored.
         """
         # A label has words, or was not loaded.
-        if self.label_input_ids.shape[1] == 0 or bool(
-            (self.label_input_ids[0] == self.config.text_config.pad_token_id).all()
-        ):
+        if bool((self.label_input_ids[:1] == self.config.text_config.pad_token_id).all()):
             raise ValueError(
                 "no label set is stored in this model, or its checkpoint was saved without one (by GileModel, for "
-                "example), or resize_token_embeddings took words of its labels away: call "
-                "model.set_labels(label_set, processor) first, or score other labels with model.gile(..., "
-                "label_input_ids=...)"
+                "example), or resize_token_embeddings took words of its labels away: call model.set_labels(label_set, "
+                "processor) first, or score other labels with model.gile(..., label_input_ids=...)"
             )
 
         def of_columns(numbers: Tensor) -> Tensor:

@@ -282,19 +282,15 @@ class LabelScoringPipeline(Pipeline):
             known = [any(map(processor.knows, own)) for own in of_texts]
             # A long sentence makes the first piece another than what is read first.
             firsts = [own[0] == document for own, document in zip(of_texts, documents, strict=True)]
-            rest = [
-                (place, piece)
-                for place, (own, is_first) in enumerate(zip(of_texts, firsts, strict=True))
-                for piece in own[is_first:]
-            ]
+            rest = [(place, piece) for place, own in enumerate(of_texts) for piece in own[firsts[place] :]]
+            for place, _ in rest:
+                pieces[place] = [codes[place]] if firsts[place] else []
+                looked[place] = looked[place] if firsts[place] else []
             size = max(_PIECES_AT_ONCE, len(texts))
             for start in range(0, len(rest), size):
                 some = rest[start : start + size]
                 more, attentions = self._encoded([piece for _, piece in some], options)
                 for row, (place, _) in enumerate(some):
-                    if place not in pieces:
-                        pieces[place] = [codes[place]] if firsts[place] else []
-                        looked[place] = looked[place] if firsts[place] else []
                     pieces[place].append(more[row])
                     looked[place] += attentions[row : row + 1]
         evidence: list[Any] = [None] * len(texts)
@@ -374,13 +370,7 @@ class LabelScoringPipeline(Pipeline):
         language = check_language(config, options.language)
         label_language = options.label_language or language
         if hasattr(labels, "check_fits"):
-            labels.check_fits(self.model)
-            if (labels.language, labels.label_language) != (language, label_language):
-                raise ValueError(
-                    f"this label index was built with language={labels.language!r}, "
-                    f"label_language={labels.label_language!r}, but texts are to be scored with language={language!r}, "
-                    f"label_language={label_language!r}: build an index for these"
-                )
+            labels.check_fits(self.model, (language, label_language))
             return labels.codes, labels.bias, 0
         bias = bias_of(gile, language)
         if labels is None:

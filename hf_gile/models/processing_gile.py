@@ -182,10 +182,8 @@ class GileProcessor(ProcessorMixin):
         if config.lexical and not self.lexical:
             raise ValueError("the model compares words, which this processor leaves out: set its lexical=True")
         if self.languages != config.languages:
-            raise ValueError(
-                f"the processor makes words of {self.languages}, the model reads {config.languages}; use the processor "
-                "saved with the model"
-            )
+            what = f"the processor makes words of {self.languages}, the model reads {config.languages}"
+            raise ValueError(f"{what}; use the processor saved with the model")
 
     def __call__(
         self,
@@ -251,8 +249,8 @@ class GileProcessor(ProcessorMixin):
         """Makes documents of all of a text, where `__call__` only makes one of what the model reads first.
 
         Args:
-            text: Documents; this, `language` and the errors are as of `__call__`.
-            language: The language of the documents, or of each, if the model has several.
+            text: Documents; this, the next and the errors are as of `__call__`.
+            language: The language of the documents, or of each.
             whole: Whether to read all of a text; else its only piece is what `__call__` makes of it.
             written: Whether to give, in the place of an id, the word of the text that it is of, as it is written there:
                 `(place, word)`, in which words are numbered, as a word may have many tokens; None for special tokens.
@@ -617,9 +615,5 @@ def split_sentences(text: str) -> list[str]:
     """Cuts a text after full stops, question and exclamation marks, and at line ends.
 
     Abbreviations are cut too; pass a document as a list of sentences to use a better splitter.
-
-    Example:
-        >>> split_sentences("Milk was tested. Was it safe? Yes, at 4.5 degrees.")
-        ['Milk was tested.', 'Was it safe?', 'Yes, at 4.5 degrees.']
     """
     return [sentence for sentence in re.split(r"(?<=[.!?])\s+|\s*\n\s*", text.strip()) if sentence]

@@ -39,11 +39,7 @@ class TokenBag(nn.Module):
         bag(text) = sum_t exp(weight_t) (1 + log count_t) vector_t, normalised
 
     Vectors start random, so they are nearly orthogonal, and the inner product of two bags starts as the cosine of their
-    tf-idf vectors (a random projection of it), if the weights start at the logarithm of the idf; training goes on
-    from there.
-
-    Args:
-        config: A `GileConfig` with a `bag_size`.
+    tf-idf vectors, if the weights start at the logarithm of the idf; training goes on from there.
     """
 
     def __init__(self, config: PreTrainedConfig) -> None:
@@ -387,9 +383,8 @@ class JointInputLabelEmbedding(JointTerm):
     tests hold the two together.
 
     U and b_u are `label_projection`, V and b_v are `input_projection`, w and b are `classifier`. The paper writes
-    e U where nn.Linear computes U e, with U transposed. Of several languages each has a w and a b of its own, and a
-    U, V, b_u and b_v of its own unless `config.share_joint_space` (section 3.3). With `config.joint_layers` above 1
-    there are further layers behind U and V, x + act(W x + b).
+    e U where nn.Linear computes U e, with U transposed. With `config.joint_layers` above 1 there are further layers
+    behind U and V, x + act(W x + b).
 
     Beside it stand `cosine` and `rows`, where the configuration has them. The score is the sum of all, each times its
     weight in `config.term_weights` for a label of its group: seen labels have a row, others have none. Terms that

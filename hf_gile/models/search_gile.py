@@ -223,11 +223,6 @@ def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> 
 
     Raises:
         ValueError: There is not one entry of `seen` for each label.
-
-    Example:
-        >>> seen = {"method": "platt", "scale": 0.5, "offset": -2.0}
-        >>> calibrated(torch.tensor([[1.0, 2.0]]), torch.tensor([True, False]), {"seen": seen})
-        tensor([[-1.5000, -1.0000]])
     """
     if seen.shape != logits.shape[-1:]:
         raise ValueError(

@@ -32,11 +32,7 @@ class _Entry:
 class StoredLabels:
     """Looks stored labels up, masks those that are no candidates, and keeps what was made of their words.
 
-    Args:
-        config: The `GileConfig` of the classifier.
-
-    Attributes:
-        label_set: The labels; None of a classifier that knows no more of them than their names.
+    `label_set` is None of a classifier that knows no more of them than their names.
     """
 
     def __init__(self, config: PreTrainedConfig) -> None:

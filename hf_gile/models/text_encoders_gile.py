@@ -272,10 +272,6 @@ def batches_of(sizes: Sequence[int]) -> Iterator[list[int]]:
     """Divides rows of tokens, of these sizes, into batches of about the same length, by their places.
 
     Empty ones are left out. A batch has at most `TOKENS_AT_ONCE` tokens, padding included, or a single row.
-
-    Example:
-        >>> list(batches_of([2, 5000, 0, 1, 5000]))
-        [[3, 0], [1], [4]]
     """
     batch: list[int] = []
     for row in sorted((row for row, size in enumerate(sizes) if size), key=sizes.__getitem__):
@@ -440,12 +436,7 @@ class HierarchicalTransformerEncoder(TransformerEncoder):
         return document, (*weights, attention)
 
 
-TEXT_ENCODERS: dict[str, Any] = {
-    "nn": WordEncoder,
-    "hnn": WordEncoder,
-    "wan": WordEncoder,
-    "han": WordEncoder,
-    "transformer": TransformerEncoder,
-    "hierarchical_transformer": HierarchicalTransformerEncoder,
-}
-"""The text encoders by the names that `GileConfig.text_encoder_type` gives them."""
+def make_text_encoder(config: PreTrainedConfig) -> nn.Module:
+    """Makes what reads texts, of the type that a `GileConfig` names."""
+    pretrained = {"transformer": TransformerEncoder, "hierarchical_transformer": HierarchicalTransformerEncoder}
+    return pretrained.get(config.text_config.text_encoder_type, WordEncoder)(config)

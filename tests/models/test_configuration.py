@@ -1,13 +1,11 @@
 import json
 import re
-from typing import get_args
 
 import pytest
 from huggingface_hub.errors import StrictDataclassError
 from transformers import BertConfig
 
 from hf_gile import GileConfig, GileModel, GileTextConfig
-from hf_gile.models.text_encoders_gile import TEXT_ENCODERS
 from hf_gile.settings import only_read
 
 
@@ -116,10 +114,6 @@ def test_a_configuration_file_without_an_object_is_refused_by_its_name(tmp_path,
     message = rf"{re.escape(str(file))} holds no JSON object: .* save the model again, or download it again"
     with pytest.raises(ValueError, match=message):
         load(file if load == GileConfig.from_json_file else tmp_path)
-
-
-def test_a_text_encoder_is_of_a_type_that_a_configuration_may_name_and_of_no_other():
-    assert set(TEXT_ENCODERS) == set(get_args(GileTextConfig.__annotations__["text_encoder_type"]))
 
 
 @pytest.mark.parametrize("names", [5, ["config.9.json", "config.4.0.0.json"]])
