@@ -65,8 +65,6 @@ class LabelSet(Sequence[Label]):
         >>> labels = LabelSet.from_names({"Heart Failure": "cardiac failure", "Milk, Human": "breast milk"})
         >>> labels.names
         ['Heart Failure', 'Milk, Human']
-        >>> labels.column("Milk, Human")
-        1
         >>> [label.name for label in labels.rename("Milk, Human", "Human Milk")]
         ['Heart Failure', 'Human Milk']
     """

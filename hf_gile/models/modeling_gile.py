@@ -398,11 +398,7 @@ class GileModel(GilePreTrainedModel):
         language: str | None = None,
         pooled_embeds: Tensor | None = None,
     ) -> Tensor:
-        """Text codes, the documents' side of the score; arguments and errors are those of `embed_texts`.
-
-        Returns:
-            `(B, J)` text codes (`(B, H + 1)` with a linear unit).
-        """
+        """`(B, J)` text codes, the documents' side of the score; arguments and errors are those of `embed_texts`."""
         text_embeds, _ = self.embed_texts(input_ids, attention_mask, inputs_embeds, language, pooled_embeds)
         return self.output_layer.project_texts(text_embeds, check_language(self.config, language))
 

@@ -258,12 +258,6 @@ class GileProcessor(ProcessorMixin):
         Returns:
             For each document its pieces, one at least, of as much as the model reads at once, as `pad_documents` takes
             them. A sentence that is longer than a model of sentences reads goes on as the next one.
-
-        Example:
-            >>> from hf_gile import build_tokenizer
-            >>> processor = GileProcessor(build_tokenizer(["a cat sat"], min_count=1), max_words=2)
-            >>> processor.pieces("A Cat sat.", written=True)
-            [[[(0, 'A'), (1, 'Cat')], [(2, 'sat')]]]
         """
         rows = self._rows(text, language, written)
         if whole:
