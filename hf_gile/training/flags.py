@@ -137,6 +137,8 @@ class FlagParser(HfArgumentParser):
         for action in self._actions:
             if action.dest in recipe.__dataclass_fields__:
                 action.choices = None  # `Settings` looks at them, wherever they come from
+                if recipe.__dataclass_fields__[action.dest].type == bool | None:
+                    action.nargs, action.const = "?", True  # as of a plain bool: the flag alone means yes
         self.add_argument("--config", help="YAML file of settings; flags go before it.")
         self.add_argument("-h", "--help", action="store_true", help="Show the usual flags.")
         self.add_argument(

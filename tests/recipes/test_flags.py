@@ -96,6 +96,11 @@ def test_fields_of_configurations_are_settings_with_their_types_defaults_and_des
         parse("--pooling", "men")
 
 
+def test_a_flag_of_yes_no_or_neither_may_stand_alone(parse):
+    read = [parse("--train_files", "a.csv", *flags)[0].lexical for flags in ([], ["--lexical"], ["--lexical", "false"])]
+    assert read == [None, True, False]
+
+
 def test_names_that_look_alike_come_in_order():
     assert nearest("units_", ["units"], ["units", "seed"]) == ["units"]
     assert nearest("sed", [], ["seed", "units"]) == ["seed"]
