@@ -3,7 +3,7 @@
     python benchmarks/output_layers.py
 
 One step of the output layer alone, forward and backward, from hidden states (N, 512) of random labels to the gradients
-of the layer and of E (V, 512), each in a process of its own; times are of the CPU. Exact: the softmax over all words,
+of the layer and of E (V, 512), the exact ones in a process each; times are of the CPU. Exact: a softmax over all words,
 with logits ("naive"), by our chunked loss, which holds neither logits nor g_out(E), and by torch's
 `linear_cross_entropy`.
 Sampled: section 3.2 of "Beyond Weight Tying", at 50, 25 and 5 % of 128K words, as its Table 4 has them for whole
@@ -41,10 +41,9 @@ def exact_by_chunks(layer: JointOutputEmbedding, hidden: torch.Tensor, labels: t
     return chunked_loss("cross_entropy", inputs, labels[:, None], chunks, chunk_size=4096) / len(labels)
 
 
-def measure(options: argparse.Namespace) -> None:
-    """One step, timed and weighed, in this process."""
+def measure(name: str, words: int, way: str, options: argparse.Namespace) -> dict[str, float]:
+    """Steps, timed and weighed, in this process."""
     torch.manual_seed(0)
-    name, words, way = options.layer, options.words[0], options.way
     form = "joint" if LAYERS[name] else "tied"
     layer = JointOutputEmbedding(nn.Parameter(torch.randn(words, SIZE)), SIZE, LAYERS[name] or SIZE, form)
     layer.to(options.device)
@@ -63,15 +62,16 @@ def measure(options: argparse.Namespace) -> None:
             torch.cuda.synchronize()
         return loss.item()
 
-    before, seconds = high_water_mark(), []
     clock = time.process_time if options.device == "cpu" else time.perf_counter
+    before, seconds = high_water_mark(), []
     for _ in range(options.repeats):
         layer.zero_grad()
         start = clock()
         loss = step()
         seconds.append(clock() - start)
     memory = high_water_mark() - before if options.device == "cpu" else torch.cuda.max_memory_allocated() / 2**20
-    print(json.dumps({"seconds": min(seconds), "memory_mib": memory, "loss": loss}))
+    fastest = min(seconds)
+    return {"seconds": fastest, "tokens_per_second": options.tokens / fastest, "memory_mib": memory, "loss": loss}
 
 
 def main() -> None:
@@ -85,33 +85,39 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     if options.layer:
-        measure(options)
+        print(json.dumps(measure(options.layer, options.words[0], options.way, options)))
         return
     settings = {name: getattr(options, name) for name in ("tokens", "repeats", "threads", "device")}
     flags = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
 
-    def run(layer: str, words: int, way: str) -> dict[str, float]:
+    def exact(layer: str, words: int, way: str) -> dict[str, float]:
         output = in_own_process(__file__, *flags, "--layer", layer, "--words", str(words), "--way", way)
         figures: dict[str, float] = json.loads(output.splitlines()[-1])
-        figures["tokens_per_second"] = options.tokens / figures["seconds"]
         print(f"{layer:10} {words:7,} words, {way:5}: {json.dumps(figures)}", flush=True)
         return figures
 
-    exact = {
-        f"{layer}, {words}": {way: run(layer, words, way) for way in EXACT}
+    def sampled(layer: str, share: float) -> dict[str, float]:
+        figures = measure(layer, max(options.words), str(share), options)
+        del figures["memory_mib"]  # of all that ran before in this process
+        print(f"{layer:10} {share:.0%}: {json.dumps(figures)}", flush=True)
+        return figures
+
+    by_way = {
+        f"{layer}, {words}": {way: exact(layer, words, way) for way in EXACT}
         for words in options.words
         for layer in ("tied", "joint 512")
     }
-    largest = max(options.words)
-    sampled = {layer: {str(share): run(layer, largest, str(share)) for share in SHARES} for layer in LAYERS}
-    for by_share in sampled.values():
+    by_layer = {layer: {str(share): sampled(layer, share) for share in SHARES} for layer in LAYERS}
+    for by_share in by_layer.values():
         for share, figures in by_share.items():
-            figures["times_tied"] = figures["tokens_per_second"] / sampled["tied"][share]["tokens_per_second"]
+            figures["times_tied"] = figures["tokens_per_second"] / by_layer["tied"][share]["tokens_per_second"]
     paper = {
         layer: {str(share): of / tied for share, of, tied in zip(SHARES, speeds, PAPER["tied"], strict=True)}
         for layer, speeds in PAPER.items()
     }
-    write_results("output_layers", {"setting": settings, "exact": exact, "sampled": sampled, "ratios_of_paper": paper})
+    write_results(
+        "output_layers", {"setting": settings, "exact": by_way, "sampled": by_layer, "ratios_of_paper": paper}
+    )
 
 
 if __name__ == "__main__":

@@ -105,9 +105,10 @@ def measure(model: PreTrainedModel, texts: list[torch.Tensor], first_new: int) -
         found["new"].append(losses[is_new])
         found["others"].append(losses[(words > 1) & ~is_new])
         at_new, right = logits[is_new], words[is_new][:, None]
-        above = at_new > at_new.gather(1, right)
-        found["rank"].append(above.sum(1) + 1)
-        found["rank_among_new"].append(above[:, first_new:].sum(1) + 1)
+        # Words of the same score, as those of one mean row are, share the ranks that they take.
+        above = (at_new > at_new.gather(1, right)).double() + (at_new >= at_new.gather(1, right)).double()
+        found["rank"].append((above.sum(1) + 1) / 2)
+        found["rank_among_new"].append((above[:, first_new:].sum(1) + 1) / 2)
     joined = {name: torch.cat(parts).double() for name, parts in found.items()}
     return {
         "positions": len(joined["new"]),

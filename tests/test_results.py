@@ -58,7 +58,7 @@ ROWS = {
         {"training_cpu_seconds", "documents_per_cpu_second", "threshold", "test", "details", *machine.PROVENANCE},
         set(),
     ),
-    "output_layers": ("sampled * *", {"seconds", "memory_mib", "loss", "tokens_per_second", "times_tied"}, set()),
+    "output_layers": ("sampled * *", {"seconds", "loss", "tokens_per_second", "times_tied"}, set()),
     "paper_biomedical": ("runs * * *", {*GROUPS, "minutes", "parameters"} - UNSEEN, UNSEEN),
     "peers": ("systems *", {"name", "figures"}, set()),
     "pubmed_mesh": ("test * *", GROUPS - UNSEEN, UNSEEN),
