@@ -230,6 +230,7 @@ def test_changes_at_the_same_time_are_made_one_after_the_other(start, saved_mode
     target = saved_model
     if kind == "file":
         target = tmp_path / "files" / "labels.jsonl"
+        target.parent.mkdir()
         LabelSet.from_names(["Iron"]).save(target)
     with alone(target):  # another command is at work
         process = start("labels", "add", target, "r", "Rats")
