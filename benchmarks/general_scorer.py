@@ -218,7 +218,7 @@ def terms_of(
         batch = processor(texts[start : start + 16], return_tensors="pt")
         ids = batch.pop("lexical_ids")
         h = functional.normalize(gile.embed_texts(**batch)[0], dim=-1)
-        parts.append(torch.stack([h @ codes.T, *postings.terms(ids)], -1))
+        parts.append(torch.stack([h @ codes.T, *postings.terms(ids)[:2]], -1))
     alone = torch.cat(parts)
     centred = alone.clone()
     centred[..., 0] -= codes @ (common(model, processor, background) / model.config.document_size**0.5)

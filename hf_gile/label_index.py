@@ -193,8 +193,8 @@ class LabelIndex:
                     label_set, codes = _stored(model, language, label_language, batch_size, dtype)
                 else:
                     codes = project_label_set(model, processor, label_set, language, label_language, batch_size, dtype)
-                rows = model.rows_of(label_set, label_language) if hasattr(model, "rows_of") else None
-                postings = gile.postings(label_set, rows)
+                postings_of = getattr(model, "postings_of", lambda labels, _: gile.postings(labels))
+                postings = postings_of(label_set, label_language)
             bias, made_by = bias_of(gile, language), fingerprint(gile)
             index = cls(label_set, codes, bias, language, made_by, label_language, postings)
         finally:
@@ -590,7 +590,7 @@ def _checked(postings: Postings, labels: int) -> Postings:
         len(starts) == len(postings.features) + 1,
         [int(one) for one in starts[[0, -1]]] == [0, entries] and bool((starts.diff() > 0).all()),
         len(postings.words) == texts,
-        postings.weights.shape == (2, labels),
+        postings.weights.shape == (3, labels),
         *(not len(one) or (int(one.min()) >= 0 and int(one.max()) < limit) for one, limit in limits),
     ]
     if not all(is_right):

@@ -25,6 +25,7 @@ TERMS: dict[str, dict[str, float]] = {
     "rows": {"seen": 1.0},
     "match": {"seen": 0.0, "unseen": 1.0},
     "coverage": {"seen": 0.0, "unseen": 1.0},
+    "words": {"seen": 0.0},
     "offset": {"seen": 0.0, "unseen": 0.0},
 }
 """The terms of a score, and what each counts by default in the score of labels with a row, "seen", and of others."""
@@ -338,7 +339,7 @@ class GileConfig(PreTrainedConfig):
         cosine_scale: Value c of these terms before training.
         lexical: Whether the score has terms that compare words, in evaluation: "match", the words and parts of words
             that a whole document shares with a text of the label, by their idf, and "coverage", 1 where it has all
-            words of a name (`Postings`).
+            words of a name (`Postings`); "words", a row of words of each label with documents, where it is weighed.
         term_weights: What terms of the score are multiplied with, for labels with a row, "seen", and for others,
             "unseen", and the "offset" that is added: `{"unseen": {"joint": 0.7, "match": 1.4, "offset": -1.5}}`; those
             not named have the weights of `TERMS`. `hf_gile.training.fit_unseen_weights` fits this.
@@ -521,6 +522,7 @@ class GileConfig(PreTrainedConfig):
     def validate_term_weights(self) -> None:
         """Each weight is a finite number, of a term that the score has, for labels that have it."""
         has = {"cosine": self.cosine_score, "rows": self.label_rows, "match": self.lexical, "coverage": self.lexical}
+        has["words"] = self.lexical and self.label_rows
         for group, weights in self.term_weights.items():
             if group not in GROUPS or not isinstance(weights, Mapping):
                 raise ValueError(f"term_weights are of 'seen' and 'unseen' labels, got {group!r}: {weights!r:.100}")
@@ -532,6 +534,11 @@ class GileConfig(PreTrainedConfig):
                     raise ValueError(f"term_weights[{group!r}] names {name!r:.100}; this score has {known}")
                 if not _is_number(weight) or abs(weight) > _LARGEST_NUMBER:
                     raise ValueError(f"term_weights[{group!r}][{name!r}] must be a finite number, got {weight!r:.100}")
+
+    @property
+    def has_word_rows(self) -> bool:
+        """Whether stored labels have rows of words (`WordRows`): where their weight is said."""
+        return self.lexical and "words" in self.term_weights.get("seen", {})
 
     def validate_problem(self) -> None:
         """The loss is a classification loss."""

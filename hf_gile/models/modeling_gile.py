@@ -43,6 +43,7 @@ from .scoring_gile import (
     LinearOutput,
     Postings,
     TokenBag,
+    WordRows,
     WordWeights,
     ZeroEmbedding,
 )
@@ -83,6 +84,12 @@ _STARTS = {
 """Fields of where weights start, and the names of these weights."""
 
 
+def _rows(table: Tensor, columns: Tensor) -> Tensor:
+    """Rows of a table, zeros where a column is -1."""
+    is_old = (columns >= 0).to(table.device)[:, None]
+    return torch.where(is_old, table[columns.clamp(min=0).to(table.device)], 0) if len(table) else table
+
+
 def with_words(scores: Tensor, postings: Postings | None, lexical_ids: Tensor | None) -> Tensor:
     """`(B, L)` scores with what shared words add to them; of labels without postings, nothing."""
     return scores if postings is None else scores + postings.scores(lexical_ids, len(scores)).to(scores)
@@ -112,6 +119,9 @@ class GilePreTrainedModel(PreTrainedModel):
             init.normal_(module.weight, std=module.embedding_dim**-0.5)
         elif isinstance(module, CosineScale):
             init.constant_(module.scale, self.config.cosine_scale)
+        elif isinstance(module, WordRows):
+            for table in module.parameters():
+                init.zeros_(table)
         elif isinstance(module, WordWeights):
             init.ones_(module.idf)
         elif isinstance(module, nn.GRU):
@@ -240,12 +250,15 @@ class GileModel(GilePreTrainedModel):
         self.supports_gradient_checkpointing = getattr(encoder, "supports_gradient_checkpointing", False)
         self.bag = TokenBag(config) if config.bag_size else None
         self.label_rows: Any = None  # of the stored labels, a table of them
+        self.word_rows: Any = None
         self.output_layer: Any  # either has project_texts and score
         if config.output_layer == "linear":
             self.output_layer = LinearOutput(config)
         else:
             if config.label_rows:
                 self.label_rows = ZeroEmbedding(config.num_labels, config.document_size + 1)
+            if config.has_word_rows:
+                self.word_rows = WordRows(config.num_labels)
             self.output_layer = JointInputLabelEmbedding(config)
         self.freeze()
         self.post_init()
@@ -466,15 +479,18 @@ class GileModel(GilePreTrainedModel):
         return [parameter for part in parts if part is not None for parameter in part.parameters()]
 
     @torch.no_grad()
-    def postings(self, labels: Sequence[Label], label_rows: Tensor | None = None) -> Postings | None:
+    def postings(
+        self, labels: Sequence[Label], label_rows: Tensor | None = None, columns: Tensor | None = None
+    ) -> Postings | None:
         """What scores documents by the words that they share with L labels; None where such terms do not count.
 
-        `label_rows` are as in `project_labels`.
+        `label_rows` are as in `project_labels`; `columns`, `(L,)`, say whose rows of words count, -1 of labels without.
         """
         layer = self.output_layer
         if not layer.counts_words:
             return None
-        return Postings.build(labels, layer.lexical(), layer.word_weights(len(labels), label_rows))
+        words = None if columns is None or self.word_rows is None else self.word_rows(columns)
+        return Postings.build(labels, layer.lexical(), layer.word_weights(len(labels), label_rows), words)
 
     @can_return_tuple
     def forward(
@@ -669,7 +685,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             check_shape("label_input_ids", label_input_ids, len(label_set), "T")
             self.label_input_ids = label_input_ids.long().to(self.label_input_ids.device)
             if self.gile.label_rows is not None:
-                self._keep_rows(self.gile.label_rows, label_set)
+                self._keep_rows(label_set)
             self.config.label_length = self.label_input_ids.shape[1]
             self.config.language_labels = sizes
         self.config.id2label = label_set.id2label()
@@ -677,16 +693,20 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self.label_set = label_set
         self.stored_labels.forget()
 
-    def _keep_rows(self, table: nn.Embedding, label_set: LabelSet) -> None:
-        old = table.weight.data
-        if self.label_set is None and len(label_set) == len(old):
+    def _keep_rows(self, label_set: LabelSet) -> None:
+        table = self.gile.label_rows
+        if self.label_set is None and len(label_set) == len(table.weight):
             return  # there is no telling whose they are, but their number
-        before = {} if self.label_set is None else dict(zip(self.label_set.ids, old, strict=True))
-        new = torch.stack([before.get(label_id, old.new_zeros(old.shape[1])) for label_id in label_set.ids])
-        if new.shape == old.shape:
-            old.copy_(new)  # the parameter stays the one that an optimizer knows
+        before = {} if self.label_set is None else {one: column for column, one in enumerate(self.label_set.ids)}
+        columns = torch.tensor([before.get(one, -1) for one in label_set.ids])
+        new = _rows(table.weight.data, columns)
+        if new.shape == table.weight.shape:
+            table.weight.data.copy_(new)  # the parameter stays the one that an optimizer knows
         else:
             self.gile.label_rows = ZeroEmbedding.from_pretrained(new, freeze=False)
+        if self.gile.word_rows is not None:
+            for rows in self.gile.word_rows.parameters():
+                rows.data = _rows(rows.data, columns)
 
     def rows_of(self, labels: Sequence[Label], language: str | None = None) -> Tensor | None:
         """`(C, H + 1)` rows of C labels, zeros where they are not stored; None for a model without rows.
@@ -698,6 +718,11 @@ class GileForSequenceClassification(GilePreTrainedModel):
             return None
         columns = self.stored_labels.columns_of(labels, language).to(self.device)
         return table(columns.clamp(min=0)) * (columns >= 0)[:, None]
+
+    def postings_of(self, labels: Sequence[Label], language: str | None = None) -> Postings | None:
+        """The postings of any labels, with the rows of stored ones, as in `rows_of`; see `GileModel.postings`."""
+        columns = self.stored_labels.columns_of(labels, language)
+        return self.gile.postings(labels, self.rows_of(labels, language), columns)
 
     @can_return_tuple
     def forward(
@@ -829,8 +854,9 @@ class GileForSequenceClassification(GilePreTrainedModel):
             return None
         rows = table and (table(torch.arange(table.num_embeddings)) if table.weight.is_meta else table.weight)
         named = labels or [Label(name, name) for name in self.config.id2label.values()]
-        made_of = (labels, *state_of(gile.output_layer.lexical()))
-        postings = self.stored_labels.postings(made_of, partial(gile.postings, named))
+        fitted = () if gile.word_rows is None else (one for one in gile.word_rows.parameters() if not one.is_meta)
+        made_of = (labels, *state_of(gile.output_layer.lexical(), *fitted))
+        postings = self.stored_labels.postings(made_of, partial(gile.postings, named, columns=torch.arange(len(named))))
         return postings._replace(weights=gile.output_layer.word_weights(self.config.num_labels, rows))
 
     def stored_inputs(self, columns: Tensor | None = None) -> dict[str, Tensor]:

@@ -397,7 +397,7 @@ class LabelScoringPipeline(Pipeline):
             return model.stored_postings() if labels is None else getattr(labels, "postings", None)
 
         def make() -> Postings | None:
-            return model.gile.postings(given, model.rows_of(given, check_language(model.config, language)))
+            return model.postings_of(given, check_language(model.config, language))
 
         made_of = (state(), state_of(model.gile.output_layer.lexical.idf), language)
         return self._cache.fact(given, "postings", made_of, make)

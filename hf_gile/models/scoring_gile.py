@@ -24,6 +24,9 @@ from .languages_gile import of_language, per_language
 from .processing_gile import LEXICAL_BUCKETS, lexical_features
 from .text_encoders_gile import rms_normalized
 
+ROW_WORDS = 128
+"""Words, and parts of words, that a row of words has at most."""
+
 
 class ZeroEmbedding(nn.Embedding):
     """A table of numbers that start at zero."""
@@ -65,6 +68,9 @@ class TokenBag(nn.Module):
 Parts = dict[str, Tensor]
 """Parts of vectors or of codes that stand side by side, by their names."""
 
+WORD_TERMS = ("match", "coverage", "words")
+"""The terms that compare words, in their order in `Postings`."""
+
 CODE_PARTS = ("joint", "encoder", "bag", "constant")
 """The parts of a code, in their order."""
 
@@ -99,11 +105,26 @@ class WordWeights(nn.Module):
         return self.idf
 
 
+class WordRows(nn.Module):
+    """Of each stored label the words that tell of it, and what each adds to its share of documents; fitted at once."""
+
+    def __init__(self, num_labels: int) -> None:
+        super().__init__()
+        self.ids = nn.Parameter(torch.zeros(num_labels, ROW_WORDS, dtype=torch.int32), requires_grad=False)
+        self.weight = nn.Parameter(torch.zeros(num_labels, ROW_WORDS), requires_grad=False)
+
+    def forward(self, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Lexical ids and weights of labels, `(C, K)` each; zeros where a column is -1."""
+        chosen = columns.clamp(min=0).to(self.ids.device)
+        return self.ids[chosen], self.weight[chosen] * (columns >= 0).to(chosen.device)[:, None]
+
+
 class Postings(NamedTuple):
     """In which texts of labels each word stands: the terms of a score that compare words, exact and sparse.
 
-        match(d, l) = max_t share_t sum_f count_f / (count_f + 1) idf_f^2 / (sum_f idf_f^2)^0.6
+        match(d, l) = max_t share_t sum_f s_f idf_f^2 / (sum_f idf_f^2)^0.6,  s_f = count_f / (count_f + 1)
         coverage(d, l) = 1 if all words of a name of l stand in d, else 0
+        words(d, l) = log(1 + 200 max(0, sum_f s_f w_f / |s|)), w the row of words of l, if it has any (`WordRows`)
 
     The texts t of a label are its name, each synonym, and its description, of which words alone count, at a share of
     0.6. f are lexical features of both d and t, without those of less than a tenth of the weight of the text's
@@ -114,10 +135,10 @@ class Postings(NamedTuple):
         features: `(F,)` lexical features of any text, ascending, each once.
         starts: `(F + 1,)` where the entries of each begin, and where the last ones end.
         texts: `(E,)` a text that has it, entry by entry.
-        values: `(E,)` what it adds to match there, of a document that is full of it.
+        values: `(E,)` what it adds to match there, of a document that is full of it; or w_f of a row.
         labels: `(T,)` the label of each text.
-        words: `(T,)` the number of words that coverage asks for; 0 of descriptions, which are never covered.
-        weights: `(2, L)` what match and coverage count for each label.
+        words: `(T,)` the number of words that coverage asks for; 0 of descriptions, never covered; -1 of rows.
+        weights: `(3, L)` what match, coverage and rows of words count for each label.
     """
 
     features: Tensor
@@ -129,8 +150,10 @@ class Postings(NamedTuple):
     weights: Tensor
 
     @classmethod
-    def build(cls, labels: Iterable[Label], idf: Tensor, weights: Tensor) -> "Postings":
-        """Makes the postings of L labels, with the idf of a `WordWeights`."""
+    def build(
+        cls, labels: Iterable[Label], idf: Tensor, weights: Tensor, word_rows: tuple[Tensor, Tensor] | None = None
+    ) -> "Postings":
+        """Makes the postings of L labels, with the idf of a `WordWeights` and what a `WordRows` says of them."""
         texts: list[frozenset[int]] = []
         owners: list[int] = []
         shares: list[float] = []
@@ -153,6 +176,14 @@ class Postings(NamedTuple):
         words = torch.bincount(rows[is_word], minlength=len(texts)).int()
         owner = torch.tensor(owners, dtype=torch.long)
         entries = features[counts], rows[counts], values[counts]
+        if word_rows is not None:
+            numbers, amounts = (table.detach().cpu() for table in word_rows)
+            columns, places = amounts.nonzero(as_tuple=True)
+            added, row = columns.unique(return_inverse=True)
+            more = numbers[columns, places].long(), row + len(owner), amounts[columns, places].float()
+            features, rows, values = map(torch.cat, zip(entries, more, strict=True))
+            entries = features, rows, values
+            owner, words = torch.cat([owner, added]), torch.cat([words, words.new_full((len(added),), -1)])
         return cls.of_entries(*(one.to(weights.device) for one in (*entries, owner, words, weights)))
 
     @classmethod
@@ -177,13 +208,15 @@ class Postings(NamedTuple):
                 "model makes of the texts with return_tensors='pt'. The pipeline 'zero-shot-classification' does, and "
                 "scores the stored labels where no others are passed; 'text-classification' has the tokenizer alone"
             )
-        match, coverage = self.terms(ids.to(self.labels.device))
-        return match.mul_(self.weights[0]).add_(coverage.mul_(self.weights[1]))
+        terms = self.terms(ids.to(self.labels.device))
+        return terms.mul_(self.weights[:, None]).sum(0)
 
     @torch.no_grad()
-    def terms(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Match and coverage of documents with all labels, each `(B, L)`; `ids` as in `scores`."""
-        match, coverage = self.values.new_zeros(2, len(ids), self.weights.shape[1])
+    def terms(self, ids: Tensor) -> Tensor:
+        """Match, coverage and words of documents with all labels, `(3, B, L)`; `ids` as in `scores`."""
+        terms = self.values.new_zeros(3, len(ids), self.weights.shape[1])
+        match, coverage, words = terms
+        row_texts = (self.words < 0).nonzero()[:, 0]
         for row, padded in enumerate(ids):
             own = padded[padded >= 0]
             asked, counts = (own % LEXICAL_BUCKETS).int(), own // LEXICAL_BUCKETS + 1
@@ -193,6 +226,8 @@ class Postings(NamedTuple):
             values = self.values.index_select(0, entries) * shares.repeat_interleave(sizes)
             texts = self.texts.index_select(0, entries).long()
             of_texts = values.new_zeros(len(self.labels)).scatter_add_(0, texts, values)
+            words[row, self.labels[row_texts]] = of_texts[row_texts] / shares.square().sum().sqrt().clamp(min=1e-9)
+            of_texts[row_texts] = 0.0
             match[row].scatter_reduce_(0, self.labels, of_texts, "amax")
             texts = self.texts.index_select(0, _runs(start[is_word], sizes[is_word])).long()
             number = torch.zeros_like(self.words).scatter_add_(0, texts, texts.new_ones(len(texts)).to(self.words))
@@ -201,7 +236,8 @@ class Postings(NamedTuple):
             share = (counts[is_word].sum() / 50).clamp(max=1)
             match[row] *= share
             coverage[row] *= share
-        return match, coverage
+        words.clamp_(min=0).mul_(200).log1p_()
+        return terms
 
 
 def _runs(starts: Tensor, sizes: Tensor) -> Tensor:
@@ -418,17 +454,17 @@ class JointInputLabelEmbedding(JointTerm):
     def counts_words(self) -> bool:
         """Whether scores have terms that compare words, and any of them counts."""
         groups, chosen = GROUPS if self.rows is not None else ("unseen",), self.config.term_weights
-        terms = [(term, group) for term in ("match", "coverage") for group in groups]
+        terms = [(term, group) for term in WORD_TERMS for group in groups]
         return self.lexical is not None and any(
-            chosen.get(group, {}).get(term, TERMS[term][group]) for term, group in terms
+            chosen.get(group, {}).get(term, TERMS[term].get(group, 0.0)) for term, group in terms
         )
 
     def word_weights(self, number: int, label_rows: Tensor | None = None) -> Tensor:
-        """`(2, L)` what match and coverage count for L labels, of which rows may be known."""
+        """`(3, L)` what match, coverage and words count for L labels, of which rows may be known."""
         assert self.lexical is not None
         some = torch.zeros(number, 1, device=self.lexical().device)
         label = {"vector": some} if label_rows is None else {"vector": some, "row": label_rows}
-        columns = [torch.zeros_like(some) + self.weights(term, label) for term in ("match", "coverage")]
+        columns = [torch.zeros_like(some) + self.weights(term, label) for term in WORD_TERMS]
         return torch.cat(columns, 1).T.contiguous()
 
     @property

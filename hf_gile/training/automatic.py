@@ -6,7 +6,7 @@ from typing import Any
 
 from transformers import AutoConfig, PreTrainedConfig
 
-from .convex import is_feasible
+from .convex import READ_OF_MANY, is_feasible
 from .encoders import best_text_encoder, prompt_of
 from .model_settings import AUTO, CONVEX, TRAINED, ModelSettings
 
@@ -73,10 +73,13 @@ def resolve(
             )
         return TRAINED, with_encoder(settings, None)
     size = AutoConfig.from_pretrained(place, trust_remote_code=False).hidden_size
+    some = ""
     if not is_feasible(num_documents, num_labels, size):
-        say(f"{num_documents:,} documents x {num_labels:,} labels: trained step by step, over {name_of(settings)}")
-        return TRAINED, with_encoder(settings, named_encoder(settings))
-    say(f"text encoder: {name}, frozen; what stands over it is fitted as convex problems, which have no epochs:")
+        if settings.lexical is False:
+            say(f"{num_documents:,} documents x {num_labels:,} labels: trained step by step, over {name_of(settings)}")
+            return TRAINED, with_encoder(settings, named_encoder(settings))
+        some = f" It reads {READ_OF_MANY:,} of {num_documents:,} documents; rows of words are fitted on all of them."
+    say(f"text encoder: {name}, frozen; what stands over it is fitted as convex problems, which have no epochs.{some}")
     say("  flags of training steps, such as --num_train_epochs and --learning_rate, are not used")
     frozen: dict[str, Any] = {"freeze_text_encoder": True}
     return CONVEX, replace(with_encoder(settings, place, name), **frozen)

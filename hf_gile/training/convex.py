@@ -19,8 +19,9 @@ from torch.nn import functional
 
 from ..models import GileConfig
 from ..models.losses_gile import multi_hot
-from ..models.scoring_gile import Postings
+from ..models.scoring_gile import Postings, WordRows
 from .starting import set_lexical_weights
+from .word_rows import WordRegression, WordRow
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -45,10 +46,17 @@ _COSTLY = 2_000_000_000
 _LARGEST = 20_000_000_000
 """Size of N x L x P that takes minutes."""
 
+_FEW_DOCUMENTS = 4000
+"""Documents up to which the L2 of rows of words is chosen."""
+
+READ_OF_MANY = 2000
+"""Documents of a larger training set whose vectors are made: rows of words read all of them, the rest these."""
+
 _DOCUMENTS_AT_ONCE, _COMPARED_AT_ONCE = 1024, 64
 
 L2_OF_ROWS = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
 L2_OF_BILINEAR = (1.0, 0.1, 0.01, 0.001)
+L2_OF_WORDS = (0.5, 2.0, 0.1)
 
 PADDING = -100
 
@@ -58,7 +66,7 @@ class Documents:
     """What convex fits know of documents.
 
     Args:
-        vectors: `(N, P)` vectors, float32.
+        vectors: `(N, P)` vectors, float32; zeros of documents of which only the words are known.
         gold: `(N, G)` gold columns, padded with -100.
         excluded: `(N, E)` columns that are no candidates, padded with -100.
         words: `(N, F)` whole numbers that say to `CompareWords` what the words are, where words are compared.
@@ -224,6 +232,8 @@ def fit_rows(
         if start is None:  # b_l such that each label is as frequent as it is
             share = (documents.counts(num_labels) / len(documents)).clamp(1e-6, 1 - 1e-6)
             start = torch.cat([rows[:, :-1], share.logit()[:, None]], 1)
+        if max_iter == 0:
+            return start * has_some[:, None]
         weight = start[has_some].clone()
         weight[:, -1] /= CONSTANT
         weight.requires_grad_()
@@ -379,6 +389,8 @@ class _Fold:
     others: Documents
     labels: Tensor  # (L, P)
     compare: "CompareWords | None" = None
+    regression: WordRegression | None = None
+    words: WordRow | None = None
     rows: Tensor = field(init=False)
     bilinear: tuple[Tensor, float] = field(init=False)
 
@@ -390,9 +402,20 @@ class _Fold:
 
     def fit_bilinear(self, l2: float) -> None:
         """Fits a bilinear form, from that of the last time on."""
-        sample = torch.randperm(len(self.train), generator=torch.Generator().manual_seed(0))[:_BILINEAR_DOCUMENTS]
+        read = self.train.vectors.any(1).nonzero()[:, 0]
+        sample = read[torch.randperm(len(read), generator=torch.Generator().manual_seed(0))[:_BILINEAR_DOCUMENTS]]
         last = getattr(self, "bilinear", None)
         self.bilinear = fit_bilinear(self.train.take(sample), self.labels, l2, last)
+
+    def fit_words(self, l2: float) -> float:
+        """Fits rows of words, and says how well they rank labels that have some."""
+        assert self.regression is not None
+        assert self.train.words is not None
+        self.words = self.regression.fit(self.train.words[:, 0], self.train.gold, len(self.labels), l2)
+        if self.others.words is None or not len(self.others):
+            return 0.0
+        scores = self.regression.scores(self.others.words[:, 0], self.words, self.seen)
+        return scaled_loss(scores, self.others.among(self.seen))
 
     @property
     def seen(self) -> Tensor:
@@ -410,6 +433,8 @@ class _Fold:
         rows, vectors = self.rows[chosen], self.others.vectors
         terms = _dense_terms(rows, *self.bilinear, vectors, self.labels[chosen])
         terms |= {name: numbers[:, chosen] for name, numbers in self.lexical.items()}
+        if self.words is not None and self.regression is not None and self.others.words is not None:
+            terms["words"] = self.regression.scores(self.others.words[:, 0], self.words, chosen)
         return Example(terms, self.others.among(chosen), self.seen[chosen])
 
 
@@ -437,6 +462,7 @@ class Head:
         factor: c of the cosine.
         term_weights: What each term counts, of seen and of unseen labels.
         chosen: What was chosen, for a report.
+        words: Rows of words, where words are compared.
     """
 
     rows: Tensor
@@ -444,6 +470,7 @@ class Head:
     factor: float
     term_weights: TermWeights
     chosen: dict[str, float]
+    words: WordRow | None = None
 
     def scores(self, vectors: Tensor, labels: Tensor, lexical: Mapping[str, Tensor] | None = None) -> Tensor:
         """The `(N, L)` scores of `(N, P)` documents with the labels, `(L, P)`; `lexical` are terms of words."""
@@ -458,6 +485,7 @@ def fit_head(
     labels: Tensor,
     one_label: bool,
     compare: CompareWords | None = None,
+    regression: WordRegression | None = None,
 ) -> Head:
     """Fits rows of labels, a bilinear form and the weights of terms, with the regularisation that the data ask for.
 
@@ -472,6 +500,8 @@ def fit_head(
         labels: `(L, P)` vectors of the labels, of length 1.
         one_label: Whether each document has one label.
         compare: Gives the terms of words, which have weights, too.
+        regression: The words of the documents, to fit rows of words on. Where not all training documents have vectors,
+            a row of a label is these, and how frequent it is.
 
     Raises:
         ValueError: No training document has a label.
@@ -487,7 +517,8 @@ def fit_head(
         for holds_labels in (False, True)
     )
     for fold in (*plain, *held):
-        fold.compare = compare
+        fold.compare, fold.regression = compare, regression
+    is_read = bool(train.vectors.any(1).all())
 
     def try_rows(l2: float) -> float:
         return sum(fold.fit_rows(l2) for fold in plain)
@@ -498,30 +529,54 @@ def fit_head(
             fold.fit_bilinear(l2)
         return fit_term_weights([fold.example(seen) for fold in some], prior, one_label)[1]
 
-    prior = {"seen": {"rows": 1.0, "cosine": 0.0, "joint": 0.0}, "unseen": {"cosine": 1.0, "joint": 0.0, "offset": 0.0}}
-    if not one_label:
-        prior["seen"]["offset"] = 0.0
-    if compare is not None:
-        prior = {group: weights | {"match": 0.0, "coverage": 0.0} for group, weights in prior.items()}
-    chosen = {"rows_l2": _best(L2_OF_ROWS, try_rows)}
+    prior = _prior(one_label, compare is not None, regression is not None)
+    whole = plain[0] if is_enough else _Fold(train, validation, labels, compare, regression)
+    steps = 60 if is_read else 0
+    chosen = {"rows_l2": _best(L2_OF_ROWS if is_read else L2_OF_ROWS[:1], try_rows)}
+    if regression is not None:
+        chosen["words_l2"] = _choose_words(plain, L2_OF_WORDS[: None if len(train) <= _FEW_DOCUMENTS else 1])
+        for fold in (whole, *held):
+            if is_enough:
+                fold.words = plain[0].words
+            else:
+                fold.fit_words(chosen["words_l2"])
     for fold in held:
-        fold.fit_rows(chosen["rows_l2"], 60)
+        fold.fit_rows(chosen["rows_l2"], steps)
     chosen["bilinear_l2"] = _best(L2_OF_BILINEAR, try_bilinear)
-    whole = plain[0] if is_enough else _Fold(train, validation, labels)
-    whole.fit_rows(chosen["rows_l2"], 60)
+    whole.fit_rows(chosen["rows_l2"], steps)
     whole.fit_bilinear(chosen["bilinear_l2"])
     for fold in held:
         fold.fit_bilinear(chosen["bilinear_l2"])
     fixed: list[str] = []
     if bool(seen.all()) or not held:
         for fold in plain if whole not in plain else ():
-            fold.fit_rows(chosen["rows_l2"], 60)
+            fold.fit_rows(chosen["rows_l2"], steps)
             fold.fit_bilinear(chosen["bilinear_l2"])
         prior, chosen["seen_loss"] = fit_term_weights([fold.example(seen) for fold in plain], prior, one_label)
         fixed.append("seen")
     if held:
         prior, chosen["loss"] = fit_term_weights([fold.example(seen) for fold in held], prior, one_label, fixed)
-    return Head(whole.rows, whole.bilinear[0], whole.bilinear[1], prior, chosen)
+    return Head(whole.rows, *whole.bilinear, prior, chosen, whole.words)
+
+
+def _prior(one_label: bool, compares: bool, has_words: bool) -> TermWeights:
+    """What weights of terms are shrunk to."""
+    prior = {"seen": {"rows": 1.0, "cosine": 0.0, "joint": 0.0}, "unseen": {"cosine": 1.0, "joint": 0.0, "offset": 0.0}}
+    if not one_label:
+        prior["seen"]["offset"] = 0.0
+    if compares:
+        prior = {group: weights | {"match": 0.0, "coverage": 0.0} for group, weights in prior.items()}
+    if has_words:
+        prior["seen"]["words"] = 0.0
+    return prior
+
+
+def _choose_words(folds: "Sequence[_Fold]", grid: Sequence[float]) -> float:
+    """The best L2 of rows of words, with which they are fitted."""
+    best = _best(grid, lambda l2: sum(fold.fit_words(l2) for fold in folds)) if len(grid) > 1 else grid[0]
+    for fold in folds:
+        fold.fit_words(best)
+    return best
 
 
 def _best(grid: Sequence[float], loss: Callable[[float], float]) -> float:
@@ -563,7 +618,8 @@ def _folds(
         fit = replace(fit, gold=gold).take(~lost)
         if bool((fit.gold >= 0).any()):
             others = validation.joined(train.take(left))
-            most = max(_FEW, _EXAMPLE_SCORES // (len(columns) * number))
+            others = others.take(others.vectors.any(1))
+            most = max(_FEW, _EXAMPLE_SCORES // (len(labels) * number))
             folds.append(_Fold(fit, others.take(slice(most)), labels))
     return folds
 
@@ -616,17 +672,24 @@ def fit_convex(model: "GileForSequenceClassification", parts: "Mapping[str, Data
     train = _documents(model, parts, "train")
     validation = _documents(model, parts, "validation", len(train))
     one_label = config.problem_type == "single_label_classification"
-    compare = None
+    compare = regression = None
     if config.lexical:
         set_lexical_weights(model, parts["train"]["lexical_ids"])
         compare = _compare_words(model, parts)
-    head = fit_head(train, validation, _of_length_1(e), one_label, compare)
+        regression = WordRegression(ids for part in ("train", "validation") for ids in parts[part]["lexical_ids"])
+    head = fit_head(train, validation, _of_length_1(e), one_label, compare, regression)
     size = e.shape[1]  # vectors of the model have a root mean square of 1, and a length of its root
     gile.label_rows.weight.copy_(torch.cat([head.rows[:, :-1] / size**0.5, head.rows[:, -1:]], 1))
     gile.output_layer.input_projection.weight.copy_(head.matrix.T / size)
     gile.output_layer.classifier.bias.zero_()
     gile.output_layer.cosine.factors.scale[0] = head.factor
     config.term_weights = head.term_weights
+    gile.word_rows = None
+    if head.words is not None:
+        gile.word_rows = WordRows(config.num_labels)
+        gile.word_rows.ids.copy_(head.words[0])
+        gile.word_rows.weight.copy_(head.words[1])
+        gile.word_rows.to(model.device)
     return {
         "seconds": time.perf_counter() - start,
         "cpu_seconds": time.process_time() - cpu,
@@ -685,12 +748,12 @@ def _compare_words(model: "GileForSequenceClassification", parts: "Mapping[str, 
     idf, labels = model.gile.output_layer.lexical(), model.label_set
     if labels is None:
         raise ValueError("the model stores no labels: call set_labels first")
-    postings = Postings.build(labels, idf.cpu(), torch.zeros(2, len(labels)))
+    postings = Postings.build(labels, idf.cpu(), torch.zeros(3, len(labels)))
     rows = concatenate_datasets([parts[part].select_columns(["lexical_ids"]) for part in ("train", "validation")])
 
     def compare(numbers: Tensor) -> dict[str, Tensor]:
         blocks = (rows[some.tolist()]["lexical_ids"] for some in numbers[:, 0].split(_COMPARED_AT_ONCE) if len(some))
-        terms = [torch.stack(postings.terms(_padded(ids, -1))) for ids in blocks]
+        terms = [postings.terms(_padded(ids, -1))[:2] for ids in blocks]
         match, coverage = torch.cat(terms, 1) if terms else torch.zeros(2, 0, len(labels))
         return {"match": match, "coverage": coverage}
 

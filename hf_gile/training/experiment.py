@@ -71,6 +71,7 @@ def encode_parts(
     text: str | Callable[[dict[str, Any]], str],
     labels: str,
     args: TrainingArguments,
+    most: int | None = None,
 ) -> "dict[str, Dataset]":
     """Encodes the documents of each part; what a frozen encoder makes of them is computed once.
 
@@ -82,6 +83,7 @@ def encode_parts(
         text: The column of texts, or a function that makes a text of a row.
         labels: The column of the lists of label ids.
         args: Say where and in how many bits a frozen encoder reads.
+        most: Training documents that a frozen encoder reads at most; the vectors of others are zeros.
     """
     encoded = {}
     for part, rows in parts.items():
@@ -91,8 +93,22 @@ def encode_parts(
         )
         if model.config.text_config.has_fixed_pooling:
             model.to(args.device)
-            encoded[part] = add_pooled_embeds(encoded[part], model, processor, bf16=args.bf16)
+            if part == "train" and most is not None and len(encoded[part]) > most:
+                encoded[part] = _some_pooled(encoded[part], model, processor, args.bf16, most)
+            else:
+                encoded[part] = add_pooled_embeds(encoded[part], model, processor, bf16=args.bf16)
     return encoded
+
+
+def _some_pooled(
+    encoded: "Dataset", model: "GileForSequenceClassification", processor: "GileProcessor", bf16: bool, most: int
+) -> "Dataset":
+    """Documents with the vectors of `most` of them, in even steps, and zeros for the others."""
+    places = np.arange(most) * len(encoded) // most
+    read = add_pooled_embeds(encoded.select(places), model, processor, bf16=bf16).with_format("numpy")
+    vectors = np.zeros((len(encoded), model.config.text_config.pooled_size), np.float32)
+    vectors[places] = np.stack(list(read["pooled_embeds"]))
+    return encoded.add_column("pooled_embeds", list(vectors))
 
 
 def first_columns(parts: "Mapping[str, Dataset]", number: int) -> "dict[str, Dataset]":

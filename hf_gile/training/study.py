@@ -22,6 +22,7 @@ from ..models import GileConfig, GileForSequenceClassification, GileProcessor, L
 from ..publishing import CardInfo
 from ..publishing.trained import add_card
 from .automatic import kind_to_start_from, named_encoder, resolve, with_encoder
+from .convex import READ_OF_MANY, is_feasible
 from .experiment import (
     Experiment,
     count_parameters,
@@ -211,7 +212,9 @@ class Study:
         model, processor = self.model(name, len(labels))
         model.set_labels(labels, processor)
         model.loss_function = self.loss(unit, settings, labels)
-        parts = encoded = self.encoded(settings, model, processor)
+        sizes = len(self.task.parts["train"]), self.num_seen
+        size = model.config.text_config.pooled_size if self.is_convex(name) else 0
+        parts = encoded = self.encoded(settings, model, processor, None if is_feasible(*sizes, size) else READ_OF_MANY)
         if len(labels) < len(self.task.labels):
             parts = first_columns(parts, len(labels))
         if self.has_one_label:
@@ -236,7 +239,11 @@ class Study:
         )
 
     def encoded(
-        self, settings: ModelSettings, model: GileForSequenceClassification, processor: GileProcessor
+        self,
+        settings: ModelSettings,
+        model: GileForSequenceClassification,
+        processor: GileProcessor,
+        most: int | None = None,
     ) -> "dict[str, Dataset]":
         """The documents as a model reads them; units of the same kind of encoder read the same.
 
@@ -244,16 +251,17 @@ class Study:
             settings: Those of the unit.
             model: The model.
             processor: Its processor.
+            most: Training documents that a frozen encoder reads at most.
         """
         task = self.task
         lexical = processor.lexical or (settings.lexical is not False and settings.start_from is None)
-        reads = settings.text_encoder, model.config.text_config.reads_sentences, lexical
+        reads = settings.text_encoder, model.config.text_config.reads_sentences, lexical, most
         with self.args.main_process_first(desc="words and columns"):
             if reads not in self._encoded:
                 reader = copy(processor)  # what one unit reads serves the others
                 reader.lexical = lexical
-                labels, args = task.labels, self.args
-                self._encoded[reads] = encode_parts(task.parts, model, reader, labels, task.text, task.gold, args)
+                documents = task.parts, model, reader, task.labels, task.text, task.gold
+                self._encoded[reads] = encode_parts(*documents, self.args, most)
         return self._encoded[reads]
 
     def model(self, name: str, num_labels: int) -> tuple[Any, GileProcessor]:

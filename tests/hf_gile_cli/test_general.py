@@ -41,7 +41,7 @@ def test_the_score_is_the_sum_of_its_terms(encoder, documents):
         of_documents = [model.gile.embed_texts(**ids_of(processor, text))[0][0] for text in documents]
         common = sum(of_documents, torch.zeros_like(h[0])) / (len(documents) + 10)
         postings = model.gile.postings(labels)
-        match, coverage = postings.terms(inputs["lexical_ids"])
+        match, coverage, _ = postings.terms(inputs["lexical_ids"])
         scores = model.gile(**inputs, label_input_ids=words, postings=postings).logits
     weights = TERM_WEIGHTS[NAME]["centred" if documents else "alone"]
     cosines = torch.cosine_similarity(h, e) - (e @ common) / len(common)

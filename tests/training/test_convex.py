@@ -7,7 +7,7 @@ from datasets import Dataset
 from sklearn.linear_model import LogisticRegression
 from torch.nn import functional
 
-from hf_gile import LabelSet
+from hf_gile import Label, LabelIndex, LabelSet
 from hf_gile.training import (
     GileDataCollator,
     add_pooled_embeds,
@@ -29,6 +29,7 @@ from hf_gile.training.convex import (
     listwise_loss,
     scaled_loss,
 )
+from hf_gile.training.experiment import _some_pooled
 
 LABELS, SIZE = 6, 5
 
@@ -308,8 +309,12 @@ def test_a_fitted_model_gives_the_scores_of_the_fit(make, monkeypatch, problem_t
         logits = model(**GileDataCollator(processor)(list(parts["train"]))).logits
         h = model.gile.embed_texts(pooled_embeds=torch.tensor(parts["train"]["pooled_embeds"]))[0]
         e = model.gile.embed_labels(model.label_input_ids)
-    head, train, *_, compare = heads[0]
-    words = compare(train.words) if lexical else None
+    head, train, *_, compare, regression = heads[0]
+    every = torch.ones(len(NAMES), dtype=torch.bool)
+    words = None
+    if lexical:
+        words = compare(train.words) | {"words": regression.scores(train.words[:, 0], head.words, every)}
+        assert head.words[1].any(1).tolist() == model.gile.label_rows.weight.any(1).tolist()
     assert not lexical or train.words.shape == (len(parts["train"]), 1)  # whatever the longest document
     expected = head.scores(functional.normalize(h, dim=-1), functional.normalize(e, dim=-1), words)
     torch.testing.assert_close(logits, expected, atol=1e-3, rtol=1e-4)
@@ -346,3 +351,40 @@ def test_a_fit_needs_the_words_that_the_model_compares(make):
 def test_large_sets_are_not_feasible():
     assert is_feasible(5000, 300, 384)
     assert not is_feasible(500_000, 26_000, 384)
+
+
+@pytest.mark.usefixtures("short_search")
+def test_rows_of_words_go_with_their_labels(make, tmp_path):
+    model, processor, parts = make("multi_label_classification", lexical=True)
+    fit_convex(model, parts)
+    model.config.term_weights["seen"]["words"] = 2.0  # whatever was fitted
+    batch = GileDataCollator(processor)(list(parts["train"]))
+    with torch.no_grad():
+        logits = model(**batch).logits
+        model.save_pretrained(tmp_path)
+        again = type(model).from_pretrained(tmp_path)
+        torch.testing.assert_close(again(**batch).logits, logits)
+        index = LabelIndex.build(again, processor)
+        codes = again.gile.project_texts(**{name: batch[name] for name in ("input_ids", "attention_mask")})
+        torch.testing.assert_close(index.scores(codes, lexical_ids=batch["lexical_ids"]), logits, atol=1e-4, rtol=1e-4)
+        again.set_labels(LabelSet([*list(again.label_set)[::-1], Label("new", "breast")]), processor)
+        torch.testing.assert_close(again(**batch).logits[:, :4], logits.flip(1))
+        again.gile.word_rows.weight.zero_()  # postings follow
+        assert not torch.allclose(again(**batch).logits[:, :4], logits.flip(1))
+
+
+@pytest.mark.usefixtures("short_search")
+def test_of_many_documents_some_are_read_and_all_have_words(make):
+    model, processor, parts = make("multi_label_classification", lexical=True)
+    rows = parts["train"].remove_columns("pooled_embeds")
+    some = _some_pooled(rows, model, processor, bf16=False, most=9)
+    is_read = torch.tensor(some["pooled_embeds"]).any(1)
+    assert is_read.sum() == 9
+    torch.testing.assert_close(
+        torch.tensor(some["pooled_embeds"])[is_read], torch.tensor(parts["train"]["pooled_embeds"])[is_read]
+    )
+    result = fit_convex(model, {**parts, "train": some})
+    assert result["term_weights"]["seen"]["words"] >= 0
+    assert not model.gile.label_rows.weight[:, :-1].any()
+    assert model.gile.label_rows.weight[:, -1].bool().tolist() == [True, True, True, False]
+    assert model.gile.word_rows.weight.any(1).tolist() == [True, True, True, False]

@@ -1,0 +1,136 @@
+"""Fits rows of words: the few words that tell of a label, by a ridge regression of whether documents have it.
+
+A least-squares fit has an inverse that all labels share, so that tens of thousands of them take minutes.
+
+Shapes: N documents, F words, L labels, K words of a row.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..models.processing_gile import LEXICAL_BUCKETS
+from ..models.scoring_gile import ROW_WORDS
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+_SOLVED_AT_ONCE, _RANK, _STEPS = 4000, 200, 3
+"""Documents whose equations are solved as they stand; above them, the rank that is solved, and steps for the rest."""
+
+_LABELS_AT_ONCE, _COSTLY = 1024, 20_000_000_000
+"""Labels fitted at once; words of all documents times labels from which on parts of words are left out."""
+
+WordRow = tuple[Tensor, Tensor]
+"""Lexical ids and weights, `(L, K)` each, as `WordRows` holds them."""
+
+
+class WordRegression:
+    """The words of documents, some of which rows are fitted on and others scored by them.
+
+    Args:
+        documents: N documents as lexical ids, with their counts.
+    """
+
+    def __init__(self, documents: Iterable[Sequence[int]]) -> None:
+        from scipy.sparse import csr_matrix, diags
+
+        ids = [np.asarray(one, np.int64) for one in documents]
+        counts = np.concatenate([*ids, np.zeros(0, np.int64)]) // LEXICAL_BUCKETS + 1
+        ends = np.cumsum([0, *map(len, ids)])
+        columns = (np.concatenate([*ids, np.zeros(0, np.int64)]) % LEXICAL_BUCKETS).astype(np.int32)
+        shape = len(ids), LEXICAL_BUCKETS
+        filled = csr_matrix(((counts / (counts + 1)).astype(np.float32), columns, ends), shape=shape)
+        lengths = np.sqrt(np.asarray(filled.multiply(filled).sum(1)).ravel())
+        self.words: csr_matrix = (diags(1 / np.maximum(lengths, 1e-9)) @ filled).astype(np.float32).tocsr()
+
+    def fit(self, rows: Tensor, gold: Tensor, num_labels: int, l2: float) -> WordRow:
+        """Fits the rows of labels.
+
+            w_l = argmin_w  sum_d (w . x_d - [d has l])^2 + l2 |w|^2,  x_df = s_df idf_f / |s_d|
+
+        x is scaled to a mean square length of 1; of w the largest numbers stay. `_STEPS` of conjugate gradients solve
+        what the largest singular vectors of many documents leave.
+
+        Args:
+            rows: `(N,)` numbers of the documents to fit on.
+            gold: `(N, G)` their gold columns, padded with -100.
+            num_labels: L.
+            l2: The weight of L2.
+        """
+        from scipy.sparse import csr_matrix, diags
+
+        x = self.words[rows.numpy()]
+        found = np.bincount(x.indices, minlength=x.shape[1])
+        wanted = found >= min(2, len(rows))
+        if x.nnz * num_labels > _COSTLY:
+            wanted &= np.arange(len(wanted)) % 2 == 0
+        used = np.flatnonzero(wanted)
+        idf = np.log((1 + len(rows)) / (1 + found[used])) + 1
+        x = x[:, used] @ diags(idf)
+        scale = (len(rows) / max(float(x.multiply(x).sum()), 1e-9)) ** 0.5
+        x, weights = (x * scale).astype(np.float32).tocsr(), (idf * scale).astype(np.float32)
+        documents, columns = ((gold >= 0).nonzero()[:, 0].numpy(), gold[gold >= 0].numpy())
+        has = csr_matrix((np.ones(len(columns), np.float32), (documents, columns)), shape=(len(rows), num_labels))
+        has.data[:] = 1  # a label that a document names twice
+        solve, back = _solver(x, l2), x.T.tocsr()
+        ids, values = torch.zeros(num_labels, ROW_WORDS, dtype=torch.int32), torch.zeros(num_labels, ROW_WORDS)
+        for some in np.array_split(np.flatnonzero(np.bincount(columns, minlength=num_labels)), _parts(columns)):
+            w = (back @ solve(has[:, some].toarray())).T  # (labels, F)
+            width = min(ROW_WORDS, w.shape[1])
+            best = np.argpartition(-np.abs(w), width - 1, 1)[:, :width]
+            ids[some, :width] = torch.from_numpy(used[best]).int()
+            values[some, :width] = torch.from_numpy(np.take_along_axis(w, best, 1) * weights[best])
+        return ids, values
+
+    def scores(self, rows: Tensor, fitted: WordRow, chosen: Tensor) -> Tensor:
+        """The term "words" of documents by their numbers, and of the labels chosen, a `(L,)` mask."""
+        from scipy.sparse import csr_matrix
+
+        ids, values = (table[chosen].numpy() for table in fitted)
+        ends = np.arange(len(ids) + 1) * ids.shape[1]
+        w = csr_matrix((values.ravel(), ids.ravel(), ends), shape=(len(ids), LEXICAL_BUCKETS))
+        shares = torch.from_numpy((self.words[rows.numpy()] @ w.T).toarray())
+        return (200 * shares.clamp(min=0)).log1p()
+
+
+def _parts(columns: NDArray[Any]) -> int:
+    return max(1, -(-len(np.unique(columns)) // _LABELS_AT_ONCE))
+
+
+def _solver(x: "csr_matrix", l2: float) -> Any:
+    """What multiplies `(N, L)` numbers with the inverse of X X' + l2."""
+    back = x.T.tocsr()
+    if x.shape[0] <= _SOLVED_AT_ONCE:
+        matrix = torch.from_numpy((x @ back).toarray())
+        factor = torch.linalg.cholesky(matrix + l2 * torch.eye(len(matrix)))
+        return lambda y: torch.cholesky_solve(torch.from_numpy(y), factor).numpy()
+    from sklearn.utils.extmath import randomized_svd
+
+    u, singular, _ = randomized_svd(x, min(_RANK, min(x.shape) - 1), n_iter=2, random_state=0)
+    u, squares = u.astype(np.float32), (singular**2).astype(np.float32)
+    rest = l2 + squares[-1] / 2
+    inner = (1 / (squares + l2) - 1 / rest)[:, None]
+
+    def near(r: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.asarray(r / rest + u @ (inner * (u.T @ r)), np.float32)
+
+    def solve(y: NDArray[np.float32]) -> NDArray[np.float32]:
+        solved = near(y)
+        r = y - (x @ (back @ solved) + l2 * solved)
+        z = near(r)
+        p, rz = z, (r * z).sum(0)
+        for _ in range(_STEPS):
+            q = x @ (back @ p) + l2 * p
+            step = rz / np.maximum((p * q).sum(0), 1e-20)
+            solved, r = solved + step * p, r - step * q
+            z = near(r)
+            before, rz = rz, (r * z).sum(0)
+            p = z + (rz / np.maximum(before, 1e-20)) * p
+        return solved
+
+    return solve

@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import Ridge
+
+from hf_gile import Label
+from hf_gile.models.processing_gile import LEXICAL_BUCKETS, lexical_ids
+from hf_gile.models.scoring_gile import Postings
+from hf_gile.training import word_rows
+from hf_gile.training.word_rows import WordRegression
+
+WORDS = [f"w{number}" for number in range(30)]
+
+
+def documents(number=40, seed=0):
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(WORDS, 12)) for _ in range(number)]
+
+
+def filled(text):
+    """x without its idf, by the formula."""
+    x = np.zeros(LEXICAL_BUCKETS)
+    for number in lexical_ids(text):
+        count = number // LEXICAL_BUCKETS + 1
+        x[number % LEXICAL_BUCKETS] = count / (count + 1)
+    return x / np.linalg.norm(x)
+
+
+def features(texts):
+    rows = np.stack([filled(text) for text in texts])
+    found = (rows > 0).sum(0)
+    rows = rows[:, found >= 2] * (np.log((1 + len(texts)) / (1 + found[found >= 2])) + 1)
+    return rows / np.sqrt((rows**2).sum() / len(rows)), np.flatnonzero(found >= 2)
+
+
+@pytest.mark.parametrize("solved_at_once", [4000, 10])
+def test_rows_of_words_are_a_ridge_regression(monkeypatch, solved_at_once):
+    monkeypatch.setattr(word_rows, "_SOLVED_AT_ONCE", solved_at_once)
+    texts = documents()
+    gold = torch.tensor([[0 if "w1 " in text else 1, 2 if "w2" in text else -100] for text in texts])
+    regression = WordRegression(map(lexical_ids, texts))
+    ids, weights = regression.fit(torch.arange(40), gold, 4, l2=0.5)
+    x, used = features(texts)
+    has = np.zeros((40, 4))
+    for row, columns in enumerate(gold):
+        has[row, columns[columns >= 0]] = 1
+    expected = Ridge(alpha=0.5, fit_intercept=False).fit(x, has).predict(x)
+    scores = regression.scores(torch.arange(40), (ids, weights), torch.ones(4, dtype=torch.bool))
+    np.testing.assert_allclose(scores, np.log1p(200 * expected.clip(min=0)), atol=2e-2)
+    assert set(ids[:3].flatten().tolist()) <= {0, *used}
+    assert not weights[3].any()
+
+
+def test_of_a_row_the_words_that_say_most_stay(monkeypatch):
+    texts = documents()
+    gold = torch.tensor([[int("w3 " in text)] for text in texts])
+    regression = WordRegression(map(lexical_ids, texts))
+    whole = regression.fit(torch.arange(40), gold, 2, 1.0)
+    monkeypatch.setattr(word_rows, "ROW_WORDS", 1)
+    ids, weights = regression.fit(torch.arange(40), gold, 2, 1.0)
+    assert ids[1].item() == lexical_ids("w3")[0]
+    assert weights[1].item() == pytest.approx(whole[1][1][whole[0][1] == ids[1]].item(), rel=1e-4)
+
+
+def test_many_labels_are_fitted_on_whole_words_alone(monkeypatch):
+    texts = [text.replace("w", "steamboat") for text in documents()]
+    monkeypatch.setattr(word_rows, "_COSTLY", 0)
+    ids, weights = WordRegression(map(lexical_ids, texts)).fit(torch.arange(40), torch.zeros(40, 1).long(), 1, 1.0)
+    assert weights.any()
+    assert not (ids % 2).any()
+
+
+def test_postings_add_the_rows_of_words_by_the_formula():
+    texts = documents(5)
+    regression = WordRegression(map(lexical_ids, texts))
+    rows = regression.fit(torch.arange(5), torch.tensor([[0], [1], [0], [1], [0]]), 3, 1.0)
+    labels = [Label("a", "w1"), Label("b", "w2 w3"), Label("c", "w4")]
+    weights = torch.tensor([[0.0] * 3, [0.0] * 3, [2.0, 1.0, 1.0]])
+    plain = Postings.build(labels, torch.ones(LEXICAL_BUCKETS), weights)
+    postings = Postings.build(labels, torch.ones(LEXICAL_BUCKETS), weights, rows)
+    ids = torch.nn.utils.rnn.pad_sequence(
+        [torch.tensor(lexical_ids(text)) for text in texts], batch_first=True, padding_value=-1
+    )
+    expected = torch.zeros(5, 3)
+    for row, text in enumerate(texts):
+        x = torch.from_numpy(filled(text)).float()
+        for column in range(3):
+            share = (x[rows[0][column].long()] * rows[1][column]).sum()
+            expected[row, column] = (1 + 200 * share.clamp(min=0)).log()
+    match, coverage, words = postings.terms(ids)
+    torch.testing.assert_close(words, expected)
+    torch.testing.assert_close(torch.stack((match, coverage)), plain.terms(ids)[:2])
+    torch.testing.assert_close(postings.scores(ids), expected * weights[2])
