@@ -625,7 +625,7 @@ def _folds(
 
 
 def is_feasible(num_documents: int, num_labels: int, size: int) -> bool:
-    """Whether `fit_convex` takes minutes; a larger set is for stochastic gradients.
+    """Whether `fit_convex` takes minutes with the vectors of all documents; of a larger set, some have them.
 
     Args:
         num_documents: N.

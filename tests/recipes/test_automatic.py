@@ -127,20 +127,29 @@ def test_with_nothing_set_and_no_encoder_words_are_trained(run, tmp_path):
     assert (config.output_layer, config.text_config.text_encoder_type) == ("gile", "wan")
 
 
-@pytest.mark.parametrize(("named", "kind"), [(False, "wan"), (True, "transformer")])
-def test_data_too_large_for_a_convex_fit_are_trained_on_step_by_step(
-    run, found, encoder, monkeypatch, tmp_path, named, kind
-):
+def test_of_large_data_the_encoder_reads_some_and_rows_of_words_all(run, found, monkeypatch, tmp_path):
     sizes = []
-    monkeypatch.setattr("hf_gile.training.automatic.is_feasible", lambda *own: sizes.append(own))
-    arguments = ["--text_encoder", encoder] if named else []
-    done, results = run("--make_cards", "false", *arguments)
+    for module in ("automatic", "study"):
+        monkeypatch.setattr(f"hf_gile.training.{module}.is_feasible", lambda *own: sizes.append(own))
+        monkeypatch.setattr(f"hf_gile.training.{module}.READ_OF_MANY", 20)
+    done, results = run("--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
-    assert sizes == [(60, 5, 12)]
-    assert f"60 documents x 5 labels: trained step by step, over {encoder if named else 'words'}" in done.stdout
+    assert sizes == [(60, 5, 12), (60, 5, 12)]
+    assert "It reads 20 of 60 documents; rows of words are fitted on all of them." in done.stdout
+    assert results["auto"]["chosen"]["words_l2"] > 0
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out/auto/model")
+    assert not model.gile.label_rows.weight[:, :-1].any()
+    assert model.gile.word_rows.weight.any(1).tolist() == [True] * 5 + [False]
+
+
+def test_large_data_whose_words_are_not_to_count_are_trained_on_step_by_step(run, encoder, monkeypatch, tmp_path):
+    monkeypatch.setattr("hf_gile.training.automatic.is_feasible", lambda *own: False)
+    done, results = run("--make_cards", "false", "--text_encoder", encoder, "--lexical", "false")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert f"60 documents x 5 labels: trained step by step, over {encoder}" in done.stdout
     assert "chosen" not in results["auto"]
     config = AutoConfig.from_pretrained(tmp_path / "out/auto/model")
-    assert (config.output_layer, config.text_config.text_encoder_type) == ("gile", kind)
+    assert (config.output_layer, config.text_config.text_encoder_type) == ("gile", "transformer")
 
 
 def test_a_named_encoder_is_taken_with_the_prompts_that_are_named(run, quick, encoder, tmp_path):
