@@ -175,14 +175,13 @@ class Postings(NamedTuple):
         is_word = counts & (features % 2 == 0) & (of_text == 1)[rows]
         words = torch.bincount(rows[is_word], minlength=len(texts)).int()
         owner = torch.tensor(owners, dtype=torch.long)
-        entries = features[counts], rows[counts], values[counts]
+        entries: tuple[Tensor, ...] = features[counts], rows[counts], values[counts]
         if word_rows is not None:
             numbers, amounts = (table.detach().cpu() for table in word_rows)
             columns, places = amounts.nonzero(as_tuple=True)
             added, row = columns.unique(return_inverse=True)
             more = numbers[columns, places].long(), row + len(owner), amounts[columns, places].float()
-            features, rows, values = map(torch.cat, zip(entries, more, strict=True))
-            entries = features, rows, values
+            entries = tuple(map(torch.cat, zip(entries, more, strict=True)))
             owner, words = torch.cat([owner, added]), torch.cat([words, words.new_full((len(added),), -1)])
         return cls.of_entries(*(one.to(weights.device) for one in (*entries, owner, words, weights)))
 
