@@ -1,6 +1,6 @@
 r"""Train GILE on MEDLINE abstracts and their MeSH headings, and score headings it never saw.
 
-    python recipes/train_bioasq.py                                             # real MEDLINE from a package, 5 minutes
+    python recipes/train_bioasq.py                                             # real MEDLINE from a package
     python recipes/train_bioasq.py --candidate_labels "Milk, Human" "Obesity"  # ... and score these at the end
     accelerate launch recipes/train_bioasq.py --train_files 'medline/*.xml.gz' --text_encoder_type han
     accelerate launch recipes/train_bioasq.py --train_files allMeSH_2015.json --label_file desc2015.xml \

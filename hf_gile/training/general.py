@@ -53,7 +53,7 @@ def general_scorer(
 
     The words that a text shares with labels are compared as in `Postings`; how rare a word is, the tokenizer's
     vocabulary tells. m is n / (n + 10) times the mean of h / |h| over n documents like those to score, so that labels
-    near to all of them gain nothing by it: some 30 documents help, 300 more. By default each text has one of the
+    near to all of them gain nothing by it: fifty documents help. By default each text has one of the
     labels, by a softmax; with `multi_label=True` the pipeline takes each label on its own.
 
     Args:
