@@ -532,7 +532,7 @@ def fit_head(
     prior = _prior(one_label, compare is not None, regression is not None)
     whole = plain[0] if is_enough else _Fold(train, validation, labels, compare, regression)
     steps = 60 if is_read else 0
-    chosen = {"rows_l2": _best(L2_OF_ROWS if is_read else L2_OF_ROWS[:1], try_rows)}
+    chosen = {"rows_l2": _best(L2_OF_ROWS, try_rows) if is_read else 1.0}
     if regression is not None:
         chosen["words_l2"] = _choose_words(plain, L2_OF_WORDS[: None if len(train) <= _FEW_DOCUMENTS else 1])
         for fold in (whole, *held):
