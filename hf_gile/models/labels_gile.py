@@ -231,7 +231,7 @@ class LabelSet(Sequence[Label]):
         unknown = [name for name in changes if name not in _TYPES]
         if unknown:
             raise ValueError(f"a label has no field {unknown[0]!r}; it has {', '.join(_TYPES)}")
-        return self._updated({label_id: changes})
+        return self._updated({self._labels[self.column(label_id)].id: changes})
 
     def _updated(self, changes: Mapping[str, Mapping[str, Any]]) -> "LabelSet":
         labels = list(self._labels)
