@@ -433,7 +433,7 @@ class GileProcessor(ProcessorMixin):
 
     def _languages(self, language: str | Sequence[str | None] | None, size: int, name: str) -> Sequence[str | None]:
         """The language of each of a number of texts."""
-        if language is not None and not isinstance(language, Iterable):
+        if language is not None and (not isinstance(language, Iterable) or getattr(language, "ndim", 1) == 0):
             raise ValueError(f"{name} must be one language, or one for each text, got {_shown(language)}")
         languages = [language] * size if language is None or isinstance(language, str) else list(language)
         if len(languages) != size:

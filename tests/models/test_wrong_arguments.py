@@ -1,5 +1,6 @@
 """What people pass by mistake is refused by the name of the argument, and with what to do."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -29,6 +30,10 @@ MISTAKES = {
     "number for labels": (lambda a: a.processor(label_text=5), "label_text must be a list of label texts, got int 5"),
     "mapping for labels": (lambda a: a.processor(label_text={"a": "b"}), "label_text must be a list of label texts"),
     "number for a language": (lambda a: a.processor("a", language=5), "language must be one language, or one for each"),
+    "array of no row for languages": (
+        lambda a: a.processor(["a"], language=np.array("en")),
+        "language must be one",
+    ),
     "ragged nesting": (lambda a: a.processor([["a"], "b", ["c", "d"]]), r"text\[0\] must be a text, got list"),
     "texts for ids": (
         lambda a: a.processor.pad_documents(["iron"]),
