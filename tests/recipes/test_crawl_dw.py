@@ -264,6 +264,12 @@ def test_robots_txt_that_leads_to_another_host_is_not_followed(site, crawl):
     assert crawl(site.page(2)).again == {"robots.txt: leads to another host": 1}
 
 
+def test_robots_txt_that_leads_elsewhere_on_the_host_is_obeyed(site, crawl):
+    site.answers["/robots.txt"] = (301, {"Location": "/rules"}, b"")
+    site.answers["/rules"] = (200, {"Content-Type": "text/plain"}, b"User-agent: *\nDisallow: /p/\n")
+    assert crawl(site.page(2)).failed == {"forbidden by robots.txt": 1}
+
+
 def test_other_hosts_are_not_asked(site, crawl):
     site.answers["/p/2"] = (302, {"Location": "http://localhost/elsewhere"}, b"")
     site.answers["/p/3"] = (302, {"Location": "ftp://127.0.0.1/p/5"}, b"")
@@ -371,7 +377,7 @@ def test_other_ports_and_schemes_of_a_host_are_not_asked(site, crawl):
 
 
 def test_an_address_may_lead_to_the_usual_ports_but_not_from_https_to_http():
-    visitor = Visitor(CONTACT, ["dw.com", "www.dw.com"], 1.0, 1.0, 1000)
+    visitor = Visitor(CONTACT, ["dw.com", "www.dw.com"], 1.0, 1.0)
     assert visitor._leads_away("https://www.dw.com/en/a-2", "http://dw.com/p/2") is None
     assert visitor._leads_away("http://www.dw.com:80/en/a-2", "http://dw.com/p/2") is None
     assert visitor._leads_away("http://dw.com/p/2", "https://dw.com/p/2") == "leads from https to http"
@@ -422,10 +428,11 @@ def test_packed_and_chunked_pages_are_unpacked(site, crawl, tmp_path):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_page_that_is_too_long_is_not_kept(site, crawl, packed):
+def test_a_page_that_is_too_long_is_not_kept(site, crawl, monkeypatch, packed):
+    monkeypatch.setattr("hf_gile.data.deutsche_welle.polite_web.MOST_BYTES", 100_000)
     body = b"<p>" + bytes(3_000_000)
     options = (gzip.compress(body), {"Content-Encoding": "gzip"}) if packed else (body, {})
-    assert crawl(site.page(2, *options), max_bytes=100_000).failed == {"longer than 100,000 bytes": 1}
+    assert crawl(site.page(2, *options)).failed == {"longer than 100,000 bytes": 1}
 
 
 def test_an_address_of_several_lists_is_asked_once_and_stays_in_all(site, lists, tmp_path):
@@ -709,7 +716,7 @@ def test_a_notebook_is_told_to_crawl_in_a_process(crawl):
         asyncio.run(cell())
 
 
-@pytest.mark.parametrize("options", [{"delay": -1.0}, {"timeout": 0.0}, {"max_bytes": 0}, {"max_pages": -1}])
+@pytest.mark.parametrize("options", [{"delay": -1.0}, {"timeout": 0.0}, {"max_pages": -1}])
 def test_numbers_that_make_no_sense_are_refused(crawl, options):
     with pytest.raises(ValueError, match=r"must (be positive|not be negative), got .*-1|must be positive, got .*\b0"):
         crawl("http://127.0.0.1/p/2", **options)

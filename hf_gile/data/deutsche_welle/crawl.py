@@ -82,7 +82,6 @@ def crawl_dw(
     hosts: Sequence[str] = HOSTS,
     delay: float = 1.0,
     max_pages: int | None = None,
-    max_bytes: int = 5_000_000,
     timeout: float = 30.0,
 ) -> CrawlSummary:
     """Fetches the pages of published lists, as slowly as a guest should.
@@ -102,7 +101,6 @@ def crawl_dw(
         hosts: No other is asked, wherever a redirect leads.
         delay: Seconds.
         max_pages: Addresses to ask this time; by default all.
-        max_bytes: A longer page is not kept.
         timeout: Seconds until an answer must be complete.
 
     Returns:
@@ -117,7 +115,7 @@ def crawl_dw(
     """
     from tqdm.auto import tqdm
 
-    visitor = Visitor(contact, hosts, delay, timeout, max_bytes)
+    visitor = Visitor(contact, hosts, delay, timeout)
     if max_pages is not None and max_pages < 0:
         raise ValueError(f"max_pages must not be negative, got {max_pages}")
     addresses = read_lists(lists, languages)

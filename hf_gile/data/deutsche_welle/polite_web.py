@@ -19,6 +19,9 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 from ...extras import needs_extra
 
+MOST_BYTES = 5_000_000
+"""Of a page, unpacked: a longer one is not kept."""
+
 _AGENT = "hf-gile"  # the name that robots.txt may give rules for
 _MOST_REDIRECTS = 10
 _LONGEST_PAUSE = 600.0
@@ -30,27 +33,16 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass
 class Visit:
-    """What came of a visit: a page, or why there is none.
+    """What came of a visit: a page, or the reason why there is none."""
 
-    Args:
-        url: The last address that was asked.
-        status: Its HTTP status; None if there was no answer.
-        charset: As its headers declare it.
-        reason: Why there is no page; None if there is one.
-        again: Whether that may pass.
-        page: The page, unpacked.
-        target: Where the answer leads, if it is a redirect.
-        pause: Seconds to leave the host alone, by Retry-After.
-    """
-
-    url: str
-    status: int | None = None
-    charset: str | None = None
-    reason: str | None = None
-    again: bool = False
-    page: bytes = b""
-    target: str | None = None
-    pause: float = 0.0
+    url: str  # the last that was asked
+    status: int | None = None  # None if there was no answer
+    charset: str | None = None  # as the headers declare it
+    reason: str | None = None  # None if there is a page
+    again: bool = False  # whether the reason may pass
+    page: bytes = b""  # unpacked
+    target: str | None = None  # of a redirect
+    pause: float = 0.0  # seconds to leave the host alone, by Retry-After
 
 
 class Visitor:
@@ -62,17 +54,13 @@ class Visitor:
         delay: Seconds for which a host is left alone after each answer; longer if its robots.txt says so, if the
             answer took longer, or by Retry-After.
         timeout: Seconds from the start of a request until its answer must be complete.
-        max_bytes: Of a page, unpacked.
+
+    Attributes:
         closed: Why no more should be asked: a host wants to be left alone for more than ten minutes, once or after
             each answer.
-
-    Raises:
-        ImportError: If httpx2 or protego is not installed.
-        RuntimeError: Where an event loop runs already, as in a notebook.
-        ValueError: If contact is no address, or a number is not positive.
     """
 
-    def __init__(self, contact: str, hosts: Sequence[str], delay: float, timeout: float, max_bytes: int) -> None:
+    def __init__(self, contact: str, hosts: Sequence[str], delay: float, timeout: float) -> None:
         with needs_extra("data", "crawl_dw"):
             import httpx2
             import protego  # noqa: F401
@@ -81,10 +69,10 @@ class Visitor:
         is_address = "@" in contact or contact.startswith(("http://", "https://"))
         if not is_address or not (contact.isascii() and contact.isprintable()):
             raise ValueError(f"contact must be a mail address or the address of a web page, got {contact!r}")
-        if delay < 0 or timeout <= 0 or max_bytes <= 0:
-            raise ValueError(f"delay, timeout and max_bytes must be positive, got {delay}, {timeout} and {max_bytes}")
+        if delay < 0 or timeout <= 0:
+            raise ValueError(f"delay and timeout must be positive, got {delay} and {timeout}")
         self.closed = ""
-        self._hosts, self._delay, self._timeout, self._max_bytes = hosts, delay, timeout, max_bytes
+        self._hosts, self._delay, self._timeout = hosts, delay, timeout
         self._robots: dict[str, tuple[Any, float]] = {}
         self._delays: dict[str, float] = {}
         self._free_at: dict[str, float] = {}
@@ -92,25 +80,15 @@ class Visitor:
         self._headers = {"User-Agent": agent, "Accept": "text/html,application/xhtml+xml", "Connection": "close"}
         self._tls = httpx2.create_ssl_context()
 
-    def visit(self, url: str) -> Visit:
-        """Follows an address to its page, as far as robots.txt allows.
-
-        Args:
-            url: The address.
-
-        Returns:
-            The page, or why there is none.
-        """
-        return self._follow(url, self._max_bytes)
-
-    def _follow(self, start: str, max_bytes: int, for_robots: bool = False) -> Visit:
+    def visit(self, start: str, *, robots: bool = False) -> Visit:
+        """Follows an address to its page, as far as robots.txt allows, or to the robots.txt that it is."""
         url = start
         for _ in range(_MOST_REDIRECTS + 1):
             if reason := self._leads_away(url, start):
                 return Visit(url, reason=reason)
-            if not for_robots and (refusal := self._refusal(url)):
+            if not robots and (refusal := self._refusal(url)):
                 return refusal
-            visit = self._ask(url, max_bytes)
+            visit = self._ask(url, robots)
             if visit.target is None:
                 return visit
             url = urldefrag(urljoin(url, visit.target)).url
@@ -136,9 +114,9 @@ class Visitor:
         site = f"{parts.scheme}://{parts.netloc}"
         rules, read_at = self._robots.get(site, (None, -math.inf))
         if time.monotonic() - read_at > _ROBOTS_AGE:
-            robots = self._follow(f"{site}/robots.txt", _ROBOTS_BYTES, for_robots=True)
+            robots = self.visit(f"{site}/robots.txt", robots=True)
             has_none = robots.status is not None and 400 <= robots.status < 500 and robots.status not in _BUSY
-            if not has_none and (robots.status != 200 or robots.again):
+            if not has_none and robots.status != 200:
                 return Visit(site, robots.status, reason=f"robots.txt: {robots.reason}", again=True)
             rules = Protego.parse("" if has_none else robots.page.decode("utf-8-sig", "replace"))
             delay = max(self._delay, _delay(rules))
@@ -150,7 +128,7 @@ class Visitor:
             self._free_at[parts.netloc] = max(self._free_at.get(parts.netloc, 0.0), time.monotonic() + delay)
         return None if rules.can_fetch(url, _AGENT) else Visit(url, reason="forbidden by robots.txt")
 
-    def _ask(self, url: str, max_bytes: int) -> Visit:
+    def _ask(self, url: str, robots: bool) -> Visit:
         """Asks once, as soon as the host may be asked."""
         import httpx2
 
@@ -158,7 +136,7 @@ class Visitor:
         time.sleep(max(0.0, self._free_at.get(host, 0.0) - time.monotonic()))
         start = time.monotonic()
         try:
-            visit = asyncio.run(self._answer(url, max_bytes))
+            visit = asyncio.run(self._answer(url, robots))
         except (ValueError, httpx2.InvalidURL) as error:  # an address that no request can be made of
             visit = Visit(url, reason=f"no address: {error}")
         except TimeoutError:
@@ -172,7 +150,7 @@ class Visitor:
             self.closed = f"{host} asks to come back in {pause:,.0f} s"
         return visit
 
-    async def _answer(self, url: str, max_bytes: int) -> Visit:
+    async def _answer(self, url: str, robots: bool) -> Visit:
         import httpx2
 
         async with (
@@ -189,14 +167,14 @@ class Visitor:
                 visit.reason = f"{status} {response.reason_phrase}".strip()
                 visit.again = status >= 500 or status in {403, *_BUSY}  # 403: a site that has had enough for now
                 visit.pause = _retry_after(headers.get("Retry-After", "")) if visit.again else 0.0
-            elif "html" not in kind and urlsplit(url).path != "/robots.txt":
+            elif "html" not in kind and not robots:
                 visit.reason = f"{kind}, not HTML"
             else:
-                page = bytearray()
+                page, limit = bytearray(), _ROBOTS_BYTES if robots else MOST_BYTES
                 async for piece in response.aiter_bytes():
                     page += piece
-                    if len(page) > max_bytes:
-                        visit.reason = f"longer than {max_bytes:,} bytes"
+                    if len(page) > limit:
+                        visit.reason = f"longer than {limit:,} bytes"
                         break
                 visit.page = bytes(page)
             return visit

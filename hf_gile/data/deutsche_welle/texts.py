@@ -30,6 +30,7 @@ from ..word_vectors import WordVectors
 from .crawl import SETS, SPLITS, answers_of, read_lists
 from .ids import word_vectors_of
 from .pages import DWArticle, parse_dw_page
+from .polite_web import MOST_BYTES
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -40,7 +41,6 @@ LANGUAGE_CODES = {
 }  # fmt: skip
 """What pages call the languages of the lists."""
 
-_MOST_BYTES = 1 << 25  # of a page that is read, unpacked: what is beyond is no part of an article
 _COLUMNS = ("id", "url", "title", "text", "labels", "language")
 
 
@@ -218,7 +218,7 @@ def _article(table: Connection, url: str, report: ReadReport) -> tuple[str, DWAr
     report.files += 1
     where = f"{url}: {final_url}"
     try:
-        return final_url, parse_dw_page(zlib.decompressobj().decompress(page, _MOST_BYTES), final_url, charset)
+        return final_url, parse_dw_page(zlib.decompressobj().decompress(page, MOST_BYTES), final_url, charset)
     except zlib.error as error:
         report.problem("damaged page", f"{where}: {error}")
     except UnicodeDecodeError as error:

@@ -10,6 +10,7 @@ import pytest
 from hf_gile.data import ReadReport, WordVectors, load_dw
 from hf_gile.data.deutsche_welle.crawl import answers_of
 from hf_gile.data.deutsche_welle.pages import parse_dw_page
+from hf_gile.data.deutsche_welle.polite_web import MOST_BYTES
 from hf_gile.data.deutsche_welle.texts import load_dw_pages, write_dw
 
 TODAY = """<!DOCTYPE html><html class="x" lang="{lang}" dir="ltr"><head><meta charset="utf-8">
@@ -276,12 +277,12 @@ def test_damaged_pages_are_named_and_can_be_skipped(crawl):
 
 
 def test_a_page_that_unpacks_without_end_is_cut(crawl, monkeypatch):
-    folder = crawl(train=[("2", today() + " " * (1 << 26))])
+    folder = crawl(train=[("2", today() + " " * 2 * MOST_BYTES)])
     monkeypatch.setattr("hf_gile.data.deutsche_welle.texts.parse_dw_page", lambda page, *_: lengths.append(len(page)))
     lengths = []
     with pytest.raises(ValueError, match="no article"):
         load_dw_pages(folder, "english")
-    assert lengths == [1 << 25]
+    assert lengths == [MOST_BYTES]
 
 
 def test_without_a_document_there_is_an_error_that_counts(crawl):
