@@ -7,29 +7,24 @@ r"""Fetch the news of Deutsche Welle that the paper was tested on, and make trai
     python recipes/crawl_dw.py --output_dir dw_pages --export ids --word_vectors word_vectors
     python recipes/train_dw.py --data dw_pages/ids/general --word_vectors word_vectors
 
-The site may not be asked faster than it likes: at a second or more for each address, the general lists of English and
-German (245,526 addresses) take three days, all lists more than a week. A part is worth having: `--max_pages 5000` asks
-for a sample of all lists, the same command then for more. Pages are kept as they came, so that another export needs no
-crawl.
+At a second or more for each address, the general lists of English and German (245,526 addresses) take three days, all
+lists more than a week. `--max_pages 5000` asks for a sample of all lists, the same command then for more. Pages are
+kept as they came, so that another export needs no crawl.
 
-Ask yourself whether you may: robots.txt is obeyed, but terms of use are for you to read, and the texts may not be
-passed on. hf_gile/data/deutsche_welle/crawl.py shows what a crawl writes, texts.py beside it what an export does:
+robots.txt is obeyed, but terms of use are for you to read, and the texts may not be passed on. In Python:
 
-    from hf_gile.data import load_dw_pages
-
-    documents, label_set = load_dw_pages("dw_pages", "german", min_count=20)
+    documents, label_set = hf_gile.data.load_dw_pages("dw_pages", "german", min_count=20)
     documents["train"]      # a datasets.Dataset with text and labels, as encode_dataset takes it
 """
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from transformers import HfArgumentParser
 
-from hf_gile.data import ReadReport
-from hf_gile.data.deutsche_welle.crawl import HOSTS, crawl_dw, read_lists
-from hf_gile.data.deutsche_welle.texts import load_dw_pages, write_dw
+from hf_gile.data import ReadReport, crawl_dw, load_dw_pages, write_dw
+from hf_gile.data.deutsche_welle.crawl import read_lists
+from hf_gile.data.deutsche_welle.ids import word_vectors_of
 from hf_gile.writing import whole_file
 
 
@@ -47,12 +42,10 @@ class Recipe:
     )
     delay: float = field(default=1.0, metadata={"help": "Seconds a host is left alone after each answer, at least."})
     max_pages: int | None = field(default=None, metadata={"help": "Addresses to ask this time; by default all."})
-    hosts: list[str] = field(default_factory=lambda: [*HOSTS], metadata={"help": "No others are asked."})
     export: str = field(default="none", metadata={"help": "text, ids (the published format), or none."})
     labels: str = field(default="general", metadata={"help": "general (sections) or specific (keywords)."})
     min_count: int = field(default=1, metadata={"help": "Training documents that a label needs."})
     word_vectors: str | None = field(default=None, metadata={"help": "Folder of LANGUAGE.pkl.gz or the like, for ids."})
-    on_error: str = field(default="skip", metadata={"help": "Damaged pages: skip and count, or raise."})
 
 
 def main() -> None:
@@ -69,28 +62,27 @@ def main() -> None:
 
     # 1. Pages, as they came.
     if recipe.urls:
-        limits = {name: getattr(recipe, name) for name in ("hosts", "delay", "max_pages")}
-        print(crawl_dw(recipe.urls, recipe.output_dir, recipe.contact, recipe.languages or None, **limits))
+        limits = {"delay": recipe.delay, "max_pages": recipe.max_pages}
+        print(crawl_dw(recipe.urls, recipe.output_dir, recipe.contact, recipe.languages, **limits))
 
     # 2. Articles with labels, one language at a time: a large one takes a gigabyte.
     if recipe.export != "none":
-        lists = read_lists(Path(recipe.output_dir) / "lists" / recipe.labels, recipe.languages or None)
+        lists = read_lists(Path(recipe.output_dir) / "lists" / recipe.labels, recipe.languages)
         folder = Path(recipe.output_dir) / recipe.export / recipe.labels
         for language in dict.fromkeys(language for *_, language in lists):
-            report = ReadReport(recipe.on_error)
-            documents, label_set = load_dw_pages(
-                recipe.output_dir, language, recipe.labels, report, min_count=recipe.min_count
-            )
+            report, limits = ReadReport("skip"), {"min_count": recipe.min_count}
+            documents, label_set = load_dw_pages(recipe.output_dir, language, recipe.labels, report, **limits)
             sizes = {split: len(rows) for split, rows in documents.items()}
             print(f"{language}: {sizes}, {len(label_set):,} labels; {report}")
             if recipe.export == "ids":
                 report = ReadReport()
-                write_dw(documents, label_set, folder, language, recipe.word_vectors, report)
+                vectors = word_vectors_of(recipe.word_vectors, language)
+                write_dw(documents, label_set, folder, language, vectors, report)
                 print(f"  as word ids: {report}")
                 continue
             for split, rows in documents.items():  # as datasets.load_dataset("json", ...) reads them
                 with whole_file(folder / split / f"{language}.jsonl") as written:
-                    written.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
+                    rows.to_json(written, force_ascii=False)
             (folder / "labels").mkdir(parents=True, exist_ok=True)
             label_set.save(folder / "labels" / f"{language}.jsonl")
         print(f"written to {folder}")

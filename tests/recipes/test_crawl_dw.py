@@ -13,6 +13,7 @@ import threading
 import time
 import zlib
 from collections import Counter
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
@@ -515,6 +516,8 @@ def recipe(monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(RECIPES))
     import crawl_dw as module
 
+    monkeypatch.setattr(module, "crawl_dw", partial(crawl_dw, hosts=["127.0.0.1"]))
+
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["crawl_dw.py", *map(str, arguments)])
         module.main()
@@ -633,7 +636,7 @@ def crawled(site, lists, recipe, tmp_path):
     ]
     (folder,) = lists(general=splits)
     arguments = ["--urls", folder, "--output_dir", tmp_path / "crawl", "--contact", CONTACT, "--delay", "0"]
-    output = recipe(*arguments, "--hosts", "127.0.0.1", "--export", "text")
+    output = recipe(*arguments, "--export", "text")
     vectors = tmp_path / "word_vectors"
     vectors.mkdir()
     rows = np.random.default_rng(0).normal(size=(8, 13)).astype("float32")

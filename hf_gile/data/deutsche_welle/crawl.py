@@ -5,19 +5,8 @@ The lists are the folders in data_urls of https://github.com/idiap/mhan, `dw_gen
 
     {"urls": ["http://dw.com/p/10o55", "http://dw.com/p/10osv"]}
 
-Each address redirects to an article. A crawl writes into one folder
-
-    lists/general/train/english.json   the lists, as they were given
-    answers.sqlite                     what came of each address that was asked, in one table
-
-    CREATE TABLE answers (
-        url PRIMARY KEY,  -- as listed
-        final_url,        -- where redirects led, as far as they were followed
-        charset,          -- as the site declares it
-        reason,           -- why there is no page; NULL if there is one
-        again,            -- whether that may pass, so that the next start asks again
-        page              -- as it came, packed by zlib
-    )
+Each address redirects to an article. A crawl writes the lists into one folder, as `lists/general/train/english.json`,
+and what came of each address into a table of SQLite, `answers.sqlite`.
 
 An answer is written whole or not at all, so a crawl may be ended at any moment and started again: what was answered is
 not asked again, unless its failure may pass.
@@ -48,29 +37,27 @@ SETS = ("general", "specific")
 
 SPLITS = ("train", "dev", "test")
 
+_TABLE = """
+    CREATE TABLE IF NOT EXISTS answers (
+        url PRIMARY KEY,  -- as listed
+        final_url,        -- where redirects led, as far as they were followed
+        charset,          -- as the site declares it
+        reason,           -- why there is no page; NULL if there is one
+        again,            -- whether that may pass, so that the next start asks again
+        page              -- as it came, packed by zlib
+    )"""
 _MOST_FAILURES = 10  # that may pass, in a row: then something is wrong that more requests do not mend
-
-Lists = dict[tuple[str, str, str], list[str]]
-"""From set, split and language to addresses."""
 
 
 @dataclass(frozen=True)
 class CrawlSummary:
-    """Where a crawl stands.
+    """Where a crawl stands."""
 
-    Args:
-        pages: Number of addresses with a page.
-        failed: Those that have none, by reason.
-        again: Those that the next start asks again, by reason.
-        left: Number of addresses not asked yet.
-        ended: Why the crawl ended.
-    """
-
-    pages: int
-    failed: dict[str, int]
-    again: dict[str, int]
-    left: int
-    ended: str
+    pages: int  # addresses with a page
+    failed: dict[str, int]  # those that have none, by reason
+    again: dict[str, int]  # those that the next start asks again, by reason
+    left: int  # addresses not asked yet
+    ended: str  # why
 
 
 def crawl_dw(
@@ -98,16 +85,15 @@ def crawl_dw(
         folder: Where to write, or where an earlier crawl wrote.
         contact: A mail address or a web page where the site's people find you; it is sent with each request.
         languages: By default all that the lists have.
-        hosts: No other is asked, wherever a redirect leads.
+        hosts: No other is asked, wherever a redirect leads; nor another port than that of the address or the usual one.
         delay: Seconds.
         max_pages: Addresses to ask this time; by default all.
-        timeout: Seconds until an answer must be complete.
+        timeout: Seconds from the start of a request until its answer must be complete.
 
     Returns:
         Where the crawl stands, earlier starts included.
 
     Raises:
-        ImportError: If httpx2 or protego is not installed.
         RuntimeError: Where an event loop runs already, as in a notebook.
         FileNotFoundError: If there is no such list.
         ValueError: If a list is malformed, contact is no address, another crawl is writing into the folder, or what an
@@ -144,18 +130,15 @@ def crawl_dw(
                     break
         except KeyboardInterrupt:
             ended = "interrupted"
-    reasons = [asked[url] for url in listed & asked.keys()]
-    failed = Counter(reason for reason, again in reasons if reason and not again)
-    passing = Counter(reason for reason, again in reasons if reason and again)
-    pages = len(reasons) - failed.total() - passing.total()
-    return CrawlSummary(
-        pages, dict(failed.most_common()), dict(passing.most_common()), len(listed - asked.keys()), ended
-    )
+    counts = Counter(asked[url] for url in listed & asked.keys()).most_common()
+    failed, passing = ({why: count for (why, again), count in counts if why and again == may} for may in (False, True))
+    pages = sum(count for (why, _), count in counts if not why)
+    return CrawlSummary(pages, failed, passing, len(listed - asked.keys()), ended)
 
 
 def read_lists(
     lists: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], languages: Iterable[str] | None = None
-) -> Lists:
+) -> dict[tuple[str, str, str], list[str]]:
     """Reads published lists of addresses.
 
     Args:
@@ -166,33 +149,29 @@ def read_lists(
         The addresses of each set, split and language, each once.
 
     Raises:
-        FileNotFoundError: If there is no list of a split and language.
-        ValueError: If a folder has another name, or a list is not of the format.
+        FileNotFoundError: If there is no such list.
+        ValueError: If a folder has another name, or a list is malformed.
     """
     lists = [lists] if isinstance(lists, (str, os.PathLike)) else list(lists)
-    wanted = None if languages is None else list(languages)
-    found: Lists = {}
+    wanted = list(languages or ())
+    addresses = {}
     for folder in map(Path, lists):
         name = folder.resolve().name.removeprefix("dw_")
         if name not in SETS:
             raise ValueError(f"{folder}: the name of a folder of lists must be dw_general or dw_specific")
-        for language in sorted(path.stem for path in (folder / "train").glob("*.json")) if wanted is None else wanted:
+        for language in wanted or sorted(path.stem for path in (folder / "train").glob("*.json")):
             for split in SPLITS:
-                found[name, split, language] = _addresses(folder / split / f"{language}.json")
-    if not found:
+                addresses[name, split, language] = _addresses(folder / split / f"{language}.json")
+    if not addresses:
         raise FileNotFoundError(f"no list LANGUAGE.json in {', '.join(str(Path(one) / 'train') for one in lists)}")
-    return found
+    return addresses
 
 
 @contextmanager
 def answers_of(folder: Path) -> Iterator[sqlite3.Connection]:
     """Opens the table `answers` of a crawl, for one process at a time.
 
-    Args:
-        folder: Of the crawl; the table is made if there is none.
-
     Raises:
-        OSError: If the disk does not take or give it.
         ValueError: If another process has it open, or the file is damaged.
     """
     path = folder / "answers.sqlite"
@@ -200,7 +179,7 @@ def answers_of(folder: Path) -> Iterator[sqlite3.Connection]:
     try:
         table.execute("PRAGMA locking_mode = EXCLUSIVE")
         table.execute("PRAGMA journal_mode = WAL")
-        table.execute("CREATE TABLE IF NOT EXISTS answers (url PRIMARY KEY, final_url, charset, reason, again, page)")
+        table.execute(_TABLE)
         yield table
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from ...extras import needs_extra
@@ -34,23 +34,14 @@ _ASIDES = [
 ]
 
 
-@dataclass(frozen=True)
-class DWArticle:
-    """One article.
-
-    Args:
-        title: The headline.
-        paragraphs: The text, the teaser first; without captions, links to other articles and the like.
-        sections: The sections of the site it stands in, the "general" labels.
-        keywords: The "specific" labels.
-        language: The code of its language, such as `en`.
-    """
+class DWArticle(NamedTuple):
+    """An article."""
 
     title: str
-    paragraphs: tuple[str, ...]
-    sections: tuple[str, ...] = ()
-    keywords: tuple[str, ...] = ()
-    language: str | None = None
+    paragraphs: tuple[str, ...]  # the teaser first; without captions, links to other articles and the like
+    sections: tuple[str, ...]  # the "general" labels
+    keywords: tuple[str, ...]  # the "specific" labels
+    language: str | None  # its code, such as en
 
     @property
     def text(self) -> str:
@@ -66,11 +57,7 @@ def parse_dw_page(html: bytes, url: str = "", charset: str | None = None) -> DWA
         url: Its address, which tells articles from galleries.
         charset: As the answer's header declares it; without one that Python knows, UTF-8.
 
-    Returns:
-        The article.
-
     Raises:
-        ImportError: If trafilatura is not installed.
         UnicodeDecodeError: If the page is not in its charset.
         ValueError: If the page holds no article; the message is the reason.
 

@@ -1,8 +1,7 @@
 """Visits to web pages, one request at a time, with the manners of a guest.
 
-Protego reads robots.txt, as in Scrapy; the reader in Python's own library knows no `*` and `$` in rules, which the site
-crawled here uses. Scrapy itself passes over Retry-After and Crawl-delay, and takes a robots.txt that cannot be had for
-a permission.
+Protego reads robots.txt, as in Scrapy: that of Python knows no `*` and `$`, which the site's rules have. Scrapy itself
+passes over Retry-After and Crawl-delay, and takes a robots.txt that cannot be had for a permission.
 """
 
 from __future__ import annotations
@@ -46,18 +45,10 @@ class Visit:
 
 
 class Visitor:
-    """Asks one address at a time, and remembers when each host may be asked next.
-
-    Args:
-        contact: A mail address or a web page where the site's people find you; it is sent with each request.
-        hosts: No other is asked, wherever a redirect leads; nor another port than that of the address or the usual one.
-        delay: Seconds for which a host is left alone after each answer; longer if its robots.txt says so, if the
-            answer took longer, or by Retry-After.
-        timeout: Seconds from the start of a request until its answer must be complete.
+    """Asks one address at a time, and remembers when each host may be asked next; arguments are as in `crawl_dw`.
 
     Attributes:
-        closed: Why no more should be asked: a host wants to be left alone for more than ten minutes, once or after
-            each answer.
+        closed: Why no more should be asked: a host wants to be left alone for more than ten minutes, once or always.
     """
 
     def __init__(self, contact: str, hosts: Sequence[str], delay: float, timeout: float) -> None:

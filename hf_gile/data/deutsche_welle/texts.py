@@ -13,10 +13,10 @@ import json
 import os
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from sqlite3 import Connection
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer, models
 
@@ -28,7 +28,6 @@ from ...writing import whole_file
 from ..report import ReadReport
 from ..word_vectors import WordVectors
 from .crawl import SETS, SPLITS, answers_of, read_lists
-from .ids import word_vectors_of
 from .pages import DWArticle, parse_dw_page
 from .polite_web import MOST_BYTES
 
@@ -62,8 +61,7 @@ def load_dw_pages(
         folder: What `crawl_dw` wrote.
         language: As the lists call it.
         labels: `"general"`, the sections, or `"specific"`, the keywords; of the published lists of that name.
-        report: Counts what is left out and says whether damaged files and pages that are not in their charset raise,
-            as they do without, or are left out.
+        report: Counts what is left out, and says whether damaged pages raise.
         min_count: A label that fewer documents of train have is left out, of documents too.
 
     Returns:
@@ -71,10 +69,8 @@ def load_dw_pages(
         and `language`; and the labels, as `language:name`, the most frequent first.
 
     Raises:
-        ImportError: If datasets or trafilatura is not installed.
         FileNotFoundError: If there is no crawl of such lists in the folder.
-        ValueError: If labels is something else, train has no label, or, unless the report says to skip, anything is
-            damaged.
+        ValueError: If labels is something else, train has no label, or a page is damaged.
     """
     if labels not in SETS:
         raise ValueError(f"labels must be one of {', '.join(SETS)}, got {labels!r}")
@@ -84,7 +80,7 @@ def load_dw_pages(
     report = ReadReport() if report is None else report
     rows = _rows(folder, labels, language, report)
     counts = Counter(label for row in rows["train"] for label in row["labels"])
-    enough = [label for label, count in counts.most_common() if count >= min_count]
+    enough = {label: count for label, count in counts.most_common() if count >= min_count}
     if not enough:
         raise ValueError(
             f"{folder}: no article with {labels} labels in train of {language}: {report}; crawl more of it"
@@ -92,13 +88,19 @@ def load_dw_pages(
     features = Features({name: List(Value("string")) if name == "labels" else Value("string") for name in _COLUMNS})
     documents = {}
     for split in SPLITS:
-        labelled = list(_labelled(rows[split], set(enough), report))
+        labelled = []
+        for row in rows[split]:
+            row["labels"] = [label for label in row["labels"] if label in enough]
+            if row["labels"]:
+                labelled.append(row)
+            else:
+                report.leave_out("without labels", row["id"])
         report.records += len(labelled)
         columns = {name: [row[name] for row in labelled] for name in _COLUMNS}
         documents[split] = Dataset.from_dict(columns, features=features)
     label_set = LabelSet(
-        Label(label, label.removeprefix(f"{language}:"), language=language, seen=True, count=counts[label])
-        for label in enough
+        Label(label, label.removeprefix(f"{language}:"), language=language, seen=True, count=count)
+        for label, count in enough.items()
     )
     return documents, label_set
 
@@ -108,82 +110,61 @@ def write_dw(
     label_set: LabelSet,
     folder: str | os.PathLike[str],
     language: str,
-    word_vectors: WordVectors | str | os.PathLike[str],
+    word_vectors: WordVectors,
     report: ReadReport | None = None,
 ) -> None:
     """Writes texts in the published format of word ids, which `load_dw` reads.
 
-    Sentences are those of `split_sentences`, words those of `normalizer_and_splitter`: in lower case, so that words of
-    the vectors that are not will never be found. Words without a vector are left out. A label none of whose words has
-    one is left out and counted, and so is a document without words or without labels; two labels of the same words,
-    apart from those without a vector, become one.
+    Words are in lower case: those of the vectors that are not will never be found. Words without a vector are left out.
+    Labels and documents of which nothing stays are left out and counted; two labels of which the same words stay become
+    one.
 
     Args:
         documents: Of each split.
         label_set: Their labels.
         folder: Gets `SPLIT/LANGUAGE.json`.
         language: Names the files.
-        word_vectors: Of the language, or a folder of files such as `german.pkl.gz`.
+        word_vectors: Of the language.
         report: Counts documents and what is left out.
 
     Raises:
         ValueError: If no label has a word with a vector.
     """
     report = ReadReport() if report is None else report
-    if not isinstance(word_vectors, WordVectors):
-        word_vectors = word_vectors_of(word_vectors, language)
-    words = _WordIds(word_vectors.words)
+    vocabulary = {word: row for row, word in enumerate(word_vectors.words)}
+    unknown = vocabulary.setdefault(UNK, len(word_vectors.words))
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNK))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer_and_splitter()
+
+    def known(sentences: list[str]) -> list[list[int]]:
+        encodings = tokenizer.encode_batch_fast(sentences, add_special_tokens=False)
+        sentences_of_ids = ([word for word in encoding.ids if word != unknown] for encoding in encodings)
+        return [ids for ids in sentences_of_ids if ids]
+
     column_of: dict[str, int] = {}
-    label_ids: dict[str, int] = {}
+    columns_of_ids: dict[str, int] = {}
     for label in label_set:
-        ids = "_".join(str(word) for sentence in words([label.name]) for word in sentence)
-        if ids:
-            column_of[label.id] = label_ids.setdefault(ids, len(label_ids))
+        if words := known([label.name]):
+            column_of[label.id] = columns_of_ids.setdefault("_".join(map(str, words[0])), len(columns_of_ids))
         else:
             report.leave_out("label without word vectors", label.id)
-    if not label_ids:
+    if not column_of:
         raise ValueError(f"{language}: no label has a word with a vector; are these the vectors of {language}?")
     for split, rows in documents.items():
+        gold: list[list[int]] = []
         path = Path(folder) / split / f"{language}.json"
         with whole_file(path) as written, written.open("w", encoding="utf-8") as file:
-            _write_split(file, rows, words, column_of, list(label_ids), report)
-
-
-class _WordIds:
-    """Makes the ids of the known words of sentences."""
-
-    def __init__(self, words: list[str]) -> None:
-        vocabulary = {word: row for row, word in enumerate(words)}
-        self._unknown = vocabulary.setdefault(UNK, len(words))
-        self._tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNK))
-        self._tokenizer.normalizer, self._tokenizer.pre_tokenizer = normalizer_and_splitter()
-
-    def __call__(self, sentences: list[str]) -> list[list[int]]:
-        encodings = self._tokenizer.encode_batch_fast(sentences, add_special_tokens=False)
-        known = ([word for word in encoding.ids if word != self._unknown] for encoding in encodings)
-        return [sentence for sentence in known if sentence]
-
-
-def _write_split(
-    file: IO[str],
-    documents: Dataset,
-    words: _WordIds,
-    column_of: dict[str, int],
-    label_ids: list[str],
-    report: ReadReport,
-) -> None:
-    gold: list[list[int]] = []
-    file.write('{"X_ids": [')
-    for row in documents:
-        sentences = words(split_sentences(row["text"]))
-        columns = sorted({column_of[label] for label in row["labels"] if label in column_of})
-        if not sentences or not columns:
-            report.leave_out("without words" if not sentences else "without labels", row["id"])
-            continue
-        file.write(f"{', ' if gold else ''}{json.dumps(sentences)}")
-        gold.append(columns)
-        report.records += 1
-    file.write(f'], "Y_ids": {json.dumps(gold)}, "label_ids": {json.dumps(label_ids)}}}')
+            file.write('{"X_ids": [')
+            for row in rows:  # a large language takes a gigabyte as numbers of Python
+                sentences = known(split_sentences(row["text"]))
+                columns = sorted({column_of[label] for label in row["labels"] if label in column_of})
+                if not sentences or not columns:
+                    report.leave_out("without words" if not sentences else "without labels", row["id"])
+                    continue
+                file.write(f"{', ' if gold else ''}{json.dumps(sentences)}")
+                gold.append(columns)
+            file.write(f'], "Y_ids": {json.dumps(gold)}, "label_ids": {json.dumps([*columns_of_ids])}}}')
+        report.records += len(gold)
 
 
 def _rows(folder: Path, labels: str, language: str, report: ReadReport) -> dict[str, list[dict[str, Any]]]:
@@ -192,9 +173,9 @@ def _rows(folder: Path, labels: str, language: str, report: ReadReport) -> dict[
     seen: dict[str, str] = {}
     with answers_of(folder) as table:
         for split in ("test", "dev", "train"):
-            articles = ((url, *_article(table, url, report)) for url in lists[labels, split, language])
             rows[split] = []
-            for url, final_url, article in articles:
+            for url in lists[labels, split, language]:
+                final_url, article = _article(table, url, report)
                 if article is None:
                     continue
                 if article.language not in (None, LANGUAGE_CODES.get(language, article.language)):
@@ -204,8 +185,8 @@ def _rows(folder: Path, labels: str, language: str, report: ReadReport) -> dict[
                 else:
                     names = article.sections if labels == "general" else article.keywords
                     ids = list(dict.fromkeys(f"{language}:{name.lower()}" for name in names))
-                    row = (url, final_url, article.title, article.text, ids, language)
-                    rows[split].append(dict(zip(_COLUMNS, row, strict=True)))
+                    values = (url, final_url, article.title, article.text, ids, language)
+                    rows[split].append(dict(zip(_COLUMNS, values, strict=True)))
     return rows
 
 
@@ -226,12 +207,3 @@ def _article(table: Connection, url: str, report: ReadReport) -> tuple[str, DWAr
     except ValueError as error:
         report.leave_out(f"no article: {error}", where)
     return final_url, None
-
-
-def _labelled(rows: list[dict[str, Any]], enough: set[str], report: ReadReport) -> Iterator[dict[str, Any]]:
-    for row in rows:
-        labels = [label for label in row["labels"] if label in enough]
-        if labels:
-            yield {**row, "labels": labels}
-        else:
-            report.leave_out("without labels", row["id"])
