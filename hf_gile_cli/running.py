@@ -184,10 +184,13 @@ def visible(text: str) -> str:
 
 def quiet_libraries() -> None:
     """Leaves standard error to us: Transformers shows bars and advice there that are none of the user's business."""
-    from transformers.utils import logging
+    import logging
 
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    from transformers.utils import logging as of_transformers
+
+    of_transformers.set_verbosity_error()
+    of_transformers.disable_progress_bar()
+    logging.getLogger("hf_gile").setLevel(logging.ERROR)  # the command has words of its own for what that would say
 
 
 def counted(number: int, noun: str) -> str:

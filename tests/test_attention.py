@@ -140,7 +140,7 @@ def test_probabilities_are_calibrated(make_model):
 
 
 def test_what_cannot_be_explained_is_refused(make_model):
-    with pytest.raises(ValueError, match="'nn' averages words and has no attention to show"):
+    with pytest.raises(ValueError, match="no attention to show as evidence, text_encoder_type 'nn' averages words"):
         explain(*make_model("nn"), TEXTS[:1])
     model, processor = make_model()
     with pytest.raises(ValueError, match="expected gold labels of 2 texts, got those of 1"):

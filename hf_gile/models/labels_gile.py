@@ -135,10 +135,11 @@ class LabelSet(Sequence[Label]):
         try:
             written.write_bytes(b"".join(lines))
             written.replace(path)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        finally:
+        except BaseException as error:
             written.unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                raise OSError(error.errno, error.strerror, str(path)) from error
+            raise
 
     @property
     def ids(self) -> list[str]:

@@ -1,3 +1,4 @@
+import logging
 import os
 import signal
 import subprocess
@@ -19,7 +20,8 @@ def run():
         assert result.exit_code == ends, result.output
         return result
 
-    return run_command
+    yield run_command
+    logging.getLogger("hf_gile").setLevel(logging.NOTSET)
 
 
 @pytest.fixture

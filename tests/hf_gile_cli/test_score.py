@@ -262,5 +262,5 @@ def test_labels_of_which_no_word_is_known_are_found(tokenizer, monkeypatch):
     of_languages = build_tokenizer(vocabulary=["de:milch", "en:milk"])
     processor = GileProcessor(of_languages, languages=["de", "en"])
     assert unknown_labels(processor, ["milch", "milk", "milk"], ["de", "de", "en"]) == [1]
-    with pytest.raises(ValueError, match="several languages: name one of de, en"):
+    with pytest.raises(ValueError, match="this model speaks de, en: name the language"):
         unknown_labels(processor, ["milch"])
