@@ -1,8 +1,8 @@
 """News of Deutsche Welle: the published word ids, and the way to them from the published lists of addresses."""
 
 from .crawl import crawl_dw
-from .ids import LOW_RESOURCE_LEVELS, DWCorpus, JointCorpus, load_dw, low_resource
-from .texts import load_dw_pages, write_dw
+from .ids import LOW_RESOURCE_LEVELS, DWCorpus, JointCorpus, load_dw, low_resource, write_dw
+from .pages import load_dw_pages
 
 __all__ = [
     "LOW_RESOURCE_LEVELS",

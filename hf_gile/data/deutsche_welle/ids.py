@@ -32,9 +32,13 @@ from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from tokenizers import Tokenizer, models
 
 from ...extras import needs_extra
 from ...models.labels_gile import Label, LabelSet
+from ...models.processing_gile import split_sentences
+from ...tokenizing import UNK, normalizer_and_splitter
+from ...writing import whole_file
 from ..report import ReadReport
 from ..word_vectors import READERS, WordVectors, load_word_vectors
 
@@ -262,6 +266,68 @@ def low_resource(documents: Dataset, percent: float, seed: int = 0) -> Dataset:
         raise ValueError("documents is an empty dataset; there is nothing to select from")
     order = np.random.default_rng(seed).permutation(len(documents))
     return documents.select(np.sort(order[: max(1, round(len(documents) * percent / 100))]))
+
+
+def write_dw(
+    documents: Mapping[str, Dataset],
+    label_set: LabelSet,
+    folder: str | os.PathLike[str],
+    language: str,
+    word_vectors: WordVectors,
+    report: ReadReport | None = None,
+) -> None:
+    """Writes texts in the published format of word ids, which `load_dw` reads.
+
+    Words are in lower case: those of the vectors that are not will never be found. Words without a vector are left out.
+    Labels and documents of which nothing stays are left out and counted; two labels of which the same words stay become
+    one.
+
+    Args:
+        documents: Of each split.
+        label_set: Their labels.
+        folder: Gets `SPLIT/LANGUAGE.json`.
+        language: Names the files.
+        word_vectors: Of the language.
+        report: Counts documents and what is left out.
+
+    Raises:
+        ValueError: If no label has a word with a vector.
+    """
+    report = ReadReport() if report is None else report
+    vocabulary = {word: row for row, word in enumerate(word_vectors.words)}
+    unknown = vocabulary.setdefault(UNK, len(word_vectors.words))
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNK))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer_and_splitter()
+
+    def known(sentences: list[str]) -> list[list[int]]:
+        encodings = tokenizer.encode_batch_fast(sentences, add_special_tokens=False)
+        sentences_of_ids = ([word for word in encoding.ids if word != unknown] for encoding in encodings)
+        return [ids for ids in sentences_of_ids if ids]
+
+    column_of: dict[str, int] = {}
+    columns_of_ids: dict[str, int] = {}
+    for label in label_set:
+        if words := known([label.name]):
+            column_of[label.id] = columns_of_ids.setdefault("_".join(map(str, words[0])), len(columns_of_ids))
+        else:
+            report.leave_out("label without word vectors", label.id)
+    if not column_of:
+        raise ValueError(f"{language}: no label has a word with a vector; are these the vectors of {language}?")
+    for split, rows in documents.items():
+        gold: list[list[int]] = []
+        path = Path(folder) / split / f"{language}.json"
+        with whole_file(path) as written, written.open("w", encoding="utf-8") as file:
+            file.write('{"X_ids": [')
+            for row in rows:  # a large language takes a gigabyte as numbers of Python
+                sentences = known(split_sentences(row["text"]))
+                columns = sorted({column_of[label] for label in row["labels"] if label in column_of})
+                if not sentences or not columns:
+                    report.leave_out("without words" if not sentences else "without labels", row["id"])
+                    continue
+                file.write(f"{', ' if gold else ''}{json.dumps(sentences)}")
+                gold.append(columns)
+            file.write(f'], "Y_ids": {json.dumps(gold)}, "label_ids": {json.dumps([*columns_of_ids])}}}')
+        report.records += len(gold)
 
 
 def word_vectors_of(source: str | os.PathLike[str] | Mapping[str, WordVectors], language: str) -> WordVectors:

@@ -1,4 +1,4 @@
-"""Articles of Deutsche Welle out of their web pages.
+r"""Articles of Deutsche Welle out of the pages that `crawl_dw` fetched, with the labels of the published data.
 
 The text is what trafilatura, a kept library, takes for the text of a page; all else stands where the site shows it:
 
@@ -7,19 +7,41 @@ The text is what trafilatura, a kept library, takes for the text of a page; all 
     <aside data-tracking-name="related-topics"><a>KEYWORD</a>...</aside>
 
 The site could not be asked while this was written: the form is the one that public scrapers of it rely on. So try it on
-some hundred pages first, and look at what is left out. Sections are the "general" labels of the published data,
-keywords the "specific" ones.
+some hundred pages first, and look at what is left out. A document is an article of the published lists, in their split;
+its labels are its sections ("general") or its keywords ("specific"), in lower case:
+
+    {"id": "http://dw.com/p/10o55", "url": "https://www.dw.com/en/...", "title": "On mice",
+     "text": "On mice\nMice were seen.\n...", "labels": ["english:science", "english:germany"], "language": "english"}
 """
 
 from __future__ import annotations
 
 import codecs
+import os
 import re
-from typing import NamedTuple
+import zlib
+from collections import Counter
+from pathlib import Path
+from sqlite3 import Connection
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ...extras import needs_extra
+from ...models.labels_gile import Label, LabelSet
+from ..report import ReadReport
+from .crawl import SETS, SPLITS, answers_of, read_lists
+from .polite_web import MOST_BYTES
 
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+LANGUAGE_CODES = {
+    "english": "en", "german": "de", "spanish": "es", "portuguese": "pt", "ukrainian": "uk", "russian": "ru",
+    "arabic": "ar", "persian": "fa",
+}  # fmt: skip
+"""What pages call the languages of the lists."""
+
+_COLUMNS = ("id", "url", "title", "text", "labels", "language")
 _LONGEST_NAME = 100  # of a label, in characters: what is longer is no name
 _TEASER = "//header//p[contains(@class, 'teaser-text')]"
 _SECTIONS = "//*[@data-tracking-name='content-detail-kicker']/span"
@@ -92,6 +114,108 @@ def parse_dw_page(html: bytes, url: str = "", charset: str | None = None) -> DWA
     teaser = [text for text in teasers if text not in (title, lines[0])]
     language = page.get("lang", "").lower().replace("_", "-").partition("-")[0] or None
     return DWArticle(title, (*teaser, *lines), sections, keywords, language)
+
+
+def load_dw_pages(
+    folder: str | os.PathLike[str],
+    language: str,
+    labels: str = "general",
+    report: ReadReport | None = None,
+    *,
+    min_count: int = 1,
+) -> tuple[dict[str, Dataset], LabelSet]:
+    """Reads documents and labels of a language out of the pages of a crawl, which need not be complete.
+
+    Left out and counted: addresses without a page, pages without an article (galleries, videos, pages that say 404),
+    articles in another language than that of the list, articles without a label, and an article that two addresses
+    lead to: it stays in test, or else in dev.
+
+    Args:
+        folder: What `crawl_dw` wrote.
+        language: As the lists call it.
+        labels: `"general"`, the sections, or `"specific"`, the keywords; of the published lists of that name.
+        report: Counts what is left out, and says whether damaged pages raise.
+        min_count: A label that fewer documents of train have is left out, of documents too.
+
+    Returns:
+        From each split to a dataset, in memory, with the columns `id`, `url`, `title`, `text`, `labels` (ids of labels)
+        and `language`; and the labels, as `language:name`, the most frequent first.
+
+    Raises:
+        FileNotFoundError: If there is no crawl of such lists in the folder.
+        ValueError: If labels is something else, train has no label, or a page is damaged.
+    """
+    if labels not in SETS:
+        raise ValueError(f"labels must be one of {', '.join(SETS)}, got {labels!r}")
+    with needs_extra("data", "load_dw_pages"):
+        from datasets import Dataset, Features, List, Value
+    folder = Path(folder)
+    report = ReadReport() if report is None else report
+    rows = _rows(folder, labels, language, report)
+    counts = Counter(label for row in rows["train"] for label in row["labels"])
+    enough = {label: count for label, count in counts.most_common() if count >= min_count}
+    if not enough:
+        raise ValueError(f"{folder}: no article with {labels} labels in train of {language}: {report}; crawl more")
+    features = Features(dict.fromkeys(_COLUMNS, Value("string")) | {"labels": List(Value("string"))})
+    documents = {}
+    for split in SPLITS:
+        labelled = []
+        for row in rows[split]:
+            row["labels"] = [label for label in row["labels"] if label in enough]
+            if row["labels"]:
+                labelled.append(row)
+            else:
+                report.leave_out("without labels", row["id"])
+        report.records += len(labelled)
+        columns = {name: [row[name] for row in labelled] for name in _COLUMNS}
+        documents[split] = Dataset.from_dict(columns, features=features)
+    label_set = LabelSet(
+        Label(label, label.removeprefix(f"{language}:"), language=language, seen=True, count=count)
+        for label, count in enough.items()
+    )
+    return documents, label_set
+
+
+def _rows(folder: Path, labels: str, language: str, report: ReadReport) -> dict[str, list[dict[str, Any]]]:
+    lists = read_lists(folder / "lists" / labels, [language])
+    rows: dict[str, list[dict[str, Any]]] = {}
+    seen: dict[str, str] = {}
+    with answers_of(folder) as table:
+        for split in ("test", "dev", "train"):
+            rows[split] = []
+            for url in lists[labels, split, language]:
+                final_url, article = _article(table, url, report)
+                if article is None:
+                    continue
+                if article.language not in (None, LANGUAGE_CODES.get(language, article.language)):
+                    report.leave_out("in another language", f"{url}: {article.language}")
+                elif seen.setdefault(final_url, url) != url:
+                    report.leave_out("same article as another address", f"{url}, {seen[final_url]}")
+                else:
+                    names = article.sections if labels == "general" else article.keywords
+                    ids = list(dict.fromkeys(f"{language}:{name.lower()}" for name in names))
+                    values = (url, final_url, article.title, article.text, ids, language)
+                    rows[split].append(dict(zip(_COLUMNS, values, strict=True)))
+    return rows
+
+
+def _article(table: Connection, url: str, report: ReadReport) -> tuple[str, DWArticle | None]:
+    answer = table.execute("SELECT final_url, charset, reason, page FROM answers WHERE url = ?", (url,)).fetchone()
+    final_url, charset, reason, page = answer or ("", None, "not asked yet", b"")
+    if reason is not None:
+        report.leave_out(f"without page: {reason}", url)
+        return final_url, None
+    report.files += 1
+    where = f"{url}: {final_url}"
+    try:
+        return final_url, parse_dw_page(zlib.decompressobj().decompress(page, MOST_BYTES), final_url, charset)
+    except zlib.error as error:
+        report.problem("damaged page", f"{where}: {error}")
+    except UnicodeDecodeError as error:
+        report.problem("page not in its charset", f"{where}: byte {error.start:,} is not {error.encoding}")
+    except ValueError as error:
+        report.leave_out(f"no article: {error}", where)
+    return final_url, None
 
 
 def _codec(charset: str | None) -> str:

@@ -7,11 +7,10 @@ import zlib
 import numpy as np
 import pytest
 
-from hf_gile.data import ReadReport, WordVectors, load_dw
+from hf_gile.data import ReadReport, WordVectors, load_dw, load_dw_pages, write_dw
 from hf_gile.data.deutsche_welle.crawl import answers_of
 from hf_gile.data.deutsche_welle.pages import parse_dw_page
 from hf_gile.data.deutsche_welle.polite_web import MOST_BYTES
-from hf_gile.data.deutsche_welle.texts import load_dw_pages, write_dw
 
 TODAY = """<!DOCTYPE html><html class="x" lang="{lang}" dir="ltr"><head><meta charset="utf-8">
 <title data-rh="true">{title}</title><meta data-rh="true" name="date" value="2017-03-31T09:00:00.000Z">
@@ -278,7 +277,7 @@ def test_damaged_pages_are_named_and_can_be_skipped(crawl):
 
 def test_a_page_that_unpacks_without_end_is_cut(crawl, monkeypatch):
     folder = crawl(train=[("2", today() + " " * 2 * MOST_BYTES)])
-    monkeypatch.setattr("hf_gile.data.deutsche_welle.texts.parse_dw_page", lambda page, *_: lengths.append(len(page)))
+    monkeypatch.setattr("hf_gile.data.deutsche_welle.pages.parse_dw_page", lambda page, *_: lengths.append(len(page)))
     lengths = []
     with pytest.raises(ValueError, match="no article"):
         load_dw_pages(folder, "english")
