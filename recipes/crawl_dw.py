@@ -11,14 +11,13 @@ At a second or more for each address, the general lists of English and German (2
 lists more than a week. `--max_pages 5000` asks for a sample of all lists, the same command then for more. Pages are
 kept as they came, so that another export needs no crawl.
 
-robots.txt is obeyed, but terms of use are for you to read, and the texts may not be passed on. In Python:
-
-    documents, label_set = hf_gile.data.load_dw_pages("dw_pages", "german", min_count=20)
-    documents["train"]      # a datasets.Dataset with text and labels, as encode_dataset takes it
+robots.txt is obeyed, but terms of use are for you to read, and the texts may not be passed on. In Python,
+`hf_gile.data.load_dw_pages("dw_pages", "german", min_count=20)` gives datasets with text and labels, and the labels.
 """
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from transformers import HfArgumentParser
 
@@ -34,16 +33,14 @@ class Recipe:
 
     output_dir: str = field(default="dw_pages", metadata={"help": "Folder of the crawl."})
     urls: list[str] = field(
-        default_factory=list, metadata={"help": "Folders dw_general, dw_specific of lists to crawl; without, none is."}
+        default_factory=list, metadata={"help": "Folders dw_general, dw_specific of lists to crawl."}
     )
     languages: list[str] = field(default_factory=list, metadata={"help": "By default all there are."})
-    contact: str = field(
-        default="", metadata={"help": "Your mail address or web page: the site sees it with each request."}
-    )
+    contact: str = field(default="", metadata={"help": "Your mail address or web page, which the site sees."})
     delay: float = field(default=1.0, metadata={"help": "Seconds a host is left alone after each answer, at least."})
     max_pages: int | None = field(default=None, metadata={"help": "Addresses to ask this time; by default all."})
-    export: str = field(default="none", metadata={"help": "text, ids (the published format), or none."})
-    labels: str = field(default="general", metadata={"help": "general (sections) or specific (keywords)."})
+    export: Literal["none", "text", "ids"] = field(default="none", metadata={"help": "ids: the published format."})
+    labels: Literal["general", "specific"] = field(default="general", metadata={"help": "Sections or keywords."})
     min_count: int = field(default=1, metadata={"help": "Training documents that a label needs."})
     word_vectors: str | None = field(default=None, metadata={"help": "Folder of LANGUAGE.pkl.gz or the like, for ids."})
 
@@ -51,8 +48,6 @@ class Recipe:
 def main() -> None:
     parser = HfArgumentParser(Recipe)
     (recipe,) = parser.parse_args_into_dataclasses()
-    if recipe.export not in ("none", "text", "ids"):
-        parser.error(f"--export must be text, ids or none, got {recipe.export}")
     if recipe.export == "ids" and recipe.word_vectors is None:
         parser.error("--export ids needs --word_vectors")
     if recipe.urls and not recipe.contact:

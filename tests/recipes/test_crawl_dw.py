@@ -696,7 +696,7 @@ def test_a_model_is_trained_on_the_exported_word_ids(crawled, recipe):
         ([], "nothing to do: give --urls to crawl, --export to make data"),
         (["--urls", "dw_general"], "--contact: tell the site who asks"),
         (["--export", "ids"], "--export ids needs --word_vectors"),
-        (["--export", "csv"], "--export must be text, ids or none, got csv"),
+        (["--export", "csv"], "argument --export: invalid choice: 'csv' (choose from "),
     ],
 )
 def test_the_recipe_says_what_it_needs(arguments, message, recipe, capsys):
@@ -707,6 +707,7 @@ def test_the_recipe_says_what_it_needs(arguments, message, recipe, capsys):
 
 def test_a_crawl_without_its_libraries_names_the_extra(crawl, monkeypatch):
     monkeypatch.setitem(sys.modules, "protego", None)
+    monkeypatch.delitem(sys.modules, Visitor.__module__)
     with pytest.raises(ImportError, match=r"crawl_dw needs the `data` extra: pip install 'hf-gile\[data\]'"):
         crawl("http://127.0.0.1/p/2")
 

@@ -6,10 +6,8 @@ The lists are the folders in data_urls of https://github.com/idiap/mhan, `dw_gen
     {"urls": ["http://dw.com/p/10o55", "http://dw.com/p/10osv"]}
 
 Each address redirects to an article. A crawl writes the lists into one folder, as `lists/general/train/english.json`,
-and what came of each address into a table of SQLite, `answers.sqlite`.
-
-An answer is written whole or not at all, so a crawl may be ended at any moment and started again: what was answered is
-not asked again, unless its failure may pass.
+and what came of each address into a table of SQLite, `answers.sqlite`: whole or not at all, so that it may be ended at
+any moment and started again. What was answered is not asked again, unless its failure may pass.
 """
 
 from __future__ import annotations
@@ -25,9 +23,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from reprlib import repr as shortened
+from typing import TypeAlias
 
 from ...writing import whole_file
-from .polite_web import Visitor
 
 HOSTS = ("dw.com", "www.dw.com", "p.dw.com")
 """The hosts that short addresses lead through; articles are on www.dw.com."""
@@ -37,6 +35,11 @@ SETS = ("general", "specific")
 
 SPLITS = ("train", "dev", "test")
 
+MOST_BYTES = 5_000_000
+"""Of a page, unpacked: a longer one is not kept."""
+
+AnyPath: TypeAlias = str | os.PathLike[str]
+Lists: TypeAlias = dict[tuple[str, str, str], list[str]]  # from set, split and language to addresses
 _TABLE = """
     CREATE TABLE IF NOT EXISTS answers (
         url PRIMARY KEY,  -- as listed
@@ -61,8 +64,8 @@ class CrawlSummary:
 
 
 def crawl_dw(
-    lists: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    folder: str | os.PathLike[str],
+    lists: AnyPath | Iterable[AnyPath],
+    folder: AnyPath,
     contact: str,
     languages: Iterable[str] | None = None,
     *,
@@ -96,10 +99,11 @@ def crawl_dw(
     Raises:
         RuntimeError: Where an event loop runs already, as in a notebook.
         FileNotFoundError: If there is no such list.
-        ValueError: If a list is malformed, contact is no address, another crawl is writing into the folder, or what an
-            earlier one wrote is damaged.
+        ValueError: If an argument or list is malformed, or another crawl is writing into the folder, or damaged it.
     """
     from tqdm.auto import tqdm
+
+    from .polite_web import Visitor
 
     visitor = Visitor(contact, hosts, delay, timeout)
     if max_pages is not None and max_pages < 0:
@@ -136,9 +140,7 @@ def crawl_dw(
     return CrawlSummary(pages, failed, passing, len(listed - asked.keys()), ended)
 
 
-def read_lists(
-    lists: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], languages: Iterable[str] | None = None
-) -> dict[tuple[str, str, str], list[str]]:
+def read_lists(lists: AnyPath | Iterable[AnyPath], languages: Iterable[str] | None = None) -> Lists:
     """Reads published lists of addresses.
 
     Args:
@@ -154,7 +156,7 @@ def read_lists(
     """
     lists = [lists] if isinstance(lists, (str, os.PathLike)) else list(lists)
     wanted = list(languages or ())
-    addresses = {}
+    addresses: Lists = {}
     for folder in map(Path, lists):
         name = folder.resolve().name.removeprefix("dw_")
         if name not in SETS:

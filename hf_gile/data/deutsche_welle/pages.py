@@ -29,8 +29,7 @@ from urllib.parse import urlsplit
 from ...extras import needs_extra
 from ...models.labels_gile import Label, LabelSet
 from ..report import ReadReport
-from .crawl import SETS, SPLITS, answers_of, read_lists
-from .polite_web import MOST_BYTES
+from .crawl import MOST_BYTES, SETS, SPLITS, answers_of, read_lists
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -126,9 +125,8 @@ def load_dw_pages(
 ) -> tuple[dict[str, Dataset], LabelSet]:
     """Reads documents and labels of a language out of the pages of a crawl, which need not be complete.
 
-    Left out and counted: addresses without a page, pages without an article (galleries, videos, pages that say 404),
-    articles in another language than that of the list, articles without a label, and an article that two addresses
-    lead to: it stays in test, or else in dev.
+    Left out and counted: addresses without a page, pages without an article (a gallery, an error), articles without a
+    label or in another language than the list's. An article that two addresses lead to stays in test, or else in dev.
 
     Args:
         folder: What `crawl_dw` wrote.

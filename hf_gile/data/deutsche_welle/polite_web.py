@@ -17,9 +17,11 @@ from typing import Any
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 from ...extras import needs_extra
+from .crawl import MOST_BYTES
 
-MOST_BYTES = 5_000_000
-"""Of a page, unpacked: a longer one is not kept."""
+with needs_extra("data", "crawl_dw"):
+    import httpx2
+    from protego import Protego
 
 _AGENT = "hf-gile"  # the name that robots.txt may give rules for
 _MOST_REDIRECTS = 10
@@ -47,14 +49,10 @@ class Visit:
 class Visitor:
     """Asks one address at a time, and remembers when each host may be asked next; arguments are as in `crawl_dw`.
 
-    Attributes:
-        closed: Why no more should be asked: a host wants to be left alone for more than ten minutes, once or always.
+    `closed` is why no more should be asked: a host wants to be left alone for more than ten minutes, once or always.
     """
 
     def __init__(self, contact: str, hosts: Sequence[str], delay: float, timeout: float) -> None:
-        with needs_extra("data", "crawl_dw"):
-            import httpx2
-            import protego  # noqa: F401
         if asyncio._get_running_loop() is not None:
             raise RuntimeError("an event loop runs already, as in a notebook: crawl in a process, recipes/crawl_dw.py")
         is_address = "@" in contact or contact.startswith(("http://", "https://"))
@@ -99,8 +97,6 @@ class Visitor:
 
     def _refusal(self, url: str) -> Visit | None:
         """What robots.txt has against an address (RFC 9309): a rule, or that it cannot be had just now."""
-        from protego import Protego
-
         parts = urlsplit(url)
         site = f"{parts.scheme}://{parts.netloc}"
         rules, read_at = self._robots.get(site, (None, -math.inf))
@@ -121,8 +117,6 @@ class Visitor:
 
     def _ask(self, url: str, robots: bool) -> Visit:
         """Asks once, as soon as the host may be asked."""
-        import httpx2
-
         host = urlsplit(url).netloc
         time.sleep(max(0.0, self._free_at.get(host, 0.0) - time.monotonic()))
         start = time.monotonic()
@@ -142,8 +136,6 @@ class Visitor:
         return visit
 
     async def _answer(self, url: str, robots: bool) -> Visit:
-        import httpx2
-
         async with (
             asyncio.timeout(self._timeout),  # a timeout of the client would begin anew with each byte that drips in
             httpx2.AsyncClient(headers=self._headers, verify=self._tls, timeout=None) as client,

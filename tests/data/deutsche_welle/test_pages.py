@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from hf_gile.data import ReadReport, WordVectors, load_dw, load_dw_pages, write_dw
-from hf_gile.data.deutsche_welle.crawl import answers_of
+from hf_gile.data.deutsche_welle.crawl import MOST_BYTES, answers_of
 from hf_gile.data.deutsche_welle.pages import parse_dw_page
-from hf_gile.data.deutsche_welle.polite_web import MOST_BYTES
 
 TODAY = """<!DOCTYPE html><html class="x" lang="{lang}" dir="ltr"><head><meta charset="utf-8">
 <title data-rh="true">{title}</title><meta data-rh="true" name="date" value="2017-03-31T09:00:00.000Z">
