@@ -32,9 +32,7 @@ class Recipe:
     """What to fetch, and what to make of it."""
 
     output_dir: str = field(default="dw_pages", metadata={"help": "Folder of the crawl."})
-    urls: list[str] = field(
-        default_factory=list, metadata={"help": "Folders dw_general, dw_specific of lists to crawl."}
-    )
+    urls: list[str] = field(default_factory=list, metadata={"help": "Folders dw_general, dw_specific to crawl."})
     languages: list[str] = field(default_factory=list, metadata={"help": "By default all there are."})
     contact: str = field(default="", metadata={"help": "Your mail address or web page, which the site sees."})
     delay: float = field(default=1.0, metadata={"help": "Seconds a host is left alone after each answer, at least."})
@@ -70,8 +68,7 @@ def main() -> None:
             sizes = {split: len(rows) for split, rows in documents.items()}
             print(f"{language}: {sizes}, {len(label_set):,} labels; {report}")
             if recipe.export == "ids":
-                report = ReadReport()
-                vectors = word_vectors_of(recipe.word_vectors, language)
+                vectors, report = word_vectors_of(recipe.word_vectors, language), ReadReport()
                 write_dw(documents, label_set, folder, language, vectors, report)
                 print(f"  as word ids: {report}")
                 continue

@@ -378,7 +378,7 @@ def test_other_ports_and_schemes_of_a_host_are_not_asked(site, crawl):
 
 
 def test_an_address_may_lead_to_the_usual_ports_but_not_from_https_to_http():
-    visitor = Visitor(CONTACT, ["dw.com", "www.dw.com"], 1.0, 1.0)
+    visitor = Visitor(CONTACT, ["dw.com", "www.dw.com"], 1.0, 1.0, 1000)
     assert visitor._leads_away("https://www.dw.com/en/a-2", "http://dw.com/p/2") is None
     assert visitor._leads_away("http://www.dw.com:80/en/a-2", "http://dw.com/p/2") is None
     assert visitor._leads_away("http://dw.com/p/2", "https://dw.com/p/2") == "leads from https to http"
@@ -430,7 +430,7 @@ def test_packed_and_chunked_pages_are_unpacked(site, crawl, tmp_path):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_page_that_is_too_long_is_not_kept(site, crawl, monkeypatch, packed):
-    monkeypatch.setattr("hf_gile.data.deutsche_welle.polite_web.MOST_BYTES", 100_000)
+    monkeypatch.setattr("hf_gile.data.deutsche_welle.crawl.MOST_BYTES", 100_000)
     body = b"<p>" + bytes(3_000_000)
     options = (gzip.compress(body), {"Content-Encoding": "gzip"}) if packed else (body, {})
     assert crawl(site.page(2, *options)).failed == {"longer than 100,000 bytes": 1}

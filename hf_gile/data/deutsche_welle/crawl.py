@@ -27,16 +27,10 @@ from typing import TypeAlias
 
 from ...writing import whole_file
 
-HOSTS = ("dw.com", "www.dw.com", "p.dw.com")
-"""The hosts that short addresses lead through; articles are on www.dw.com."""
-
-SETS = ("general", "specific")
-"""The published lists: articles with sections of the site as labels, and articles with keywords."""
-
+HOSTS = ("dw.com", "www.dw.com", "p.dw.com")  # short addresses lead through them; articles are on www.dw.com
+SETS = ("general", "specific")  # the lists: articles with sections of the site as labels, and articles with keywords
 SPLITS = ("train", "dev", "test")
-
-MOST_BYTES = 5_000_000
-"""Of a page, unpacked: a longer one is not kept."""
+MOST_BYTES = 5_000_000  # of a page, unpacked: a longer one is not kept
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 Lists: TypeAlias = dict[tuple[str, str, str], list[str]]  # from set, split and language to addresses
@@ -105,7 +99,7 @@ def crawl_dw(
 
     from .polite_web import Visitor
 
-    visitor = Visitor(contact, hosts, delay, timeout)
+    visitor = Visitor(contact, hosts, delay, timeout, MOST_BYTES)
     if max_pages is not None and max_pages < 0:
         raise ValueError(f"max_pages must not be negative, got {max_pages}")
     addresses = read_lists(lists, languages)
@@ -141,18 +135,11 @@ def crawl_dw(
 
 
 def read_lists(lists: AnyPath | Iterable[AnyPath], languages: Iterable[str] | None = None) -> Lists:
-    """Reads published lists of addresses.
-
-    Args:
-        lists: Folders whose names end in general or specific, each with folders train, dev and test.
-        languages: By default all that have a file in train, by name.
-
-    Returns:
-        The addresses of each set, split and language, each once.
+    """Reads published lists of addresses, by default of all languages that have one in train.
 
     Raises:
         FileNotFoundError: If there is no such list.
-        ValueError: If a folder has another name, or a list is malformed.
+        ValueError: If a folder is not called general or specific, or a list is malformed.
     """
     lists = [lists] if isinstance(lists, (str, os.PathLike)) else list(lists)
     wanted = list(languages or ())

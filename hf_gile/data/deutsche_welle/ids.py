@@ -278,9 +278,8 @@ def write_dw(
 ) -> None:
     """Writes texts in the published format of word ids, which `load_dw` reads.
 
-    Words are in lower case: those of the vectors that are not will never be found. Words without a vector are left out.
-    Labels and documents of which nothing stays are left out and counted; two labels of which the same words stay become
-    one.
+    Words are in lower case; those without a vector are left out. Labels and documents of which nothing stays are left
+    out and counted; two labels of which the same words stay become one.
 
     Args:
         documents: Of each split.
@@ -301,8 +300,7 @@ def write_dw(
 
     def known(sentences: list[str]) -> list[list[int]]:
         encodings = tokenizer.encode_batch_fast(sentences, add_special_tokens=False)
-        sentences_of_ids = ([word for word in encoding.ids if word != unknown] for encoding in encodings)
-        return [ids for ids in sentences_of_ids if ids]
+        return [ids for each in encodings if (ids := [word for word in each.ids if word != unknown])]
 
     column_of: dict[str, int] = {}
     columns_of_ids: dict[str, int] = {}

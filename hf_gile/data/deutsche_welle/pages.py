@@ -1,4 +1,4 @@
-r"""Articles of Deutsche Welle out of the pages that `crawl_dw` fetched, with the labels of the published data.
+"""Articles of Deutsche Welle out of the pages that `crawl_dw` fetched, with the labels of the published data.
 
 The text is what trafilatura, a kept library, takes for the text of a page; all else stands where the site shows it:
 
@@ -8,16 +8,12 @@ The text is what trafilatura, a kept library, takes for the text of a page; all 
 
 The site could not be asked while this was written: the form is the one that public scrapers of it rely on. So try it on
 some hundred pages first, and look at what is left out. A document is an article of the published lists, in their split;
-its labels are its sections ("general") or its keywords ("specific"), in lower case:
-
-    {"id": "http://dw.com/p/10o55", "url": "https://www.dw.com/en/...", "title": "On mice",
-     "text": "On mice\nMice were seen.\n...", "labels": ["english:science", "english:germany"], "language": "english"}
+its labels are its sections ("general") or its keywords ("specific"), in lower case.
 """
 
 from __future__ import annotations
 
 import codecs
-import os
 import re
 import zlib
 from collections import Counter
@@ -29,7 +25,7 @@ from urllib.parse import urlsplit
 from ...extras import needs_extra
 from ...models.labels_gile import Label, LabelSet
 from ..report import ReadReport
-from .crawl import MOST_BYTES, SETS, SPLITS, answers_of, read_lists
+from .crawl import MOST_BYTES, SETS, SPLITS, AnyPath, answers_of, read_lists
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -71,21 +67,11 @@ class DWArticle(NamedTuple):
 
 
 def parse_dw_page(html: bytes, url: str = "", charset: str | None = None) -> DWArticle:
-    """Reads the article of a page.
-
-    Args:
-        html: The page.
-        url: Its address, which tells articles from galleries.
-        charset: As the answer's header declares it; without one that Python knows, UTF-8.
+    """Reads the article of a page, which is UTF-8 without a charset that Python knows.
 
     Raises:
         UnicodeDecodeError: If the page is not in its charset.
         ValueError: If the page holds no article; the message is the reason.
-
-    Example:
-        >>> page = "<html lang='en'><body><h1>On mice</h1><p>Mice were seen.</p><p>Again.</p></body></html>"
-        >>> parse_dw_page(page.encode()).paragraphs
-        ('Mice were seen.', 'Again.')
     """
     with needs_extra("data", "reading web pages"):
         import trafilatura
@@ -116,12 +102,7 @@ def parse_dw_page(html: bytes, url: str = "", charset: str | None = None) -> DWA
 
 
 def load_dw_pages(
-    folder: str | os.PathLike[str],
-    language: str,
-    labels: str = "general",
-    report: ReadReport | None = None,
-    *,
-    min_count: int = 1,
+    folder: AnyPath, language: str, labels: str = "general", report: ReadReport | None = None, *, min_count: int = 1
 ) -> tuple[dict[str, Dataset], LabelSet]:
     """Reads documents and labels of a language out of the pages of a crawl, which need not be complete.
 
@@ -136,8 +117,8 @@ def load_dw_pages(
         min_count: A label that fewer documents of train have is left out, of documents too.
 
     Returns:
-        From each split to a dataset, in memory, with the columns `id`, `url`, `title`, `text`, `labels` (ids of labels)
-        and `language`; and the labels, as `language:name`, the most frequent first.
+        From each split to a dataset, in memory, with the columns `id` (the address listed), `url`, `title`, `text`,
+        `labels` (such as `english:science`) and `language`; and the labels, the most frequent first.
 
     Raises:
         FileNotFoundError: If there is no crawl of such lists in the folder.

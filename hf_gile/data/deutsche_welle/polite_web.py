@@ -17,7 +17,6 @@ from typing import Any
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 from ...extras import needs_extra
-from .crawl import MOST_BYTES
 
 with needs_extra("data", "crawl_dw"):
     import httpx2
@@ -52,7 +51,7 @@ class Visitor:
     `closed` is why no more should be asked: a host wants to be left alone for more than ten minutes, once or always.
     """
 
-    def __init__(self, contact: str, hosts: Sequence[str], delay: float, timeout: float) -> None:
+    def __init__(self, contact: str, hosts: Sequence[str], delay: float, timeout: float, max_bytes: int) -> None:
         if asyncio._get_running_loop() is not None:
             raise RuntimeError("an event loop runs already, as in a notebook: crawl in a process, recipes/crawl_dw.py")
         is_address = "@" in contact or contact.startswith(("http://", "https://"))
@@ -61,7 +60,7 @@ class Visitor:
         if delay < 0 or timeout <= 0:
             raise ValueError(f"delay and timeout must be positive, got {delay} and {timeout}")
         self.closed = ""
-        self._hosts, self._delay, self._timeout = hosts, delay, timeout
+        self._hosts, self._delay, self._timeout, self._max_bytes = hosts, delay, timeout, max_bytes
         self._robots: dict[str, tuple[Any, float]] = {}
         self._delays: dict[str, float] = {}
         self._free_at: dict[str, float] = {}
@@ -153,7 +152,7 @@ class Visitor:
             elif "html" not in kind and not robots:
                 visit.reason = f"{kind}, not HTML"
             else:
-                page, limit = bytearray(), _ROBOTS_BYTES if robots else MOST_BYTES
+                page, limit = bytearray(), _ROBOTS_BYTES if robots else self._max_bytes
                 async for piece in response.aiter_bytes():
                     page += piece
                     if len(page) > limit:
