@@ -232,13 +232,8 @@ class LabelSet(Sequence[Label]):
         unknown = [name for name in changes if name not in _TYPES]
         if unknown:
             raise ValueError(f"a label has no field {unknown[0]!r}; it has {', '.join(_TYPES)}")
-        return self._updated({self._labels[self.column(label_id)].id: changes})
-
-    def _updated(self, changes: Mapping[str, Mapping[str, Any]]) -> "LabelSet":
-        labels = list(self._labels)
-        for label_id, fields_of_label in changes.items():
-            column = self.column(label_id)
-            labels[column] = replace(labels[column], **fields_of_label)
+        labels, column = list(self._labels), self.column(label_id)
+        labels[column] = replace(labels[column], **changes)
         return LabelSet(labels)
 
     def with_counts(self, counts: Mapping[str, int]) -> "LabelSet":
@@ -252,12 +247,6 @@ class LabelSet(Sequence[Label]):
         numbers = [index(counts.get(label_id, 0)) for label_id in self.ids]
         rows = zip(self._labels, numbers, strict=True)
         return LabelSet(replace(label, count=number, seen=number > 0) for label, number in rows)
-
-    def with_thresholds(self, thresholds: Mapping[str, float | None]) -> "LabelSet":
-        """A label set with the thresholds of `thresholds`, by id, None for none; the other labels keep theirs."""
-        if not isinstance(thresholds, Mapping):
-            raise ValueError(f"thresholds must be a mapping of ids to probabilities, got {type(thresholds).__name__}")
-        return self._updated({label_id: {"threshold": threshold} for label_id, threshold in thresholds.items()})
 
     def __contains__(self, item: object) -> bool:
         return item in self._columns if isinstance(item, str) else item in self._labels
@@ -298,11 +287,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "threshold": (float, int, type(None)),
     "synonyms": (tuple,),
 }
-
-
 _DEFAULTS = {field.name: field.default for field in fields(Label)}
-
-
 _values = attrgetter(*_TYPES)
 
 

@@ -112,10 +112,11 @@ _operation = st.one_of(
     st.tuples(st.just("rename"), st.tuples(mostly(_ids), mostly(_names))),
     st.tuples(
         st.just("update"),
-        st.tuples(mostly(_ids), st.dictionaries(st.sampled_from(["name", "count", "seen", "x"]), mostly(_names))),
+        st.tuples(
+            mostly(_ids), st.dictionaries(st.sampled_from(["name", "count", "seen", "threshold", "x"]), mostly(_names))
+        ),
     ),
     st.tuples(st.just("with_counts"), mostly(st.dictionaries(_ids, mostly(st.integers(0, 9)), max_size=2))),
-    st.tuples(st.just("with_thresholds"), mostly(st.dictionaries(_ids, mostly(st.floats(0, 1)), max_size=2))),
     st.tuples(st.just("columns"), mostly(st.lists(_ids, max_size=2))),
     st.tuples(st.just("slice"), st.tuples(st.integers(-3, 3), st.integers(-3, 3))),
 )

@@ -32,7 +32,7 @@ def model(tmp_path, make_model, monkeypatch):
     datasets = pytest.importorskip("datasets")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     model, processor = make_model(problem_type="multi_label_classification")
-    model.set_labels(model.label_set.with_counts({"Iron": 7, "Blood": 3}).with_thresholds({"Iron": 0.4}), processor)
+    model.set_labels(model.label_set.with_counts({"Iron": 7, "Blood": 3}).update("Iron", threshold=0.4), processor)
     save(tmp_path / "model", model, processor, card="# A model")
     (tmp_path / "model" / "notes.txt").write_text("mine")
     (tmp_path / "model" / "model-00001-of-00002.safetensors").write_bytes(b"stale")

@@ -205,7 +205,7 @@ print(json.dumps([model.config.calibration, model.config.thresholds, model.label
 def test_a_saved_model_keeps_calibration_and_thresholds_also_where_hf_gile_is_not(tmp_path, make_model, label_set):
     model, processor = make_model()
     trained = LabelSet(replace(label, seen=label.id != "Iron") for label in label_set)
-    model.set_labels(trained.with_thresholds({"Blood": 0.1, "Iron": 0.9}), processor)
+    model.set_labels(trained.update("Blood", threshold=0.1).update("Iron", threshold=0.9), processor)
     model.config.calibration = {"seen": PLATT, "unseen": STEEP}
     model.config.thresholds = {"seen": 0.31, "unseen": 0.2}
     folder = tmp_path / "saved"
@@ -228,7 +228,7 @@ def test_a_saved_model_keeps_calibration_and_thresholds_also_where_hf_gile_is_no
 
 def test_thresholds_go_by_id_when_labels_change(make_model, label_set):
     model, processor = make_model()
-    labels = label_set.with_thresholds({"Blood": 0.1, "Iron": 0.9})
+    labels = label_set.update("Blood", threshold=0.1).update("Iron", threshold=0.9)
     model.set_labels(labels.rename("Iron", "Iron, Dietary").retire("Heart Failure").add(Label("x", "Rats")), processor)
     assert dict(zip(model.label_set.ids, model.stored_labels.thresholds().tolist(), strict=True)) == pytest.approx(
         {"Milk, Human": 0.5, "Iron": 0.9, "Infant": 0.5, "Blood": 0.1, "x": 0.5}

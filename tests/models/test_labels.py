@@ -41,9 +41,9 @@ def test_changes_make_a_new_set_and_keep_ids_and_columns():
     assert labels.add(Label("D1", "New")).names == ["Heart Failure", "Milk, Human", "Eisen", "New"]
     assert labels.retire("D006333").ids == ["D008895", "D007501"]
     assert [label.seen for label in labels.with_counts({"D007501": 3})] == [False, False, True]
-    changed = labels.with_thresholds({"D007501": 0.5, "D006333": None})
+    changed = labels.update("D007501", threshold=0.5).update("D006333", threshold=None)
     assert [label.threshold for label in changed] == [None, None, 0.5]
-    assert [label.threshold for label in changed.with_thresholds({"D008895": 0.1})] == [None, 0.1, 0.5]
+    assert [label.threshold for label in changed.update("D008895", threshold=0.1)] == [None, 0.1, 0.5]
     assert labels == LabelSet(FULL)
 
 
@@ -74,10 +74,9 @@ def test_changes_make_a_new_set_and_keep_ids_and_columns():
         (lambda labels: labels[::-2], None),
         (lambda labels: labels.with_counts({"D007501": 3}), None),
         (lambda labels: labels.with_counts({"D007501": -3}), "row 3: count must not be negative"),
-        (lambda labels: labels.with_thresholds({"D007501": 0.5, "D006333": None}), None),
-        (lambda labels: labels.with_thresholds({}), None),
-        (lambda labels: labels.with_thresholds({"D007501": 5.0}), "row 3: threshold is a probability"),
-        (lambda labels: labels.with_thresholds({"D00750": 0.5}), "no label has the id 'D00750' among 3 labels"),
+        (lambda labels: labels.update("D007501", threshold=0.5).update("D006333", threshold=None), None),
+        (lambda labels: labels.update("D007501", threshold=5.0), "row 3: threshold is a probability"),
+        (lambda labels: labels.update("D00750", threshold=0.5), "no label has the id 'D00750' among 3 labels"),
     ],
 )
 def test_a_changed_set_is_checked_as_a_new_one(change, message):

@@ -30,7 +30,7 @@ CALIBRATIONS = {
 def parts(make_model, label_set):
     model, processor = make_model(problem_type="multi_label_classification")
     labels = label_set.with_counts({"Iron": 3, "Milk, Human": 2, "Heart Failure": 1})
-    labels = labels.with_thresholds({"Iron": 0.875, "Infant": 0.125})
+    labels = labels.update("Iron", threshold=0.875).update("Infant", threshold=0.125)
     model.set_labels(labels, processor)
     model.config.thresholds = {"seen": 0.25, "unseen": 0.625}
     return model, processor
@@ -202,12 +202,12 @@ def test_stored_thresholds_follow_the_model(pipe, parts):
     model, processor = parts
     assert pipe(TEXTS, threshold="stored") != pipe(TEXTS)
     model.config.thresholds = {"seen": 0.0, "unseen": 0.0}
-    model.set_labels(model.label_set.with_thresholds({"Iron": None, "Infant": 0}), processor)
+    model.set_labels(model.label_set.update("Iron", threshold=None).update("Infant", threshold=0), processor)
     for labels in (None, CANDIDATES):
         assert pipe(TEXTS, labels, threshold="stored") == pipe(TEXTS, labels)
     model.config.thresholds["unseen"] = 1.0
     assert all("Blood" not in answer["labels"] for answer in pipe(TEXTS, CANDIDATES, threshold="stored"))
-    model.set_labels(model.label_set.with_thresholds({"Blood": 0.0}), processor)
+    model.set_labels(model.label_set.update("Blood", threshold=0.0), processor)
     assert all("Blood" in answer["labels"] for answer in pipe(TEXTS, CANDIDATES, threshold="stored"))
 
 

@@ -108,7 +108,6 @@ MISTAKES = {
     "unknown field": (lambda a: a.labels.update("Iron", title="Fe"), "a label has no field 'title'; it has id, name"),
     "list of counts": (lambda a: a.labels.with_counts([1, 2]), "counts must be a mapping of ids to numbers, got list"),
     "text for a count": (lambda a: a.labels.with_counts({"Iron": "3"}), "count of label 'Iron' must be a whole number"),
-    "list of thresholds": (lambda a: a.labels.with_thresholds([0.5]), "thresholds must be a mapping"),
     # index
     "text for text codes": (lambda a: a.index.top_k("iron", 2), "text_codes must be a tensor, got str; project_text"),
     "list of columns": (lambda a: a.index.scores(torch.zeros(1, 13), [1]), "columns must be a tensor of columns"),

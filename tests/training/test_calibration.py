@@ -164,7 +164,7 @@ def test_only_unseen_labels_with_gold_documents_are_candidates(scripted):
     logits, gold = scores(seed=6)
     gold[:, SEEN + 2 :] = False
     model, batches = scripted(logits, gold)
-    model.label_set = model.label_set.with_thresholds({"id16": 0.9, "id1": 0.9})
+    model.label_set = model.label_set.update("id16", threshold=0.9).update("id1", threshold=0.9)
     calibrate(model, batches, method="platt", label_thresholds=False)
     found = model.config.calibration
     assert model.label_set[16].threshold == 0.9  # nothing was said of it
@@ -213,7 +213,7 @@ def test_few_documents_with_unseen_labels_leave_them_what_the_seen_ones_have(scr
         gold[rows, column] = True
     kind = "single_label_classification" if single else "multi_label_classification"
     model, batches = scripted(logits, gold, problem_type=kind)
-    model.label_set = model.label_set.with_thresholds({"id16": 0.9})
+    model.label_set = model.label_set.update("id16", threshold=0.9)
     figures = calibrate(model, batches, columns=range(SEEN + UNSEEN), method="platt")
     enough = documents >= 50
     groups = {"seen", "unseen"} if enough else {"seen"}
@@ -491,7 +491,7 @@ def test_labels_that_exclude_each_other_get_no_thresholds(scripted):
     gold = torch.zeros_like(gold).scatter_(1, logits.argmax(1, keepdim=True), True)
     model, batches = scripted(logits, gold, problem_type="single_label_classification")
     model.config.thresholds = {"seen": 0.9}  # of an earlier version of the model
-    model.label_set = model.label_set.with_thresholds({model.label_set.ids[0]: 0.2})
+    model.label_set = model.label_set.update(model.label_set.ids[0], threshold=0.2)
     figures = calibrate(model, batches)
     assert model.config.thresholds == {}
     assert all(label.threshold is None for label in model.label_set if label.seen)

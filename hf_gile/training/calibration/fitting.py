@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from ...metrics.batch import read_batch
 from ...metrics.calibration import calibration_error
-from ...models import GileForSequenceClassification
+from ...models import GileForSequenceClassification, LabelSet
 from ...models.configuration_gile import GROUPS
 from ...models.losses_gile import IGNORE, widened
 from ...models.search_gile import calibrated
@@ -407,13 +407,12 @@ def _keep(model: GileForSequenceClassification, chosen: Tensor, found: Calibrati
     config, before = model.config, (model.config.calibration, model.config.thresholds)
     labels, single = model.label_set, config.problem_type == "single_label_classification"
     if labels is not None:
-        labels = labels.with_thresholds(
-            {
-                labels[column].id: None if math.isnan(threshold) else _short(threshold)
-                for column, threshold in zip(chosen.tolist(), found.label_thresholds.tolist(), strict=True)
-                if single or ("seen" if labels[column].seen else "unseen") in found.thresholds
-            }
-        )
+        changed = list(labels)
+        for column, threshold in zip(chosen.tolist(), found.label_thresholds.tolist(), strict=True):
+            if single or ("seen" if labels[column].seen else "unseen") in found.thresholds:
+                threshold = None if math.isnan(threshold) else _short(threshold)
+                changed[column] = replace(changed[column], threshold=threshold)
+        labels = LabelSet(changed)
     config.calibration, config.thresholds = found.calibration or before[0], found.thresholds
     if not single:  # of a softmax, groups only make sense together
         others = {group: before[0].get(group, _AS_IT_IS) for group in before[1] if group not in found.thresholds}
