@@ -48,7 +48,13 @@ from .scoring_gile import (
     ZeroEmbedding,
 )
 from .stored_labels_gile import StoredLabels, check_finite, state_of
-from .text_encoders_gile import make_text_encoder, mean_of_words, rms_normalized
+from .text_encoders_gile import (
+    HierarchicalTransformerEncoder,
+    TransformerEncoder,
+    WordEncoder,
+    mean_of_words,
+    rms_normalized,
+)
 
 _LABELS_AT_ONCE = 2048
 """Stored labels encoded at a time, outside training."""
@@ -113,15 +119,13 @@ class GilePreTrainedModel(PreTrainedModel):
             init.constant_(module.bias, math.log(prior / (1 - prior)))
             if isinstance(module, ClassificationUnit):
                 init.normal_(module.weight, std=module.weight.shape[1] ** -0.5)
-        elif isinstance(module, ZeroEmbedding):
-            init.zeros_(module.weight)
+        elif isinstance(module, ZeroEmbedding | WordRows):
+            for table in module.parameters():
+                init.zeros_(table)
         elif isinstance(module, BagEmbedding):
             init.normal_(module.weight, std=module.embedding_dim**-0.5)
         elif isinstance(module, CosineScale):
             init.constant_(module.scale, self.config.cosine_scale)
-        elif isinstance(module, WordRows):
-            for table in module.parameters():
-                init.zeros_(table)
         elif isinstance(module, WordWeights):
             init.ones_(module.idf)
         elif isinstance(module, nn.GRU):
@@ -265,8 +269,9 @@ class GileModel(GilePreTrainedModel):
 
     @staticmethod
     def make_text_encoder(config: GileConfig) -> Any:
-        """Makes what reads texts."""
-        return make_text_encoder(config)
+        """Makes what reads texts, of the type that the configuration names."""
+        pretrained = {"transformer": TransformerEncoder, "hierarchical_transformer": HierarchicalTransformerEncoder}
+        return pretrained.get(config.text_config.text_encoder_type, WordEncoder)(config)
 
     def freeze(self) -> None:
         """Takes from training what the configuration keeps as it is."""
@@ -626,12 +631,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
     @label_set.setter
     def label_set(self, label_set: LabelSet | None) -> None:
         self.stored_labels.label_set = label_set
-
-    def train(self, mode: bool = True) -> Any:
-        """Switches between training and evaluation."""
-        if mode != self.training:
-            self.stored_labels.forget_versions()
-        return super().train(mode)
 
     def set_labels(self, label_set: LabelSet, processor: GileProcessor, label_input_ids: Tensor | None = None) -> None:
         """Stores a label set; columns of the logits and `config.id2label` follow its order.

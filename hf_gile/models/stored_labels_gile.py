@@ -4,7 +4,6 @@ Shapes: B documents, L stored labels, C of them or of any others.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -18,17 +17,6 @@ from .languages_gile import check_language, own_columns
 from .losses_gile import check_excluded
 
 
-@dataclass
-class _Entry:
-    """What was made of the words of labels."""
-
-    made: Tensor
-    version: int  # of itself
-    state: Any  # of what it was made of
-    words: Tensor  # that it was made of, each once
-    versions: object  # of what it was made of, while training goes on
-
-
 class StoredLabels:
     """Looks stored labels up, masks those that are no candidates, and keeps what was made of their words.
 
@@ -39,7 +27,8 @@ class StoredLabels:
         self.config = config
         self.label_set: LabelSet | None = None
         self._places: tuple[LabelSet, dict[str, int], dict[tuple[str, str | None], int]] | None = None
-        self._made: dict[Hashable, _Entry] = {}
+        # What was made, its version, the state of what it was made of, and the words of that, each once.
+        self._made: dict[Hashable, tuple[Tensor, int, Any, Tensor]] = {}
         self._postings: tuple[Any, Any] = ((), None)
 
     @property
@@ -131,28 +120,19 @@ class StoredLabels:
         return logits.masked_fill(mask if columns is None else mask[:, columns], -torch.inf)
 
     def made_once(
-        self,
-        name: Hashable,
-        words: Tensor,
-        label_state: Callable[..., Any],
-        make: Callable[[], Tensor],
-        versions: object = None,
+        self, name: Hashable, words: Tensor, label_state: Callable[..., Any], make: Callable[[], Tensor]
     ) -> Tensor:
         """What `make` makes of `(L, T)` words of labels, made once while what it is made of stays as it is.
 
-        `label_state`, that of `GileModel`, says what that is beside the words; it is not asked while `versions` stay
-        equal in training. What a caller has changed is made again.
+        `label_state`, that of `GileModel`, says what that is beside the words. What a caller has changed is made again.
         """
-        entry = self._made.get(name)
-        if entry is not None and entry.made._version == entry.version:
-            if versions is not None and entry.versions == versions:
-                return entry.made
-            if entry.state == (label_state(), label_state(entry.words), state_of(words)):
-                entry.versions = versions
-                return entry.made
+        if name in self._made:
+            made, version, made_of, distinct = self._made[name]
+            if made._version == version and made_of == (label_state(), label_state(distinct), state_of(words)):
+                return made
         distinct = words.unique()
         made_of, made = (label_state(), label_state(distinct), state_of(words)), make()
-        self._made[name] = _Entry(made, made._version, made_of, distinct, versions)
+        self._made[name] = made, made._version, made_of, distinct
         return made
 
     def postings(self, made_of: tuple[Any, ...], make: Callable[[], Any]) -> Any:
@@ -172,12 +152,7 @@ class StoredLabels:
                 "an exported model holds the codes of its labels as constants: call it once, in evaluation mode and "
                 "without gradients, before torch.export"
             )
-        return self._made[name].made
-
-    def forget_versions(self) -> None:
-        """Asks for states again: a write through `.data` has no version."""
-        for entry in self._made.values():
-            entry.versions = None
+        return self._made[name][0]
 
     def forget(self) -> None:
         """Forgets what was made of labels."""

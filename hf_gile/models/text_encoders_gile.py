@@ -317,6 +317,7 @@ class TransformerEncoder(nn.Module):
                     f"got {getattr(text, name)}"
                 )
         self.is_frozen = text.freeze_text_encoder
+        self.trusted_vectors: Any = None  # of hf_gile.training.kept_labels
         if self.is_frozen:
             transformer.eval()
         self.pooled_size = text.pooled_size
@@ -324,6 +325,8 @@ class TransformerEncoder(nn.Module):
 
     def train(self, mode: bool = True) -> "TransformerEncoder":
         """Switches between training and evaluation; a frozen encoder has no dropout in either."""
+        if mode != self.training:  # in between, weights may be written through `.data`, which has no version
+            self.trusted_vectors = None
         super().train(mode)
         if self.is_frozen:
             self.transformer.eval()
@@ -434,9 +437,3 @@ class HierarchicalTransformerEncoder(TransformerEncoder):
         if self.sentence_encoder is None:
             document = rms_normalized(document)
         return document, (*weights, attention)
-
-
-def make_text_encoder(config: PreTrainedConfig) -> nn.Module:
-    """Makes what reads texts, of the type that a `GileConfig` names."""
-    pretrained = {"transformer": TransformerEncoder, "hierarchical_transformer": HierarchicalTransformerEncoder}
-    return pretrained.get(config.text_config.text_encoder_type, WordEncoder)(config)

@@ -48,19 +48,26 @@ def label_vectors(model: GileForSequenceClassification) -> Tensor:
     Returns:
         `(L, P)` vectors, as of `pool_labels`.
     """
-    gile, words, versions = model.gile, model.label_input_ids, None
-    weights = list(gile.text_encoder.transformer.parameters())
+    gile, words = model.gile, model.label_input_ids
+    encoder = gile.text_encoder
+    weights = list(encoder.transformer.parameters())
     languages = model.stored_labels.languages if model.config.language_labels else None
-    # While training goes on, a frozen encoder is not read at each step, which can cost as much as the step.
-    if model.training:
-        states = [(tensor.data_ptr(), tensor._version) for tensor in (words, *weights)]
-        versions = (torch.is_autocast_enabled(model.device.type), states)
 
     def state(tokens: Tensor | None = None) -> tuple[Any, ...]:
         return gile.label_state(tokens, weights)
 
-    make = partial(pool_labels, gile, words, languages)
-    return model.stored_labels.made_once("vectors", words, state, make, versions)
+    def versions(vectors: Tensor) -> tuple[Any, ...]:
+        tensors = [(tensor.data_ptr(), tensor._version) for tensor in (words, vectors, *weights)]
+        return torch.is_autocast_enabled(model.device.type), tensors
+
+    # While training goes on, a frozen encoder is not read at each step, which can cost as much as the step.
+    if model.training and encoder.trusted_vectors is not None:
+        vectors, of_words, before = encoder.trusted_vectors
+        if of_words is words and before == versions(vectors):
+            return vectors
+    vectors = model.stored_labels.made_once("vectors", words, state, partial(pool_labels, gile, words, languages))
+    encoder.trusted_vectors = (vectors, words, versions(vectors)) if model.training else None
+    return vectors
 
 
 def project_kept(gile: GileModel, inputs: dict[str, Tensor], language: str | None = None) -> Tensor:
