@@ -35,7 +35,7 @@ def literal_scores(
         weight, bias = of_language(layer.classifier, language)()
         return text_embeds @ weight.T + bias
     assert label_embeds is not None
-    text, label = layer.parts_of_text(text_embeds), layer.parts_of_label(label_embeds, label_rows)
+    text, label = layer.parts_of(text_embeds), layer.parts_of(label_embeds, label_rows)
     scores = text["vector"].new_zeros(len(text_embeds), len(label_embeds)) + layer.bias(language)
     none = torch.zeros_like(label["vector"][:, :1])
     columns = {name: (none + layer.weights(name, label)).T for name in TERMS}  # (1, L)

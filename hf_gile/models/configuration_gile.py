@@ -629,5 +629,3 @@ def _is_number(value: object) -> bool:
 def _code_that_travels() -> None:
     """Never called: transformers copies the files that this one imports, and tells saved models apart by them."""
     from .modeling_gile import GileForSequenceClassification  # noqa: F401
-    from .pipeline_gile import LabelScoringPipeline  # noqa: F401
-    from .processing_gile import GileProcessor  # noqa: F401

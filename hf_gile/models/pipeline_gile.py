@@ -377,8 +377,6 @@ class LabelScoringPipeline(Pipeline):
             own = own_columns(config, check_language(config, label_language))
             return self.model.project_stored_labels(language=language)[own], bias, own.start
         check_language(config, label_language)
-        if config.output_layer == "linear":
-            gile.project_labels()  # refuses, and says why
 
         def make() -> tuple[Tensor, Tensor]:
             words: list[Tensor] = []
@@ -557,12 +555,6 @@ class LabelCache:
     def __len__(self) -> int:
         """The number of label sets whose codes are kept."""
         return len(self._codes)
-
-    def clear(self) -> None:
-        """Forgets all codes."""
-        with self._lock:
-            self._codes.clear()
-            self.num_bytes = 0
 
     def label_set(self, labels: object) -> Any:
         """The `LabelSet` or `LabelIndex` of candidate labels in any form, the same for the same names."""

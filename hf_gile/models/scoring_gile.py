@@ -478,7 +478,7 @@ class JointInputLabelEmbedding(JointTerm):
         They are act(U e + b_u), and behind it the labels' side of the other terms; `label_rows` are `(L, H + 1)`.
         """
         codes: Parts = {}
-        label = self.parts_of_label(label_embeds, label_rows)
+        label = self.parts_of(label_embeds, label_rows)
         for name, term in self.terms.items():
             weight = self.weights(name, label)
             for part, code in term.label_part(label, language).items():
@@ -489,15 +489,11 @@ class JointInputLabelEmbedding(JointTerm):
             codes["constant"] = codes.get("constant", 0) + offset
         return torch.cat([codes[part] for part in CODE_PARTS if part in codes], -1)
 
-    def parts_of_text(self, vectors: Tensor) -> Parts:
-        """Vectors, h or e, and their parts."""
+    def parts_of(self, vectors: Tensor, label_rows: Tensor | None = None) -> Parts:
+        """Vectors, h or e, their parts, and the rows of labels that have such."""
         encoder = vectors.shape[1] - self.bag_size
-        return {"vector": vectors, "encoder": vectors[:, :encoder], "bag": vectors[:, encoder:]}
-
-    def parts_of_label(self, label_embeds: Tensor, label_rows: Tensor | None) -> Parts:
-        """Label vectors, their parts, and their rows."""
-        label = self.parts_of_text(label_embeds)
-        return label if label_rows is None else label | {"row": label_rows}
+        parts = {"vector": vectors, "encoder": vectors[:, :encoder], "bag": vectors[:, encoder:]}
+        return parts if label_rows is None else parts | {"row": label_rows}
 
     def project_texts(self, text_embeds: Tensor, language: str | None = None) -> Tensor:
         """The documents' side of the score, Eq. 8: `(B, J)` codes of `(B, H)` document vectors.
@@ -505,7 +501,7 @@ class JointInputLabelEmbedding(JointTerm):
         They are w * act(V h + b_v), and behind it the documents' side of the other terms of the score.
         """
         codes: Parts = {}
-        text = self.parts_of_text(text_embeds)
+        text = self.parts_of(text_embeds)
         for term in self.terms.values():
             codes |= term.text_part(text, language)
         if self._has_constant:

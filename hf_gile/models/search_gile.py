@@ -69,9 +69,6 @@ def top_k_of(text_codes: Tensor, codes: Tensor, bias: Bias, k: int) -> TopLabels
         Scores and columns, each `(B, min(k, L))`.
     """
     k = min(check_text_codes(text_codes, codes, k), len(codes))
-    if callable(bias):
-        parts = [top_k_of(*part, k) for part in _parts(text_codes, codes, bias)]
-        return TopLabels(*map(torch.cat, zip(*parts, strict=True)))
     if 2 * k > len(codes):  # most of the answer is everything
         scores, columns = scores_of(text_codes, codes, bias).sort(dim=-1, descending=True, stable=True)
         return TopLabels(scores[:, :k].contiguous(), columns[:, :k].contiguous())
@@ -303,12 +300,11 @@ def best_labels(text_codes: Tensor | Sequence[Tensor], codes: Tensor, bias: Bias
 
 
 def _best_by_search(text_codes: Tensor, codes: Tensor, bias: Bias, choice: Choice, k: int) -> list[TopLabels]:
-    seen = choice.seen
-    if not choice.calibration or seen is None:
+    seen = choice.seen if choice.calibration else None
+    if seen is None or bool(seen.all() | ~seen.any()):
         logits, columns = top_k_of(text_codes, codes, bias, k)
-    elif bool(seen.all() | ~seen.any()):
-        logits, columns = top_k_of(text_codes, codes, bias, k)
-        logits = calibrated(logits, seen[:1].expand(logits.shape[1]), choice.calibration)
+        if seen is not None:
+            logits = calibrated(logits, seen[:1].expand(logits.shape[1]), choice.calibration)
     else:
         groups = top_k_of_each(text_codes, codes, bias, k, [seen, ~seen])
         # Calibration keeps the order within each group, so the best are among the best of both.
@@ -346,9 +342,7 @@ def _logits(text_codes: Tensor | Sequence[Tensor], codes: Tensor, size: int) -> 
 
 def _choose(raw: Tensor, choice: Choice) -> list[TopLabels]:
     """The labels of each row of `(B, L)` logits."""
-    logits = raw
-    if choice.calibration and choice.seen is not None:
-        logits = calibrated(logits, choice.seen.to(logits.device), choice.calibration)
+    logits = raw if choice.seen is None else calibrated(raw, choice.seen, choice.calibration)
     scores = logits.sigmoid() if choice.is_multi_label else logits.softmax(-1)
     threshold = choice.threshold
     if threshold is not None:
@@ -411,6 +405,8 @@ def project_label_set(
         raise ValueError("pass processor=, the GileProcessor saved with the model: it makes words of label texts")
     processor.check_fits(gile.config)
     default = label_language or language
+    tokenizer = processor.tokenizer
+    nothing = torch.tensor([one for one in (tokenizer.unk_token_id, tokenizer.pad_token_id) if one is not None])
     unknown: list[int] = []
 
     def batches() -> Iterator[Tensor]:
@@ -420,7 +416,8 @@ def project_label_set(
             languages = [label.language or default for label in labels] if gile.config.languages else None
             texts = [label.text for label in labels]
             words = processor(label_text=texts, label_language=languages, return_tensors="pt")
-            unknown.extend(start + place for place in _places_unknown(words["label_input_ids"], processor))
+            is_nothing = torch.isin(words["label_input_ids"], nothing).all(-1)
+            unknown.extend((start + is_nothing.nonzero()[:, 0]).tolist())
             words = words.to(gile.device)
             if seen_words is not None:
                 seen_words.append(words["label_input_ids"].unique())
@@ -436,13 +433,6 @@ def project_label_set(
             "labels alike"
         )
     return codes
-
-
-def _places_unknown(label_input_ids: Tensor, processor: GileProcessor) -> list[int]:
-    """The rows of labels that are nothing but unknown words."""
-    tokenizer = processor.tokenizer
-    is_nothing = (label_input_ids == tokenizer.unk_token_id) | (label_input_ids == tokenizer.pad_token_id)
-    return is_nothing.all(-1).nonzero()[:, 0].tolist()
 
 
 def join_codes(batches: Iterable[Tensor], size: int, dtype: torch.dtype | None) -> Tensor:

@@ -20,7 +20,7 @@ from transformers.utils import logging as transformers_logging
 
 from hf_gile import GileModel, GileProcessor, Label, LabelIndex, LabelScoringPipeline, LabelSet, build_tokenizer
 from hf_gile.models import pipeline_gile, search_gile
-from hf_gile.models.pipeline_gile import LABEL_CACHE_BYTES, Options
+from hf_gile.models.pipeline_gile import LABEL_CACHE_BYTES, LabelCache, Options
 
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
 CANDIDATES = ["Iron", "Milk, Human", "Risk of Infection"]
@@ -232,7 +232,7 @@ def test_labels_of_the_same_texts_keep_their_names(pipe):
 
 def test_labels_that_others_push_out_are_scored_as_well(pipe):
     expected = pipe(TEXTS, CANDIDATES)
-    pipe._cache.clear()
+    pipe._cache = LabelCache(pipe.label_cache_bytes)
     pipe.label_cache_bytes = 0
     assert pipe(TEXTS, CANDIDATES) == expected
     assert len(pipe._cache) == 0
@@ -329,7 +329,7 @@ def test_the_label_sets_used_last_are_kept(pipe, parts, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(parts[0].gile, "project_labels", None)
             pipe(TEXTS[0], kept)
-        pipe._cache.clear()
+        pipe._cache = LabelCache(pipe.label_cache_bytes)
 
 
 def test_the_same_names_are_made_a_label_set_once(pipe, monkeypatch):

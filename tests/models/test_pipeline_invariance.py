@@ -13,6 +13,7 @@ import torch
 from transformers import pipeline
 
 from hf_gile import LabelIndex, LabelSet
+from hf_gile.models.pipeline_gile import LabelCache
 
 TEXTS = [
     "Breast milk and iron. The heart.",
@@ -163,7 +164,7 @@ def test_threads_share_a_pipeline(pipe, candidates):
         lambda: pipe(TEXTS, [candidates or ["a", "b"]] * 5) if candidates else None,
     ]
     expected = [call() for call in calls]
-    pipe._cache.clear()
+    pipe._cache = LabelCache(pipe.label_cache_bytes)
     with ThreadPoolExecutor(6) as threads:
         answers = list(threads.map(lambda call: call(), calls * 3))
     assert answers == expected * 3
