@@ -23,7 +23,7 @@ def load(
     revision: str | None = None,
     device: str | None = None,
     texts: Sequence[str] = (),
-    documents: Sequence[str] = (),
+    documents: Iterable[str] = (),
 ) -> tuple[Any, Any]:
     """Loads a model and its processor. The code is that of the installed hf_gile; no code of the model is ever run.
 

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from queue import Empty, Queue
 from typing import IO, TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -198,7 +197,7 @@ def score(options: Scoring) -> None:
     if options.model != GENERAL and options.background is not None:
         raise typer.BadParameter("is for the general scorer, which nobody has trained", param_hint="--background")
     background = options.background and read_documents(options.background, text, format=format, encoding=encoding)
-    like = [document.text for document in islice(background or (), 300)]
+    like = (document.text for document in background or ())
     loaded, processor = load(options.model, options.revision, options.device, named, like)
     labels = options.candidates(read, loaded, processor)
     # One set of labels for the whole run: its codes are kept, however many.

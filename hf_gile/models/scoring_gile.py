@@ -203,8 +203,8 @@ class Postings(NamedTuple):
         """
         if not torch.is_tensor(ids) or number not in (None, len(ids)):
             raise ValueError(
-                "scores count words that texts share with labels: pass lexical_ids, (B, F), which the processor "
-                "makes with return_tensors='pt'; pipeline 'zero-shot-classification' does, 'text-classification' cannot"
+                "scores count words that texts share with labels: pass lexical_ids, (B, F), which the processor makes "
+                "with return_tensors='pt'; pipeline 'text-classification' does with tokenizer=<this processor>"
             )
         terms = self.terms(ids.to(self.labels.device))
         return terms.mul_(self.weights[:, None]).sum(0)

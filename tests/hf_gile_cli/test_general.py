@@ -3,6 +3,10 @@
 import importlib
 import json
 import math
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +90,30 @@ def test_a_pipeline_answers_and_saves_it(encoder, tmp_path):
     assert again(TEXT, candidate_labels=LABELS)["scores"] == pytest.approx(answer["scores"])
     described = LabelSet([Label("a", "password", synonyms=("the milk",)), Label("b", "where")])
     assert set(pipe(TEXT, candidate_labels=described)["labels"]) == {"password", "where"}
+
+
+CLEAN_ROOM = """
+import json, sys
+sys.modules["hf_gile"] = None
+from transformers import pipeline
+pipe = pipeline(model=sys.argv[1], trust_remote_code=True)
+print(json.dumps(pipe(sys.argv[2], candidate_labels=sys.argv[3:])))
+"""
+
+
+@pytest.mark.slow
+def test_a_saved_one_scores_where_hf_gile_is_not(encoder, tmp_path):
+    model, processor = general_scorer(documents=[TEXT, "password"])
+    pipe = LabelScoringPipeline(model, processor=processor)
+    pipe.save_pretrained(tmp_path / "saved")
+    shutil.rmtree(encoder.pop(NAME).folder)
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home"), "PYTHONPATH": ""}
+    command = [sys.executable, "-W", "error", "-c", CLEAN_ROOM, str(tmp_path / "saved"), TEXT, *LABELS]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    there, here = json.loads(done.stdout), pipe(TEXT, candidate_labels=LABELS)
+    assert there["labels"] == here["labels"]
+    assert there["scores"] == pytest.approx(here["scores"], rel=1e-5)
 
 
 def test_without_an_encoder_it_says_what_to_install(encoder):

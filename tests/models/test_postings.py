@@ -7,6 +7,7 @@ import pytest
 import torch
 from datasets import Dataset
 from huggingface_hub.errors import StrictDataclassError
+from transformers import AutoProcessor, pipeline
 
 from hf_gile import (
     GileConfig,
@@ -149,6 +150,21 @@ def test_words_count_in_evaluation_for_labels_as_they_are_weighed(made, tmp_path
     with pytest.raises(ValueError, match=r"pass lexical_ids, \(B, F\), which the processor"):
         again(inputs["input_ids"])
     again.train()(**inputs, labels=torch.tensor([[0], [1], [2], [3], [4]])).loss.backward()
+
+
+def test_stock_text_classification_counts_words_where_the_processor_is_its_tokenizer(made, tmp_path):
+    model, processor = made(problem_type="multi_label_classification")
+    LabelScoringPipeline(model, processor=processor).save_pretrained(tmp_path)
+    with torch.no_grad():
+        expected = model(**inputs_of(processor)).logits.sigmoid()
+    read = AutoProcessor.from_pretrained(tmp_path)
+    answers = pipeline("text-classification", model=str(tmp_path), tokenizer=read, top_k=None)(TEXTS)
+    for answer, scores in zip(answers, expected, strict=True):
+        assert {one["label"]: one["score"] for one in answer} == pytest.approx(
+            dict(zip(LABELS.names, scores.tolist(), strict=True)), rel=1e-5
+        )
+    with pytest.raises(ValueError, match="'text-classification' does with tokenizer=<this processor>"):
+        pipeline("text-classification", model=str(tmp_path))(TEXTS[0])
 
 
 def test_towers_score_with_the_postings_of_any_labels(made):
