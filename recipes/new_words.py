@@ -1,205 +1,299 @@
 """Words that a language model learns after training: rows added to the table of embeddings, whose meaning is known.
 
-    python recipes/new_words.py --texts DATA/train.jsonl.gz --test DATA/test.jsonl.gz \
-        --word_vectors english.pkl.gz --output_dir new_words
+    python recipes/new_words.py --texts DATA/train.jsonl.gz --test DATA/test.jsonl.gz --output_dir new_words
 
 A small GPT-2 of whole words is trained on sentences with none of 500 words; then these are added, and it is asked how
-probable they are where they stand in test sentences. Compared are the joint output layer over given word vectors,
-weight tying over the same ones, and weight tying with vectors that are trained, as is usual; and what new rows start
-as: their word vectors, or the mean or Gaussian noise, as `resize_token_embeddings` has it. It works as far as the word
-vectors are good. `--choose` measures on 100 further words, to choose settings on.
+probable they are where they stand in test sentences, at once and after a few steps that train their rows alone.
+Compared are the joint output layer and weight tying over given vectors of words, which a pretrained encoder makes that
+reads each word, and weight tying with vectors that are trained, as is usual. New rows start as their vectors (mapped
+to trained ones by least squares), or as the mean or Gaussian noise, as `resize_token_embeddings` has it. It works as
+far as the vectors are good. `--choose` measures on 100 further words, to choose settings on.
 """
 
 import argparse
+import copy
 import gzip
 import json
 import re
-from collections import Counter
+import time
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
-from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, PreTrainedModel, set_seed
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GPT2Config,
+    GPT2LMHeadModel,
+    PreTrainedModel,
+    set_seed,
+)
 
 from hf_gile import build_tokenizer
 from hf_gile.data import load_word_vectors
 from hf_gile.language_models import replace_output_embeddings
+from hf_gile.training.encoders import best_text_encoder
 
 WORDS, NEW, CHOOSE, FREQUENT = 8000, 500, 100, 1000  # of the FREQUENT most frequent ones, none comes late
-MODELS = {"joint": {}, "tied": {"form": "tied"}, "tied, trained vectors": {"form": "tied"}}
+LENGTH = 64
+TRAINED = "tied, trained vectors"
+MODELS = {"joint": {}, "tied": {"form": "tied"}, TRAINED: {"form": "tied"}}
 STARTS = ("vectors", "mean", "gaussian")
+LATER = (1, 5, 20)
 
 
-def sentences(path: str, limit: int) -> list[str]:
+class Texts:
+    """The words of texts, of which some come late, and the sentences without and with these."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        texts, tests = (_sentences(path, options.documents) for path in (options.texts, options.test))
+        counted = build_tokenizer(texts, max_vocabulary=2 + WORDS + NEW + CHOOSE)
+        ranked = counted.convert_ids_to_tokens(range(2, len(counted)))
+        draw = np.random.default_rng(options.seed)
+        late = [ranked[rank] for rank in draw.choice(np.arange(FREQUENT, len(ranked)), NEW + CHOOSE, replace=False)]
+        self.new = late[NEW:] if options.choose else late[:NEW]
+        others = late[:NEW] if options.choose else late[NEW:]
+        self.known = [word for word in ranked if word not in {*late}]
+        self.first_new = 2 + len(self.known)
+        self.tokenizer = build_tokenizer(vocabulary=[*self.known, *self.new])
+        self._all = build_tokenizer(vocabulary=[*self.known, *self.new, *others])
+        known, self.later = self._split(texts)
+        stream = torch.cat(known)
+        self.blocks = stream[: len(stream) // LENGTH * LENGTH].view(-1, LENGTH)
+        rest, test = self._split(tests)
+        self.rest, self.test = rest[: options.rest_sentences], test[: options.test_sentences]
+
+    def _split(self, texts: list[str]) -> tuple[list[Tensor], list[Tensor]]:
+        """Sentences without late words, and those with new ones but no other late ones."""
+        read = self._all(texts, add_special_tokens=False)["input_ids"]
+        parts: tuple[list[Tensor], ...] = [], [], []
+        for ids in read:
+            highest = max(ids, default=0)
+            part = (highest >= self.first_new) + (highest >= len(self.tokenizer))
+            parts[part].append(torch.tensor([0, *ids[: LENGTH - 1]]))
+        return parts[0], parts[1]
+
+
+def _sentences(path: str, limit: int) -> list[str]:
     with gzip.open(path, "rt", encoding="utf-8") as file:
-        texts = [json.loads(line)["abstractText"] for line, _ in zip(file, range(limit), strict=False)]
+        texts = [json.loads(line)["abstractText"] for line in islice(file, limit)]
     return [sentence for text in texts for sentence in re.split(r"(?<=[.?!])\s+", text) if len(sentence) > 20]
 
 
-def choose_words(texts: list[str], vectors: dict[str, np.ndarray], seed: int) -> tuple[list[str], list[str], list[str]]:
-    """Words to train on, words that come later, and further ones to choose settings on."""
-    split = build_tokenizer(vocabulary=list(vectors))
-    counts = Counter(word for ids in split(texts, add_special_tokens=False)["input_ids"] for word in ids if word > 1)
-    ranked = [split.convert_ids_to_tokens(word) for word, _ in counts.most_common(WORDS + NEW + CHOOSE)]
-    held = np.random.default_rng(seed).choice(np.arange(FREQUENT, len(ranked)), NEW + CHOOSE, replace=False)
-    late = [ranked[place] for place in held]
-    return [word for word in ranked if word not in set(late)], late[:NEW], late[NEW:]
+@torch.inference_mode()
+def vectors_of(words: list[str], path: str | None) -> list[Tensor]:
+    """What tells the meaning of words: mean states of an encoder that reads each, and vectors of a file, if any."""
+    tables = []
+    encoder = best_text_encoder(words)
+    if encoder is not None:
+        tokenizer = AutoTokenizer.from_pretrained(encoder.folder)
+        model = AutoModel.from_pretrained(encoder.folder).eval()
+        means = []
+        for start in range(0, len(words), 64):
+            read = tokenizer(words[start : start + 64], padding=True, return_tensors="pt")
+            mask = read["attention_mask"][..., None]
+            means.append((model(**read).last_hidden_state * mask).sum(1) / mask.sum(1))
+        tables.append(torch.cat(means))
+    if path:
+        file = load_word_vectors(path).normalized()
+        known = dict(zip(file.words, file.vectors, strict=True))
+        nothing = np.zeros_like(file.vectors[0])
+        tables.append(torch.from_numpy(np.stack([known.get(word, nothing) for word in words])))
+    if not tables:
+        raise SystemExit("no encoder can be had; name a file with --word_vectors")
+    return tables
 
 
-def table_of(words: list[str], vectors: dict[str, np.ndarray], size: int) -> torch.Tensor:
-    """Rows of E: word vectors, each dimension standardised over all words, turned at random into the model's size."""
-    rows = torch.from_numpy(np.stack([vectors[word] for word in words]))
-    known = torch.from_numpy(np.stack(list(vectors.values())))
-    rows = (rows - known.mean(0)) / known.std(0)
-    turn = torch.linalg.qr(torch.randn(size, rows.shape[1], generator=torch.Generator().manual_seed(0)))[0]
-    return rows @ turn.T * (size / rows.shape[1]) ** 0.5 * 0.5
+def rows_of(tables: list[Tensor], known: int, size: int, scale: float) -> Tensor:
+    """Rows of E: principal components of vectors, those that the first `known` words have."""
+    centered = [table - table[:known].mean(0) for table in tables]
+    vectors = torch.cat([table / table[:known].square().sum(1).mean().sqrt() for table in centered], 1)
+    rows = vectors @ torch.linalg.svd(vectors[:known], full_matrices=False).Vh[:size].T
+    return functional.pad(rows / rows[:known].std() * scale, (0, size - rows.shape[1]))
 
 
-def make_model(name: str, rows: torch.Tensor, options: argparse.Namespace) -> PreTrainedModel:
+def make_model(name: str, rows: Tensor, options: argparse.Namespace) -> PreTrainedModel:
     set_seed(options.seed)
     config = GPT2Config(
         vocab_size=2 + len(rows),
         n_embd=options.size,
         n_layer=options.layers,
         n_head=4,
-        n_positions=64,
-        bos_token_id=0,
-        eos_token_id=0,
-        pad_token_id=0,
+        n_positions=LENGTH,
+        **dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), 0),
+        **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0),
         loss_type="ForCausalLM",
     )
     model = replace_output_embeddings(GPT2LMHeadModel(config), options.joint_size, **MODELS[name])
-    table = model.get_input_embeddings().weight
-    table.data[2:] = rows
-    table.requires_grad_(name == "tied, trained vectors")
+    if name != TRAINED:
+        table = model.get_input_embeddings().weight.requires_grad_(False)
+        table[:2] *= rows.std() / table[:2].std()
+        table[2:] = rows
     return model
 
 
-def train(model: PreTrainedModel, blocks: torch.Tensor, steps: int, options: argparse.Namespace, rate: float) -> None:
-    """AdamW with a linear decay, over blocks drawn at random."""
-    model.train()
-    draw = torch.Generator().manual_seed(options.seed)
-    optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], rate, weight_decay=0.01)
-    decay = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1, (step + 1) / 20) * (1 - step / steps))
-    for _ in range(steps):
-        batch = blocks[torch.randint(len(blocks), (options.batch_size,), generator=draw)]
-        model(input_ids=batch, labels=batch.masked_fill(batch == 1, -100)).loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+def training(model: PreTrainedModel, batches: Iterable[Tensor], rates: Iterable[float]) -> Iterator[int]:
+    """Takes steps of Adam, one for each rate, and counts them; the model is in evaluation mode between them."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.Adam(parameters, betas=(0.9, 0.98))
+    for step, (rate, batch) in enumerate(zip(rates, batches, strict=False), 1):
+        optimizer.param_groups[0]["lr"] = rate
+        loss = model.train()(input_ids=batch, labels=batch.masked_fill(batch == 1, -100)).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
-        decay.step()
         optimizer.zero_grad()
-    model.eval()
+        model.eval()
+        if step % 100 == 0:
+            print(f"{step} steps, loss {loss.item():.2f}", flush=True)
+        yield step
+
+
+def batches_of(rows: list[Tensor] | Tensor, size: int, seed: int) -> Iterator[Tensor]:
+    """Batches of shuffled rows, without an end; unknown words, which do not count, fill short ones."""
+    draw = torch.Generator().manual_seed(seed)
+    while True:
+        for chosen in torch.randperm(len(rows), generator=draw).split(size):
+            yield pad_sequence([rows[row] for row in chosen], batch_first=True, padding_value=1)
+
+
+def train(model: PreTrainedModel, texts: Texts, options: argparse.Namespace) -> None:
+    """Trains all but given vectors, with a linear decay."""
+    rise = max(1, options.steps // 20)
+    shares = [min((step + 1) / rise, 1 - step / options.steps) for step in range(options.steps)]
+    batches = batches_of(texts.blocks, options.batch_size, options.seed)
+    for _ in training(model, batches, [share * options.learning_rate for share in shares]):
+        pass
+
+
+def train_rows(model: PreTrainedModel, texts: Texts, options: argparse.Namespace) -> Iterator[int]:
+    """Trains the rows of new words alone, in E and b."""
+    is_new = torch.arange(len(texts.tokenizer)) >= texts.first_new
+    model.requires_grad_(False)
+    for parameter in (model.lm_head.weight, model.lm_head.bias):
+        mask = is_new.view(-1, *[1] * (parameter.dim() - 1))
+        parameter.requires_grad_(True).register_hook(lambda gradient, mask=mask: gradient * mask)
+    batches = batches_of(texts.later, options.batch_size, options.seed)
+    return training(model, batches, [options.later_rate] * max(LATER))
 
 
 @torch.no_grad()
-def measure(model: PreTrainedModel, texts: list[torch.Tensor], first_new: int) -> dict[str, float]:
-    """How probable new words are where they stand, and the others of the same sentences."""
-    found: dict[str, list[torch.Tensor]] = {"new": [], "others": [], "rank": [], "rank_among_new": []}
+def measure(model: PreTrainedModel, texts: list[Tensor], asked: Tensor) -> dict[str, float]:
+    """How probable the words asked for are where they stand.
+
+    Args:
+        model: The language model.
+        texts: Rows of words.
+        asked: `(V,)`, whether a word is asked for.
+    """
+    losses, ranks = [], []
     for start in range(0, len(texts), 64):
-        ids = pad_sequence(texts[start : start + 64], batch_first=True)
-        logits, words = model(input_ids=ids).logits[:, :-1], ids[:, 1:]
-        losses = functional.cross_entropy(logits.transpose(1, 2), words, reduction="none")
-        is_new = words >= first_new
-        found["new"].append(losses[is_new])
-        found["others"].append(losses[(words > 1) & ~is_new])
-        at_new, right = logits[is_new], words[is_new][:, None]
+        batch = pad_sequence(texts[start : start + 64], batch_first=True)
+        here = asked[batch[:, 1:]]
+        words = batch[:, 1:][here]
+        logits = model.lm_head(model.transformer(input_ids=batch).last_hidden_state[:, :-1][here])
+        losses.append(functional.cross_entropy(logits, words, reduction="none"))
         # Words of the same score, as those of one mean row are, share the ranks that they take.
-        above = (at_new > at_new.gather(1, right)).double() + (at_new >= at_new.gather(1, right)).double()
-        found["rank"].append((above.sum(1) + 1) / 2)
-        found["rank_among_new"].append((above[:, first_new:].sum(1) + 1) / 2)
-    joined = {name: torch.cat(parts).double() for name, parts in found.items()}
+        right = logits.gather(1, words[:, None])
+        ranks.append(((logits > right).sum(1) + (logits >= right).sum(1) + 1) / 2)
+    loss, rank = torch.cat(losses).double().mean(), torch.cat(ranks)
     return {
-        "positions": len(joined["new"]),
-        "nll": joined["new"].mean().item(),
-        "perplexity": joined["new"].mean().exp().item(),
-        "median_rank": joined["rank"].median().item(),
-        "in_first_100": (joined["rank"] <= 100).double().mean().item(),
-        "median_rank_among_new": joined["rank_among_new"].median().item(),
-        "perplexity_of_others": joined["others"].mean().exp().item(),
+        "positions": len(rank),
+        "nll": loss.item(),
+        "perplexity": loss.exp().item(),
+        "median_rank": rank.median().item(),
+        "in_first_100": (rank <= 100).double().mean().item(),
     }
 
 
-def add_words(model: PreTrainedModel, rows: torch.Tensor, start: str) -> None:
-    """Adds rows to E as `resize_token_embeddings` does, or with their vectors."""
-    table, old = model.get_input_embeddings().weight, model.config.vocab_size
-    model.resize_token_embeddings(old + len(rows), mean_resizing=start != "gaussian")
+def add_words(model: PreTrainedModel, rows: Tensor, start: str) -> None:
+    """Adds the new words, which have the last of the given rows of E."""
+    table = model.get_input_embeddings().weight
+    old, number = len(table), len(rows) + 2 - len(table)
+    if table.requires_grad:  # its rows were trained
+        rows = functional.pad(rows, (0, 1), value=1)
+        rows = rows @ torch.linalg.lstsq(rows[:-number], table.detach()[2:]).solution
+    model.resize_token_embeddings(old + number, mean_resizing=start == "mean")
     if start == "vectors":
-        table.data[old:] = rows
+        table.data[old:] = rows[-number:]
 
 
-def written(folder: Path, starts: list[torch.Tensor], first_new: int) -> tuple[float, list[list[int]]]:
-    """The share of new words in what a saved model writes, and all that it writes."""
+def written(folder: Path, tests: list[Tensor], first_new: int) -> tuple[float, list[list[int]]]:
+    """The share of new words in what a saved model writes after beginnings of texts, and all of it."""
     model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True).eval()
-    ids = torch.stack([text[:6] for text in starts if len(text) > 6])
+    ids = torch.stack([text[:6] for text in tests if len(text) > 6])
     set_seed(0)
-    out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=16, do_sample=True, top_p=0.9)
+    out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=16, do_sample=True)
     new = out[:, 6:]
     return ((new >= first_new).sum() / (new > 1).sum()).item(), out.tolist()
 
 
 def run(options: argparse.Namespace) -> dict[str, dict[str, object]]:
-    read = load_word_vectors(options.word_vectors).normalized()
-    vectors = dict(zip(read.words, read.vectors, strict=True))
-    texts = sentences(options.texts, options.documents)
-    known, *late_words = choose_words(texts, vectors, options.seed)
-    new = late_words[1 if options.choose else 0]
-    tokenizer = build_tokenizer(vocabulary=[*known, *new])
-    held_back = build_tokenizer(vocabulary=[*late_words[0], *late_words[1]])  # of no use but to find these words
-    first_new = 2 + len(known)
-
-    def encode(texts: list[str], start: int = 0) -> list[torch.Tensor]:
-        return [torch.tensor([0, *ids[:62]]) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"][start:]]
-
-    late = [any(word > 1 for word in ids) for ids in held_back(texts, add_special_tokens=False)["input_ids"]]
-    before = encode([text for text, is_late in zip(texts, late, strict=True) if not is_late])
-    stream, later = torch.cat(before), torch.cat([text for text in encode(texts) if (text >= first_new).any()])
-    blocks, later = (one[: len(one) // 64 * 64].view(-1, 64) for one in (stream, later))
-    test = [text for text in encode(sentences(options.test, options.documents)) if (text >= first_new).any()][:300]
-    say = f"{len(before):,} of {len(texts):,} sentences and {len(stream):,} words have no late word; {len(test):,} test"
-    print(say)
-    rows = table_of(known, vectors, options.size), table_of(new, vectors, options.size)
-    results: dict[str, dict[str, object]] = {}
+    texts = Texts(options)
+    words = len(texts.tokenizer)
+    is_new = torch.arange(words) >= texts.first_new
+    is_rare = torch.arange(texts.first_new) >= 2 + FREQUENT  # as the new words are
+    is_word = torch.arange(words) > 1
+    print(f"{texts.blocks.numel():,} words to train on, {len(texts.test):,} sentences with new words to test on")
+    tables = vectors_of([*texts.known, *texts.new], options.word_vectors)
+    rows = rows_of(tables, len(texts.known), options.size, options.scale)
+    trained: dict[str, object] = {}
+    runs: dict[str, object] = {}
     for name in MODELS:
-        model = make_model(name, rows[0], options)
-        train(model, blocks, options.steps, options, options.learning_rate)
-        trained = {key: value.clone() for key, value in model.state_dict().items()}
+        before = make_model(name, rows[: len(texts.known)], options)
+        started = time.process_time()
+        train(before, texts, options)
+        trained[name] = {
+            "cpu_seconds": time.process_time() - started,
+            "rest": measure(before, texts.rest, is_word[: texts.first_new]),
+            "rare": measure(before, texts.rest, is_rare),
+        }
+        print(f"{name}: {json.dumps(trained[name])}", flush=True)
         for start in STARTS:
-            model = make_model(name, rows[0], options)
-            model.load_state_dict(trained)
-            add_words(model.eval(), rows[1], start)
-            figures: dict[str, object] = {"before": measure(model, test, first_new)}
+            model = copy.deepcopy(before)
+            add_words(model, rows, start)
             folder = Path(options.output_dir) / f"{name}-{start}".replace(" ", "_").replace(",", "")
             model.save_pretrained(folder)
-            figures["share_written"], texts_written = written(folder, test[:30], first_new)
-            tokenizer.save_pretrained(folder)
-            if start == "vectors":
-                some = [tokenizer.decode(ids[1:]) for ids in texts_written if max(ids) >= first_new]
-                figures["written"] = some[:5]
-            model.get_input_embeddings().requires_grad_(True)
-            train(model, later, options.later_steps, options, options.learning_rate / 4)
-            figures["after"] = measure(model, test, first_new)
-            results[f"{name}, {start}"] = figures
+            texts.tokenizer.save_pretrained(folder)
+            share, out = written(folder, texts.test[:50], texts.first_new)
+            some = [texts.tokenizer.decode(ids[1:]) for ids in out if max(ids[6:]) >= texts.first_new]
+            figures: dict[str, object] = {"share_written": share, "written": some[:5]}
+            for step in chain((0,), train_rows(model, texts, options)):
+                if step in (0, *LATER):
+                    figures[str(step)] = {
+                        "new": measure(model, texts.test, is_new),
+                        "rest": measure(model, texts.rest, is_word),
+                    }
+            runs[f"{name}, {start}"] = figures
             print(f"{name}, {start}: {json.dumps(figures)}", flush=True)
-    share = sum((text >= first_new).sum().item() for text in test[:30]) / sum(len(text) - 1 for text in test[:30])
-    return {"runs": results, "texts": {"sentences": len(before), "words": len(stream), "share_in_test": share}}
+    counts = [(text >= texts.first_new).sum().item() for text in texts.test[:50]]
+    share = sum(counts) / sum((text > 1).sum().item() for text in texts.test[:50])
+    return {"trained": trained, "runs": runs, "texts": {"words": texts.blocks.numel(), "share_in_test": share}}
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--texts", required=True, help="JSON lines with abstractText, to train on")
     parser.add_argument("--test", required=True, help="the same, to measure on")
-    parser.add_argument("--word_vectors", required=True)
     parser.add_argument("--output_dir", required=True)
-    parser.add_argument("--documents", type=int, default=6000, help="abstracts read of each file at most")
+    parser.add_argument("--word_vectors", help="vectors of words to take beside those of the encoder")
+    parser.add_argument("--documents", type=int, default=12000, help="abstracts read of each file at most")
+    parser.add_argument("--test_sentences", type=int, default=500, help="with new words")
+    parser.add_argument("--rest_sentences", type=int, default=200, help="without them")
     parser.add_argument("--size", type=int, default=128)
-    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--joint_size", type=int, default=128)
+    parser.add_argument("--scale", type=float, default=0.3, help="standard deviation of given rows")
     parser.add_argument("--batch_size", type=int, default=16)
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--later_steps", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--learning_rate", type=float, default=3e-3)
+    parser.add_argument("--later_rate", type=float, default=3e-3, help="of the steps that train new rows alone")
     parser.add_argument("--choose", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args(arguments)

@@ -35,16 +35,21 @@ def files(tmp_path):
 def test_new_words_are_likelier_with_their_vectors_than_with_the_mean(files, run_recipe, tmp_path, monkeypatch):
     import new_words
 
-    for name, value in {"WORDS": 10, "NEW": 2, "CHOOSE": 1, "FREQUENT": 5}.items():
+    monkeypatch.setattr(new_words, "best_text_encoder", lambda words: None)
+    for name, value in {"WORDS": 10, "NEW": 2, "CHOOSE": 1, "FREQUENT": 5, "LATER": (1, 2)}.items():
         monkeypatch.setattr(new_words, name, value)
-    small = ["--size", "8", "--layers", "1", "--joint_size", "8", "--steps", "60", "--later_steps", "2"]
-    done = run_recipe("new_words", [*files, *small, "--learning_rate", "0.02"])
+    small = ["--size", "8", "--layers", "1", "--joint_size", "8", "--steps", "60", "--learning_rate", "0.02"]
+    done = run_recipe("new_words", [*files, *small])
     assert done.returncode == 0, done
-    runs = json.loads((tmp_path / "out" / "results.json").read_text())["runs"]
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    runs = results["runs"]
     assert set(runs) == {f"{model}, {start}" for model in new_words.MODELS for start in new_words.STARTS}
-    before = {name: figures["before"] for name, figures in runs.items()}
-    assert len({figures["positions"] for figures in before.values()}) == 1
-    assert before["joint, vectors"]["nll"] < before["joint, mean"]["nll"]
-    for figures in runs.values():
-        assert figures["after"] != figures["before"]
+    assert len({figures["0"]["new"]["positions"] for figures in runs.values()}) == 1
+    for name in ("joint", new_words.TRAINED):
+        assert runs[f"{name}, vectors"]["0"]["new"]["nll"] < runs[f"{name}, mean"]["0"]["new"]["nll"]
+    for name, figures in runs.items():
+        assert figures["2"]["new"]["nll"] < figures["0"]["new"]["nll"]
         assert 0 <= figures["share_written"] <= 1
+        # Other words lose to new ones what these get, and nothing else.
+        trained = results["trained"][name.rpartition(", ")[0]]
+        assert figures["0"]["rest"]["nll"] - trained["rest"]["nll"] > 0
