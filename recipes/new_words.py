@@ -138,15 +138,15 @@ def make_model(name: str, rows: Tensor, options: argparse.Namespace) -> PreTrain
     return model
 
 
-def training(model: PreTrainedModel, batches: Iterable[Tensor], rates: Iterable[float]) -> Iterator[int]:
-    """Takes steps of Adam, one for each rate, and counts them; the model is in evaluation mode between them."""
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.Adam(parameters, betas=(0.9, 0.98))
+def training(
+    optimizer: torch.optim.Optimizer, model: PreTrainedModel, batches: Iterable[Tensor], rates: list[float]
+) -> Iterator[int]:
+    """Takes a step for each rate, and counts them; the model is in evaluation mode between them."""
     for step, (rate, batch) in enumerate(zip(rates, batches, strict=False), 1):
         optimizer.param_groups[0]["lr"] = rate
         loss = model.train()(input_ids=batch, labels=batch.masked_fill(batch == 1, -100)).loss
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        torch.nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], 1.0)
         optimizer.step()
         optimizer.zero_grad()
         model.eval()
@@ -168,19 +168,21 @@ def train(model: PreTrainedModel, texts: Texts, options: argparse.Namespace) -> 
     rise = max(1, options.steps // 20)
     shares = [min((step + 1) / rise, 1 - step / options.steps) for step in range(options.steps)]
     batches = batches_of(texts.blocks, options.batch_size, options.seed)
-    for _ in training(model, batches, [share * options.learning_rate for share in shares]):
+    optimizer = torch.optim.Adam([one for one in model.parameters() if one.requires_grad], betas=(0.9, 0.98))
+    for _ in training(optimizer, model, batches, [share * options.learning_rate for share in shares]):
         pass
 
 
 def train_rows(model: PreTrainedModel, texts: Texts, options: argparse.Namespace) -> Iterator[int]:
-    """Trains the rows of new words alone, in E and b."""
+    """Trains the rows of new words alone, in E and b; Adam would move those of words that no batch has as far."""
     is_new = torch.arange(len(texts.tokenizer)) >= texts.first_new
     model.requires_grad_(False)
-    for parameter in (model.lm_head.weight, model.lm_head.bias):
+    parameters = model.lm_head.weight, model.lm_head.bias
+    for parameter in parameters:
         mask = is_new.view(-1, *[1] * (parameter.dim() - 1))
         parameter.requires_grad_(True).register_hook(lambda gradient, mask=mask: gradient * mask)
     batches = batches_of(texts.later, options.batch_size, options.seed)
-    return training(model, batches, [options.later_rate] * max(LATER))
+    return training(torch.optim.SGD(parameters), model, batches, [options.later_rate] * max(LATER))
 
 
 @torch.no_grad()
@@ -293,7 +295,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--batch_size", type=int, default=16)
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--learning_rate", type=float, default=3e-3)
-    parser.add_argument("--later_rate", type=float, default=3e-3, help="of the steps that train new rows alone")
+    parser.add_argument("--later_rate", type=float, default=10, help="of the steps that train new rows alone")
     parser.add_argument("--choose", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args(arguments)
