@@ -1,10 +1,10 @@
 """Models of texts, each with another output layer, trained and measured on the same documents and labels.
 
-    study = Study(settings, args, TextTask(parts, labels), card_info(settings.card))
-    study.measure_obvious_rows()
-    for name in settings.units:
-        study.run(name)
-    print(study.table({"average_precision": "AvgPr"}, ("seen", "unseen")))
+study = Study(settings, args, TextTask(parts, labels), card_info(settings.card))
+study.measure_obvious_rows()
+for name in settings.units:
+    study.run(name)
+print(study.table({"average_precision": "AvgPr"}, ("seen", "unseen")))
 """
 
 import json

@@ -1,0 +1,81 @@
+"""Scores the texts of concurrent requests together."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class Overloaded(Exception):
+    """Too many items are waiting: try again later."""
+
+
+class Batcher(Generic[Item, Answer]):
+    """Answers items in batches, in the order in which they arrive.
+
+    A single thread answers. While it is busy new items wait, and the next batch takes as many of them as fit: batches
+    grow with the load, and a request that comes alone never waits for company.
+
+    Args:
+        answer: Takes a list of items and returns their answers; runs in a thread.
+        batch_size: Items of a batch at most.
+        max_waiting: Items that may wait.
+    """
+
+    def __init__(self, answer: Callable[[list[Item]], list[Answer]], batch_size: int, max_waiting: int) -> None:
+        self._answer, self._batch_size, self._max_waiting = answer, batch_size, max_waiting
+        self._waiting: deque[tuple[Item, asyncio.Future[Answer]]] = deque()
+        self._worker: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        """Number of items that wait."""
+        return len(self._waiting)
+
+    async def __call__(self, items: Sequence[Item]) -> list[Answer]:
+        """Answers items.
+
+        Args:
+            items: The items of a request.
+
+        Raises:
+            Overloaded: Too many items wait.
+        """
+        if len(self) + len(items) > self._max_waiting:
+            raise Overloaded
+        futures = [asyncio.get_running_loop().create_future() for _ in items]
+        self._waiting.extend(zip(items, futures, strict=True))
+        if self._worker is None:
+            self._worker = asyncio.create_task(self._work())
+        try:
+            return list(await asyncio.gather(*futures))
+        finally:
+            for future in futures:  # of a client that has gone, or waited too long
+                future.cancel()
+
+    async def _work(self) -> None:
+        while self._waiting:
+            batch = [self._waiting.popleft() for _ in range(min(self._batch_size, len(self)))]
+            wanted = [(item, future) for item, future in batch if not future.done()]
+            answers = await asyncio.to_thread(self._answers, [item for item, _ in wanted])
+            for (_, future), answer in zip(wanted, answers, strict=True):
+                if future.done():
+                    continue
+                if isinstance(answer, Exception):
+                    future.set_exception(answer)
+                else:
+                    future.set_result(answer)
+        self._worker = None
+
+    def _answers(self, items: list[Item]) -> Sequence[Answer | Exception]:
+        """The answers, or the errors of items that have none; such an item spoils no other one of its batch."""
+        if not items:
+            return []
+        try:
+            return self._answer(items)
+        except Exception as error:
+            if len(items) == 1:
+                return [error]
+            return [answer for item in items for answer in self._answers([item])]

@@ -1,0 +1,82 @@
+"""`hf-gile serve`: a model as a service over HTTP, which an Annif takes as one of its backends."""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import BatchSize, Device, Model, Revision
+from .running import add_command, note
+
+TOKEN = "HF_GILE_TOKEN"
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command."""
+    add_command(app, "serve", serve)
+
+
+def serve(
+    model: Model,
+    project: Annotated[str, typer.Option(metavar="NAME", help="Name of the model in addresses.")] = "gile",
+    language: Annotated[str, typer.Option(metavar="CODE", help="Language of texts and labels, for Annif.")] = "en",
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help=f"Where to listen; elsewhere than here with a token in {TOKEN}.")
+    ] = LOOPBACK[0],
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="NUMBER", help="0 for any that is free.")] = 8000,
+    batch_size: BatchSize = 32,
+    max_waiting: Annotated[
+        int, typer.Option(min=1, metavar="NUMBER", help="Texts that may wait; further ones are answered with 503.")
+    ] = 256,
+    max_bytes: Annotated[
+        int, typer.Option(min=1, metavar="NUMBER", help="Size of a request; larger ones are answered with 413.")
+    ] = 1_000_000,
+    timeout: Annotated[
+        float, typer.Option(min=0.001, metavar="SECONDS", help="For a request to arrive, and then to be answered.")
+    ] = 30.0,
+    device: Device = None,
+    revision: Revision = None,
+) -> None:
+    """Serve a model over HTTP, by the REST API of Annif.
+
+    Texts are scored with the labels stored with the model; ids of labels are their URIs. Concurrent requests are
+    scored together. /health says that the service runs, /metrics is for Prometheus, /openapi.json describes it all.
+
+        hf-gile serve runs/mesh/auto/model --project mesh
+        curl -d text="Rats were fed." -d limit=5 http://127.0.0.1:8000/v1/projects/mesh/suggest
+        HF_GILE_TOKEN=... hf-gile serve user/model --host 0.0.0.0
+    """
+    token = os.environ.get(TOKEN) or None
+    if host not in LOOPBACK and token is None:
+        raise typer.BadParameter(f"other machines need a token: set {TOKEN}", param_hint="--host")
+    try:
+        import uvicorn
+
+        from hf_gile.serving import Limits, describe, make_app, suggest_with
+    except ImportError as error:
+        raise ImportError(f"hf-gile serve needs the `serve` extra: pip install 'hf-gile[serve]' ({error})") from error
+    from transformers.utils import cached_file
+
+    from hf_gile import LabelScoringPipeline
+
+    from .saved_model import load
+
+    loaded, processor = load(model, revision, device)
+    pipe = LabelScoringPipeline(model=loaded, processor=processor, device=loaded.device, label_cache_bytes=1 << 62)
+    limits = Limits(batch_size=batch_size, waiting=max_waiting, body_bytes=max_bytes, seconds=timeout)
+    saved = Path(str(cached_file(model, "config.json", revision=revision))).stat().st_mtime
+    described = describe(project, len(loaded.label_set or ()), language, datetime.fromtimestamp(saved, UTC))
+    suggest = suggest_with(pipe)
+    suggest([("", 1)])  # the first call makes the codes of the labels
+    note(f"serving {len(loaded.label_set):,} labels; an Annif reaches them at /v1/projects/{project}/suggest")
+    uvicorn.run(
+        make_app(suggest, described, limits, token),
+        host=host,
+        port=port,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=int(timeout) + 1,
+    )

@@ -1,0 +1,63 @@
+import json
+import re
+import signal
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlencode
+
+import pytest
+
+from hf_gile_cli import serve
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """Keeps what would be served, and how."""
+    calls = {}
+    monkeypatch.setattr("uvicorn.run", lambda app, **settings: calls.update(settings, app=app))
+    return calls
+
+
+def test_a_model_is_served_here_alone_unless_there_is_a_token(run, saved_model, served, monkeypatch):
+    run("serve", saved_model, "--project", "mesh", "--port", 0)
+    assert (served["host"], served["port"]) == ("127.0.0.1", 0)
+    assert f"{serve.TOKEN}" in run("serve", saved_model, "--host", "0.0.0.0", ends=2).stderr
+    monkeypatch.setenv(serve.TOKEN, "secret")
+    run("serve", saved_model, "--host", "0.0.0.0")
+    assert served["host"] == "0.0.0.0"
+
+
+def test_a_model_without_labels_is_not_served(run, make_model, tmp_path, served):
+    model, processor = make_model()
+    model.label_set = None
+    model.save_pretrained(tmp_path / "model")
+    processor.save_pretrained(tmp_path / "model")
+    assert "the model stores no labels" in run("serve", tmp_path / "model", ends=1).stderr
+    assert served == {}
+
+
+def ask(address, **form):
+    with urllib.request.urlopen(address, urlencode(form).encode() if form else None, timeout=60) as answer:
+        return json.load(answer)
+
+
+@pytest.mark.slow
+def test_a_service_answers_what_it_has_taken_before_it_ends(start, saved_model):
+    process = start("serve", saved_model, "--project", "mesh", "--port", 0)
+    lines = []
+    while not (found := re.search(r"http://127.0.0.1:\d+", lines[-1] if lines else "")):
+        lines.append(process.stderr.readline())
+        assert lines[-1], "".join(lines)
+    address = f"{found[0]}/v1/projects/mesh"
+    assert ask(address)["is_trained"] is True
+    with ThreadPoolExecutor(16) as pool:
+        answers = [pool.submit(ask, f"{address}/suggest", text="Rats were fed. " * 200, limit=2) for _ in range(64)]
+        answers[0].result()
+        process.send_signal(signal.SIGTERM)
+        results = [one.exception() or len(one.result()["results"]) for one in answers]
+    taken = [one for one in results if isinstance(one, int)]
+    assert set(taken) == {2}
+    assert all("Connection" in str(one) or "refused" in str(one) for one in results if not isinstance(one, int)), (
+        results
+    )
+    process.wait(timeout=60)

@@ -1,0 +1,85 @@
+import asyncio
+import threading
+
+import pytest
+
+from hf_gile.serving.batching import Batcher, Overloaded
+
+
+def answer_lengths(sizes):
+    """Answers texts with their lengths, and notes how many came at a time."""
+
+    def answer(texts):
+        sizes.append(len(texts))
+        if "bad" in texts:
+            raise ValueError("a bad text")
+        return [len(text) for text in texts]
+
+    return answer
+
+
+def test_each_request_gets_its_own_answers():
+    async def ask():
+        batcher = Batcher(answer_lengths([]), batch_size=3, max_waiting=10)
+        return await asyncio.gather(batcher(["a", "bb"]), batcher([]), batcher(["ccc"]), batcher(["dddd", ""]))
+
+    assert asyncio.run(ask()) == [[1, 2], [], [3], [4, 0]]
+
+
+def test_what_arrives_while_it_is_busy_is_answered_together():
+    sizes, may_go_on = [], threading.Event()
+
+    def answer(texts):
+        may_go_on.wait(10)
+        return answer_lengths(sizes)(texts)
+
+    async def ask():
+        batcher = Batcher(answer, batch_size=4, max_waiting=10)
+        first = asyncio.create_task(batcher(["alone"]))
+        while len(batcher) or not first.done():
+            await asyncio.sleep(0)
+            if not len(batcher):
+                break
+        others = [asyncio.create_task(batcher([text])) for text in "abcdef"]
+        await asyncio.sleep(0)
+        may_go_on.set()
+        return await asyncio.gather(first, *others)
+
+    assert asyncio.run(ask()) == [[5]] + [[1]] * 6
+    assert sizes == [1, 4, 2]
+
+
+def test_a_text_that_cannot_be_answered_spoils_no_other():
+    async def ask():
+        batcher = Batcher(answer_lengths([]), batch_size=8, max_waiting=10)
+        return await asyncio.gather(batcher(["good"]), batcher(["bad"]), batcher(["fine"]), return_exceptions=True)
+
+    good, bad, fine = asyncio.run(ask())
+    assert (good, fine) == ([4], [4])
+    assert str(bad) == "a bad text"
+
+
+def test_too_many_texts_are_refused_and_the_others_answered():
+    async def ask():
+        batcher = Batcher(answer_lengths([]), batch_size=2, max_waiting=3)
+        waiting = asyncio.create_task(batcher(["a", "b", "c"]))
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded):
+            await batcher(["d"])
+        return await waiting
+
+    assert asyncio.run(ask()) == [1, 1, 1]
+
+
+def test_texts_of_a_client_that_has_gone_are_not_scored():
+    sizes = []
+
+    async def ask():
+        batcher = Batcher(answer_lengths(sizes), batch_size=8, max_waiting=10)
+        gone, stays = asyncio.create_task(batcher(["gone", "gone"])), asyncio.create_task(batcher(["stays"]))
+        await asyncio.sleep(0)
+        gone.cancel()
+        return await stays
+
+    assert asyncio.run(ask()) == [5]
+    assert sizes == [1]

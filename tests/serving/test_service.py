@@ -1,0 +1,224 @@
+"""The REST API of Annif, spoken by a model."""
+
+import asyncio
+import base64
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from threading import Event
+
+import pytest
+from fastapi.testclient import TestClient
+from prometheus_client import CollectorRegistry, Histogram
+
+from hf_gile import LabelScoringPipeline
+from hf_gile.serving import Limits, Suggestion, describe, make_app, suggest_with
+from hf_gile.serving.service import Guard
+
+PROJECT = describe("mesh", 5, "en", datetime(2026, 11, 23, tzinfo=UTC))
+SUGGEST = "/v1/projects/mesh/suggest"
+TEXT = "Infants were fed with milk."
+
+
+@pytest.fixture
+def pipe(make_model):
+    model, processor = make_model()
+    return LabelScoringPipeline(model=model, processor=processor)
+
+
+@pytest.fixture
+def make_client(pipe):
+    """Makes a client of a service; by default of a tiny model."""
+
+    def make(suggest=None, token=None, **limits):
+        return TestClient(make_app(suggest or suggest_with(pipe), PROJECT, Limits(**limits), token))
+
+    return make
+
+
+@pytest.fixture
+def client(make_client):
+    return make_client()
+
+
+def detail(answer, status):
+    assert answer.status_code == status, answer.text
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert answer.json()["status"] == status
+    return answer.json()["detail"]
+
+
+def test_a_form_is_answered_as_the_pipeline_scores(client, pipe, label_set):
+    results = client.post(SUGGEST, data={"text": TEXT, "limit": 3, "metadata_title": "Milk"}).json()["results"]
+    expected = pipe(TEXT, top_k=3)
+    assert [one["label"] for one in results] == expected["labels"]
+    assert [one["score"] for one in results] == pytest.approx(expected["scores"])
+    ids = {label.name: label.id for label in label_set}
+    assert [one["uri"] for one in results] == [ids[name] for name in expected["labels"]]
+    assert all(one["notation"] is None for one in results)
+
+
+def test_ten_labels_are_the_most_unless_the_limit_is_another(client, label_set):
+    assert len(client.post(SUGGEST, data={"text": TEXT}).json()["results"]) == min(10, len(label_set))
+    assert client.post(SUGGEST, data={"text": TEXT, "limit": 0}).json() == {"results": []}
+    assert len(client.post(SUGGEST, data={"text": TEXT, "limit": 10**9}).json()["results"]) == len(label_set)
+
+
+def test_labels_below_the_threshold_are_left_out(client):
+    scores = [one["score"] for one in client.post(SUGGEST, data={"text": TEXT}).json()["results"]]
+    least = scores[1]
+    results = client.post(SUGGEST, data={"text": TEXT, "threshold": least}).json()["results"]
+    assert [one["score"] for one in results] == scores[:2]
+
+
+def test_a_batch_is_answered_in_order_with_the_ids_of_its_documents(client):
+    texts = [TEXT, "Iron in blood.", ""]
+    documents = [{"text": text, "document_id": str(place), "metadata": {}} for place, text in enumerate(texts)]
+    answers = client.post(f"{SUGGEST}-batch?limit=2", json={"documents": documents}).json()
+    assert [answer["document_id"] for answer in answers] == ["0", "1", "2"]
+    for text, answer in zip(texts, answers, strict=True):
+        alone = client.post(SUGGEST, data={"text": text or " ", "limit": 2}).json()["results"]
+        assert [one["uri"] for one in answer["results"]] == [one["uri"] for one in alone]
+
+
+def test_a_project_says_what_annif_asks_for(client):
+    project = client.get("/v1/projects/mesh").json()
+    assert client.get("/v1/projects").json() == {"projects": [project]}
+    assert client.get("/v1/vocabs").json() == {"vocabs": [project["vocab"]]}
+    assert (project["is_trained"], project["modification_time"]) == (True, "2026-11-23T00:00:00Z")
+    assert client.get("/v1/").json().keys() == {"title", "version"}
+
+
+@pytest.mark.parametrize(
+    ("path", "request_body", "status", "message"),
+    [
+        ("mesh/suggest", {"data": {}}, 400, "body.text: Field required"),
+        ("mesh/suggest", {"data": {"text": "a", "limit": -1}}, 400, "limit: Input should be greater than or equal to"),
+        ("mesh/suggest", {"data": {"text": "a", "threshold": "nan"}}, 400, "threshold"),
+        ("mesh/suggest", {"data": {"text": "a", "language": "fi"}}, 400, "labels are in 'en', not in 'fi'"),
+        ("other/suggest", {"data": {"text": "a"}}, 404, "there is no project 'other', only 'mesh'"),
+        ("mesh/suggest-batch", {"json": {"documents": [{"text": "a"}] * 33}}, 400, "at most 32 items"),
+        ("mesh/suggest-batch", {"content": b'{"documents": [{"text": "\\ud800"}]}'}, 400, "half of a surrogate pair"),
+        ("mesh/suggest-batch", {"content": b"[" * 5000}, 400, "body"),
+        ("mesh/learn", {"json": []}, 403, "does not learn from the service: train it with hf-gile train"),
+        ("mesh/suggest", {"data": {"text": "a" * 20_000}}, 413, "the request has more than 10,000 bytes"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_in_words(make_client, path, request_body, status, message):
+    request_body.setdefault("headers", {"Content-Type": "application/json"} if "content" in request_body else {})
+    answer = make_client(body_bytes=10_000).post(f"/v1/projects/{path}", **request_body)
+    assert message in detail(answer, status)
+
+
+def test_without_the_token_only_health_is_answered(make_client):
+    client = make_client(token="secret")
+    assert client.get("/health").json() == {"status": "ok"}
+    basic = base64.b64encode(b"annif:secret").decode()
+    for header in ("", "Bearer wrong", "Basic secret", "Basic !", "secret"):
+        for path in ("/metrics", "/v1/projects", "/v1/projects/mesh"):
+            assert "pass the token" in detail(client.get(path, headers={"Authorization": header}), 401)
+    for header in ("Bearer secret", f"Basic {basic}"):
+        assert client.get("/v1/projects", headers={"Authorization": header}).status_code == 200
+
+
+def test_what_is_too_much_is_refused_and_what_waits_is_answered(make_client):
+    started, may_go_on = Event(), Event()
+
+    def suggest(texts):
+        started.set()
+        may_go_on.wait(20)
+        return [[Suggestion(uri="a", label="A", score=0.5)] for _ in texts]
+
+    client = make_client(suggest, waiting=1, requests=3)
+    with client, ThreadPoolExecutor(3) as pool:
+        ask = lambda: client.post(SUGGEST, data={"text": "a"})  # noqa: E731
+        first = pool.submit(ask)
+        assert started.wait(20)
+        waits = pool.submit(ask)
+        while "hf_gile_waiting_texts 1.0" not in client.get("/metrics").text:
+            pass
+        third = ask()
+        assert "too many texts are waiting" in detail(third, 503)
+        assert third.headers["Retry-After"] == "1"
+        may_go_on.set()
+        assert first.result().json() == waits.result().json() != {}
+
+
+class Guarded:
+    """An application behind a `Guard`, what it is sent and what it answers."""
+
+    def __init__(self, messages, **limits):
+        self.release, self.messages, self.statuses = asyncio.Event(), messages, []
+        registry = CollectorRegistry()
+        self.guard = Guard(self.app, Limits(**limits), Histogram("a", "b", ["c", "d", "e"], registry=registry))
+
+    async def app(self, scope, receive, send):
+        await self.release.wait()
+        await send({"type": "http.response.start", "status": 200})
+
+    async def ask(self, client="10.0.0.1"):
+        messages = iter(self.messages)
+
+        async def receive():
+            message = next(messages, None)
+            return message or await asyncio.sleep(10)
+
+        async def send(message):
+            if "status" in message:
+                self.statuses.append(message["status"])
+
+        await self.guard({"type": "http", "method": "POST", "client": (client, 5)}, receive, send)
+
+
+WHOLE = {"type": "http.request", "body": b"", "more_body": False}
+A_PART = {"type": "http.request", "body": b"text=", "more_body": True}
+
+
+def test_a_client_with_too_many_requests_at_a_time_is_told_so():
+    async def ask():
+        guarded = Guarded([WHOLE], requests=2)
+        tasks = [asyncio.create_task(guarded.ask(client)) for client in ("10.0.0.1",) * 3 + ("10.0.0.2",)]
+        while not guarded.statuses:
+            await asyncio.sleep(0)
+        refused = list(guarded.statuses)
+        guarded.release.set()
+        await asyncio.gather(*tasks)
+        await guarded.ask()
+        return refused, guarded.statuses
+
+    refused, statuses = asyncio.run(ask())
+    assert refused == [429]
+    assert statuses == [429, 200, 200, 200, 200]
+
+
+@pytest.mark.parametrize("messages", [[A_PART], [A_PART, {"type": "http.disconnect"}]], ids=["drips", "breaks off"])
+def test_a_request_that_does_not_arrive_is_given_up(messages):
+    guarded = Guarded(messages, seconds=0.05)
+    asyncio.run(guarded.ask())
+    assert guarded.statuses == [408]
+
+
+def test_an_answer_that_is_late_is_given_up(make_client):
+    release = Event()
+
+    def suggest(texts):
+        release.wait(20)
+        return [[] for _ in texts]
+
+    with make_client(suggest, seconds=0.05) as client:
+        assert "no answer within 0.05 seconds" in detail(client.post(SUGGEST, data={"text": "a"}), 503)
+        release.set()
+
+
+def test_metrics_count_requests_by_path_and_status(client):
+    client.post(SUGGEST, data={"text": TEXT})
+    client.get("/nowhere")
+    metrics = client.get("/metrics").text
+    path = "/v1/projects/{project_id}/suggest"
+    assert f'hf_gile_request_seconds_count{{method="POST",path="{path}",status="200"}} 1.0' in metrics
+    assert 'hf_gile_request_seconds_count{method="GET",path="none",status="404"} 1.0' in metrics
+
+
+def test_a_model_without_labels_suggests_nothing(pipe):
+    pipe.model.label_set = None
+    with pytest.raises(ValueError, match="stores no labels to suggest: add some with hf-gile labels import"):
+        suggest_with(pipe)
