@@ -2,9 +2,9 @@
 
     python benchmarks/service.py MODEL --texts FILE [--minutes 10]
 
-Starts `hf-gile serve MODEL`, and asks it with 1, 8 and 32 clients at once, each of which sends the next text when it has
-its answer. In turns with that, the pipeline scores the same texts in this process, in batches of 32. Then 8 clients go
-on for `--minutes`, and what the process of the service holds, memory and open files, is noted before and after.
+Starts `hf-gile serve MODEL`, and asks it with 1, 8 and 32 clients at once, each of which sends the next text when it
+has its answer. In turns with that, the pipeline scores the same texts in this process, in batches of 32. Then 8 clients
+go on for `--minutes`; the memory and the open files of the service are noted before and after.
 """
 
 import argparse

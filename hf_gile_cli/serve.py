@@ -23,6 +23,9 @@ def serve(
     model: Model,
     project: Annotated[str, typer.Option(metavar="NAME", help="Name of the model in addresses.")] = "gile",
     language: Annotated[str, typer.Option(metavar="CODE", help="Language of texts and labels, for Annif.")] = "en",
+    uri_prefix: Annotated[
+        str, typer.Option(metavar="TEXT", help="What comes before the id of a label in its URI.")
+    ] = "",
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help=f"Where to listen; elsewhere than here with a token in {TOKEN}.")
     ] = LOOPBACK[0],
@@ -42,8 +45,9 @@ def serve(
 ) -> None:
     """Serve a model over HTTP, by the REST API of Annif.
 
-    Texts are scored with the labels stored with the model; ids of labels are their URIs. Concurrent requests are
-    scored together. /health says that the service runs, /metrics is for Prometheus, /openapi.json describes it all.
+    Texts are scored with the labels stored with the model. An Annif knows labels by their URIs: the id of a label, or
+    --uri-prefix and the id. Concurrent requests are scored together. /health says that the service runs, /metrics is
+    for Prometheus, /openapi.json describes it all.
 
         hf-gile serve runs/mesh/auto/model --project mesh
         curl -d text="Rats were fed." -d limit=5 http://127.0.0.1:8000/v1/projects/mesh/suggest
@@ -69,7 +73,7 @@ def serve(
     limits = Limits(batch_size=batch_size, waiting=max_waiting, body_bytes=max_bytes, seconds=timeout)
     saved = Path(str(cached_file(model, "config.json", revision=revision))).stat().st_mtime
     described = describe(project, len(loaded.label_set or ()), language, datetime.fromtimestamp(saved, UTC))
-    suggest = suggest_with(pipe)
+    suggest = suggest_with(pipe, uri_prefix)
     suggest([("", 1)])  # the first call makes the codes of the labels
     note(f"serving {len(loaded.label_set):,} labels; an Annif reaches them at /v1/projects/{project}/suggest")
     uvicorn.run(

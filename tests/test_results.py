@@ -68,6 +68,7 @@ ROWS = {
     "scoring": ("runs * *", {*TIMES, "documents_per_s", "gflops", "times_bare_product"}, set()),
     "search": ("results *", SEARCHED, {"size", "probes", "oversampling"}),
     "search_model": ("results *", SEARCHED, {"size", "probes", "oversampling"}),
+    "service": ("runs *", {"documents_per_second", "times_pipeline"}, {"p50_ms", "p99_ms"}),
     "stream_bioasq": (
         "runs *",
         {"records", "seconds", "cpu_seconds", "records_per_s", "mb_per_s", "rss_after_imports_mb", "peak_rss_mb"},

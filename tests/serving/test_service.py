@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Histogram
 
 from hf_gile import LabelScoringPipeline
 from hf_gile.serving import Limits, Suggestion, describe, make_app, suggest_with
-from hf_gile.serving.service import Guard
+from hf_gile.serving.guard import Guard
 
 PROJECT = describe("mesh", 5, "en", datetime(2026, 11, 23, tzinfo=UTC))
 SUGGEST = "/v1/projects/mesh/suggest"
