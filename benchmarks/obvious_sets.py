@@ -104,7 +104,7 @@ def tibkat(folder: Path, seed: int, language: str) -> Task:
 
 
 def annif(folder: Path, seed: int, language: str) -> Task:
-    """The test of Annif's authors: records in one language, trained on those of both."""
+    """The test of Annif's authors: records in one language, trained on those of both, with names in both."""
     documents: Documents = {part: [] for part in PARTS}
     for own in ("en", "de"):
         for part, rows in tibkat_training(folder, own).items():
@@ -115,7 +115,7 @@ def annif(folder: Path, seed: int, language: str) -> Task:
             ids = ["gnd:" + uri.strip("<>").rpartition("/")[2] for uri in uris.split()]
             documents["test"].append((text.replace(" ¤ ", "\n", 1), ids))
     rows = read_lines(folder / "tibkat_annif" / "vocabulary.jsonl.gz")
-    return make_task(f"annif_{language}", documents, gnd_labels(rows, language), titled=True)
+    return make_task(f"annif_{language}", documents, gnd_labels(rows, "en", synonyms=True), titled=True)
 
 
 def tibkat_training(folder: Path, language: str) -> Documents:
@@ -131,13 +131,21 @@ def tibkat_record(row: dict[str, Any]) -> tuple[str, list[str]]:
     return f"{row['title']}\n{row['abstract']}", row["subjects"]
 
 
-def gnd_labels(rows: Iterable[dict[str, Any]], language: str) -> Iterator[Label]:
-    """The subjects that have a name in German; of English texts with the English name, where there is one."""
+def gnd_labels(rows: Iterable[dict[str, Any]], language: str, synonyms: bool = False) -> Iterator[Label]:
+    """The subjects that have a name in German; in English where texts are English and there is such a name.
+
+    Args:
+        rows: Of each subject `id`, `name_en` and `name_de`.
+        language: Of the texts.
+        synonyms: Whether the name in the other language is a synonym.
+    """
     taken = set()
     for row in rows:
         name = (row["name_en"] if language == "en" else None) or row["name_de"]
         if name:  # some subjects share one
-            yield Label(row["id"], f"{name} ({row['id']})" if name in taken else name)
+            others = {row["name_de"], row["name_en"]} - {name, None, ""} if synonyms else ()
+            unique = f"{name} ({row['id']})" if name in taken else name
+            yield Label(row["id"], unique, synonyms=tuple(sorted(others)))
             taken.add(name)
 
 

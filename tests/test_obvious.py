@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import obvious  # noqa: E402
 import obvious_systems as systems  # noqa: E402
-from obvious_sets import clinc150, hold_out, make_task  # noqa: E402
+from obvious_sets import clinc150, gnd_labels, hold_out, make_task  # noqa: E402
 
 TOPICS = {"cats": "cat purrs whiskers paw", "boats": "boat sails harbour mast", "bread": "flour oven dough yeast"}
 
@@ -130,6 +130,17 @@ def test_held_out_labels_leave_training_and_are_gold_in_the_test(several_labels,
 def test_a_share_that_holds_nothing_out_is_refused(several_labels):
     with pytest.raises(ValueError, match="holds out none of 3 labels"):
         hold_out(several_labels, 0.0)
+
+
+def test_subjects_have_the_name_in_the_language_of_the_texts_and_the_other_as_a_synonym():
+    rows = [
+        {"id": "1", "name_en": "Fungi", "name_de": "Pilze"},
+        {"id": "2", "name_en": "", "name_de": "Fachwerk"},
+        {"id": "3", "name_en": "Fungi", "name_de": None},
+    ]
+    assert [label.name for label in gnd_labels(rows, "en")] == ["Fungi", "Fachwerk", "Fungi (3)"]
+    assert [label.name for label in gnd_labels(rows, "de")] == ["Pilze", "Fachwerk"]
+    assert [label.synonyms for label in gnd_labels(rows, "en", synonyms=True)] == [("Pilze",), (), ()]
 
 
 # --- Figures ---------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
@@ -83,11 +84,14 @@ def encode_parts(
         text: The column of texts, or a function that makes a text of a row.
         labels: The column of the lists of label ids.
         args: Say where and in how many bits a frozen encoder reads.
-        most: Training documents that a frozen encoder reads at most; the vectors of others are zeros.
+        most: Training documents that a frozen encoder reads at most; the vectors of others are zeros. Validation
+            documents above half as many are left out.
     """
     encoded = {}
     for part, rows in parts.items():
         excluded = "excluded" if "excluded" in rows.column_names else None
+        if part == "validation" and most is not None and len(rows) > most // 2:
+            rows = rows.select(_even_steps(len(rows), most // 2))
         encoded[part] = encode_dataset(
             rows, processor, label_set, text, labels, excluded=excluded, on_unknown_label="drop"
         )
@@ -104,11 +108,16 @@ def _some_pooled(
     encoded: "Dataset", model: "GileForSequenceClassification", processor: "GileProcessor", bf16: bool, most: int
 ) -> "Dataset":
     """Documents with the vectors of `most` of them, in even steps, and zeros for the others."""
-    places = np.arange(most) * len(encoded) // most
+    places = _even_steps(len(encoded), most)
     read = add_pooled_embeds(encoded.select(places), model, processor, bf16=bf16).with_format("numpy")
     vectors = np.zeros((len(encoded), model.config.text_config.pooled_size), np.float32)
     vectors[places] = np.stack(list(read["pooled_embeds"]))
     return encoded.add_column("pooled_embeds", list(vectors))
+
+
+def _even_steps(number: int, wanted: int) -> NDArray[np.int64]:
+    """So many places of a number of documents."""
+    return np.arange(wanted) * number // wanted
 
 
 def first_columns(parts: "Mapping[str, Dataset]", number: int) -> "dict[str, Dataset]":

@@ -107,6 +107,23 @@ def test_the_test_part_is_evaluated_after_each_epoch_where_that_is_asked_for(mak
     assert set(make(test_curve=True).trainer.eval_dataset) == {"validation", "test"}
 
 
+def test_where_an_encoder_reads_some_documents_half_as_many_validate_in_even_steps(make, args):
+    experiment = make()
+    rows = Dataset.from_dict({"text": ["a navy thing"] * 12, "labels": [[name] for name in WORDS] * 3})
+    encoded = encode_parts(
+        {"validation": rows, "test": rows},
+        experiment.model,
+        experiment.processor,
+        experiment.labels,
+        "text",
+        "labels",
+        args,
+        most=8,
+    )
+    assert len(encoded["test"]) == 12
+    assert encoded["validation"]["labels"][:] == [[0], [3], [2], [1]]  # the rows 0, 3, 6 and 9
+
+
 def test_a_model_without_labels_is_refused(make):
     experiment = make()
     experiment.model.label_set = None
