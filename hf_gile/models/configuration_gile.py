@@ -25,7 +25,7 @@ TERMS: dict[str, dict[str, float]] = {
     "rows": {"seen": 1.0},
     "match": {"seen": 0.0, "unseen": 1.0},
     "coverage": {"seen": 0.0, "unseen": 1.0},
-    "words": {"seen": 0.0},
+    "words": {"seen": 0.0, "unseen": 0.0},
     "offset": {"seen": 0.0, "unseen": 0.0},
 }
 """The terms of a score, and what each counts by default in the score of labels with a row, "seen", and of others."""
@@ -538,7 +538,7 @@ class GileConfig(PreTrainedConfig):
     @property
     def has_word_rows(self) -> bool:
         """Whether stored labels have rows of words (`WordRows`): where their weight is said."""
-        return self.lexical and "words" in self.term_weights.get("seen", {})
+        return self.lexical and any("words" in weights for weights in self.term_weights.values())
 
     def validate_problem(self) -> None:
         """The loss is a classification loss."""

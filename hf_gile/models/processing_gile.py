@@ -575,8 +575,12 @@ LEXICAL_BUCKETS = 1 << 20
 
 
 def lexical_ids(text: str) -> list[int]:
-    """The lexical features of a text, ascending, each plus `LEXICAL_BUCKETS` times (its count - 1), at most 2,047."""
-    counts = Counter(lexical_features(text))
+    """The lexical features of a text, ascending, each plus `LEXICAL_BUCKETS` times (its count - 1), at most 2,047.
+
+    What stands in a title, the first line of a text of several, counts three times.
+    """
+    title, _, rest = text.strip().partition("\n")
+    counts = Counter(lexical_features(text) + (2 * lexical_features(title) if rest else []))
     return [feature + LEXICAL_BUCKETS * (min(counts[feature], 2048) - 1) for feature in sorted(counts)]
 
 

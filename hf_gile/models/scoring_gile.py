@@ -24,7 +24,7 @@ from .languages_gile import of_language, per_language
 from .processing_gile import LEXICAL_BUCKETS, lexical_features
 from .text_encoders_gile import rms_normalized
 
-ROW_WORDS = 128
+ROW_WORDS = 256
 """Words, and parts of words, that a row of words has at most."""
 
 
@@ -234,8 +234,13 @@ class Postings(NamedTuple):
             share = (counts[is_word].sum() / 50).clamp(max=1)
             match[row] *= share
             coverage[row] *= share
-        words.clamp_(min=0).mul_(200).log1p_()
+        word_evidence(words)
         return terms
+
+
+def word_evidence(shares: Tensor) -> Tensor:
+    """The term "words", log(1 + 200 max(0, share)), of what rows of words sum up to; in place."""
+    return shares.clamp_(min=0).mul_(200).log1p_()
 
 
 def _runs(starts: Tensor, sizes: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ def add_card(
     texts: Sequence[Any],
     gold: Sequence[Sequence[str]],
     info: CardInfo,
-    processor: "GileProcessor | OfWordIds | None" = None,
+    processor: "GileProcessor | Callable[..., BatchFeature] | None" = None,
     **known: Any,
 ) -> None:
     """Measures a saved model on the test documents as the pipeline would score them, and writes its card.

@@ -21,10 +21,11 @@ from ..models import GileConfig
 from ..models.losses_gile import multi_hot
 from ..models.scoring_gile import Postings, WordRows
 from .starting import set_lexical_weights
-from .word_rows import WordRegression, WordRow
+from .word_rows import WordRegression, WordRow, targets_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
+    from scipy.sparse import csr_matrix
 
     from ..models import GileForSequenceClassification
 
@@ -49,7 +50,7 @@ _LARGEST = 20_000_000_000
 _FEW_DOCUMENTS = 4000
 """Documents up to which the L2 of rows of words is chosen."""
 
-READ_OF_MANY = 2000
+READ_OF_MANY = 1000
 """Documents of a larger training set whose vectors are made: rows of words read all of them, the rest these."""
 
 _DOCUMENTS_AT_ONCE, _COMPARED_AT_ONCE = 1024, 64
@@ -390,6 +391,7 @@ class _Fold:
     labels: Tensor  # (L, P)
     compare: "CompareWords | None" = None
     regression: WordRegression | None = None
+    named: "csr_matrix | None" = None
     words: WordRow | None = None
     rows: Tensor = field(init=False)
     bilinear: tuple[Tensor, float] = field(init=False)
@@ -404,14 +406,28 @@ class _Fold:
         """Fits a bilinear form, from that of the last time on."""
         read = self.train.vectors.any(1).nonzero()[:, 0]
         sample = read[torch.randperm(len(read), generator=torch.Generator().manual_seed(0))[:_BILINEAR_DOCUMENTS]]
-        last = getattr(self, "bilinear", None)
-        self.bilinear = fit_bilinear(self.train.take(sample), self.labels, l2, last)
+        last, max_iter = getattr(self, "bilinear", None), 40 if len(read) == len(self.train) else 15
+        self.bilinear = fit_bilinear(self.train.take(sample), self.labels, l2, last, max_iter)
 
-    def fit_words(self, l2: float) -> float:
-        """Fits rows of words, and says how well they rank labels that have some."""
+    def fit_words(self, l2: float, fitted: WordRow | None = None) -> float:
+        """Fits rows of words, and says how well they rank labels that have some.
+
+        Labels without documents have rows of the documents that name them. Of what was `fitted` on the same documents
+        with more labels, the rows of labels with documents stay.
+        """
         assert self.regression is not None
         assert self.train.words is not None
-        self.words = self.regression.fit(self.train.words[:, 0], self.train.gold, len(self.labels), l2)
+        numbers = self.train.words[:, 0]
+        targets = targets_of(
+            self.train.gold, len(self.labels), None if self.named is None else self.named[numbers.numpy()]
+        )
+        if fitted is not None:
+            targets = targets.multiply(~self.seen.numpy()).tocsr()
+            targets.eliminate_zeros()
+        self.words = self.regression.fit(numbers, targets, l2)
+        if fitted is not None:
+            ids, weights = (torch.where(self.seen[:, None], *pair) for pair in zip(fitted, self.words, strict=True))
+            self.words = ids, weights
         if self.others.words is None or not len(self.others):
             return 0.0
         scores = self.regression.scores(self.others.words[:, 0], self.words, self.seen)
@@ -512,12 +528,9 @@ def fit_head(
     cost = len(train) * int(seen.sum()) * labels.shape[1]
     is_enough = len(validation) >= (_FEW if cost > _COSTLY / 4 else 3 * _FEW)
     number = 1 if cost > _COSTLY else _FOLDS
-    plain, held = (
-        _folds(train, validation, labels, number, is_enough, holds_labels=holds_labels)
-        for holds_labels in (False, True)
-    )
-    for fold in (*plain, *held):
-        fold.compare, fold.regression = compare, regression
+    named = None if compare is None or regression is None else _named(compare, train)
+    whole = _Fold(train, validation, labels, compare, regression, named)
+    plain, held = (_folds(whole, number, is_enough, holds_labels=holds_labels) for holds_labels in (False, True))
     is_read = bool(train.vectors.any(1).all())
 
     def try_rows(l2: float) -> float:
@@ -530,19 +543,16 @@ def fit_head(
         return fit_term_weights([fold.example(seen) for fold in some], prior, one_label)[1]
 
     prior = _prior(one_label, compare is not None, regression is not None)
-    whole = plain[0] if is_enough else _Fold(train, validation, labels, compare, regression)
+    whole = plain[0] if is_enough else whole
     steps = 60 if is_read else 0
     chosen = {"rows_l2": _best(L2_OF_ROWS, try_rows) if is_read else 1.0}
     if regression is not None:
         chosen["words_l2"] = _choose_words(plain, L2_OF_WORDS[: None if len(train) <= _FEW_DOCUMENTS else 1])
-        for fold in (whole, *held):
-            if is_enough:
-                fold.words = plain[0].words
-            else:
-                fold.fit_words(chosen["words_l2"])
+        for fold in (whole, *held) if whole is not plain[0] else held:
+            fold.fit_words(chosen["words_l2"], plain[0].words if is_enough else None)
     for fold in held:
         fold.fit_rows(chosen["rows_l2"], steps)
-    chosen["bilinear_l2"] = _best(L2_OF_BILINEAR, try_bilinear)
+    chosen["bilinear_l2"] = _best(L2_OF_BILINEAR, try_bilinear) if is_read else L2_OF_BILINEAR[0]
     whole.fit_rows(chosen["rows_l2"], steps)
     whole.fit_bilinear(chosen["bilinear_l2"])
     for fold in held:
@@ -567,8 +577,16 @@ def _prior(one_label: bool, compares: bool, has_words: bool) -> TermWeights:
     if compares:
         prior = {group: weights | {"match": 0.0, "coverage": 0.0} for group, weights in prior.items()}
     if has_words:
-        prior["seen"]["words"] = 0.0
+        prior = {group: weights | {"words": 0.0} for group, weights in prior.items()}
     return prior
+
+
+def _named(compare: CompareWords, documents: Documents) -> "csr_matrix":
+    """`(N, L)` ones where all words of a name of a label stand in a document; the documents have numbers from 0 on."""
+    from scipy.sparse import csr_matrix, vstack
+
+    assert documents.words is not None
+    return vstack([csr_matrix(compare(some)["coverage"]) for some in documents.words.split(_DOCUMENTS_AT_ONCE)]).tocsr()
 
 
 def _choose_words(folds: "Sequence[_Fold]", grid: Sequence[float]) -> float:
@@ -592,10 +610,9 @@ def _best(grid: Sequence[float], loss: Callable[[float], float]) -> float:
     return best
 
 
-def _folds(
-    train: Documents, validation: Documents, labels: Tensor, number: int, is_enough: bool, holds_labels: bool
-) -> list[_Fold]:
+def _folds(whole: _Fold, number: int, is_enough: bool, holds_labels: bool) -> list[_Fold]:
     """What `fit_head` chooses on: with all labels, or with a quarter of the seen ones held out of each fold."""
+    train, labels = whole.train, whole.labels
     generator = torch.Generator().manual_seed(0)
     columns = (train.counts(len(labels)) > 0).nonzero()[:, 0]
     fold_of_label = torch.full((len(labels),), -1)
@@ -617,10 +634,10 @@ def _folds(
         lost = (fit.gold >= 0).any(1) & ~(gold >= 0).any(1)
         fit = replace(fit, gold=gold).take(~lost)
         if bool((fit.gold >= 0).any()):
-            others = validation.joined(train.take(left))
+            others = whole.others.joined(train.take(left))
             others = others.take(others.vectors.any(1))
             most = max(_FEW, _EXAMPLE_SCORES // (len(labels) * number))
-            folds.append(_Fold(fit, others.take(slice(most)), labels))
+            folds.append(replace(whole, train=fit, others=others.take(slice(most))))
     return folds
 
 

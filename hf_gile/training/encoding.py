@@ -1,11 +1,13 @@
 """From a dataset of texts and label ids to what the collator takes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from transformers import BatchFeature
 
 from ..models import GileProcessor, LabelSet
+from .collator import GileDataCollator
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -84,3 +86,23 @@ def encode_dataset(
     if hasattr(dataset, "num_rows"):  # a stream has neither a progress bar nor processes
         options = {"desc": "words and columns", "num_proc": num_proc}
     return dataset.map(encode, batched=True, remove_columns=dataset.column_names, **options)
+
+
+class ReadBefore:
+    """What a processor makes of texts, with what a frozen encoder has made of them: it need not read them again.
+
+    Args:
+        processor: The processor.
+        texts: N texts.
+        rows: The same, encoded.
+    """
+
+    def __init__(self, processor: GileProcessor, texts: Iterable[str], rows: "Dataset") -> None:
+        self.collator = GileDataCollator(processor)
+        self.place = {text: place for place, text in enumerate(texts)}
+        read = [name for name in ("input_ids", "lexical_ids", "pooled_embeds") if name in rows.column_names]
+        self.rows = rows.select_columns(read)
+
+    def __call__(self, text: Sequence[str], **_: Any) -> BatchFeature:
+        """Collates some of the texts."""
+        return BatchFeature(self.collator([self.rows[self.place[one]] for one in text]))

@@ -23,6 +23,7 @@ from ..publishing import CardInfo
 from ..publishing.trained import add_card
 from .automatic import kind_to_start_from, named_encoder, resolve, with_encoder
 from .convex import READ_OF_MANY, is_feasible
+from .encoding import ReadBefore
 from .experiment import (
     Experiment,
     count_parameters,
@@ -158,13 +159,14 @@ class Study:
             experiment: What trained it.
             folder: Where it is.
         """
-        test = self.task.parts["test"]
+        test, texts = self.task.parts["test"], list(self.task.texts("test"))
         add_card(
             folder,
             experiment.trainer,
-            list(self.task.texts("test")),
+            texts,
             test[self.task.gold],
             self.info,
+            ReadBefore(experiment.processor, texts, experiment.parts["test"]),
             columns=experiment.in_test,
             excluded=test["excluded"] if "excluded" in test.column_names else None,
             num_training_documents=len(self.task.parts["train"]),
@@ -220,6 +222,8 @@ class Study:
         if self.has_one_label:
             parts = with_a_label(parts)
         self.start(model, processor, encoded["train"])
+        if model.config.lexical and not self.is_convex(name):  # a convex fit sets them itself
+            set_lexical_weights(model, encoded["train"]["lexical_ids"])
         optimizer = None
         if model.config.text_config.reads_pretrained:
             optimizer = pretrained_optimizer(model, args, settings.text_encoder_learning_rate, settings.layer_decay)
@@ -372,8 +376,6 @@ class Study:
         config, special = model.config, processor.tokenizer.all_special_ids
         if config.bag_size and self.settings.start_from is None:
             set_token_weights(model, log_idf(documents["input_ids"], config.text_config.vocab_size, special))
-        if config.lexical:
-            set_lexical_weights(model, documents["lexical_ids"])
         if self.settings.lora_rank:
             add_lora(model, self.settings.lora_rank, alpha=2 * self.settings.lora_rank)
 

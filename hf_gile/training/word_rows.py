@@ -14,16 +14,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..models.processing_gile import LEXICAL_BUCKETS
-from ..models.scoring_gile import ROW_WORDS
+from ..models.scoring_gile import ROW_WORDS, word_evidence
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-_SOLVED_AT_ONCE, _RANK, _STEPS = 4000, 200, 3
+_SOLVED_AT_ONCE, _RANK, _STEPS = 4000, 200, 6
 """Documents whose equations are solved as they stand; above them, the rank that is solved, and steps for the rest."""
 
 _LABELS_AT_ONCE, _COSTLY = 1024, 20_000_000_000
 """Labels fitted at once; words of all documents times labels from which on parts of words are left out."""
+
+_WORDS_OF_ONE = 32
+"""Words in the row of a label with one document, where labels are more than are fitted at once; of n, sqrt(n) times."""
 
 WordRow = tuple[Tensor, Tensor]
 """Lexical ids and weights, `(L, K)` each, as `WordRows` holds them."""
@@ -40,31 +43,30 @@ class WordRegression:
         from scipy.sparse import csr_matrix, diags
 
         ids = [np.asarray(one, np.int64) for one in documents]
-        counts = np.concatenate([*ids, np.zeros(0, np.int64)]) // LEXICAL_BUCKETS + 1
-        ends = np.cumsum([0, *map(len, ids)])
-        columns = (np.concatenate([*ids, np.zeros(0, np.int64)]) % LEXICAL_BUCKETS).astype(np.int32)
+        every, ends = np.concatenate([*ids, np.zeros(0, np.int64)]), np.cumsum([0, *map(len, ids)])
+        counts, columns = every // LEXICAL_BUCKETS + 1, (every % LEXICAL_BUCKETS).astype(np.int32)
         shape = len(ids), LEXICAL_BUCKETS
         filled = csr_matrix(((counts / (counts + 1)).astype(np.float32), columns, ends), shape=shape)
         lengths = np.sqrt(np.asarray(filled.multiply(filled).sum(1)).ravel())
         self.words: csr_matrix = (diags(1 / np.maximum(lengths, 1e-9)) @ filled).astype(np.float32).tocsr()
 
-    def fit(self, rows: Tensor, gold: Tensor, num_labels: int, l2: float) -> WordRow:
+    def fit(self, rows: Tensor, targets: "csr_matrix", l2: float) -> WordRow:
         """Fits the rows of labels.
 
             w_l = argmin_w  sum_d (w . x_d - [d has l])^2 + l2 |w|^2,  x_df = s_df idf_f / |s_d|
 
-        x is scaled to a mean square length of 1; of w the largest numbers stay. `_STEPS` of conjugate gradients solve
+        x is scaled to a mean square length of 1; of w the largest numbers stay, of many labels fewer where a label has
+        few documents. `_STEPS` of conjugate gradients solve
         what the largest singular vectors of many documents leave.
 
         Args:
             rows: `(N,)` numbers of the documents to fit on.
-            gold: `(N, G)` their gold columns, padded with -100.
-            num_labels: L.
+            targets: `(N, L)` ones where a document has a label; labels that none has get a row of zeros.
             l2: The weight of L2.
         """
-        from scipy.sparse import csr_matrix, diags
+        from scipy.sparse import diags
 
-        x = self.words[rows.numpy()]
+        x, num_labels = self.words[rows.numpy()], targets.shape[1]
         found = np.bincount(x.indices, minlength=x.shape[1])
         wanted = found >= min(2, len(rows))
         if x.nnz * num_labels > _COSTLY:
@@ -74,17 +76,19 @@ class WordRegression:
         x = x[:, used] @ diags(idf)
         scale = (len(rows) / max(float(x.multiply(x).sum()), 1e-9)) ** 0.5
         x, weights = (x * scale).astype(np.float32).tocsr(), (idf * scale).astype(np.float32)
-        documents, columns = ((gold >= 0).nonzero()[:, 0].numpy(), gold[gold >= 0].numpy())
-        has = csr_matrix((np.ones(len(columns), np.float32), (documents, columns)), shape=(len(rows), num_labels))
-        has.data[:] = 1  # a label that a document names twice
         solve, back = _solver(x, l2), x.T.tocsr()
         ids, values = torch.zeros(num_labels, ROW_WORDS, dtype=torch.int32), torch.zeros(num_labels, ROW_WORDS)
-        for some in np.array_split(np.flatnonzero(np.bincount(columns, minlength=num_labels)), _parts(columns)):
-            w = (back @ solve(has[:, some].toarray())).T  # (labels, F)
+        numbers = targets.getnnz(0)
+        fitted = np.flatnonzero(numbers)
+        most = _WORDS_OF_ONE * np.sqrt(numbers) if num_labels > _LABELS_AT_ONCE else np.full(num_labels, ROW_WORDS)
+        for some in np.array_split(fitted, max(1, -(-len(fitted) // _LABELS_AT_ONCE))):
+            w = (back @ solve(targets[:, some].toarray())).T  # (labels, F)
             width = min(ROW_WORDS, w.shape[1])
             best = np.argpartition(-np.abs(w), width - 1, 1)[:, :width]
+            w = np.take_along_axis(w, best, 1)
+            w[np.abs(w).argsort(1).argsort(1) < width - most[some, None]] = 0
             ids[some, :width] = torch.from_numpy(used[best]).int()
-            values[some, :width] = torch.from_numpy(np.take_along_axis(w, best, 1) * weights[best])
+            values[some, :width] = torch.from_numpy(w * weights[best])
         return ids, values
 
     def scores(self, rows: Tensor, fitted: WordRow, chosen: Tensor) -> Tensor:
@@ -95,11 +99,26 @@ class WordRegression:
         ends = np.arange(len(ids) + 1) * ids.shape[1]
         w = csr_matrix((values.ravel(), ids.ravel(), ends), shape=(len(ids), LEXICAL_BUCKETS))
         shares = torch.from_numpy((self.words[rows.numpy()] @ w.T).toarray())
-        return (200 * shares.clamp(min=0)).log1p()
+        return word_evidence(shares)
 
 
-def _parts(columns: NDArray[Any]) -> int:
-    return max(1, -(-len(np.unique(columns)) // _LABELS_AT_ONCE))
+def targets_of(gold: Tensor, num_labels: int, named: "csr_matrix | None" = None) -> "csr_matrix":
+    """`(N, L)` ones where a document has a label, or, of a label that no document has, where it names the label.
+
+    Args:
+        gold: `(N, G)` gold columns, padded with -100.
+        num_labels: L.
+        named: `(N, L)` ones where a document names a label.
+    """
+    from scipy.sparse import csr_matrix, diags
+
+    places = (gold >= 0).nonzero()[:, 0].numpy(), gold[gold >= 0].numpy()
+    has = csr_matrix((np.ones(len(places[0]), np.float32), places), shape=(len(gold), num_labels))
+    if named is not None:
+        has = (has + named @ diags((has.getnnz(0) == 0).astype(np.float32))).tocsr()
+        has.eliminate_zeros()
+    has.data[:] = 1  # a label that a document has twice
+    return has
 
 
 def _solver(x: "csr_matrix", l2: float) -> Any:

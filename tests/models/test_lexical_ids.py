@@ -69,5 +69,11 @@ def test_an_id_is_a_feature_with_its_count():
     assert (ids // LEXICAL_BUCKETS + 1).tolist() == [min(counts[one], 2048) for one in sorted(counts)]
 
 
+def test_words_of_a_title_count_three_times():
+    title = [one + 2 * LEXICAL_BUCKETS for one in lexical_features("iron")]
+    assert set(lexical_ids("iron\nmilk")) == {*title, *lexical_features("milk")}
+    assert lexical_ids("iron milk\n") == lexical_ids(" \niron milk") == lexical_ids("iron milk")
+
+
 def test_a_book_has_no_more_ids_than_different_words():
     assert lexical_ids("iron milk " * 1000) == [one + 999 * LEXICAL_BUCKETS for one in lexical_ids("iron milk")]
