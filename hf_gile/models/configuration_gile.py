@@ -339,7 +339,7 @@ class GileConfig(PreTrainedConfig):
         cosine_scale: Value c of these terms before training.
         lexical: Whether the score has terms that compare words, in evaluation: "match", the words and parts of words
             that a whole document shares with a text of the label, by their idf, and "coverage", 1 where it has all
-            words of a name (`Postings`); "words", a row of words of each label with documents, where it is weighed.
+            words of a name (`Postings`); "words", a row of words of each stored label, where it is weighed.
         term_weights: What terms of the score are multiplied with, for labels with a row, "seen", and for others,
             "unseen", and the "offset" that is added: `{"unseen": {"joint": 0.7, "match": 1.4, "offset": -1.5}}`; those
             not named have the weights of `TERMS`. `hf_gile.training.fit_unseen_weights` fits this.

@@ -1,9 +1,8 @@
 """From document and label vectors to scores, term by term.
 
 A score is that of the linear unit, or that of the joint embedding of the paper, its ablations and the bilinear units,
-beside which may stand cosines and a row for each stored label. Each term is an inner product of
-something of the document and something of the label, so a document has one code and a label one, whose inner product,
-plus a constant, is the score. Label codes can therefore be computed once and kept.
+beside which may stand cosines and a row for each stored label. Each term is an inner product of something of the
+document and something of the label, so both have one code, whose inner product, plus a constant, is the score.
 
 Shapes: B documents, L labels, R texts of T tokens, D word-embedding size, H document size, J joint size.
 """
@@ -154,17 +153,13 @@ class Postings(NamedTuple):
         cls, labels: Iterable[Label], idf: Tensor, weights: Tensor, word_rows: tuple[Tensor, Tensor] | None = None
     ) -> "Postings":
         """Makes the postings of L labels, with the idf of a `WordWeights` and what a `WordRows` says of them."""
-        texts: list[frozenset[int]] = []
-        owners: list[int] = []
-        shares: list[float] = []
+        entered: list[tuple[frozenset[int], int, float]] = []
         for column, label in enumerate(labels):
             names = {frozenset(lexical_features(name)): 1.0 for name in (label.name, *label.synonyms)}
             described = frozenset(number for number in lexical_features(label.description) if number % 2 == 0)
-            for text, share in ({described: 0.6} | names).items():
-                if text:
-                    texts.append(text)
-                    owners.append(column)
-                    shares.append(share)
+            entered += [(text, column, share) for text, share in ({described: 0.6} | names).items() if text]
+        texts = [text for text, *_ in entered]
+        owners, shares = [column for _, column, _ in entered], [share for *_, share in entered]
         rows = torch.arange(len(texts)).repeat_interleave(torch.tensor(list(map(len, texts)), dtype=torch.long))
         features = torch.tensor(list(chain.from_iterable(texts)), dtype=torch.long)
         squares, of_text = idf.detach().cpu().float().square()[features], torch.tensor(shares)
@@ -206,8 +201,7 @@ class Postings(NamedTuple):
                 "scores count words that texts share with labels: pass lexical_ids, (B, F), which the processor makes "
                 "with return_tensors='pt'; pipeline 'text-classification' does with tokenizer=<this processor>"
             )
-        terms = self.terms(ids.to(self.labels.device))
-        return terms.mul_(self.weights[:, None]).sum(0)
+        return self.terms(ids.to(self.labels.device)).mul_(self.weights[:, None]).sum(0)
 
     @torch.no_grad()
     def terms(self, ids: Tensor) -> Tensor:
@@ -527,14 +521,9 @@ class LinearOutput(nn.Module):
 
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
-        self.classifier: nn.Module
-        if config.languages:
-            sizes = config.language_labels
-            self.classifier = nn.ModuleDict(
-                {language: ClassificationUnit(config.document_size, sizes[language]) for language in config.languages}
-            )
-        else:
-            self.classifier = ClassificationUnit(config.document_size, config.num_labels)
+        size, sizes = config.document_size, config.language_labels
+        units = {language: ClassificationUnit(size, sizes[language]) for language in config.languages or ()}
+        self.classifier: nn.Module = nn.ModuleDict(units) if units else ClassificationUnit(size, config.num_labels)
 
     counts_words = False
 
