@@ -36,6 +36,13 @@ def no_encoder(monkeypatch):
     monkeypatch.setattr("hf_gile.training.automatic.best_text_encoder", lambda texts: None)
 
 
+@pytest.fixture(autouse=True)
+def _few_numbers_to_choose_from(monkeypatch):
+    """Lets convex fits choose among few amounts of L2: tests of the fits themselves have all of them."""
+    for grid, few in {"L2_OF_ROWS": (0.1,), "L2_OF_BILINEAR": (0.1,), "L2_OF_WORDS": (0.5,)}.items():
+        monkeypatch.setattr(f"hf_gile.training.convex.{grid}", few)
+
+
 @pytest.fixture
 def run_recipe(monkeypatch, capfd, tmp_path):
     """Runs a recipe in this process as a shell would in a folder: importing torch anew takes longer than training."""

@@ -74,6 +74,7 @@ def run(tmp_path, save_text_encoder, run_recipe):
     return run_table
 
 
+@pytest.mark.slow
 def test_a_frozen_encoder_with_every_term_learns_seen_labels_and_scores_unseen_ones(run, tmp_path):
     terms = ["--units", "linear", "gile_rows", "--bag_size", "64", "--label_row_dropout", "0.2", "--joint_layers", "2"]
     readings = ["--label_texts", "name"]

@@ -66,6 +66,7 @@ def run(data, run_recipe):
     return run_dw
 
 
+@pytest.mark.slow
 def test_two_languages_are_trained_together_and_reported_apart(run):
     done, output = run("--units", "linear", "gile")
     assert done.returncode == 0, done.stderr[-3000:]
