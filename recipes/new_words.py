@@ -14,6 +14,7 @@ import argparse
 import copy
 import gzip
 import json
+import math
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -63,21 +64,24 @@ class Texts:
         self.first_new = 2 + len(self.known)
         self.tokenizer = build_tokenizer(vocabulary=[*self.known, *self.new])
         self._all = build_tokenizer(vocabulary=[*self.known, *self.new, *others])
-        known, self.later = self._split(texts)
+        known, self.later, _ = self._split(texts)
         stream = torch.cat(known)
         self.blocks = stream[: len(stream) // LENGTH * LENGTH].view(-1, LENGTH)
-        rest, test = self._split(tests)
-        self.rest, self.test = rest[: options.rest_sentences], test[: options.test_sentences]
+        _, test, every = self._split(tests)
+        self.test, every = test[: options.test_sentences], every[: options.test_sentences]
+        self.rest = [row for row in every if row.max() < self.first_new]
+        self.mixed = [row for row in every if row.max() >= self.first_new]
 
-    def _split(self, texts: list[str]) -> tuple[list[Tensor], list[Tensor]]:
-        """Sentences without late words, and those with new ones but no other late ones."""
-        read = self._all(texts, add_special_tokens=False)["input_ids"]
+    def _split(self, texts: list[str]) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+        """Sentences without late words, those with new ones, and both; those with other late words are left out."""
         parts: tuple[list[Tensor], ...] = [], [], []
-        for ids in read:
+        for ids in self._all(texts, add_special_tokens=False)["input_ids"]:
             highest = max(ids, default=0)
-            part = (highest >= self.first_new) + (highest >= len(self.tokenizer))
-            parts[part].append(torch.tensor([0, *ids[: LENGTH - 1]]))
-        return parts[0], parts[1]
+            if highest < len(self.tokenizer):
+                row = torch.tensor([0, *ids[: LENGTH - 1]])
+                parts[highest >= self.first_new].append(row)
+                parts[2].append(row)
+        return parts
 
 
 def _sentences(path: str, limit: int) -> list[str]:
@@ -186,31 +190,36 @@ def train_rows(model: PreTrainedModel, texts: Texts, options: argparse.Namespace
 
 
 @torch.no_grad()
-def measure(model: PreTrainedModel, texts: list[Tensor], asked: Tensor) -> dict[str, float]:
-    """How probable the words asked for are where they stand.
-
-    Args:
-        model: The language model.
-        texts: Rows of words.
-        asked: `(V,)`, whether a word is asked for.
-    """
-    losses, ranks = [], []
+def scores(model: PreTrainedModel, texts: list[Tensor], first: int) -> tuple[Tensor, Tensor]:
+    """The logits where words from `first` on stand, and these words."""
+    logits, words = [], []
     for start in range(0, len(texts), 64):
         batch = pad_sequence(texts[start : start + 64], batch_first=True)
-        here = asked[batch[:, 1:]]
-        words = batch[:, 1:][here]
-        logits = model.lm_head(model.transformer(input_ids=batch).last_hidden_state[:, :-1][here])
-        losses.append(functional.cross_entropy(logits, words, reduction="none"))
-        # Words of the same score, as those of one mean row are, share the ranks that they take.
-        right = logits.gather(1, words[:, None])
-        ranks.append(((logits > right).sum(1) + (logits >= right).sum(1) + 1) / 2)
-    loss, rank = torch.cat(losses).double().mean(), torch.cat(ranks)
+        here = batch[:, 1:] >= first
+        words.append(batch[:, 1:][here])
+        logits.append(model.lm_head(model.transformer(input_ids=batch).last_hidden_state[:, :-1][here]))
+    return torch.cat(logits), torch.cat(words)
+
+
+def figures_of(logits: Tensor, words: Tensor) -> dict[str, float]:
+    """How probable words are; those of the same score, as of one mean row, share the ranks that they take."""
+    loss = functional.cross_entropy(logits, words).item()
+    right = logits.gather(1, words[:, None])
+    rank = ((logits > right).sum(1) + (logits >= right).sum(1) + 1) / 2
+    return {"positions": len(rank), "nll": loss, "perplexity": math.exp(loss), "median_rank": rank.median().item()}
+
+
+def measure(model: PreTrainedModel, texts: Texts) -> dict[str, dict[str, float]]:
+    """New words where they stand, among all words and among the new ones; a sample of text, and its part without."""
+    first = texts.first_new
+    logits, words = scores(model, texts.test, first)
+    rest, rest_words = scores(model, texts.rest, 2)
+    mixed, mixed_words = scores(model, texts.mixed, 2)
     return {
-        "positions": len(rank),
-        "nll": loss.item(),
-        "perplexity": loss.exp().item(),
-        "median_rank": rank.median().item(),
-        "in_first_100": (rank <= 100).double().mean().item(),
+        "new": figures_of(logits, words),
+        "among_new": figures_of(logits[:, first:], words - first),
+        "rest": figures_of(rest, rest_words),
+        "every": figures_of(torch.cat([rest, mixed]), torch.cat([rest_words, mixed_words])),
     }
 
 
@@ -238,10 +247,6 @@ def written(folder: Path, tests: list[Tensor], first_new: int) -> tuple[float, l
 
 def run(options: argparse.Namespace) -> dict[str, dict[str, object]]:
     texts = Texts(options)
-    words = len(texts.tokenizer)
-    is_new = torch.arange(words) >= texts.first_new
-    is_rare = torch.arange(texts.first_new) >= 2 + FREQUENT  # as the new words are
-    is_word = torch.arange(words) > 1
     print(f"{texts.blocks.numel():,} words to train on, {len(texts.test):,} sentences with new words to test on")
     tables = vectors_of([*texts.known, *texts.new], options.word_vectors)
     rows = rows_of(tables, len(texts.known), options.size, options.scale)
@@ -251,10 +256,13 @@ def run(options: argparse.Namespace) -> dict[str, dict[str, object]]:
         before = make_model(name, rows[: len(texts.known)], options)
         started = time.process_time()
         train(before, texts, options)
+        seconds = time.process_time() - started
+        logits, words = scores(before, texts.rest, 2)
+        rare = words >= 2 + FREQUENT  # as the new words are, but trained
         trained[name] = {
-            "cpu_seconds": time.process_time() - started,
-            "rest": measure(before, texts.rest, is_word[: texts.first_new]),
-            "rare": measure(before, texts.rest, is_rare),
+            "cpu_seconds": seconds,
+            "rest": figures_of(logits, words),
+            "rare": figures_of(logits[rare], words[rare]),
         }
         print(f"{name}: {json.dumps(trained[name])}", flush=True)
         for start in STARTS:
@@ -268,15 +276,12 @@ def run(options: argparse.Namespace) -> dict[str, dict[str, object]]:
             figures: dict[str, object] = {"share_written": share, "written": some[:5]}
             for step in chain((0,), train_rows(model, texts, options)):
                 if step in (0, *LATER):
-                    figures[str(step)] = {
-                        "new": measure(model, texts.test, is_new),
-                        "rest": measure(model, texts.rest, is_word),
-                    }
+                    figures[str(step)] = measure(model, texts)
             runs[f"{name}, {start}"] = figures
             print(f"{name}, {start}: {json.dumps(figures)}", flush=True)
-    counts = [(text >= texts.first_new).sum().item() for text in texts.test[:50]]
-    share = sum(counts) / sum((text > 1).sum().item() for text in texts.test[:50])
-    return {"trained": trained, "runs": runs, "texts": {"words": texts.blocks.numel(), "share_in_test": share}}
+    late = torch.cat([*texts.rest, *texts.mixed])
+    share = ((late >= texts.first_new).sum() / (late > 1).sum()).item()
+    return {"trained": trained, "runs": runs, "texts": {"words": texts.blocks.numel(), "share_of_new": share}}
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -286,16 +291,15 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--output_dir", required=True)
     parser.add_argument("--word_vectors", help="vectors of words to take beside those of the encoder")
     parser.add_argument("--documents", type=int, default=12000, help="abstracts read of each file at most")
-    parser.add_argument("--test_sentences", type=int, default=500, help="with new words")
-    parser.add_argument("--rest_sentences", type=int, default=200, help="without them")
+    parser.add_argument("--test_sentences", type=int, default=250, help="with new words, and of all")
     parser.add_argument("--size", type=int, default=128)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--joint_size", type=int, default=128)
     parser.add_argument("--scale", type=float, default=0.3, help="standard deviation of given rows")
-    parser.add_argument("--batch_size", type=int, default=16)
-    parser.add_argument("--steps", type=int, default=600)
-    parser.add_argument("--learning_rate", type=float, default=3e-3)
-    parser.add_argument("--later_rate", type=float, default=10, help="of the steps that train new rows alone")
+    parser.add_argument("--batch_size", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=700)
+    parser.add_argument("--learning_rate", type=float, default=2e-3)
+    parser.add_argument("--later_rate", type=float, default=2, help="of the steps that train new rows alone")
     parser.add_argument("--choose", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args(arguments)

@@ -62,7 +62,9 @@ def test_new_words_are_likelier_with_their_vectors_than_with_the_mean(files, run
         assert runs[f"{name}, vectors"]["0"]["new"]["nll"] < runs[f"{name}, mean"]["0"]["new"]["nll"]
     for name, figures in runs.items():
         assert figures["2"]["new"]["nll"] < figures["0"]["new"]["nll"]
+        assert figures["0"]["among_new"]["nll"] < figures["0"]["new"]["nll"]
         assert 0 <= figures["share_written"] <= 1
-        # Other words lose to new ones what these get, and nothing else.
         trained = results["trained"][name.rpartition(", ")[0]]
-        assert figures["0"]["rest"]["nll"] - trained["rest"]["nll"] > 0
+        # Other words lose to the new ones what these get, and nothing else.
+        assert figures["0"]["rest"]["nll"] > trained["rest"]["nll"]
+        assert figures["0"]["every"]["positions"] > figures["0"]["rest"]["positions"] >= trained["rare"]["positions"]
