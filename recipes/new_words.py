@@ -94,7 +94,7 @@ def _sentences(path: str, limit: int) -> list[str]:
 def vectors_of(words: list[str], path: str | None) -> list[Tensor]:
     """What tells the meaning of words: mean states of an encoder that reads each, and vectors of a file, if any."""
     tables = []
-    encoder = best_text_encoder(words)
+    encoder = best_text_encoder([])  # for English; of words alone it cannot tell
     if encoder is not None:
         tokenizer = AutoTokenizer.from_pretrained(encoder.folder)
         model = AutoModel.from_pretrained(encoder.folder).eval()
