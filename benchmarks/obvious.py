@@ -20,10 +20,10 @@ labels.
 Processor seconds of training are those of all that fitting does, encoding of texts included; documents a second are
 those of one processor, from text to the scores of all labels.
 
-Writes results/obvious.json after each set, keyed by set, system and seed, and docs/obvious.md. What is there is not run
-again without `--again`. Where neither set nor system depends on the seed, the first one is run. `--held_out SHARE` is
-for choosing settings: training loses that share of the seen labels, the unseen labels of the test are left out, and the
-validation documents are the test; it writes results/obvious_held_out.json.
+Writes results/obvious.json after each set, keyed by set, system and seed, docs/obvious.md, and the table of README.md.
+What is there is not run again without `--again`. Where neither set nor system depends on the seed, the first one is
+run. `--held_out SHARE` is for choosing settings: training loses that share of the seen labels, the unseen labels of the
+test are left out, and the validation documents are the test; it writes results/obvious_held_out.json.
 """
 
 import argparse
@@ -46,7 +46,8 @@ from torch.nn import functional
 from hf_gile.metrics import LabelMetrics
 from hf_gile.training import ThresholdTuner
 
-PAGE = Path(__file__).parents[1] / "docs" / "obvious.md"
+ROOT = Path(__file__).parents[1]
+PAGE, README = ROOT / "docs" / "obvious.md", ROOT / "README.md"
 
 COLUMNS = {"AvgPr": "average_precision", "P@1": "precision_at_1", "micro-F1": "micro_f1", "macro-F1": "macro_f1"}
 """Figures in percent, by their headings."""
@@ -108,7 +109,7 @@ def main() -> None:
     elif not options.page:
         parser.error("pass --data, or --page")
     if path == RESULTS / "obvious.json":
-        PAGE.write_text(page(read(path)), encoding="utf-8")
+        write_pages(read(path))
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -292,19 +293,63 @@ def mean_of(runs: Mapping[str, Any], figure: str) -> float | None:
     return statistics.mean(values) if values and None not in values else None
 
 
+def compared(results: Mapping[str, Any], sets: Sequence[str], figure: str) -> tuple[float, float, str] | None:
+    """Ours, the best of the others and its key, in percent, means over the sets; None where either is missing."""
+    of_sets = {system: [mean_of(results[name].get(system, {}), figure) for name in sets] for system in SYSTEMS}
+    of_system = {key: 100 * sum(values) / len(sets) for key, values in of_sets.items() if None not in values}
+    own = of_system.pop("ours", None)
+    if own is None or not of_system:
+        return None
+    best = max(of_system, key=of_system.__getitem__)
+    return own, of_system[best], best
+
+
 def beside(results: Mapping[str, Any]) -> str:
     """For each set and figure, ours beside the best of the others; families by the mean of their languages."""
     lines = []
     for family, sets in members(results).items():
         for heading, figure in columns_of(family).items():
-            of_sets = {system: [mean_of(results[name].get(system, {}), figure) for name in sets] for system in SYSTEMS}
-            of_system = {key: 100 * sum(values) / len(sets) for key, values in of_sets.items() if None not in values}
-            own = of_system.pop("ours", None)
-            if own is not None and of_system:
-                best = max(of_system, key=of_system.__getitem__)
-                cells = [f"{own:.1f}", f"{of_system[best]:.1f}", SYSTEMS[best].name, f"{own - of_system[best]:+.1f}"]
-                lines.append([family, heading, *cells])
+            if both := compared(results, sets, figure):
+                own, best, key = both
+                lines.append([family, heading, f"{own:.1f}", f"{best:.1f}", SYSTEMS[key].name, f"{own - best:+.1f}"])
     return markdown(["set", "figure", "ours", "best other", "which", "difference"], lines)
+
+
+DESCRIBED = {
+    "pubmed_mesh": "MEDLINE abstracts, 12,000 headings",
+    "clinc150": "utterances, 150 intents",
+    "clinc150_unseen": "utterances, 50 of the intents unseen",
+    "clinc150_few": "utterances, 8 examples of an intent",
+    "sib200": "sentences in eight languages, 7 topics",
+}
+"""The sets of the table of README.md."""
+
+
+def front_table(results: Mapping[str, Any]) -> str:
+    """The table of README.md: average precision of seen and of unseen labels, ours beside the best of the others."""
+    lines = []
+    for family, sets in members(results).items():
+        if family not in DESCRIBED:
+            continue
+        cells = [DESCRIBED[family]]
+        for group in ("seen", "unseen"):
+            figure = columns_of(family).get(f"{group} AvgPr", "")
+            both = compared(results, sets, figure)
+            if both is None and group == "seen":  # all labels are seen
+                both = compared(results, sets, columns_of(family)["AvgPr"])
+            cells += ["-", "-"] if both is None else [f"{both[0]:.1f}", f"{both[1]:.1f} ({SYSTEMS[both[2]].name})"]
+        lines.append(cells)
+    return markdown(["", "seen, ours", "seen, best other", "unseen, ours", "unseen, best other"], lines)
+
+
+def write_pages(results: Mapping[str, Any]) -> None:
+    """Writes docs/obvious.md, and the table of README.md in the place of the one before."""
+    PAGE.write_text(page(results), encoding="utf-8")
+    lines = README.read_text(encoding="utf-8").splitlines()
+    start = next(place for place, line in enumerate(lines) if line.startswith("|  | seen, ours |"))
+    end = next(place for place, line in enumerate(lines) if place > start and not line.startswith("|"))
+    text = "\n".join([*lines[:start], front_table(results), *lines[end:]])
+    README.write_text(text + "\n", encoding="utf-8")
 
 
 def tables(results: Mapping[str, Any]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Figures in prose rot: those of README.md and docs/ are the ones the benchmarks wrote."""
+"""Figures in prose rot: those of docs/ are the ones the benchmarks wrote."""
 
 import json
 import sys
@@ -14,14 +14,6 @@ COLUMNS = [f"{metric} {group}" for group in ("seen", "unseen") for metric in ("R
 def row(name, figures, last):
     cells = [f"{figures[column]:.2f}" if column in figures else "-" for column in COLUMNS]
     return f"| {' | '.join([name, *cells, last])} |"
-
-
-def readme_rows():
-    results = json.loads((RESULTS / "paper_biomedical.json").read_text())["mean"]["Table 2"]
-    names = {"WAN": "linear unit", "WAN, tanh": "linear unit, tanh", "GILE-WAN": "GILE", "GILE-WAN, tanh": "GILE, tanh"}
-    for measured, name in names.items():
-        means = {metric: value["mean"] for metric, value in results[measured].items()}
-        yield row(name, means, f"{means['runs']:.0f}")
 
 
 def curves_rows():
@@ -48,12 +40,11 @@ def paper_rows():
 @pytest.mark.parametrize(
     ("file", "rows"),
     [
-        ("README.md", readme_rows),
         ("docs/training.md", training_rows),
         ("docs/training.md", curves_rows),
         ("docs/paper_tables.md", paper_rows),
     ],
-    ids=["README", "what matters", "curves", "tables of the paper"],
+    ids=["what matters", "curves", "tables of the paper"],
 )
 def test_tables_are_what_the_benchmarks_wrote(file, rows):
     text = (ROOT / file).read_text()

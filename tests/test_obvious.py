@@ -444,3 +444,4 @@ def test_tables_have_means_of_the_seeds_and_leave_out_what_a_system_cannot_do():
 def test_the_page_is_what_the_benchmark_writes():
     results = obvious.read(obvious.RESULTS / "obvious.json")
     assert obvious.PAGE.read_text(encoding="utf-8") == obvious.page(results)
+    assert obvious.front_table(results) in obvious.README.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The README is executed."""
+"""The code of the README and of pages runs, and what they name is there."""
 
 import re
 import shutil
@@ -11,31 +11,38 @@ import torch
 from hf_gile.training import general
 from hf_gile.training.encoders import FoundEncoder
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
-BLOCKS = dict(
-    zip(
-        [
-            *("no model", "pipeline", "pipeline options", "own data", "publish", "pretrained encoder", "family"),
-            *("published checkpoints", "attention"),
-            *("without the pipeline", "index"),
-        ],
-        re.findall(r"```python\n(.*?)```", README, re.DOTALL),
-        strict=True,
+ROOT = Path(__file__).parents[1]
+PAGES = {
+    "README.md": ("no model", "your model"),
+    "docs/scoring.md": ("pipeline", "pipeline options", "without the pipeline", "index", "attention"),
+    "docs/paper.md": ("family", "published checkpoints"),
+    "docs/training.md": ("own data",),
+    "docs/pretrained.md": ("pretrained encoder",),
+}
+"""The pages whose blocks of code are run here, the first ones of each by their names."""
+
+BLOCKS = {
+    name: (page, block)
+    for page, names in PAGES.items()
+    for name, block in zip(
+        names, re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL), strict=False
     )
-)
+}
 
 
 def run(name, names):
-    block = BLOCKS[name].replace('TrainingArguments("runs/mine",', 'TrainingArguments("runs/mine", use_cpu=True,')
-    exec(compile(block, "README.md", "exec"), names)
+    page, block = BLOCKS[name]
+    block = block.replace('TrainingArguments("runs/mine",', 'TrainingArguments("runs/mine", use_cpu=True,')
+    exec(compile(block, page, "exec"), names)
 
 
-@pytest.mark.parametrize("name", ["pipeline", "own data", "family", "without the pipeline", "index"])
-def test_readme_code_runs(name, tmp_path, monkeypatch, make_model):
+@pytest.mark.parametrize("name", ["your model", "pipeline", "own data", "family", "without the pipeline", "index"])
+def test_code_of_a_page_runs(name, tmp_path, monkeypatch, make_model):
     monkeypatch.chdir(tmp_path)
     model, processor = make_model(problem_type="multi_label_classification")
-    model.save_pretrained("runs/bioasq/gile/model")
-    processor.save_pretrained("runs/bioasq/gile/model")
+    for folder in ("runs/bioasq/gile/model", "runs/mine/auto/model"):
+        model.save_pretrained(folder)
+        processor.save_pretrained(folder)
     names = {}
     run(name, names)
     if name == "pipeline":
@@ -53,7 +60,7 @@ def test_readme_scores_labels_without_a_model(tmp_path, monkeypatch, save_text_e
     assert len(names["pipe"]("The parcel.", candidate_labels=["delivery", "invoice"])["labels"]) == 2
 
 
-def test_readme_puts_the_head_on_a_pretrained_encoder(tmp_path, monkeypatch, save_text_encoder):
+def test_a_page_puts_the_head_on_a_pretrained_encoder(tmp_path, monkeypatch, save_text_encoder):
     monkeypatch.chdir(tmp_path)
     save_text_encoder(tmp_path / "sentence-transformers" / "all-MiniLM-L6-v2")
     names = {}
@@ -62,7 +69,7 @@ def test_readme_puts_the_head_on_a_pretrained_encoder(tmp_path, monkeypatch, sav
     assert names["model"](**words).logits.shape == (1, 2)
 
 
-def test_readme_draws_a_heat_map_of_the_model_trained_on_own_data(tmp_path, monkeypatch):
+def test_a_page_draws_a_heat_map_of_the_model_trained_on_own_data(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
     run("own data", names)
@@ -72,7 +79,7 @@ def test_readme_draws_a_heat_map_of_the_model_trained_on_own_data(tmp_path, monk
     assert "weight" in page
 
 
-def test_readme_converts_a_published_checkpoint(tmp_path, monkeypatch, shared_data):
+def test_a_page_converts_a_published_checkpoint(tmp_path, monkeypatch, shared_data):
     pytest.importorskip("h5py")
     monkeypatch.chdir(tmp_path)
     (folder,) = (shared_data / "published_checkpoints" / "gile").glob("*en-de*")
@@ -87,27 +94,44 @@ def test_readme_converts_a_published_checkpoint(tmp_path, monkeypatch, shared_da
     assert (tmp_path / "gile-mhan" / "published_gile.py").is_file()
 
 
-def test_readme_names_files_and_names_that_exist():
+def test_pages_name_files_and_names_that_exist_and_the_readme_is_short():
     import hf_gile.data
     import hf_gile.models
     import hf_gile.models.scoring_gile as scoring
     import hf_gile.models.text_encoders_gile as text_encoders
     import hf_gile.training
 
-    names = re.findall(r"`([A-Z]\w+)`", README.split("## Paper and code")[1].split("## Extras")[0])
+    page = (ROOT / "docs" / "paper.md").read_text()
+    names = re.findall(r"`([A-Z]\w+)`", page.split("## Every model")[0])
     rooms = (hf_gile.data, hf_gile.models, hf_gile.training, scoring, text_encoders)
     assert names
     assert set(names) <= {name for room in rooms for name in dir(room)} | {"LabelMetrics"}
-    root = Path(__file__).parents[1]
-    for path in re.findall(r"(?:recipes|docs|benchmarks)/\w+\.\w+", README):
-        assert (root / path).is_file(), path
+    readme = (ROOT / "README.md").read_text()
+    assert len(readme.splitlines()) <= 130
+    for path in re.findall(r"(?:recipes|docs|benchmarks)/\w+\.\w+", readme):
+        assert (ROOT / path).is_file(), path
 
 
 def test_the_page_on_data_names_readers_that_exist_and_all_of_them():
     import hf_gile.data
 
-    page = (Path(__file__).parents[1] / "docs" / "data.md").read_text()
+    page = (ROOT / "docs" / "data.md").read_text()
     named = set(re.findall(r"\b(?:load|read|crawl|write|mesh|table|year|zero_shot)_\w+\b", page))
     named -= {"load_dataset", "zero_shot_unseen"}
     assert named <= set(hf_gile.data.__all__), named - set(hf_gile.data.__all__)
     assert {name for name in hf_gile.data.__all__ if name.startswith("load_")} <= named
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name
+)
+def test_links_of_a_page_lead_somewhere(page):
+    for target, _, heading in re.findall(r"\]\((?!https?:)([^)#]*)(#([^)]*))?\)", page.read_text()):
+        file = (page.parent / target) if target else page
+        assert file.exists(), target
+        slugs = [
+            re.sub(r"[^\w\- ]", "", line.lstrip("# ")).lower().replace(" ", "-")
+            for line in (file.read_text().splitlines() if heading else ())
+            if line.startswith("#")
+        ]
+        assert not heading or heading in slugs, f"{target}#{heading}"
