@@ -84,14 +84,14 @@ def encode_parts(
         text: The column of texts, or a function that makes a text of a row.
         labels: The column of the lists of label ids.
         args: Say where and in how many bits a frozen encoder reads.
-        most: Training documents that a frozen encoder reads at most; the vectors of others are zeros. Validation
-            documents above half as many are left out.
+        most: Documents of training that a frozen encoder reads at most; the vectors of others are zeros. Validation
+            documents above as many are left out.
     """
     encoded = {}
     for part, rows in parts.items():
         excluded = "excluded" if "excluded" in rows.column_names else None
-        if part == "validation" and most is not None and len(rows) > most // 2:
-            rows = rows.select(_even_steps(len(rows), most // 2))
+        if part == "validation" and most is not None and len(rows) > most:
+            rows = rows.select(_even_steps(len(rows), most))
         encoded[part] = encode_dataset(
             rows, processor, label_set, text, labels, excluded=excluded, on_unknown_label="drop"
         )

@@ -107,7 +107,7 @@ def test_the_test_part_is_evaluated_after_each_epoch_where_that_is_asked_for(mak
     assert set(make(test_curve=True).trainer.eval_dataset) == {"validation", "test"}
 
 
-def test_where_an_encoder_reads_some_documents_half_as_many_validate_in_even_steps(make, args):
+def test_where_an_encoder_reads_some_documents_as_many_validate_in_even_steps(make, args):
     experiment = make()
     rows = Dataset.from_dict({"text": ["a navy thing"] * 12, "labels": [[name] for name in WORDS] * 3})
     encoded = encode_parts(
@@ -118,7 +118,7 @@ def test_where_an_encoder_reads_some_documents_half_as_many_validate_in_even_ste
         "text",
         "labels",
         args,
-        most=8,
+        most=4,
     )
     assert len(encoded["test"]) == 12
     assert encoded["validation"]["labels"][:] == [[0], [3], [2], [1]]  # the rows 0, 3, 6 and 9
