@@ -141,14 +141,14 @@ def explained(error: Exception) -> str:
         >>> explained(Exception("I/O error: No space left on device (os error 28)"))
         'I/O error: No space left on device (os error 28)'
         >>> explained(KeyError("x"))
-        "KeyError: 'x' (not an error that is foreseen; hf-gile --debug ... shows where it comes from)"
+        "KeyError: 'x' (unexpected error; hf-gile --debug ... shows where it comes from)"
     """
     from hf_gile.masking import masked
 
     of_system = "(os error " in str(error)  # a full disk, say, as libraries in Rust tell it
     if not isinstance(error, _EXPECTED) and not of_system:
         what = f"{type(error).__name__}: {error}"
-        return f"{masked(what)} (not an error that is foreseen; hf-gile --debug ... shows where it comes from)"
+        return f"{masked(what)} (unexpected error; hf-gile --debug ... shows where it comes from)"
     message = str(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         message = f"{error.filename}: {error.strerror}"

@@ -274,7 +274,7 @@ class GileModel(GilePreTrainedModel):
         return pretrained.get(config.text_config.text_encoder_type, WordEncoder)(config)
 
     def freeze(self) -> None:
-        """Takes from training what the configuration keeps as it is."""
+        """Freezes the parts that the configuration marks as frozen."""
         if self.config.lexical:
             self.output_layer.lexical.requires_grad_(False)
         if self.config.text_config.freeze_text_encoder:

@@ -162,7 +162,7 @@ def set_word_vectors(model: Scorer, vectors: Tensor | ArrayLike) -> None:
     if numbers.shape != weight.shape:
         raise ValueError(f"word vectors must have shape {tuple(weight.shape)}, got {tuple(numbers.shape)}")
     if not is_finite(numbers):
-        raise ValueError(f"word vector {int((~numbers.isfinite()).any(1).nonzero()[0])} holds numbers not finite")
+        raise ValueError(f"word vector {int((~numbers.isfinite()).any(1).nonzero()[0])} contains NaN or infinity")
     weight.copy_(numbers)
     weight[model.config.text_config.pad_token_id] = 0
 

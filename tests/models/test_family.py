@@ -190,7 +190,7 @@ def test_word_vectors_are_set_and_may_be_frozen(tmp_path):
     ("vectors", "message"),
     [
         (torch.zeros(V, D + 1), r"word vectors must have shape \(23, 7\), got \(23, 8\)"),
-        (torch.full((V, D), torch.nan), "word vector 0 holds numbers not finite"),
+        (torch.full((V, D), torch.nan), "word vector 0 contains NaN or infinity"),
     ],
     ids=["shape", "nan"],
 )
