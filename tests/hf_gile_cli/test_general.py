@@ -170,7 +170,6 @@ def test_the_command_scores_labels_without_a_model(encoder, run, tmp_path):
     assert "the general scorer has no labels" in refused.output
 
 
-@pytest.mark.xfail(reason="measured in the next commit")
 def test_what_the_terms_count_is_what_was_chosen_and_the_card_says_so(monkeypatch):
     file = Path(__file__).parents[2] / "benchmarks" / "results" / "general_scorer.json"
     measured = json.loads(file.read_text())["encoders"]
