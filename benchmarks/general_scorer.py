@@ -379,6 +379,9 @@ def card(results: dict[str, Any]) -> str:
             metadata += CARD_RESULT.format(name=name, set=key, value=ways["centred"]["average_precision"])
         ratios = [f"{found['mean_ratio'][way][figure]:.3f}" for figure in FIGURES for way in WAYS]
         tables += "| mean, relative to the cosine | 1 | {} | {} | 1 | {} | {} | | |\n".format(*ratios)
+        tables += "\nChosen on all of them: a {cosine:g}, b {match:g}, c {coverage:g}, d {offset:g}.\n".format(
+            **found["weights"]
+        )
     return CARD_TEXT.replace("METADATA\n", metadata).replace("TABLES\n", tables)
 
 
