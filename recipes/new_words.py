@@ -236,11 +236,11 @@ def add_words(model: PreTrainedModel, rows: Tensor, start: str) -> None:
 
 
 def written(folder: Path, tests: list[Tensor], first_new: int) -> tuple[float, list[list[int]]]:
-    """The share of new words in what a saved model writes after beginnings of texts, and all of it."""
+    """The share of new words in what a saved model writes after beginnings of texts (of all words), and all of it."""
     model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True).eval()
     ids = torch.stack([text[:6] for text in tests if len(text) > 6])
     set_seed(0)
-    out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=16, do_sample=True)
+    out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=16, do_sample=True, top_k=0)
     new = out[:, 6:]
     return ((new >= first_new).sum() / (new > 1).sum()).item(), out.tolist()
 
