@@ -193,9 +193,10 @@ def evaluate(task: Task, score: Score, unseen: bool) -> dict[str, Any]:
 
     threshold = 1.0
     if not task.one_label:
-        tuner = ThresholdTuner(num_labels, seen=task.labels.seen)
+        tuner = ThresholdTuner(task.num_seen)
         for rows in batches(min(VALIDATION, len(task.texts["validation"]))):
-            tuner.update(scored("validation", rows), padded(task.gold["validation"][rows]))
+            of_seen = [[column for column in row if column < task.num_seen] for row in task.gold["validation"][rows]]
+            tuner.update(scored("validation", rows)[:, : task.num_seen], padded(of_seen))
         threshold = tuner.compute()["threshold"]
     seen = task.labels.seen if has_unseen else None
     metrics = LabelMetrics(num_labels, seen, threshold, top_k=(1,), one_label=task.one_label)

@@ -207,6 +207,14 @@ def test_with_one_label_a_document_the_best_one_is_chosen_and_validation_is_not_
     assert set(test) == {*obvious.COLUMNS.values(), *obvious.ANNIF.values()}  # all of its labels are seen
 
 
+def test_a_system_of_seen_labels_has_a_threshold_where_validation_documents_have_unseen_ones(several_labels):
+    task = several_labels
+    random = obvious.evaluate(task, random_scores, unseen=True)["threshold"]
+    task.gold["validation"][0].append(3)
+    figures = obvious.evaluate(task, lambda texts: random_scores(texts)[:, : task.num_seen], unseen=False)
+    assert figures["threshold"] == random
+
+
 def test_figures_of_annif_are_those_of_scikit_learn():
     scores = torch.rand(20, 30, generator=torch.Generator().manual_seed(0))
     gold = [[place, place + 5, 29] for place in range(19)] + [[]]
