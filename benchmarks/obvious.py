@@ -60,7 +60,7 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "unseen among all": ("unseen_among_all_", RANKING),
     "all": ("", COLUMNS),
 }
-"""Groups of labels: the prefix of their figures, and their columns; no validation document has unseen labels."""
+"""Groups of labels: the prefix of their figures, and their columns; no threshold is chosen for unseen labels."""
 
 ANNIF = {"F1@5": "f1_at_5", "NDCG": "ndcg"}
 
