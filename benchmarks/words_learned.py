@@ -1,6 +1,6 @@
 """Words learned after training: rank and likelihood of 500 words that a language model never saw, by output layer.
 
-    python benchmarks/words_learned.py --data ../shared/data
+    python benchmarks/words_learned.py --data FOLDER
 
 It is recipes/new_words.py with the abstracts of pubmed_mesh and the English word vectors of dw_format, at the sizes
 that the recipe has by itself; the figures are of the 500 words that nothing was chosen on.

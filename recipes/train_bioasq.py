@@ -102,7 +102,7 @@ def main() -> None:
 
 
 def document_text(row: dict[str, Any]) -> str:
-    return f"{row['title']} {row['abstractText']}"
+    return f"{row['title']}\n{row['abstractText']}"  # the first line is the title, whose words count more
 
 
 def show_an_abstract(folder: Path, split: ZeroShotSplit, candidate_labels: list[str]) -> None:
