@@ -327,27 +327,27 @@ DESCRIBED = {
 
 
 def front_table(results: Mapping[str, Any]) -> str:
-    """The table of README.md: average precision of seen and of unseen labels, ours beside the best of the others."""
+    """The table of README.md: average precision of each group, ours and the best of the others."""
     lines = []
     for family, sets in members(results).items():
         if family not in DESCRIBED:
             continue
+        figures = columns_of(family)
         cells = [DESCRIBED[family]]
-        for group in ("seen", "unseen"):
-            figure = columns_of(family).get(f"{group} AvgPr", "")
-            both = compared(results, sets, figure)
+        for group in ("seen", "unseen", "unseen among all"):
+            both = compared(results, sets, figures[f"{group} AvgPr"])
             if both is None and group == "seen":  # all labels are seen
-                both = compared(results, sets, columns_of(family)["AvgPr"])
-            cells += ["-", "-"] if both is None else [f"{both[0]:.1f}", f"{both[1]:.1f} ({SYSTEMS[both[2]].name})"]
+                both = compared(results, sets, figures["AvgPr"])
+            cells.append("-" if both is None else f"{both[0]:.1f} / {both[1]:.1f} ({SYSTEMS[both[2]].name})")
         lines.append(cells)
-    return markdown(["", "seen, ours", "seen, best other", "unseen, ours", "unseen, best other"], lines)
+    return markdown(["ours / best other", "seen", "unseen", "unseen, ranked among all"], lines)
 
 
 def write_pages(results: Mapping[str, Any]) -> None:
     """Writes docs/obvious.md, and the table of README.md in the place of the one before."""
     PAGE.write_text(page(results), encoding="utf-8")
     lines = README.read_text(encoding="utf-8").splitlines()
-    start = next(place for place, line in enumerate(lines) if line.startswith("|  | seen, ours |"))
+    start = next(place for place, line in enumerate(lines) if line.startswith("| ours / best other |"))
     end = next(place for place, line in enumerate(lines) if place > start and not line.startswith("|"))
     text = "\n".join([*lines[:start], front_table(results), *lines[end:]])
     README.write_text(text + "\n", encoding="utf-8")
