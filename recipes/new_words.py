@@ -96,8 +96,8 @@ def vectors_of(words: list[str], path: str | None) -> list[Tensor]:
     tables = []
     encoder = best_text_encoder([])  # for English; of words alone it cannot tell
     if encoder is not None:
-        tokenizer = AutoTokenizer.from_pretrained(encoder.folder)
-        model = AutoModel.from_pretrained(encoder.folder).eval()
+        tokenizer = AutoTokenizer.from_pretrained(encoder.folder, trust_remote_code=False)
+        model = AutoModel.from_pretrained(encoder.folder, trust_remote_code=False).eval()
         means = []
         for start in range(0, len(words), 64):
             read = tokenizer(words[start : start + 64], padding=True, return_tensors="pt")

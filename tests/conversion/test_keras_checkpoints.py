@@ -319,7 +319,7 @@ def test_converted_models_give_the_same_logits_where_hf_gile_is_not(tmp_path, te
         assert torch.equal(load_file(tmp_path / f"{kind}.safetensors")["logits"], logits)
 
 
-@pytest.mark.parametrize("enc", ["attdense", "attbigru"])
+@pytest.mark.parametrize("enc", ["attdense", pytest.param("attbigru", marks=pytest.mark.slow)])
 def test_a_converted_model_can_be_trained_on(tmp_path, texts, enc):
     model = from_keras(*Checkpoint(enc=enc, share="both", languages=2, head="joint, shared").save(tmp_path)).train()
     words, mask, labels = texts

@@ -67,6 +67,7 @@ def test_every_command_of_the_page_runs(run, folder, monkeypatch, shared_data, s
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", folder / "cache")
     encoder = encoders.FoundEncoder("sentence-transformers/all-MiniLM-L6-v2", save_text_encoder(folder / "encoder"))
     monkeypatch.setattr(encoders, "_found", lambda name, packaged: encoder)
+    monkeypatch.setattr("uvicorn.run", lambda app, **settings: None)
     (checkpoint,) = (shared_data / "published_checkpoints" / "gile").glob("*en-de*")
     for name in ("weights.h5", "args.json"):
         shutil.copy(checkpoint / name, folder)

@@ -32,6 +32,7 @@ def files(tmp_path):
     return [word for name, path in named.items() for word in (f"--{name}", path)]
 
 
+@pytest.mark.slow
 def test_new_words_are_likelier_with_their_vectors_than_with_the_mean(files, run_recipe, tmp_path, monkeypatch):
     import new_words
 
