@@ -54,7 +54,7 @@ def suggest_with(pipe: LabelScoringPipeline, uri_prefix: str = "") -> Suggest:
     by_name = {label.name: label for label in labels}
 
     def suggest(texts: list[tuple[str, int]]) -> list[list[Suggestion]]:
-        most = max(1, *(limit for _, limit in texts), 1)
+        most = max(1, *(limit for _, limit in texts))
         pipe.call_count = 0  # else Transformers advises, on a GPU, against calls with a few texts
         answers = pipe([text for text, _ in texts], top_k=most, batch_size=len(texts))
         return [
