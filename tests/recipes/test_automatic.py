@@ -127,6 +127,7 @@ def test_with_nothing_set_and_no_encoder_words_are_trained(run, tmp_path):
     assert (config.output_layer, config.text_config.text_encoder_type) == ("gile", "wan")
 
 
+@pytest.mark.slow
 def test_of_large_data_the_encoder_reads_some_and_rows_of_words_all(run, found, monkeypatch, tmp_path):
     sizes = []
     for module in ("automatic", "study"):
@@ -160,6 +161,7 @@ def test_a_named_encoder_is_taken_with_the_prompts_that_are_named(run, quick, en
     assert (processor.text_prompt, processor.label_prompt) == ("blood ", "")
 
 
+@pytest.mark.slow
 def test_units_that_are_named_are_over_words_beside_auto(run, quick, found, tmp_path):
     done, results = run("--units", "gile", "auto", "--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
@@ -195,6 +197,7 @@ def test_labels_held_out_have_figures_and_no_rows(run, found, tmp_path):
     assert not all(seen)
 
 
+@pytest.mark.slow
 def test_what_auto_has_made_can_be_trained_on(run, quick, found, tmp_path):
     done, _ = run("--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]

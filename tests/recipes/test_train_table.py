@@ -124,6 +124,7 @@ def test_an_annif_corpus_and_vocabulary_are_trained_on(tmp_path, run):
     assert results["gile"]["test"]["test_average_precision"] > 0.9
 
 
+@pytest.mark.slow
 def test_pairs_that_an_extreme_classification_set_filters_are_no_candidates(tmp_path, run):
     names, folder = list(WORDS), tmp_path / "set"
     folder.mkdir()

@@ -353,6 +353,7 @@ def test_large_sets_are_not_feasible():
     assert not is_feasible(500_000, 26_000, 384)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_search")
 def test_rows_of_words_go_with_their_labels(make, tmp_path):
     model, processor, parts = make("multi_label_classification", lexical=True)

@@ -345,6 +345,7 @@ def make_trainer(tmp_path):
     return make
 
 
+@pytest.mark.slow
 def test_the_stock_trainer_learns_and_saves_nothing_of_it(make_trainer, tmp_path):
     trainer = make_trainer("run", num_train_epochs=20)
     before = trainer.evaluate()["eval_loss"]
