@@ -212,10 +212,14 @@ def test_an_answer_that_is_late_is_given_up(make_client):
 def test_metrics_count_requests_by_path_and_status(client):
     client.post(SUGGEST, data={"text": TEXT})
     client.get("/nowhere")
+    for method in ("MADE", "UP"):
+        client.request(method, "/health")
     metrics = client.get("/metrics").text
     path = "/v1/projects/{project_id}/suggest"
     assert f'hf_gile_request_seconds_count{{method="POST",path="{path}",status="200"}} 1.0' in metrics
     assert 'hf_gile_request_seconds_count{method="GET",path="none",status="404"} 1.0' in metrics
+    assert 'hf_gile_request_seconds_count{method="other",path="/health",status="405"} 2.0' in metrics
+    assert "MADE" not in metrics
 
 
 def test_a_model_without_labels_suggests_nothing(pipe):
