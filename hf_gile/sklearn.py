@@ -1,0 +1,345 @@
+"""`GileClassifier`: what `hf-gile train` does with nothing set, as an estimator of scikit-learn (extra `train`)."""
+
+import io
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from dataclasses import fields, replace
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from numpy.typing import NDArray
+from transformers import TrainingArguments
+
+from .data.zero_shot import seen_first
+from .extras import needs_extra
+from .models.labels_gile import Label, LabelSet
+from .models.search_gile import calibrated
+
+with needs_extra("train", "GileClassifier"):
+    import datasets
+    from scipy.sparse import csr_matrix, issparse
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils import Tags
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+Labels = Mapping[Any, str] | LabelSet | Iterable[Any] | None
+"""What labels mean: a `LabelSet`, labels with their descriptions, labels alone, or nothing."""
+
+
+class GileClassifier(ClassifierMixin, BaseEstimator):
+    """Scores texts against labels by what the labels say, also against labels that no training document has.
+
+    It takes lists of texts, and stands wherever a classifier of texts stands: at the end of a `Pipeline`, in
+    `cross_val_score`, in `GridSearchCV`. Labels can be
+
+    - a list with a label for each text: exactly one is right, probabilities sum to 1;
+    - a list of lists of labels: any number is right;
+    - a table of zeros and ones, dense or sparse, as `MultiLabelBinarizer` makes it, and as the scorers of scikit-learn
+      want it; `labels` say what its columns mean.
+
+    `predict` answers in the same form.
+
+    Args:
+        labels: What labels mean: names and descriptions, as far as there are some; or a `LabelSet`, whose ids are the
+            labels. Labels that no training document has are scored as well. A label without either means its name.
+        text_encoder: As `--text_encoder` of `hf-gile train`: a name, a folder, or "auto".
+        settings: Further settings of `hf-gile train`, or of `transformers.TrainingArguments`, by their names.
+        validation: Share of the documents that calibration and thresholds are fitted on, and regularisation is chosen
+            on. A document is only left to it where others have its labels.
+        batch_size: Texts scored at a time.
+        random_state: Seed of this choice, and of training.
+        verbose: Whether training says what it does.
+
+    Attributes:
+        classes_: The labels, in the order of the columns: those of training documents, then others.
+        labels_: The same as a `LabelSet`.
+        model_: The `GileForSequenceClassification`.
+        processor_: Its `GileProcessor`.
+
+    Example:
+        ```python
+        from hf_gile.sklearn import GileClassifier
+
+        model = GileClassifier(labels={"Iron": "a metal in blood"})
+        model.fit(texts, [["Iron"], ["Rats", "Iron"], ...])
+        model.add_labels({"Copper": "a metal, as in wires"})
+        model.predict_proba(["Rats were fed a diet low in copper."])
+        ```
+    """
+
+    def __init__(
+        self,
+        labels: Labels = None,
+        *,
+        text_encoder: str | None = "auto",
+        settings: Mapping[str, Any] | None = None,
+        validation: float = 0.1,
+        batch_size: int = 32,
+        random_state: int = 0,
+        verbose: bool = False,
+    ) -> None:
+        self.labels = labels
+        self.text_encoder = text_encoder
+        self.settings = settings
+        self.validation = validation
+        self.batch_size = batch_size
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Tags:
+        """Says that it reads texts."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.input_tags.one_d_array, tags.input_tags.string = False, True, True
+        tags.classifier_tags.multi_label = True
+        return tags
+
+    def fit(self, X: Sequence[str], y: Any) -> "GileClassifier":
+        """Trains a model.
+
+        Args:
+            X: Texts.
+            y: Their labels.
+
+        Raises:
+            ValueError: There are no texts, or not as many as labels; a label is missing in `labels`; too few documents
+                or labels; or a setting that does not exist.
+        """
+        from .training.study import Study
+        from .training.task import TextTask
+
+        texts = _checked_texts(X)
+        number = y.shape[0] if issparse(y) else len(y)
+        if number != len(texts):
+            raise ValueError(f"y must have labels for each of the {len(texts)} texts, got {number}")
+        gold, known = self._read_labels(y)
+        is_validation = _validation(gold, self.validation, self.random_state)
+        parts = {}
+        for part, wanted in (("train", False), ("validation", True)):
+            rows = np.flatnonzero(is_validation == wanted)
+            parts[part] = datasets.Dataset.from_dict(
+                {"text": [texts[row] for row in rows], "labels": [gold[row] for row in rows]}
+            )
+        counts = Counter(one for ids in parts["train"]["labels"] for one in ids)
+        labels = seen_first(LabelSet(known.values()), counts)
+        with tempfile.TemporaryDirectory() as folder, nullcontext() if self.verbose else _quiet():
+            settings, args = self._settings(folder)
+            study = Study(settings, args, TextTask(parts, labels))
+            experiment = study.experiment(settings.units[0])
+            study.train(settings.units[0], experiment)
+        self.model_, self.processor_ = experiment.model.cpu().eval(), experiment.processor
+        # Columns stand as `known` has them: tables of zeros and ones keep their order.
+        self.model_.set_labels(LabelSet(self.model_.label_set[labels.column(one)] for one in known), self.processor_)
+        return self
+
+    def _read_labels(self, y: Any) -> tuple[list[list[str]], dict[str, Label]]:
+        """The ids of the labels of each document, and all labels; sets `classes_` and what `predict` answers with."""
+        given = self.labels if isinstance(self.labels, LabelSet) else _labels_of(self.labels)
+        meant = {label.id: label for label in given}
+        table = y if issparse(y) else None if _is_ragged(y) else np.asarray(y)
+        if table is not None:
+            check_classification_targets(table)
+            table = column_or_1d(table, warn=True) if table.ndim == 2 and table.shape[1] == 1 else table
+        if table is not None and table.ndim == 2:
+            names = list(meant) or [str(column) for column in range(table.shape[1])]
+            if table.shape[1] > len(names):
+                raise ValueError(f"y has {table.shape[1]} columns, and labels names {len(names)}: say what each means")
+            rows = csr_matrix(table)
+            gold = [[names[column] for column in rows[row].indices] for row in range(rows.shape[0])]
+            classes: list[Any] = names
+            self._form = "sparse" if issparse(y) else "table"
+        elif table is not None:
+            classes, gold, self._form = np.unique(table).tolist(), [[str(one)] for one in table.tolist()], "one"
+            if len(classes) + len(meant.keys() - set(map(str, classes))) < 2:
+                raise ValueError(f"y has the one class {classes}: there is nothing to tell apart")
+        else:
+            gold, self._form = [[str(one) for one in row] for row in y], "lists"
+            classes = sorted({one for row in gold for one in row})
+        if isinstance(self.labels, LabelSet):
+            for one in classes:
+                self.labels.column(str(one))  # which says what is missing
+        known = {str(one): meant.get(str(one), Label(str(one), str(one))) for one in classes}
+        others = [one for one in meant if one not in known]
+        self.classes_ = np.array([*classes, *others], dtype=None if self._form == "one" and not others else object)
+        return gold, known | meant
+
+    def _settings(self, folder: str) -> tuple[Any, TrainingArguments]:
+        """What `hf-gile train` takes with nothing set, and what differs."""
+        from .training.flags import DEFAULTS
+        from .training.model_settings import AUTO, ModelSettings
+        from .training.settings_checks import check_settings
+
+        given = {"text_encoder": self.text_encoder, **(self.settings or {})}
+        own = {field.name for field in fields(ModelSettings)}
+        of_training = {field.name for field in fields(TrainingArguments)} - {"output_dir"}
+        if unknown := [name for name in given if name not in own | of_training]:
+            raise ValueError(f"settings: hf-gile train has none called {', '.join(unknown)}; --help_all lists them")
+        of_model = {"units": [AUTO], "hidden_act": "tanh", "min_count": 2, "baselines": False, "make_cards": False}
+        of_model["problem_type"] = f"{'single' if self._form == 'one' else 'multi'}_label_classification"
+        settings = ModelSettings(**{**of_model, **{name: given[name] for name in given if name in own}})
+        steps = {"per_device_train_batch_size": 64, "learning_rate": 5e-3, "num_train_epochs": 14}
+        steps |= {"seed": self.random_state, "disable_tqdm": not self.verbose}
+        steps |= {name: given[name] for name in given if name in of_training}
+        args = TrainingArguments(folder, **{**DEFAULTS, **steps})
+        check_settings(settings, args)
+        return settings, args
+
+    def add_labels(self, labels: Labels) -> "GileClassifier":
+        """Adds labels after `fit`, behind the others; nothing is trained, they are scored by what they say.
+
+        Args:
+            labels: The labels, as in the parameter.
+
+        Raises:
+            ValueError: There is such a label, or `LabelSet` refuses them.
+        """
+        check_is_fitted(self)
+        new = labels if isinstance(labels, LabelSet) else _labels_of(labels)
+        of_new = (replace(label, seen=False, count=0) for label in new)
+        self.model_.set_labels(self.labels_.add(*of_new), self.processor_)
+        self.classes_ = np.array([*self.classes_.tolist(), *(label.id for label in new)], dtype=object)
+        return self
+
+    @property
+    def labels_(self) -> LabelSet:
+        """The labels, in the order of the columns."""
+        return self.model_.label_set
+
+    @torch.no_grad()
+    def _logits(self, X: Sequence[str]) -> torch.Tensor:
+        """`(N, L)` calibrated logits."""
+        check_is_fitted(self)
+        texts, model = _checked_texts(X), self.model_
+        batches = (texts[start : start + self.batch_size] for start in range(0, len(texts), self.batch_size))
+        logits = [model(**self.processor_(text=list(batch), return_tensors="pt")).logits for batch in batches]
+        return calibrated(torch.cat(logits), model.stored_labels.seen(), model.config.calibration)
+
+    def decision_function(self, X: Sequence[str]) -> NDArray[np.float32]:
+        """Calibrated logits: `(N, L)`, or `(N,)` of the second one of two labels that exclude each other.
+
+        Args:
+            X: Texts.
+        """
+        logits = self._logits(X).numpy()
+        return logits[:, 1] - logits[:, 0] if self._form == "one" and logits.shape[1] == 2 else logits
+
+    def predict_proba(self, X: Sequence[str]) -> NDArray[np.float32]:
+        """`(N, L)` probabilities, in the order of `classes_`.
+
+        Args:
+            X: Texts.
+        """
+        logits = self._logits(X)
+        return (logits.softmax(1) if self._form == "one" else logits.sigmoid()).numpy()
+
+    def predict(self, X: Sequence[str]) -> Any:
+        """The most probable label of each text; or where any number is right, those that pass their thresholds.
+
+        Args:
+            X: Texts.
+
+        Returns:
+            Labels in the form of those that `fit` had.
+        """
+        probabilities = self.predict_proba(X)
+        if self._form == "one":
+            return self.classes_[probabilities.argmax(1)]
+        passing = probabilities >= self.model_.stored_labels.thresholds().numpy()
+        if self._form == "lists":
+            return [self.classes_[row].tolist() for row in passing]
+        return csr_matrix(passing.astype(int)) if self._form == "sparse" else passing.astype(int)
+
+    def score(self, X: Sequence[str], y: Any, sample_weight: Any = None) -> float:
+        """The share of texts whose labels are all right.
+
+        Args:
+            X: Texts.
+            y: Their labels.
+            sample_weight: What each text counts.
+        """
+        if not _is_ragged(y):
+            return float(super().score(X, y, sample_weight))
+        right = [set(map(str, row)) == set(found) for row, found in zip(y, self.predict(X), strict=True)]
+        return float(np.average(right, weights=sample_weight))
+
+    def save_pretrained(self, folder: str | PathLike[str]) -> None:
+        """Saves a folder as `hf-gile train` does, for `pipeline(...)`, `hf-gile score` and the Hub.
+
+        Args:
+            folder: Where.
+        """
+        check_is_fitted(self)
+        self.model_.save_pretrained(folder)
+        self.processor_.save_pretrained(folder)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Lets neither training nor the libraries that it calls say what they do."""
+    bars = datasets.are_progress_bars_disabled(), transformers.utils.logging.is_progress_bar_enabled()
+    datasets.disable_progress_bars()
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        with redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        if not bars[0]:
+            datasets.enable_progress_bars()
+        if bars[1]:
+            transformers.utils.logging.enable_progress_bar()
+
+
+def _labels_of(labels: Labels) -> list[Label]:
+    if isinstance(labels, str):
+        raise ValueError(f"labels must be a list of labels, or labels with descriptions, got the one text {labels!r}")
+    labels = () if labels is None else labels
+    described = labels.items() if isinstance(labels, Mapping) else ((one, "") for one in labels)
+    return [Label(str(one), str(one), text) for one, text in described]
+
+
+def _is_ragged(y: Any) -> bool:
+    """Whether labels are lists of labels, not of zeros and ones."""
+    if hasattr(y, "ndim") and not (y.ndim == 1 and y.dtype == object):
+        return False
+    rows = list(y)
+    return bool(rows) and all(isinstance(row, list | tuple | set) for row in rows) and not _is_table(rows)
+
+
+def _is_table(rows: Sequence[Any]) -> bool:
+    is_even = len({len(row) for row in rows}) == 1
+    return is_even and all(isinstance(one, int | np.integer) and one in (0, 1) for row in rows for one in row)
+
+
+def _checked_texts(X: Any) -> list[str]:
+    if isinstance(X, str) or not hasattr(X, "__len__") or getattr(X, "ndim", 1) != 1 or hasattr(X, "columns"):
+        raise ValueError(f"X must be a list of texts, got {type(X).__name__}; of a table, pass the column of texts")
+    texts = list(X)
+    if not texts:
+        raise ValueError("X must be a list of texts, got an empty one (0 samples)")
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise ValueError(f"X must be a list of texts: X[{row}] is of type {type(text).__name__}")
+    return texts
+
+
+def _validation(gold: Sequence[Sequence[str]], share: float, seed: int) -> NDArray[np.bool_]:
+    """Which documents are for validation: of others, each label has some, if it has two at all."""
+    if not 0 < share < 1:
+        raise ValueError(f"validation is a share of the documents, between 0 and 1, got {share}")
+    left = Counter(one for ids in gold for one in ids)
+    chosen, wanted = np.zeros(len(gold), bool), max(1, round(share * len(gold)))
+    for row in np.random.default_rng(seed).permutation(len(gold)):
+        if wanted and gold[row] and all(left[one] > 1 for one in gold[row]):
+            chosen[row], wanted = True, wanted - 1
+            left.subtract(gold[row])
+    if not chosen.any():
+        raise ValueError(f"{len(gold)} documents are too few: no label has two, so none can be left for validation")
+    return chosen
+
+
+__all__ = ["GileClassifier"]

@@ -1,0 +1,214 @@
+"""GileClassifier in the tools of scikit-learn, over a tiny encoder."""
+
+import pickle
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix, issparse
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, MultiLabelBinarizer
+from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from hf_gile import Label, LabelSet
+from hf_gile.sklearn import GileClassifier
+from hf_gile.training import convex
+from hf_gile.training.encoders import FoundEncoder
+
+WORDS = {
+    "heart": "heart failing cardiac ventricle",
+    "iron": "iron anemia ferritin deficiency",
+    "milk": "milk breast human feeding",
+    "rats": "rats animal rodents laboratory",
+}
+NAMES = sorted(WORDS)
+
+
+def draw(number, most=1, seed=0):
+    """Texts, and of each the labels whose words it has."""
+    draws = np.random.default_rng(seed)
+    gold = [sorted(draws.choice(NAMES, draws.integers(1, most + 1), replace=False).tolist()) for _ in range(number)]
+    return [" ".join(word for label in row for word in draws.permutation(WORDS[label].split())) for row in gold], gold
+
+
+@pytest.fixture(autouse=True)
+def _short_search(monkeypatch):
+    monkeypatch.setattr(convex, "L2_OF_ROWS", (0.1, 0.01))
+    monkeypatch.setattr(convex, "L2_OF_BILINEAR", (0.1,))
+    monkeypatch.setattr(convex, "_FOLDS", 2)
+
+
+@pytest.fixture
+def make(save_text_encoder):
+    encoder = save_text_encoder(texts=[*WORDS.values(), "blood"])
+
+    def classifier(labels=None, **options):
+        return GileClassifier(labels, text_encoder=encoder, **options)
+
+    return classifier
+
+
+@pytest.mark.slow
+def test_one_label_a_text_is_predicted_with_probabilities_that_sum_to_one(make, capsys):
+    texts, gold = draw(60)
+    model = make().fit(texts, [row[0] for row in gold])
+    assert capsys.readouterr() == ("", "")
+    assert model.classes_.tolist() == NAMES
+    held, right = draw(20, seed=1)
+    probabilities = model.predict_proba(held)
+    assert probabilities.sum(1) == pytest.approx(np.ones(20), abs=1e-5)
+    assert model.classes_[probabilities.argmax(1)].tolist() == model.predict(held).tolist()
+    assert model.decision_function(held).argmax(1).tolist() == probabilities.argmax(1).tolist()
+    assert model.score(held, [row[0] for row in right]) > 0.9
+
+
+def test_of_two_labels_the_decision_is_a_number(make):
+    texts, gold = draw(40)
+    model = make().fit(texts, [int(row[0] in ("heart", "iron")) for row in gold])
+    assert model.classes_.tolist() == [0, 1]
+    decisions = model.decision_function(texts)
+    assert decisions.shape == (40,)
+    assert (decisions > 0).astype(int).tolist() == model.predict(texts).tolist()
+
+
+def test_labels_are_described_in_part_and_added_after_fit(make, tmp_path):
+    texts, gold = draw(60, most=2)
+    model = make({"iron": "a metal in blood", "blood": ""}).fit(texts, gold)
+    assert model.classes_.tolist() == [*NAMES, "blood"]
+    assert [label.description for label in model.labels_] == ["", "a metal in blood", "", "", ""]
+    assert model.labels_.seen == [True, True, True, True, False]
+    assert model.score(texts, gold) > 0.8
+    before = model.predict_proba(texts)
+    model.add_labels({"cardiac ventricle": "of the heart"})
+    assert model.classes_.tolist() == [*NAMES, "blood", "cardiac ventricle"]
+    after = model.predict_proba(texts)
+    assert after[:, :5] == pytest.approx(before, abs=1e-5)
+    has_heart = np.array(["heart" in row for row in gold])
+    assert after[has_heart, 5].mean() > after[~has_heart, 5].mean()
+    with pytest.raises(ValueError, match="'iron' stands in row 2 already"):
+        model.add_labels(["iron"])
+    model.save_pretrained(tmp_path)
+    assert (tmp_path / "labels.jsonl").is_file()
+    again = pickle.loads(pickle.dumps(model))
+    assert (again.predict_proba(texts) == after).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [np.asarray, csr_matrix])
+def test_a_table_of_zeros_and_ones_is_answered_with_such_a_table(make, form):
+    texts, gold = draw(60, most=2)
+    binarizer = MultiLabelBinarizer().fit(gold)
+    labels = LabelSet(Label(name, name) for name in binarizer.classes_)
+    model = make(labels).fit(texts, form(binarizer.transform(gold)))
+    answer = model.predict(texts)
+    assert issparse(answer) == (form is csr_matrix)
+    assert model.predict_proba(texts).shape == (60, 4)
+    assert model.score(texts, binarizer.transform(gold)) > 0.8
+
+
+@pytest.mark.slow
+def test_it_is_cross_validated_and_searched_at_the_end_of_a_pipeline(make):
+    texts, gold = draw(48, most=2)
+    y = MultiLabelBinarizer().fit_transform(gold)
+    pipe = make_pipeline(FunctionTransformer(lambda texts: [text.lower() for text in texts]), make(NAMES))
+    assert cross_val_score(pipe, texts, y, cv=2, scoring="f1_micro").min() > 0.7
+    grid = {"gileclassifier__settings": [{"lexical": False}, {"label_texts": "name"}]}
+    search = GridSearchCV(pipe, grid, cv=2, scoring="f1_micro").fit(texts, y)
+    assert search.best_score_ > 0.7
+    assert len(search.cv_results_["params"]) == 2
+
+
+@pytest.mark.slow
+def test_the_code_of_the_page_runs(save_text_encoder, monkeypatch, tmp_path):
+    page = (Path(__file__).parents[1] / "docs" / "scikit_learn.md").read_text()
+    encoder = save_text_encoder(texts=["Rats were fed iron. Milk for infants drink human"])
+    monkeypatch.setattr(
+        "hf_gile.training.automatic.best_text_encoder", lambda texts: FoundEncoder("all-MiniLM-L6-v2", encoder)
+    )
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(block, names)
+    assert names["search"].best_score_ > 0.8
+    assert (tmp_path / "runs/classifier/config.json").is_file()
+
+
+class OfNumbers(GileClassifier):
+    """Reads rows of numbers as texts, which is what scikit-learn checks classifiers with."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.input_tags.one_d_array, tags.input_tags.string = True, False, False
+        tags.classifier_tags.poor_score = True
+        return tags
+
+    def fit(self, X, y):
+        X, y = validate_data(self, X, y, multi_output=True)
+        return super().fit(words_of(X), y)
+
+    def _logits(self, X):
+        check_is_fitted(self)
+        return super()._logits(words_of(validate_data(self, X, reset=False)))
+
+
+def words_of(rows):
+    return [" ".join(f"column{place}is{round(number)}" for place, number in enumerate(row)) for row in rows]
+
+
+@pytest.mark.slow
+def test_what_scikit_learn_asks_of_a_classifier_holds(make, monkeypatch):
+    monkeypatch.setattr(GileClassifier.__init__, "__kwdefaults__", make().get_params() | {"labels": None})
+    inexact = {"check_methods_sample_order_invariance": "sums of 32 bits are rounded by their order"}
+    skipped = {"check_array_api_input"}
+    results = check_estimator(OfNumbers(), expected_failed_checks=inexact, on_skip=None, on_fail=None)
+    failed = {one["check_name"]: one["exception"] for one in results if one["status"] not in ("passed", "xfail")}
+    assert failed.keys() <= skipped, failed
+    assert len(results) > 50
+
+
+def test_it_starts_from_the_defaults_of_the_command(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "recipes")
+    recipe = __import__("train_table")
+    classifier = GileClassifier()
+    classifier._form = "lists"
+    settings, args = classifier._settings("runs")
+    same = ("units", "text_encoder", "hidden_act", "min_count")
+    assert [getattr(settings, name) for name in same] == [getattr(recipe.Recipe(), name) for name in same]
+    assert {name: getattr(args, name) for name in recipe.DEFAULTS} == recipe.DEFAULTS | {"output_dir": "runs"}
+
+
+@pytest.mark.parametrize(
+    ("texts", "y", "options", "message"),
+    [
+        ("one text", ["a"], {}, "X must be a list of texts, got str"),
+        (["a", 3], ["a", "b"], {}, r"X\[1\] is of type int"),
+        (["a", "b"], ["a"], {}, "y must have labels for each of the 2 texts, got 1"),
+        (["a", "b"], ["a", "a"], {}, "the one class"),
+        (["a", "b"], ["a", "b"], {}, "2 documents are too few"),
+        (["a", "b"], ["a", "b"], {"validation": 2}, "validation is a share"),
+        (["a", "b"], [["a"], ["b"]], {"labels": LabelSet.from_names(["a", "c"])}, "no label has the id 'b'"),
+        (["a", "b"], [[0, 1, 1], [1, 0, 0]], {"labels": ["a", "b"]}, "y has 3 columns, and labels names 2"),
+        (["a"] * 4, [["a"], ["b"]] * 2, {"settings": {"epochs": 3}}, "hf-gile train has none called epochs"),
+        (["a"] * 4, [["a"], ["b"]] * 2, {"labels": "a, b"}, "got the one text 'a, b'"),
+    ],
+)
+def test_what_it_cannot_take_is_said(texts, y, options, message):
+    with pytest.raises(ValueError, match=message):
+        GileClassifier(**options).fit(texts, y)
+
+
+def test_it_predicts_nothing_before_it_is_fitted():
+    with pytest.raises(NotFittedError):
+        GileClassifier().predict(["a text"])
+
+
+def test_without_scikit_learn_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.base", None)
+    monkeypatch.delitem(sys.modules, "hf_gile.sklearn")
+    with pytest.raises(ImportError, match=r"GileClassifier needs the `train` extra: pip install 'hf-gile\[train\]'"):
+        __import__("hf_gile.sklearn")
