@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from queue import Empty, Queue
 from typing import IO, TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -28,6 +29,7 @@ from .options import (
 )
 from .running import add_command, counted, note, visible
 from .saved_model import GENERAL
+from .score_folder import FolderOptions, shard_of, show_folder, write_folder
 
 if TYPE_CHECKING:
     from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
@@ -42,7 +44,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 @dataclass(kw_only=True)
-class Scoring(LabelColumns):
+class Scoring(FolderOptions, LabelColumns):
     """Options of `hf-gile score`."""
 
     model: Annotated[
@@ -140,6 +142,26 @@ class Scoring(LabelColumns):
             "label_language": self.candidate_language,
         }
 
+    def load(self) -> tuple["GileForSequenceClassification", "GileProcessor", Any]:
+        """Loads model, processor and labels. What can be wrong with the arguments is said before."""
+        from hf_gile.data import read_documents
+
+        from .saved_model import load
+
+        read = self.read_labels()
+        named = self.labels or (read.names if read else [])
+        if self.model == GENERAL and not named and self.index is None:
+            raise typer.BadParameter("the general scorer has no labels: pass --label, --label-file or --index")
+        if self.model != GENERAL and self.background is not None:
+            raise typer.BadParameter("is for the general scorer, which nobody has trained", param_hint="--background")
+        text = self.text or ["text"]
+        background = self.background and read_documents(
+            self.background, text, format=self.format, encoding=self.encoding
+        )
+        like = (document.text for document in background or ())
+        model, processor = load(self.model, self.revision, self.device, named, like)
+        return model, processor, self.candidates(read, model, processor)
+
     def read_labels(self) -> Any:
         """Reads the label file, if that is where the labels are."""
         if sum(source is not None for source in (self.labels or None, self.label_file, self.index)) > 1:
@@ -175,11 +197,39 @@ def score(options: Scoring) -> None:
         echo "Where is my parcel?" | hf-gile score --label invoice --label delivery  # nothing trained
         hf-gile score general notes.txt --background notes.txt --label invoice --label delivery
         tail -f incoming.jsonl | hf-gile score MODEL --label-file subjects.csv --top-k 5
+        hf-gile score MODEL 2026-*.parquet --output scored --workers 8
+        hf-gile score --output scored --status
+
+    With --output, texts of any number are scored part by part. A run that was killed goes on where it was; machines
+    that share a folder share a run.
     """
+    if options.status or options.merge is not None:
+        show_folder(options)
+    elif options.output is not None:
+        _score_into_folder(options, options.output)
+    else:
+        _score_into_lines(options)
+
+
+def _score_into_folder(options: Scoring, output: Path) -> None:
+    from hf_gile.scoring import GileScorer, Reading
+
+    if not options.files or "-" in options.files:
+        raise typer.BadParameter("goes with files, which can be read again", param_hint="--output")
+    if options.evidence:
+        raise typer.BadParameter("goes with lines, not with --output", param_hint="--evidence")
+    shard, call = shard_of(options.shard), options.of_pipeline()
+    model, processor, labels = options.load()
+    of_batches: dict[str, Any] = {"batch_tokens": options.batch_tokens, "bf16": options.bf16}
+    scorer = GileScorer(model, labels, processor=processor, **of_batches, **call)
+    text, size = options.text or ["text"], int(options.part_size * (1 << 20))
+    reading = Reading(text, options.id, options.format, options.encoding, options.with_text, size)
+    write_folder(output, options.files, scorer, reading, shard, options.workers)
+
+
+def _score_into_lines(options: Scoring) -> None:
     from hf_gile import LabelScoringPipeline
     from hf_gile.data import ReadReport, read_documents
-
-    from .saved_model import load
 
     sources = options.files or ["-"]
     report = ReadReport(checked_on_error(options.on_error))  # type: ignore[arg-type]
@@ -190,16 +240,7 @@ def score(options: Scoring) -> None:
     documents = [
         read_documents(stream, text, id=id, format=format, encoding=encoding, report=report) for stream in streams
     ]
-    read = options.read_labels()
-    named = options.labels or (read.names if read else [])
-    if options.model == GENERAL and not named and options.index is None:
-        raise typer.BadParameter("the general scorer has no labels: pass --label, --label-file or --index")
-    if options.model != GENERAL and options.background is not None:
-        raise typer.BadParameter("is for the general scorer, which nobody has trained", param_hint="--background")
-    background = options.background and read_documents(options.background, text, format=format, encoding=encoding)
-    like = (document.text for document in background or ())
-    loaded, processor = load(options.model, options.revision, options.device, named, like)
-    labels = options.candidates(read, loaded, processor)
+    loaded, processor, labels = options.load()
     # One set of labels for the whole run: its codes are kept, however many.
     pipe = LabelScoringPipeline(model=loaded, processor=processor, device=loaded.device, label_cache_bytes=1 << 62)
 

@@ -16,6 +16,7 @@ PAGES = {
     "README.md": ("no model", "your model"),
     "docs/scoring.md": ("pipeline", "pipeline options", "without the pipeline", "index", "attention"),
     "docs/paper.md": ("family", "published checkpoints"),
+    "docs/scale_out.md": ("columns",),
     "docs/training.md": ("own data",),
     "docs/pretrained.md": ("pretrained encoder",),
 }
@@ -47,6 +48,18 @@ def test_code_of_a_page_runs(name, tmp_path, monkeypatch, make_model):
     run(name, names)
     if name == "pipeline":
         run("pipeline options", names)
+
+
+def test_the_page_on_scaling_out_maps_a_dataset(tmp_path, monkeypatch, make_model):
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.chdir(tmp_path)
+    for part in make_model(problem_type="multi_label_classification"):
+        part.save_pretrained("model")
+    Path("records.jsonl").write_text('{"title": "Milk.", "abstract": "Breast milk."}\n' * 3)
+    run("columns", {})
+    scored = datasets.Dataset.from_parquet("scored.parquet")
+    assert [len(scored), *scored.column_names] == [3, "title", "abstract", "labels", "scores", "note"]
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -12,7 +12,7 @@ from .deutsche_welle import (
     low_resource,
     write_dw,
 )
-from .documents import Document, read_documents
+from .documents import Document, document_pieces, read_documents
 from .label_files import is_mesh, read_label_file, save_labels
 from .medline import demo_file, read_medline
 from .mesh import load_mesh, mesh_ids, read_mesh
@@ -38,6 +38,7 @@ __all__ = [
     "ZeroShotSplit",
     "crawl_dw",
     "demo_file",
+    "document_pieces",
     "held_out_labels",
     "is_mesh",
     "load_annif",

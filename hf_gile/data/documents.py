@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from .files import open_binary, suffix_of
+from .files import suffix_of
 from .loading import Piece
 from .report import ReadReport
 from .schema import clean_text
-from .table_files import Format, checked_encoding, csv_rows, jsonl_rows, no_column, read_rows, stream_lines
+from .table_files import (
+    Format,
+    checked_encoding,
+    csv_rows,
+    jsonl_rows,
+    line_pieces,
+    no_column,
+    read_lines,
+    read_rows,
+    stream_lines,
+    table_pieces,
+)
 from .tables import document_id
 
 FORMATS = ("text", "jsonl", "csv", "tsv")
@@ -34,7 +46,7 @@ class Document(NamedTuple):
 
 
 def read_documents(
-    source: str | Path | IO[bytes],
+    source: str | Path | Piece | IO[bytes],
     text: Sequence[str] = ("text",),
     *,
     id: str | None = None,
@@ -45,7 +57,7 @@ def read_documents(
     r"""Reads the texts of a file or a stream, each as soon as it is there, in constant memory.
 
     Args:
-        source: A file, packed by gzip or not, or a stream of bytes.
+        source: A file, packed by gzip or not, a piece of one as `document_pieces` cuts it, or a stream of bytes.
         text: Columns of the text of a table; several are joined by line ends.
         id: The column of ids; by default `id`, in rows that have it.
         format: `"text"` (a text on each line), `"jsonl"`, `"csv"` or `"tsv"`. By default what a file's name says
@@ -73,43 +85,93 @@ def read_documents(
     if format is not None and format not in FORMATS:
         raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
     if isinstance(source, str | Path):
-        if not Path(source).is_file():
-            raise FileNotFoundError(f"no file at {source} (in {Path.cwd()})")
-        format = format or _OF_SUFFIX.get(suffix_of(Path(source)), "text")
+        source = Piece(str(source))
+    if isinstance(source, Piece):
+        if not Path(source.path).is_file():
+            raise FileNotFoundError(f"no file at {source.path} (in {Path.cwd()})")
+        format = format or _format_of(source.path)
     return _read(source, list(text), id, format, checked_encoding(encoding), report)
 
 
+def document_pieces(path: str, size: int, format: str | None = None, encoding: str = "utf-8") -> list[Piece]:
+    """Cuts a file of texts into pieces that several processes can read, each without reading those before it.
+
+    Args:
+        path: The file.
+        size: About how many bytes of it a piece has.
+        format: As in `read_documents`.
+        encoding: As in `read_documents`.
+
+    Returns:
+        Parts at ends of lines (of text or JSON, not packed), the row groups of a Parquet file, small ones together, or
+        the whole file; nothing of an empty one.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: An unknown encoding.
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"no file at {path} (in {Path.cwd()})")
+    encoding = checked_encoding(encoding)
+    if Path(path).stat().st_size == 0:
+        return []
+    if (format or _format_of(path)) in ("text", "jsonl"):
+        return line_pieces(Path(path), encoding, size)
+    return table_pieces(Path(path), Format(encoding), size)
+
+
+def joined_text(row: Mapping[str, Any], columns: Sequence[str]) -> str:
+    r"""Makes the text of a row.
+
+    Args:
+        row: Cells by column; None is an empty text.
+        columns: Those of the text.
+
+    Raises:
+        ValueError: A cell that is no text.
+
+    Example:
+        >>> joined_text({"title": "On mice. ", "note": None, "body": "Mice ate."}, ["title", "note", "body"])
+        'On mice.\nMice ate.'
+    """
+    return "\n".join(filter(None, (clean_text(row[column], column).strip() for column in columns)))
+
+
+def _format_of(path: str) -> str:
+    return _OF_SUFFIX.get(suffix_of(Path(path)), "text")
+
+
 def _read(
-    source: str | Path | IO[bytes],
+    source: Piece | IO[bytes],
     text: Sequence[str],
     id: str | None,
     format: str | None,
     encoding: str,
     report: ReadReport,
 ) -> Iterator[Document]:
-    if not isinstance(source, str | Path):
+    if not isinstance(source, Piece):
         report.files += 1
-        yield from _of_stream(source, "standard input", text, id, format, encoding, report)
+        yield from _of_lines(stream_lines(source, encoding), "standard input: line", text, id, format, report)
     elif format in FORMATS:
-        report.files += 1
-        with open_binary(source) as stream:
-            yield from _of_stream(stream, str(source), text, id, format, encoding, report)
+        report.files += source.start == 0
+        unit = "line" if source == Piece(source.path) else "line at byte"
+        with closing(read_lines(source, encoding)) as lines:
+            yield from _of_lines(lines, f"{source.path}: {unit}", text, id, format, report)
     else:
-        rows = read_rows(Piece(str(source)), report, Format(encoding), [], all_columns=True)
+        rows = read_rows(source, report, Format(encoding), [], all_columns=True)
         for where, _, row in rows:
-            yield from _document(row, f"{source}: {where}", text, id, report)
+            yield from _document(row, f"{source.path}: {where}", text, id, report)
 
 
-def _of_stream(
-    stream: IO[bytes],
-    name: str,
+def _of_lines(
+    lines: Iterator[tuple[int, str | ValueError]],
+    place: str,
     text: Sequence[str],
     id: str | None,
     format: str | None,
-    encoding: str,
     report: ReadReport,
 ) -> Iterator[Document]:
-    lines = stream_lines(stream, encoding)
+    name = place.rpartition(": ")[0]
     if format is None:
         first = next(lines, None)
         lines = chain([] if first is None else [first], lines)
@@ -117,17 +179,17 @@ def _of_stream(
     if format == "text":
         for number, line in report.until_damage(lines, name):
             if isinstance(line, ValueError):
-                report.problem("malformed line", f"{name}: line {number:,}: {line}")
+                report.problem("malformed line", f"{place} {number:,}: {line}")
             else:
-                yield from _document({text[0]: line.rstrip("\r\n")}, f"{name}: line {number:,}", text[:1], None, report)
+                yield from _document({text[0]: line.rstrip("\r\n")}, f"{place} {number:,}", text[:1], None, report)
         return
     rows = jsonl_rows(lines) if format == "jsonl" else csv_rows(lines, "\t" if format == "tsv" else ",")
     for number, row in report.until_damage(rows, name):
         if isinstance(row, Mapping):
-            yield from _document(row, f"{name}: line {number:,}", text, id, report)
+            yield from _document(row, f"{place} {number:,}", text, id, report)
         else:
             what = row if isinstance(row, ValueError) else f"expected an object, got {str(row)[:40]!r}"
-            report.problem("malformed line", f"{name}: line {number:,}: {what}")
+            report.problem("malformed line", f"{place} {number:,}: {what}")
 
 
 def _document(
@@ -139,10 +201,8 @@ def _document(
             if column not in row:
                 raise no_column(column, row, where)
         own = row.get("id" if id is None else id)
-        parts = [clean_text(row[column], column).strip() for column in text]
-        document = Document(
-            None if own is None and id is None else document_id(own, id or "id"), "\n".join(filter(None, parts))
-        )
+        key = None if own is None and id is None else document_id(own, id or "id")
+        document = Document(key, joined_text(row, text))
     except ValueError as error:
         message = str(error)
         report.problem("malformed line", message if message.startswith(where) else f"{where}: {message}")

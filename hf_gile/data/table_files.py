@@ -161,39 +161,44 @@ def stream_lines(binary: IO[bytes], encoding: str) -> Iterator[tuple[int, str | 
             stream.detach()  # whoever opened the stream closes it
 
 
-def line_pieces(path: Path, encoding: str = "utf-8") -> list[Piece]:
+def line_pieces(path: Path, encoding: str = "utf-8", piece_size: int | None = None) -> list[Piece]:
     """Cuts a large file of lines that is not packed into parts for several processes.
 
     Args:
         path: The file.
         encoding: Its encoding.
+        piece_size: About how many bytes a part has; 64 MiB by default.
 
     Returns:
         The whole file, or its parts.
     """
-    size = path.stat().st_size
+    size, piece_size = path.stat().st_size, piece_size or _PIECE
     with path.open("rb") as stream:
         packed = stream.read(2) == b"\x1f\x8b"
-    if packed or size <= _PIECE or "\n".encode(encoding) != b"\n":
+    if packed or size <= piece_size or "\n".encode(encoding) != b"\n":
         return [Piece(str(path))]
-    bounds = [*range(0, size - _PIECE // 2, _PIECE), size]  # the last part is half as large to half as large again
+    bounds = [
+        *range(0, size - piece_size // 2, piece_size),
+        size,
+    ]  # the last part is half as large to half as large again
     return [Piece(str(path), start, stop) for start, stop in pairwise(bounds)]
 
 
-def table_pieces(file: Path, form: Format) -> list[Piece]:
+def table_pieces(file: Path, form: Format, piece_size: int | None = None) -> list[Piece]:
     """Cuts a table into parts for several processes, if it can be.
 
     Args:
         file: The file.
         form: How its text is written.
+        piece_size: About how many bytes a part has; 64 MiB by default.
 
     Returns:
         The whole file, parts of it at ends of lines, or the row groups of a Parquet file, small ones together.
     """
     if suffix_of(file) == ".jsonl":
-        return line_pieces(file, form.encoding)
+        return line_pieces(file, form.encoding, piece_size)
     if suffix_of(file) == ".parquet":
-        return _parquet_pieces(file)
+        return _parquet_pieces(file, piece_size)
     return [Piece(str(file))]
 
 
@@ -380,14 +385,14 @@ def _parquet_rows(piece: Piece, columns: list[str] | None) -> Generator[tuple[in
         raise ValueError(f"not a Parquet file, or a damaged one: {error}") from error
 
 
-def _parquet_pieces(path: Path) -> list[Piece]:
+def _parquet_pieces(path: Path, piece_size: int | None) -> list[Piece]:
     try:
         starts = _group_starts(_parquet_file(str(path)).metadata)
     except (ValueError, OSError):  # told by the reader, which knows what to do about it
         return [Piece(str(path))]
     bounds = [0]
     for start in starts[1:]:
-        if start - bounds[-1] >= _PIECE:
+        if start - bounds[-1] >= (piece_size or _PIECE):
             bounds.append(start)
     return [Piece(str(path), start, stop) for start, stop in pairwise([*bounds, path.stat().st_size])]
 

@@ -1,0 +1,128 @@
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+TEXTS = ["Rats were fed.", "", "Breast milk for infants.", "The failing heart pumps less blood."]
+
+
+@pytest.fixture
+def notes(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("\n".join(TEXTS) + "\n")
+    return path
+
+
+def status(run, output):
+    return json.loads(run("score", "--output", output, "--status").stdout)
+
+
+def test_a_folder_holds_what_the_lines_say(run, saved_model, notes, tmp_path):
+    lines = run("score", saved_model, notes, "--top-k", 3).stdout.splitlines()
+    output = tmp_path / "scored"
+    said = run("score", saved_model, notes, "--top-k", 3, "--output", output, "--workers", 1, "--part-size", 0.0001)
+    assert said.stdout == ""
+    assert "4 texts scored, 1 part\n" in said.stderr
+    assert status(run, output) == {"parts": 1, "done": 1, "rows": 4, "rejected": 0}
+    said = run("score", "--output", output, "--merge", tmp_path / "all.parquet")
+    assert said.stderr == f"4 rows of 1 part written to {tmp_path / 'all.parquet'}\n"
+    for line, row in zip(map(json.loads, lines), pq.read_table(tmp_path / "all.parquet").to_pylist(), strict=True):
+        assert row["scores"] == pytest.approx(line["scores"], rel=1e-5)
+        assert (row["id"], row["text"], row["labels"]) == (None, line["text"], line["labels"])
+        assert row["note"] == line.get("note")
+
+
+def test_a_second_call_does_what_is_left_and_a_shard_its_share(run, saved_model, tmp_path):
+    path, output = tmp_path / "notes.txt", tmp_path / "scored"
+    path.write_text("Rats were fed.\n" * 100)
+    options = ["--output", output, "--workers", 1, "--part-size", 0.0002]
+    run("score", saved_model, path, *options, "--shard", "1/2")
+    half = status(run, output)
+    assert 0 < half["done"] < half["parts"]
+    run("score", saved_model, path, *options)
+    assert status(run, output) == {**half, "done": half["parts"], "rows": 100}
+    said = run("score", saved_model, path, *options, "--top-k", 1, ends=1)
+    assert f"{output} holds a run with other options: choose another folder, or remove this one" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("environment", "done"),
+    [
+        ({"RANK": "2", "WORLD_SIZE": "3"}, 1),
+        ({"SLURM_ARRAY_TASK_ID": "5", "SLURM_ARRAY_TASK_MIN": "1", "SLURM_ARRAY_TASK_COUNT": "3"}, None),
+        (
+            {
+                "SLURM_ARRAY_TASK_ID": "5",
+                "SLURM_ARRAY_TASK_MIN": "1",
+                "SLURM_ARRAY_TASK_COUNT": "3",
+                "SLURM_ARRAY_TASK_STEP": "2",
+            },
+            1,
+        ),
+    ],
+)
+def test_the_shard_is_that_of_slurm_or_torchrun(run, saved_model, tmp_path, monkeypatch, environment, done):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    files = [tmp_path / f"{number}.txt" for number in range(3)]
+    for file in files:
+        file.write_text(f"Rats were fed {file.stem} times.\n")
+    said = run("score", saved_model, *files, "--output", tmp_path / "scored", ends=0 if done else 2)
+    if not done:
+        assert "must be I/N with I from 0 to N-1, got '4/3'" in said.stderr
+        return
+    assert status(run, tmp_path / "scored")["done"] == done
+    (part,) = (tmp_path / "scored" / "parts").iterdir()
+    assert pq.read_table(part)["text"].to_pylist() == ["Rats were fed 2 times."]
+
+
+def test_rejected_rows_are_counted_and_named(run, saved_model, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"text": "Rats."}\n{"text": 3}\n')
+    said = run("score", saved_model, path, "--output", tmp_path / "scored")
+    assert f"1 text scored, 1 part; 1 row rejected, see {tmp_path / 'scored'}/rejected\n" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["model", "--output", "out"], "goes with files, which can be read again"),
+        (["model", "notes.txt", "-", "--output", "out"], "goes with files, which can be read again"),
+        (["model", "notes.txt", "--output", "out", "--evidence"], "goes with lines, not with --output"),
+        (["model", "notes.txt", "--output", "out", "--shard", "2/2"], "must be I/N with I from 0 to N-1"),
+        (["--status"], "of which run? pass --output FOLDER"),
+    ],
+)
+def test_what_does_not_go_together_is_wrong_use(run, words, message):
+    assert message in run("score", *words, ends=2).stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("who", ["the command", "a worker"])
+def test_after_a_kill_the_next_call_finishes_the_run(run, start, saved_model, tmp_path, who):
+    path, output = tmp_path / "notes.txt", tmp_path / "scored"
+    path.write_text("".join(f"Rats were fed {number} times.\n" for number in range(30_000)))
+    words = ["score", saved_model, path, "--output", output, "--part-size", 0.01]
+    process = start(*words, "--workers", 2, start_new_session=True)
+    while not list(output.glob("parts/0*.parquet")):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    if who == "a worker":
+        children = [int(one) for one in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+        os.kill(children[-1], signal.SIGKILL)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 1
+        assert "a worker has ended with exit code -9; parts that are done stay: start again" in said
+    else:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    before = status(run, output)
+    assert 0 < before["done"] < before["parts"]
+    run(*words, "--workers", 1)
+    run("score", "--output", output, "--merge", tmp_path / "all.parquet")
+    texts = pq.read_table(tmp_path / "all.parquet")["text"].to_pylist()
+    assert texts == path.read_text().splitlines()

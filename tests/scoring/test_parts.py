@@ -1,0 +1,221 @@
+import gzip
+import json
+import os
+import signal
+from collections import Counter
+
+import pyarrow.parquet as pq
+import pytest
+from forks import is_killed
+
+from hf_gile import GileForSequenceClassification, LabelSet
+from hf_gile.scoring import GileScorer, Reading, ScoringRun, start_run
+from hf_gile.scoring.workers import number_of_workers, score_parts
+
+ROWS = [{"id": number, "text": text} for number, text in enumerate(["Rats were fed.", "Breast milk.", ""] * 20)]
+
+
+@pytest.fixture
+def scorer(saved):
+    return GileScorer(saved, top_k=2)
+
+
+def rows_of(path):
+    return pq.read_table(path).to_pylist()
+
+
+def score(folder, files, scorer, shard=(0, 1), **reading):
+    run = start_run(folder, files, scorer, Reading(**{"part_bytes": 500, **reading}))
+    return run, [run.score(name, scorer) for name in run.left(*shard)]
+
+
+def test_each_row_is_in_a_part_once_and_as_the_scorer_has_it(scorer, write_rows, tmp_path):
+    run, done = score(tmp_path / "out", [write_rows(ROWS), write_rows(ROWS[:7], "more.jsonl")], scorer)
+    assert len(run.parts) > 4
+    assert run.status() == {"parts": len(done), "done": len(done), "rows": 67, "rejected": 0}
+    assert run.merge(tmp_path / "all.parquet") == 67
+    merged = rows_of(tmp_path / "all.parquet")
+    assert [row["id"] for row in merged] == [str(row["id"]) for row in [*ROWS, *ROWS[:7]]]
+    columns = scorer({"text": [row["text"] for row in ROWS]})
+    for name in ("labels", "note"):
+        assert [row[name] for row in merged[:60]] == columns[name]
+    for row, scores in zip(merged, columns["scores"], strict=False):
+        assert row["scores"] == pytest.approx(scores, rel=1e-5)
+    assert {row["text"] for row in merged} == {None}
+    assert list((tmp_path / "out" / "rejected").iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["text", "csv", "parquet", "gz"])
+def test_files_of_any_format_are_cut_where_they_can_be(scorer, write_rows, tmp_path, kind):
+    path, texts = tmp_path / f"rows.{kind}", [row["text"] or "-" for row in ROWS]
+    if kind == "parquet":
+        import pyarrow as pa
+
+        pq.write_table(pa.table({"text": texts}), path, row_group_size=15)
+    elif kind == "gz":
+        path = tmp_path / "rows.jsonl.gz"
+        path.write_bytes(gzip.compress("".join(json.dumps({"text": text}) + "\n" for text in texts).encode()))
+    else:
+        path.write_text("\n".join([*(["text"] if kind == "csv" else []), *texts]) + "\n")
+    run, _ = score(tmp_path / "out", [path], scorer, part_bytes=100)
+    assert (len(run.parts) > 2) == (kind in ("text", "parquet"))
+    assert run.merge(tmp_path / "all.parquet") == 60
+    assert [row["text"] for row in rows_of(tmp_path / "all.parquet")] == texts
+
+
+def test_rows_that_cannot_be_scored_are_rejected_with_the_reason(scorer, write_rows, tmp_path):
+    bad = ["{broken", {"id": 1, "text": 5}, {"id": 2}, {"id": 3, "text": "half a \ud83d pair"}, "[]"]
+    path = write_rows([{"id": 0, "text": "Rats."}, *bad, {"id": 9, "text": "Milk."}])
+    run, (done,) = score(tmp_path / "out", [path], scorer)
+    assert done == {"rows": 2, "rejected": 5}
+    assert run.status() == {"parts": 1, "done": 1, **done}
+    (name,) = run.parts
+    assert [row["id"] for row in rows_of(run.part(name))] == ["0", "9"]
+    reasons = [json.loads(line)["reason"] for line in run.rejected(name).read_text().splitlines()]
+    for reason, expected in zip(reasons, ["line 2: not JSON", "got 5", "no column 'text'", "", "line 6"], strict=True):
+        assert expected in reason
+
+
+def test_a_part_of_bad_rows_alone_is_an_error(scorer, write_rows, tmp_path):
+    path = write_rows([{"id": 1, "body": "Rats."}] * 3)
+    with pytest.raises(ValueError, match=r"not one text could be scored: .*no column 'text', only id, body"):
+        score(tmp_path / "out", [path], scorer)
+    assert list((tmp_path / "out" / "parts").iterdir()) == []
+
+
+def test_an_empty_file_has_no_parts(scorer, write_rows, tmp_path):
+    run, done = score(tmp_path / "out", [write_rows([], "none.jsonl"), write_rows(ROWS[:1])], scorer)
+    assert (len(run.parts), done) == (1, [{"rows": 1, "rejected": 0}])
+
+
+def test_shards_share_the_parts(scorer, write_rows, tmp_path):
+    path = write_rows(ROWS)
+    for number in range(3):
+        run, done = score(tmp_path / "out", [path], scorer, (number, 3))
+        assert 0 < len(done) < len(run.parts) - 1
+    assert run.left() == []
+    assert run.status()["rows"] == 60
+
+
+def test_a_run_goes_on_where_it_was(scorer, write_rows, tmp_path):
+    run, _ = score(tmp_path / "out", [write_rows(ROWS)], scorer, (0, 2))
+    left = run.left()
+    with pytest.raises(ValueError, match=rf"{len(left)} of {len(run.parts)} parts are not done, such as {left[0]}"):
+        run.merge(tmp_path / "all.parquet")
+    again, done = score(tmp_path / "out", [tmp_path / "texts.jsonl"], scorer)
+    assert len(done) == len(left) < len(run.parts)
+    assert again.status()["rows"] == 60
+    loaded = ScoringRun.load(tmp_path / "out")
+    assert (loaded.parts, loaded.left()) == (run.parts, [])
+
+
+def test_another_run_in_the_same_folder_is_refused_by_what_differs(saved, write_rows, tmp_path):
+    path, scorer = write_rows(ROWS[:3]), GileScorer(saved, top_k=2)
+    score(tmp_path / "out", [path], scorer)
+
+    def refused(what, other=scorer, **reading):
+        with pytest.raises(ValueError, match=rf"out holds a run with other {what}: choose another folder"):
+            score(tmp_path / "out", [path], other, **reading)
+
+    refused("options", GileScorer(saved, top_k=3))
+    refused("options", GileScorer(saved, top_k=2, bf16=True))
+    refused("labels", GileScorer(saved, LabelSet.from_names(["Milk", "Rats"]), top_k=2))
+    refused("reading", id="text")
+    model = GileForSequenceClassification.from_pretrained(saved)
+    model.config.thresholds = {"seen": 0.5}
+    model.save_pretrained(saved)
+    refused("thresholds", GileScorer(saved, top_k=2))
+    model.gile.config.thresholds = {}
+    next(model.parameters()).data.add_(1)
+    model.save_pretrained(saved)
+    refused("weights", GileScorer(saved, top_k=2))
+    write_rows(ROWS[:4])
+    refused("files")
+    (tmp_path / "out" / "_run.json").unlink()
+    with pytest.raises(ValueError, match=r"out holds parts, and no _run\.json"):
+        score(tmp_path / "out", [path], scorer)
+
+
+def test_what_is_no_run_or_damaged_is_refused(scorer, write_rows, tmp_path):
+    with pytest.raises(FileNotFoundError, match="holds no run"):
+        ScoringRun.load(tmp_path)
+    run, _ = score(tmp_path / "out", [write_rows(ROWS[:3])], scorer)
+    (name,) = run.parts
+    run.part(name).write_bytes(b"PAR1")
+    with pytest.raises(ValueError, match=r"\.parquet is damaged .*: remove it, and score again"):
+        run.status()
+    for text in ("{", "[]", '{"format_version": 1}', '{"format_version": 1, "fingerprint": {}, "parts": {"a": [1]}}'):
+        (tmp_path / "out" / "_run.json").write_text(text)
+        with pytest.raises(ValueError, match=r"_run\.json is damaged"):
+            ScoringRun.load(tmp_path / "out")
+    (tmp_path / "out" / "_run.json").write_text('{"format_version": 2}')
+    with pytest.raises(ValueError, match="upgrade hf-gile"):
+        ScoringRun.load(tmp_path / "out")
+
+
+def killing(operation, left):
+    """An operation that kills this process when `left` calls were made of it and of others."""
+
+    def call(*arguments, **options):
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return operation(*arguments, **options)
+
+    return call
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_kill_at_any_operation_loses_no_row_and_repeats_none(scorer, write_rows, tmp_path, monkeypatch):
+    path = write_rows([*ROWS[:20], "{broken", *ROWS[20:40], {"text": 3}])
+    ends = Counter()
+    for number in range(1, 200, 7):
+        folder = tmp_path / f"killed-{number}"
+
+        def act(number=number, folder=folder):
+            left = [number]
+            for name in ("replace", "fsync", "unlink", "open"):
+                setattr(os, name, killing(getattr(os, name), left))
+            score(folder, [path], scorer)
+
+        killed = is_killed(act)
+        run, done = score(folder, [path], scorer)
+        run.merge(tmp_path / "all.parquet")
+        rows = rows_of(tmp_path / "all.parquet")
+        assert [row["id"] for row in rows] == [str(row["id"]) for row in ROWS[:40]]
+        assert run.status()["rejected"] == 2
+        assert not [file.name for file in (folder / "parts").iterdir() if file.name.startswith(".")]
+        ends[len(done)] += 1
+        if not killed:
+            break
+    assert not killed
+    assert len(ends) > 3  # killed before, between and after parts
+
+
+@pytest.mark.slow
+def test_two_processes_score_as_this_one_does(scorer, saved, write_rows, tmp_path):
+    path = write_rows(ROWS)
+    alone, _ = score(tmp_path / "alone", [path], scorer)
+    run = start_run(tmp_path / "both", [path], scorer, Reading(part_bytes=500))
+    done = list(score_parts(run, run.left(), scorer, 2))
+    assert sum(part["rows"] for part in done) == 60
+    for name in run.parts:
+        for before, after in zip(rows_of(alone.part(name)), rows_of(run.part(name)), strict=True):
+            assert after["scores"] == pytest.approx(before["scores"], rel=1e-5)
+            assert {**after, "scores": 0} == {**before, "scores": 0}
+    bad = write_rows([{"id": 1, "body": "Rats."}], "bad.jsonl")
+    run = start_run(tmp_path / "bad", [path, bad], scorer, Reading(part_bytes=500))
+    with pytest.raises(ValueError, match=r"bad\.jsonl: not one text could be scored"):
+        list(score_parts(run, run.left(), scorer, 2))
+
+
+def test_the_number_of_processes_is_that_of_devices_and_of_parts(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: range(16), raising=False)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    assert [number_of_workers("auto", parts) for parts in (100, 3, 0)] == [4, 3, 1]
+    assert [number_of_workers("7", parts) for parts in (100, 3)] == [7, 3]
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 8)
+    assert number_of_workers("auto", 100) == 8
+    for wrong in ("0", "many", "-1"):
+        with pytest.raises(ValueError, match="workers must be a number from 1 on, or auto"):
+            number_of_workers(wrong, 9)

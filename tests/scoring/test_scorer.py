@@ -1,0 +1,124 @@
+import pickle
+
+import pyarrow as pa
+import pytest
+import torch
+
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, LabelScoringPipeline, LabelSet
+from hf_gile.scoring import GileScorer
+
+TEXTS = ["Rats were fed.", "", "Breast milk for infants. " * 30, "The failing heart pumps less blood.", "Zebrafish."]
+
+
+@pytest.fixture
+def pipe(saved):
+    model = GileForSequenceClassification.from_pretrained(saved).eval()
+    return LabelScoringPipeline(model=model, processor=GileProcessor.from_pretrained(saved))
+
+
+def check(columns, answers):
+    assert columns["labels"] == [answer["labels"] for answer in answers]
+    for scores, answer in zip(columns["scores"], answers, strict=True):
+        assert scores == pytest.approx(answer["scores"], rel=1e-5)
+    assert columns["note"] == [answer.get("note") for answer in answers]
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 40, 1 << 14])
+def test_columns_are_what_the_pipeline_answers_in_any_batches(saved, pipe, batch_tokens):
+    columns = GileScorer(saved, batch_tokens=batch_tokens, top_k=3)({"text": TEXTS, "id": range(5)})
+    check(columns, pipe(TEXTS, top_k=3))
+    assert columns["id"] == range(5)
+    assert columns["text"] is TEXTS
+
+
+def test_texts_of_like_length_are_scored_together_within_the_budget(saved, monkeypatch):
+    scorer, batches = GileScorer(saved, batch_tokens=40), []
+    monkeypatch.setattr(scorer, "_answers", lambda texts: batches.append(texts) or [{}] * len(texts))
+    scorer({"text": ["a" * size for size in (8, 400, 76, 4, 80, 0)]})
+    assert [list(map(len, batch)) for batch in batches] == [[400], [80], [76, 8], [4, 0]]
+
+
+def test_labels_are_a_set_an_index_or_the_folder_of_one(saved, pipe, tmp_path):
+    labels = LabelSet.from_names(["Milk", "Rats", "Iron"])
+    index = LabelIndex.build(pipe.model, pipe.processor, labels)
+    index.save_pretrained(tmp_path / "index")
+    answers = pipe(TEXTS, labels, threshold=0.1)
+    for given in (labels, index, tmp_path / "index"):
+        check(GileScorer(saved, given, threshold=0.1)({"text": TEXTS}), answers)
+
+
+def test_columns_of_text_are_joined(saved, pipe):
+    batch = {"title": ["Rats.", None], "body": ["They were fed.", "Milk."]}
+    check(GileScorer(saved, text=["title", "body"])(batch), pipe(["Rats.\nThey were fed.", "Milk."], top_k=10))
+    with pytest.raises(ValueError, match="the batch: no column 'abstract', only title, body"):
+        GileScorer(saved, text="abstract")(batch)
+
+
+def test_a_row_that_is_no_text_says_why_and_spoils_no_other(saved, pipe):
+    columns = GileScorer(saved)({"text": ["Rats.", 7, "half a \ud83d pair", None]})
+    assert [labels is None for labels in columns["labels"]] == [False, True, True, False]
+    assert columns["scores"][1:3] == [None, None]
+    assert "got 7" in columns["note"][1]
+    assert columns["note"][2]
+    check({name: column[:1] for name, column in columns.items()}, pipe(["Rats."], top_k=10))
+
+
+@pytest.mark.parametrize("kind", ["table", "record batch"])
+def test_a_table_of_arrow_comes_back_as_one(saved, kind):
+    table = pa.table({"text": [*TEXTS, None], "n": range(6)})
+    given = table if kind == "table" else table.to_batches()[0]
+    scored = GileScorer(saved, top_k=2)(given)
+    assert type(scored) is type(given)
+    assert scored.column_names == ["text", "n", "labels", "scores", "note"]
+    assert [str(scored.schema.field(name).type) for name in ("labels", "scores")] == [
+        "list<item: string>",
+        "list<item: float>",
+    ]
+    assert [len(labels) for labels in scored["labels"].to_pylist()] == [2] * 6
+
+
+def test_datasets_map_it(saved, pipe, tmp_path):
+    datasets = pytest.importorskip("datasets")
+    rows = datasets.Dataset.from_dict({"text": TEXTS})
+    scorer = GileScorer(saved)
+    cache = str(tmp_path / "cache.arrow")
+    scored = rows.map(scorer, batched=True, batch_size=2, cache_file_name=cache)
+    check(scored[:], pipe(TEXTS, top_k=10))
+    again = datasets.fingerprint.Hasher.hash
+    assert again(scorer) == again(GileScorer(saved)) != again(GileScorer(saved, top_k=3))
+
+
+def test_a_pickled_scorer_loads_the_model_and_notices_another(saved, pipe):
+    scorer = GileScorer(saved, top_k=2)
+    pickled = pickle.dumps(scorer)
+    assert len(pickled) < 2000
+    check(pickle.loads(pickled)({"text": TEXTS}), pipe(TEXTS, top_k=2))
+    with torch.no_grad():
+        next(pipe.model.parameters()).add_(1)
+    pipe.model.save_pretrained(saved)
+    with pytest.raises(ValueError, match="has changed since the scorer was made"):
+        pickle.loads(pickled)
+
+
+def test_sixteen_bits_move_probabilities_by_little(saved):
+    wide, narrow = (GileScorer(saved, bf16=bf16, top_k=None)({"text": TEXTS}) for bf16 in (False, True))
+    scores = [
+        dict(zip(labels, values, strict=True))
+        for columns in (wide, narrow)
+        for labels, values in zip(columns["labels"], columns["scores"], strict=True)
+    ]
+    for before, after in zip(scores[:5], scores[5:], strict=True):
+        assert after == pytest.approx(before, abs=0.02)
+    assert scores[:5] != scores[5:]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_tokens": 0}, "batch_tokens must be at least 1"),
+        ({"return_evidence": True}, "return_evidence is for the pipeline"),
+    ],
+)
+def test_wrong_options_are_refused_before_a_model_is_loaded(options, message):
+    with pytest.raises(ValueError, match=message):
+        GileScorer("absent", **options)
