@@ -1,9 +1,9 @@
-"""Makes word-level tokenizers, of the texts at hand or of the words that have vectors."""
+"""Makes tokenizers: of words, of the texts at hand or those that have vectors, and of pieces of words."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 PAD, UNK, NUM = "[PAD]", "[UNK]", "NUM"
@@ -98,6 +98,34 @@ def build_tokenizer(
         unk_token=UNK,
         padding_side="right",
         model_input_names=["input_ids", "attention_mask"],
+    )
+
+
+def build_piece_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerFast:
+    """Makes a tokenizer of pieces of words by byte-pair encoding, as translation models have it.
+
+    Upper and lower case stay, and so `decode` gives texts as they were written. `</s>` follows each text.
+
+    Args:
+        texts: Texts, of all languages that are to share the vocabulary.
+        vocab_size: Number of pieces at most; `<pad>`, `<s>`, `</s>` and `<unk>`, the first four, included.
+
+    Example:
+        >>> tokenizer = build_piece_tokenizer(["Zwei Katzen schlafen.", "Two cats sleep."], vocab_size=60)
+        >>> tokenizer.decode(tokenizer("Two Katzen sleep.")["input_ids"], skip_special_tokens=True)
+        'Two Katzen sleep.'
+    """
+    from tokenizers.trainers import BpeTrainer
+
+    special = ["<pad>", "<s>", "</s>", "<unk>"]
+    pieces = Tokenizer(models.BPE(unk_token="<unk>"))
+    pieces.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()])
+    pieces.decoder = decoders.Metaspace()
+    pieces.train_from_iterator(texts, BpeTrainer(vocab_size=vocab_size, special_tokens=special, show_progress=False))
+    pieces.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
+    names = dict(zip(("pad_token", "bos_token", "eos_token", "unk_token"), special, strict=True))
+    return PreTrainedTokenizerFast(
+        tokenizer_object=pieces, padding_side="right", model_input_names=["input_ids", "attention_mask"], **names
     )
 
 

@@ -75,6 +75,12 @@ ROWS = {
         set(),
     ),
     "training_step": ("runs *", {*TIMES, "memory_mib", "first_loss", "times_linear"}, set()),
+    "translation": (
+        "runs * models *",
+        {"parameters", "training_cpu_seconds", "epochs", "validation_bleu", "bleu", "interval", "nearest"}
+        | {f"f1_{third}" for third in ("low", "medium", "high")},
+        {"p_value"},
+    ),
     "what_matters": ("settings *", {*GROUPS, "best_epoch", "changed", "minutes"} - UNSEEN, UNSEEN),
 }
 """Where the rows of a file are, the fields that each of them has, and those that some have."""

@@ -19,6 +19,7 @@ from .mesh import load_mesh, mesh_ids, read_mesh
 from .records import load_records, read_records
 from .report import ReadReport
 from .schema import Record
+from .sentence_pairs import load_sentence_pairs
 from .skos import load_skos
 from .tables import load_labels, load_table, table_of
 from .word_vectors import WordVectors, load_word_vectors
@@ -48,6 +49,7 @@ __all__ = [
     "load_labels",
     "load_mesh",
     "load_records",
+    "load_sentence_pairs",
     "load_skos",
     "load_table",
     "load_word_vectors",

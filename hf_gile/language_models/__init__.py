@@ -4,6 +4,15 @@ The files of this folder travel with a saved model, and import nothing of the ot
 """
 
 from .joint_models import joint_class, replace_output_embeddings
+from .joint_nmt import JointNmtConfig, JointNmtForConditionalGeneration, NmtConfig, NmtForConditionalGeneration
 from .joint_output import JointOutputEmbedding
 
-__all__ = ["JointOutputEmbedding", "joint_class", "replace_output_embeddings"]
+__all__ = [
+    "JointNmtConfig",
+    "JointNmtForConditionalGeneration",
+    "JointOutputEmbedding",
+    "NmtConfig",
+    "NmtForConditionalGeneration",
+    "joint_class",
+    "replace_output_embeddings",
+]

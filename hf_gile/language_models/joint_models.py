@@ -69,7 +69,8 @@ def replace_output_embeddings(
         raise ValueError(f"{type(model).__name__} has a joint output layer already")
     if not isinstance(model, PreTrainedModel):
         raise ValueError(f"model must be a language model of Transformers, got {type(model).__name__}")
-    joint: Any = joint_class(type(model).__name__)
+    architecture = type(model).__name__
+    joint: Any = getattr(inspect.getmodule(type(model)), PREFIX + architecture, None) or joint_class(architecture)
     if not issubclass(joint, type(model)):
         raise ValueError(f"{type(model).__name__} is not the class of this name that Transformers has")
     settings = {
@@ -82,6 +83,8 @@ def replace_output_embeddings(
     }
     check_settings(settings, model.config)
     head, source = _layer(model, settings)
+    if not isinstance(model.config, joint.config_class):
+        model.config.__class__ = joint.config_class
     model.config.joint_output = settings
     model.config.tie_word_embeddings = True
     model.__class__ = joint
@@ -113,16 +116,28 @@ def joint_class(architecture: str) -> type[PreTrainedModel]:
             "AutoModelForCausalLM and AutoModelForSeq2SeqLM"
         )
 
+    made = with_joint_output(base, auto, __name__)
+    globals()[made.__name__] = made  # pickle looks it up here
+    return made
+
+
+def with_joint_output(base: Any, auto: str | None, module: str) -> type[PreTrainedModel]:
+    """Makes the class of an architecture with a joint output layer, `Joint` before its name.
+
+    Args:
+        base: The class of the architecture. `replace_output_embeddings` takes it if the new class stands in its module.
+        auto: The auto class that loads saved models.
+        module: Name of the module that the new class is to stand in.
+    """
+
     @functools.wraps(base.forward)  # the Trainer and generate read the signature
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("labels") is None or not self.training or self.config.joint_output["loss"] == "full":
             return base.forward(self, *args, **kwargs)
         return self._forward_without_logits(base.forward, *args, **kwargs)
 
-    members = {"__module__": __name__, "__doc__": f"{architecture} with a joint output layer.", "forward": forward}
-    made = type(PREFIX + architecture, (JointOutputMixin, base, GenerationMixin), members | {"_auto_class": auto})
-    globals()[made.__name__] = made  # pickle looks it up here
-    return made
+    members = {"__module__": module, "__doc__": f"{base.__name__} with a joint output layer.", "forward": forward}
+    return type(PREFIX + base.__name__, (JointOutputMixin, base, GenerationMixin), members | {"_auto_class": auto})
 
 
 def __getattr__(name: str) -> type[PreTrainedModel]:

@@ -1,4 +1,4 @@
-"""Streaming multi-label metrics, equal to scikit-learn, that never hold documents x labels."""
+"""Streaming multi-label metrics, equal to scikit-learn, that never hold documents x labels; figures of translations."""
 
 from .calibration import CalibrationMetrics
 from .classification import F1Metrics
@@ -6,14 +6,17 @@ from .evaluation import evaluate_index
 from .frequency import decile_figures, propensities
 from .label_metrics import LabelMetrics
 from .ranking import RankingMetrics, ranking_metrics
+from .translation import compare_translations, word_f1_by_frequency
 
 __all__ = [
     "CalibrationMetrics",
     "F1Metrics",
     "LabelMetrics",
     "RankingMetrics",
+    "compare_translations",
     "decile_figures",
     "evaluate_index",
     "propensities",
     "ranking_metrics",
+    "word_f1_by_frequency",
 ]

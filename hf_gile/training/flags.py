@@ -22,6 +22,7 @@ from ..masking import is_secret, masked
 from ..writing import whole_file
 
 Recipe = TypeVar("Recipe")
+Arguments = TypeVar("Arguments", bound=TrainingArguments)
 
 DEFAULTS = {
     "per_device_eval_batch_size": 256,
@@ -78,8 +79,11 @@ _NARROW, _WIDE = 80, 120
 
 
 def parse_settings(
-    recipe: type[Recipe], defaults: Mapping[str, Any], check: Callable[[Any, TrainingArguments], None] | None = None
-) -> tuple[Recipe, TrainingArguments]:
+    recipe: type[Recipe],
+    defaults: Mapping[str, Any],
+    check: Callable[[Any, TrainingArguments], None] | None = None,
+    arguments: type[Arguments] = TrainingArguments,
+) -> tuple[Recipe, Arguments]:
     """Reads the settings of a run: the flags, then the file of `--config`, then the defaults; the first one counts.
 
     A setting has one name in both: `--learning_rate 1e-3` and `learning_rate: 1e-3`. The settings of a run are kept in
@@ -89,6 +93,7 @@ def parse_settings(
         recipe: A dataclass of settings, each with help.
         defaults: Those of the training arguments.
         check: Raises ValueError or OSError for settings that cannot serve, before anything is read or written.
+        arguments: The class of the training arguments.
 
     Returns:
         The settings of the recipe, and the training arguments.
@@ -97,7 +102,7 @@ def parse_settings(
         SystemExit: The file does not exist, is no YAML or has a setting that does not exist; a flag is wrong; the
             settings cannot serve; or output_dir cannot be written.
     """
-    parser = FlagParser(recipe)
+    parser = FlagParser(recipe, arguments)
     parser.set_defaults(**{**DEFAULTS, **defaults})
     given = parser.canonical(sys.argv[1:])
     if {"-h", "--help"} & set(given):
@@ -129,10 +134,11 @@ class FlagParser(HfArgumentParser):
 
     Args:
         recipe: A dataclass of settings, each with help.
+        arguments: The class of the training arguments.
     """
 
-    def __init__(self, recipe: type[Any]) -> None:
-        super().__init__((recipe, TrainingArguments), add_help=False, allow_abbrev=False)
+    def __init__(self, recipe: type[Any], arguments: type[TrainingArguments] = TrainingArguments) -> None:
+        super().__init__((recipe, arguments), add_help=False, allow_abbrev=False)
         self.recipe = recipe
         for action in self._actions:
             if action.dest in recipe.__dataclass_fields__:

@@ -4,6 +4,8 @@ import pytest
 import torch
 import transformers
 
+from hf_gile.language_models import NmtForConditionalGeneration
+
 SMALL = {
     "GPT2LMHeadModel": {
         "n_embd": 6,
@@ -24,6 +26,7 @@ SMALL = {
     "T5ForConditionalGeneration": {"d_model": 6, "d_kv": 4, "d_ff": 5, "num_layers": 1, "num_heads": 2},
     "BartForConditionalGeneration": {"forced_eos_token_id": None},
     "MarianMTModel": {"forced_eos_token_id": None},
+    "NmtForConditionalGeneration": {"embedding_size": 6, "hidden_size": 5},
 }
 BOTH_SIDES = {
     "d_model": 6,
@@ -48,7 +51,7 @@ WORDS = 31
 def make_language_model():
     def make(architecture="GPT2LMHeadModel", **settings):
         torch.manual_seed(7)
-        model_class = getattr(transformers, architecture)
+        model_class = getattr(transformers, architecture, NmtForConditionalGeneration)
         config = {"vocab_size": WORDS, "pad_token_id": 0} | SMALL[architecture]
         if architecture not in ("GPT2LMHeadModel", "LlamaForCausalLM"):
             config |= {"decoder_start_token_id": 0, "eos_token_id": 2, "bos_token_id": 1}

@@ -23,7 +23,12 @@ from transformers import (
     TrainingArguments,
 )
 
-from hf_gile.language_models import JointOutputEmbedding, joint_class, replace_output_embeddings
+from hf_gile.language_models import (
+    JointNmtForConditionalGeneration,
+    JointOutputEmbedding,
+    joint_class,
+    replace_output_embeddings,
+)
 
 ARCHITECTURES = [
     "GPT2LMHeadModel",
@@ -31,6 +36,7 @@ ARCHITECTURES = [
     "T5ForConditionalGeneration",
     "BartForConditionalGeneration",
     "MarianMTModel",
+    "NmtForConditionalGeneration",
 ]
 WORDS = 31
 
@@ -40,6 +46,10 @@ def joint_model(make_language_model, architecture="GPT2LMHeadModel", config=None
     for parameter in model.get_output_embeddings().parameters():
         parameter.data.normal_()
     return model
+
+
+def class_of(architecture):
+    return JointNmtForConditionalGeneration if architecture.startswith("Nmt") else joint_class(architecture)
 
 
 def logits_of(model, batch):
@@ -103,9 +113,10 @@ def test_saved_models_load(make_language_model, batch, tmp_path, architecture):
     model = joint_model(make_language_model, architecture)
     model.save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
-    assert config["model_type"] == type(make_language_model(architecture)).config_class.model_type
-    assert {path.name for path in tmp_path.glob("*.py")} == {"joint_models.py", "joint_output.py"}
-    by_class, info = joint_class(architecture).from_pretrained(tmp_path, output_loading_info=True)
+    assert config["model_type"] == class_of(architecture).config_class.model_type
+    files = {"joint_models.py", "joint_output.py"} | ({"joint_nmt.py"} if architecture.startswith("Nmt") else set())
+    assert {path.name for path in tmp_path.glob("*.py")} == files
+    by_class, info = class_of(architecture).from_pretrained(tmp_path, output_loading_info=True)
     assert not any(info.values())
     by_auto = auto_class(model).from_pretrained(tmp_path, trust_remote_code=True)
     assert type(by_auto).__module__.startswith("transformers_modules")
@@ -133,7 +144,7 @@ def test_resizing_adds_rows_and_means_alone(make_language_model, batch, tmp_path
     after = logits_of(model, batch)
     torch.testing.assert_close(after[..., :WORDS], before)
     model.save_pretrained(tmp_path)
-    loaded = joint_class(architecture).from_pretrained(tmp_path)
+    loaded = class_of(architecture).from_pretrained(tmp_path)
     torch.testing.assert_close(logits_of(loaded, batch), after)
     loaded.resize_token_embeddings(WORDS)
     torch.testing.assert_close(logits_of(loaded, batch), before)
@@ -241,7 +252,9 @@ def test_lora_trains_adapters_and_the_layer(make_language_model, batch, tmp_path
 
 
 @pytest.mark.parametrize("loss", ["full", "chunked"])
-@pytest.mark.parametrize("architecture", ["GPT2LMHeadModel", "T5ForConditionalGeneration"])
+@pytest.mark.parametrize(
+    "architecture", ["GPT2LMHeadModel", "T5ForConditionalGeneration", "NmtForConditionalGeneration"]
+)
 def test_the_trainer_trains_it(make_language_model, batch, tmp_path, architecture, loss):
     model = joint_model(make_language_model, architecture, loss=loss)
     rows = [{name: values[row] for name, values in batch.items()} for row in (0, 1)]
@@ -266,7 +279,7 @@ def test_the_trainer_trains_it(make_language_model, batch, tmp_path, architectur
     assert trainer.evaluate()["eval_loss"] < before
     trainer.save_model()
     torch.testing.assert_close(
-        logits_of(joint_class(architecture).from_pretrained(tmp_path), batch), logits_of(model, batch)
+        logits_of(class_of(architecture).from_pretrained(tmp_path), batch), logits_of(model, batch)
     )
 
 
@@ -342,5 +355,5 @@ def test_saved_models_load_where_hf_gile_is_not(make_language_model, batch, tmp_
         torch.testing.assert_close(there["logits"], logits_of(model, batch))
         beams = model.generate(batch["input_ids"], num_beams=2, max_new_tokens=4, do_sample=False)
         assert torch.equal(there["beams"], beams)
-        again = joint_class(architecture).from_pretrained(tmp_path / architecture / "again")
+        again = class_of(architecture).from_pretrained(tmp_path / architecture / "again")
         torch.testing.assert_close(logits_of(again, batch), logits_of(model, batch))

@@ -1,0 +1,147 @@
+"""Translation with the output layers of "Beyond Weight Tying": its Tables 1 to 4 and Figure 3, at a small size.
+
+    python benchmarks/translation.py -- --data multi30k --vocab_size 2000 --layers nmt tied bilinear joint128 joint512
+    python benchmarks/translation.py --speed
+
+The first is recipes/train_nmt.py with its flags, German to English; each vocabulary is a run, and runs are kept beside
+each other. Words nearest to a query are asked for among rows of E and among what the output layer makes of them, its
+classifiers. The second times training steps of models of the paper's size on random words, with a softmax over a part
+of 128,000 (its Table 4), and over all without their logits. Times are of the CPU.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from machine import RESULTS, write_results
+from torch import nn
+from torch.nn import functional
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel, set_seed
+
+from hf_gile.language_models import NmtConfig, NmtForConditionalGeneration, replace_output_embeddings
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "recipes"))
+
+import train_nmt
+
+QUERIES = ("walking", "small", "friend")  # a verb, an adjective and a noun, as in Table 1
+SHARES = (0.5, 0.25, 0.05)
+LAYERS = {"nmt": 0, "tied": 0, "joint512": 512, "joint2048": 2048, "joint4096": 4096}
+PAPER = {
+    "nmt": (4.3, 5.7, 7.1),
+    "tied": (5.2, 6.0, 7.8),
+    "joint512": (4.9, 5.9, 7.2),
+    "joint2048": (2.8, 4.2, 7.0),
+    "joint4096": (1.7, 2.9, 6.0),
+}
+
+
+def train(folder: str, flags: list[str]) -> dict[str, Any]:
+    """The figures of the models of a run, and the words nearest to queries."""
+    sys.argv = ["train_nmt.py", "--output_dir", folder, "--use_cpu", "--disable_tqdm", "true", *flags]
+    recipe, args = train_nmt.settings()
+    models = {}
+    for name, figures in train_nmt.run(recipe, args).items():
+        last = figures["history"][-1]
+        models[name] = {
+            "parameters": figures["parameters"],
+            "training_cpu_seconds": last["training_cpu_seconds"],
+            "epochs": last["epoch"],
+            "validation_bleu": 100 * max(epoch["eval_bleu"] for epoch in figures["history"]),
+            **figures["test"],
+            "nearest": nearest(Path(folder) / name / "model"),
+        }
+    sizes = {name: getattr(recipe, name) for name in train_nmt.SIZES}
+    setting = {**sizes, "learning_rate": args.learning_rate, "batch_size": args.per_device_train_batch_size}
+    return {"setting": setting, "models": models}
+
+
+@torch.inference_mode()
+def nearest(folder: Path, number: int = 5) -> dict[str, dict[str, list[str]]]:
+    """The whole words most like each query by cosine, among rows of E and among the classifiers of words."""
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=True)
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+    head = model.get_output_embeddings()
+    tables = {"input": model.get_input_embeddings().weight, "output": head.weight}
+    if not isinstance(head, nn.Linear):
+        tables["output"] = head.codes()
+    found: dict[str, dict[str, list[str]]] = {}
+    for query in QUERIES:
+        row = tokenizer.convert_tokens_to_ids(f"▁{query}")
+        if row == tokenizer.unk_token_id:
+            continue
+        for side, table in tables.items():
+            ranked = functional.cosine_similarity(table, table[row], dim=-1).argsort(descending=True)[1:].tolist()
+            words = (piece for piece in tokenizer.convert_ids_to_tokens(ranked) if piece.startswith("▁"))
+            found.setdefault(query, {})[side] = [word[1:] for word, _ in zip(words, range(number), strict=False)]
+    return found
+
+
+def speeds(options: argparse.Namespace) -> dict[str, Any]:
+    """Target words a CPU second of training steps, by layer and share of the vocabulary."""
+    rows: dict[str, Any] = {}
+    for name, joint_size in LAYERS.items():
+        rows[name] = {}
+        for share in (*SHARES, 1.0):
+            if share == 1 and joint_size > 512:
+                continue
+            set_seed(0)
+            config = NmtConfig(vocab_size=options.words, num_hidden_layers=2)
+            loss = {"loss": "chunked"} if share == 1 else {"loss": "sampled", "sample": share}
+            form = "joint" if joint_size else "tied"
+            model = replace_output_embeddings(NmtForConditionalGeneration(config), joint_size or 1, form=form, **loss)
+            if name == "nmt":  # the same layer over a table of its own
+                model.lm_head.weight = nn.Parameter(model.lm_head.weight.detach().clone())
+            rows[name][f"{share:g}"] = step_speed(model, options)
+            print(name, share, rows[name][f"{share:g}"], flush=True)
+    for by_share in rows.values():
+        for share, figures in by_share.items():
+            figures["times_nmt"] = figures["tokens_per_second"] / rows["nmt"][share]["tokens_per_second"]
+    return rows
+
+
+def step_speed(model: PreTrainedModel, options: argparse.Namespace) -> dict[str, float]:
+    """The faster of two training steps with Adam, the first of which makes its state."""
+    optimizer = torch.optim.Adam(model.train().parameters(), fused=True)
+    words = torch.randint(3, options.words, (2, *options.batch))
+    seconds = []
+    for _ in range(2):
+        start = time.process_time()
+        model(input_ids=words[0], labels=words[1]).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        seconds.append(time.process_time() - start)
+    return {"seconds": min(seconds), "tokens_per_second": words[1].numel() / min(seconds)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--words", type=int, default=128_000, help="of --speed")
+    parser.add_argument("--batch", type=int, nargs=2, default=[32, 20], help="sentences and their words, of --speed")
+    parser.add_argument("recipe", nargs="*", help="flags of the recipe, after --")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    path = RESULTS / "translation.json"
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    figures = {name: before.get(name, {}) for name in ("runs", "speed")}
+    if options.speed:
+        figures["speed"] = speeds(options)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            run = train(folder, options.recipe)
+        figures["runs"][f"{run['setting']['vocab_size']}"] = run
+    figures["ratios_of_paper"] = {
+        layer: {f"{share:g}": of / nmt for share, of, nmt in zip(SHARES, by_share, PAPER["nmt"], strict=True)}
+        for layer, by_share in PAPER.items()
+    }
+    write_results("translation", figures, kept=before)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Sentences and their translations: files of a sentence a line, and datasets of the Hub."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..extras import needs_extra
+from .files import open_binary
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+PARTS = {"train": ("train",), "validation": ("val", "dev"), "test": ("test",)}
+"""How the names of the files of each part begin."""
+
+
+def load_sentence_pairs(place: str, source: str, target: str, config: str | None = None) -> "dict[str, Dataset]":
+    """Loads the pairs to train on, for validation and for the test.
+
+    Args:
+        place: A folder with two files of each part, such as `train.de` and `train.en.gz`; of several the first in the
+            order of the alphabet. Or the name of a dataset of the Hub, with the parts train, validation and test, and
+            a column `translation`, as those of WMT have it, or a column for each language.
+        source: Language to translate from, as files and columns name it.
+        target: Language to translate to.
+        config: Configuration of the dataset, such as de-en.
+
+    Returns:
+        For each of `PARTS` the columns `source` and `target`.
+
+    Raises:
+        ImportError: datasets is not installed.
+        OSError: A file is not there.
+        ValueError: The dataset lacks a part or a language, or two files have not the same number of lines.
+    """
+    with needs_extra("train", "a translation model"):
+        from datasets import Dataset, load_dataset
+    if Path(place).is_dir():
+        return {part: Dataset.from_dict(_read(Path(place), part, source, target)) for part in PARTS}
+    loaded, pairs = load_dataset(place, config), {}
+    for part in PARTS:
+        if part not in loaded:
+            raise ValueError(f"the dataset {place} has the parts {', '.join(loaded)}, and no {part}")
+        rows = loaded[part].flatten()
+        columns = {name.removeprefix("translation."): name for name in rows.column_names}
+        for language in (source, target):
+            if language not in columns:
+                raise ValueError(f"the dataset {place} has no sentences of {language!r}, only {', '.join(columns)}")
+        names = {columns[source]: "source", columns[target]: "target"}
+        pairs[part] = rows.select_columns([*names]).rename_columns(names)
+    return pairs
+
+
+def _read(folder: Path, part: str, source: str, target: str) -> dict[str, list[str]]:
+    columns: dict[str, list[str]] = {}
+    for side, language in (("source", source), ("target", target)):
+        found = sorted(
+            path
+            for start in PARTS[part]
+            for path in folder.glob(f"{start}*")
+            if path.name.removesuffix(".gz").endswith(f".{language}")
+        )
+        if not found:
+            raise FileNotFoundError(f"there is no file {PARTS[part][0]}.{language} (or .gz) in {folder}")
+        with open_binary(found[0]) as file:
+            columns[side] = [line.decode("utf-8").strip() for line in file]
+    if len(columns["source"]) != len(columns["target"]):
+        sizes = " and ".join(f"{len(lines):,}" for lines in columns.values())
+        raise ValueError(f"{part} has {sizes} sentences of {source} and {target} in {folder}; each line needs its own")
+    return columns

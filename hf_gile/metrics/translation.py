@@ -1,0 +1,90 @@
+"""Figures of translations: BLEU with intervals and paired tests, and how well words of each frequency come out."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..extras import needs_extra
+
+THIRDS = ("low", "medium", "high")
+"""Groups of words by their frequency in training, the rarest first; each has a third of the different words."""
+
+
+def compare_translations(
+    systems: Mapping[str, Sequence[str]], references: Sequence[str], samples: int = 1000
+) -> dict[str, dict[str, float]]:
+    """Computes BLEU, and how likely chance alone sets systems apart from the first (Koehn 2004), by sacrebleu.
+
+    Args:
+        systems: The translations of each system, by its name.
+        references: What is right.
+        samples: Number of bootstrap samples.
+
+    Returns:
+        For each system `bleu`; `interval`, half the width of its 95 % confidence interval; and of all but the first
+        `p_value`, that of a paired bootstrap.
+
+    Raises:
+        ImportError: sacrebleu is not installed.
+        ValueError: A system has not as many translations as there are references.
+
+    Example:
+        >>> lines = ["the cat sat on the mat", "a dog runs in the park"]
+        >>> figures = compare_translations({"right": lines, "wrong": lines[::-1]}, lines)
+        >>> figures["right"]["bleu"], sorted(figures["wrong"])
+        (100.0, ['bleu', 'interval', 'p_value'])
+    """
+    with needs_extra("data", "BLEU"):
+        from sacrebleu.metrics.bleu import BLEU
+        from sacrebleu.significance import PairedTest
+    for name, lines in systems.items():
+        if len(lines) != len(references):
+            raise ValueError(f"{name} has {len(lines):,} translations, and there are {len(references):,} references")
+    named: Any = [(name, [*lines]) for name, lines in systems.items()]
+    scores: Any = PairedTest(named, {"BLEU": BLEU()}, [[*references]], test_type="bs", n_samples=samples)()[1]
+    figures: dict[str, dict[str, float]] = {}
+    for name, result in zip(systems, scores["BLEU"], strict=True):
+        figures[name] = {"bleu": float(result.score), "interval": float(result.ci)}
+        if len(figures) > 1:
+            figures[name]["p_value"] = float(result.p_value)
+    return figures
+
+
+def word_f1_by_frequency(
+    translations: Sequence[str], references: Sequence[str], training: Iterable[str]
+) -> dict[str, float]:
+    """Computes the F1 of words by how frequent they are in training, as compare-mt does (Neubig et al. 2019).
+
+    A word of a translation is right as often as the reference has it. Words are those of a text in lower case; one
+    that training never has counts in no group.
+
+    Args:
+        translations: What a system wrote.
+        references: What is right.
+        training: The texts of the target language that it was trained on.
+
+    Returns:
+        The F1, 0 to 1, of each of `THIRDS`.
+
+    Example:
+        >>> word_f1_by_frequency(["a cat", "a dog"], ["a cat", "a fox"], ["a a a", "cat cat dog", "fox"])
+        {'low': 0.0, 'medium': 1.0, 'high': 1.0}
+    """
+    ranked = [word for word, _ in sorted(_words(training).items(), key=lambda pair: (pair[1], pair[0]))]
+    third = {word: place * len(THIRDS) // len(ranked) for place, word in enumerate(ranked)}
+    right, written, wanted = ([0] * len(THIRDS) for _ in range(3))
+    for translation, reference in zip(translations, references, strict=True):
+        ours, theirs = _words([translation]), _words([reference])
+        for total, counted in ((right, ours & theirs), (written, ours), (wanted, theirs)):
+            for word, count in counted.items():
+                if word in third:
+                    total[third[word]] += count
+    return {
+        name: 2 * hits / max(1, found + there)
+        for name, hits, found, there in zip(THIRDS, right, written, wanted, strict=True)
+    }
+
+
+def _words(texts: Iterable[str]) -> Counter[str]:
+    return Counter(word for text in texts for word in re.findall(r"\w+|[^\w\s]", text.lower()))

@@ -1,0 +1,165 @@
+r"""Train translation models with several output layers on the same sentences, and compare them by BLEU.
+
+    python recipes/train_nmt.py --data multi30k --source de --target en    # train.de.gz, train.en.gz, val.*, test*
+    python recipes/train_nmt.py --data multi30k --layers tied joint512 joint2048 --vocab_size 2000
+    accelerate launch recipes/train_nmt.py --data wmt/wmt14 --dataset_config de-en --layers tied joint2048 \
+        --loss sampled --sample 0.25
+
+The model is that of "Beyond Weight Tying" (Pappas, Miculicich & Henderson, WMT 2018): LSTMs with global attention over
+pieces of words (BPE). Output layers are nmt, which is `W h + b`, and the forms of docs/output_layers.md, joint with its
+size. OUTPUT_DIR gets a folder for each: `model`, which `AutoModelForSeq2SeqLM.from_pretrained(folder,
+trust_remote_code=True)` loads, and test.txt, its translations; and results.json. All flags of
+`transformers.Seq2SeqTrainingArguments` work.
+"""
+
+import re
+from dataclasses import MISSING, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from transformers import (
+    DataCollatorForSeq2Seq,
+    EvalPrediction,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    Seq2SeqTrainer,
+    Seq2SeqTrainingArguments,
+    TrainingArguments,
+    set_seed,
+)
+
+from hf_gile.data import load_sentence_pairs
+from hf_gile.language_models import NmtConfig, NmtForConditionalGeneration, replace_output_embeddings
+from hf_gile.language_models.joint_models import LOSSES
+from hf_gile.language_models.joint_output import FORMS
+from hf_gile.metrics import compare_translations, word_f1_by_frequency
+from hf_gile.tokenizing import build_piece_tokenizer
+from hf_gile.training.experiment import fit, run_arguments, save_model
+from hf_gile.training.flags import parse_settings
+from hf_gile.training.reporting import printer, reading, write_results
+from hf_gile.training.settings import Settings, check_choice, setting, settings_of
+
+SIZES = ["vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "dropout"]
+
+
+@dataclass
+@settings_of(NmtConfig, SIZES, vocab_size=8000)
+class Recipe(Settings):
+    """Sentences, and models. In quotes: the paper's words, section 4.2."""
+
+    data: str = setting(MISSING, "Folder of train.LANGUAGE, val.LANGUAGE and test.LANGUAGE, or a dataset of the Hub.")
+    dataset_config: str | None = setting(None, "Configuration of that, such as de-en.")
+    source: str = setting("de", "Language to translate from.")
+    target: str = setting("en", "Language to translate to.")
+    layers: list[str] = setting(["nmt", "tied", "bilinear", "joint512"], f"Output layers: nmt, {', '.join(FORMS)}.")
+    loss: str = setting("full", "full, chunked or sampled; nmt has full alone.", LOSSES)
+    sample: float | None = setting(None, "Share of the vocabulary that the loss sampled takes.")
+    max_length: int = setting(50, "Pieces read and written: 'maximum sentence length of 50'.")
+    num_beams: int = setting(5, "Beams of the test; validation is greedy.")
+    patience: int = setting(3, "Epochs without better BLEU of validation before training stops.")
+
+
+DEFAULTS = {
+    "output_dir": "runs/nmt",
+    "per_device_train_batch_size": 64,
+    "per_device_eval_batch_size": 64,
+    "learning_rate": 1e-3,  # "Adam optimizer with initial learning rate of 0.001"
+    "num_train_epochs": 12,
+    "max_grad_norm": 5.0,  # that of OpenNMT
+    "train_sampling_strategy": "group_by_length",
+    "batch_eval_metrics": False,
+    "predict_with_generate": True,
+}
+
+
+def main() -> None:
+    run(*settings())
+
+
+def settings() -> tuple[Recipe, Seq2SeqTrainingArguments]:
+    return parse_settings(Recipe, DEFAULTS, check_recipe, Seq2SeqTrainingArguments)
+
+
+def run(recipe: Recipe, args: Seq2SeqTrainingArguments) -> dict[str, Any]:
+    say, folder = printer(args), Path(args.output_dir)
+
+    # 1. Pairs of sentences, and one vocabulary of pieces of words of both languages.
+    with reading(args, "the sentences"):
+        pairs = load_sentence_pairs(recipe.data, recipe.source, recipe.target, recipe.dataset_config)
+        tokenizer = build_piece_tokenizer(chain(pairs["train"]["source"], pairs["train"]["target"]), recipe.vocab_size)
+
+        def encode(batch: dict[str, list[str]]) -> dict[str, Any]:
+            limits = {"truncation": True, "max_length": recipe.max_length}
+            return tokenizer(batch["source"], text_target=batch["target"], **limits)
+
+        parts = {
+            part: rows.map(encode, batched=True, remove_columns=["source", "target"]) for part, rows in pairs.items()
+        }
+    say({part: len(rows) for part, rows in pairs.items()}, f"sentences; {len(tokenizer):,} pieces of words")
+
+    # 2. A model with each output layer, chosen by BLEU of validation, and what it makes of the test.
+    results: dict[str, Any] = {}
+    translations: dict[str, list[str]] = {}
+    for name in recipe.layers:
+        set_seed(args.seed)
+        say(f"\n{name}")
+        model = make_model(recipe, name, tokenizer)
+        trainer = make_trainer(model, run_arguments(args, folder / name, "eval_bleu"), tokenizer, parts)
+        results[name] = fit(trainer, recipe.patience)
+        predicted = trainer.predict(parts["test"], num_beams=recipe.num_beams)
+        translations[name] = decode(tokenizer, predicted.predictions)
+        save_model(trainer, folder / name / "model")
+        (folder / name / "test.txt").write_text("\n".join(translations[name]) + "\n", encoding="utf-8")
+
+    # 3. BLEU, with p-values against the first, and F1 of rare, less rare and frequent words.
+    references = [*pairs["test"]["target"]]
+    for name, figures in compare_translations(translations, references).items():
+        by_third = word_f1_by_frequency(translations[name], references, pairs["train"]["target"])
+        results[name]["test"] = {**figures, **{f"f1_{third}": value for third, value in by_third.items()}}
+        say(name, results[name]["test"])
+    if args.process_index == 0:
+        write_results(folder, results, dict.fromkeys(results, "eval_bleu"))
+    return results
+
+
+def make_model(recipe: Recipe, name: str, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+    sizes = {size: getattr(recipe, size) for size in SIZES} | {"vocab_size": len(tokenizer)}
+    model = NmtForConditionalGeneration(NmtConfig(**sizes))
+    model.generation_config.max_length = recipe.max_length
+    if name == "nmt":
+        return model
+    form, size = re.fullmatch(r"(\D+)(\d*)", name).groups()
+    return replace_output_embeddings(model, int(size or 512), form=form, loss=recipe.loss, sample=recipe.sample)
+
+
+def make_trainer(
+    model: PreTrainedModel,
+    args: Seq2SeqTrainingArguments,
+    tokenizer: PreTrainedTokenizerFast,
+    parts: dict[str, Dataset],
+) -> Seq2SeqTrainer:
+    def bleu(predicted: EvalPrediction) -> dict[str, float]:
+        lines, right = (decode(tokenizer, ids) for ids in (predicted.predictions, predicted.label_ids))
+        return {"bleu": compare_translations({"": lines}, right, samples=1)[""]["bleu"] / 100}
+
+    datasets = {"train_dataset": parts["train"], "eval_dataset": parts["validation"]}
+    collator = DataCollatorForSeq2Seq(tokenizer)
+    return Seq2SeqTrainer(model, args, collator, **datasets, processing_class=tokenizer, compute_metrics=bleu)
+
+
+def decode(tokenizer: PreTrainedTokenizerFast, ids: Any) -> list[str]:
+    return tokenizer.batch_decode(ids.clip(min=0), skip_special_tokens=True)
+
+
+def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:
+    """Names settings that do not go together, before any sentence is read."""
+    for layer in recipe.layers:
+        check_choice("layers", layer.rstrip("0123456789"), ("nmt", *FORMS))
+    if recipe.loss != "full" and "nmt" in recipe.layers:
+        raise ValueError(f"the layer nmt has no loss {recipe.loss}: leave it out of --layers")
+
+
+if __name__ == "__main__":
+    main()

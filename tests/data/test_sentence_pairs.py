@@ -1,0 +1,53 @@
+"""Pairs of sentences from files and from datasets."""
+
+import gzip
+
+import pytest
+from datasets import Dataset, DatasetDict
+
+from hf_gile.data import load_sentence_pairs
+
+GERMAN, ENGLISH = ["Ein Hund.", "Zwei\u2028Hunde."], ["A dog.", "Two dogs."]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("train", "val", "test_2016"):
+        (tmp_path / f"{name}.de").write_text("\n".join(GERMAN) + "\n", encoding="utf-8")
+        (tmp_path / f"{name}.en.gz").write_bytes(gzip.compress("\n".join(ENGLISH).encode()))
+    return tmp_path
+
+
+def test_files_of_a_folder_are_read_line_by_line(folder):
+    pairs = load_sentence_pairs(str(folder), "de", "en")
+    assert [*pairs] == ["train", "validation", "test"]
+    for rows in pairs.values():
+        assert rows.to_dict() == {"source": GERMAN, "target": ENGLISH}
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_datasets_have_a_column_of_translations_or_of_each_language(monkeypatch, nested):
+    pairs = [{"de": de, "en": en} for de, en in zip(GERMAN, ENGLISH, strict=True)]
+    rows = Dataset.from_dict({"translation": pairs} if nested else {"de": GERMAN, "en": ENGLISH})
+    named = []
+    loaded = DatasetDict(dict.fromkeys(("train", "validation", "test"), rows))
+    monkeypatch.setattr("datasets.load_dataset", lambda *names: named.append(names) or loaded)
+    assert load_sentence_pairs("wmt/wmt14", "en", "de", "de-en")["test"].to_dict() == {
+        "source": ENGLISH,
+        "target": GERMAN,
+    }
+    assert named == [("wmt/wmt14", "de-en")]
+    with pytest.raises(ValueError, match="no sentences of 'fi', only"):
+        load_sentence_pairs("wmt/wmt14", "fi", "en")
+    del loaded["validation"]
+    with pytest.raises(ValueError, match="has the parts train, test, and no validation"):
+        load_sentence_pairs("wmt/wmt14", "de", "en")
+
+
+def test_missing_files_and_lines_are_named(folder):
+    (folder / "val.de").write_text("Ein Hund.\n")
+    with pytest.raises(ValueError, match="validation has 1 and 2 sentences of de and en"):
+        load_sentence_pairs(str(folder), "de", "en")
+    (folder / "val.de").unlink()
+    with pytest.raises(FileNotFoundError, match=r"no file val\.de"):
+        load_sentence_pairs(str(folder), "de", "en")

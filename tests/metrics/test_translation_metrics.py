@@ -1,0 +1,39 @@
+"""BLEU of systems beside each other, and words by how frequent they are in training."""
+
+import pytest
+import sacrebleu
+
+from hf_gile.metrics import compare_translations, word_f1_by_frequency
+
+RIGHT = [f"the {size} {animal} sleeps in the {place}" for size in "ab" for animal in "cd" for place in ("sun", "snow")]
+
+
+def test_bleu_is_that_of_sacrebleu_and_chance_is_told_from_a_difference():
+    wrong = [line.replace("sleeps in", "runs off") for line in RIGHT]
+    near = [*RIGHT[:-1], "the b d sleeps in some snow"]
+    other = ["the a c rests in the sun", *RIGHT[1:]]
+    systems = {"near": near, "other": other, "wrong": wrong, "right": RIGHT}
+    figures = compare_translations(systems, RIGHT, samples=200)
+    for name, lines in systems.items():
+        assert figures[name]["bleu"] == pytest.approx(sacrebleu.corpus_bleu(lines, [RIGHT]).score)
+        assert figures[name]["interval"] >= 0
+    assert "p_value" not in figures["near"]
+    assert figures["wrong"]["p_value"] < 0.01 < 0.1 < figures["other"]["p_value"]
+    assert figures["right"]["interval"] < 1e-6 < figures["near"]["interval"]
+
+
+def test_each_system_needs_a_translation_of_each_reference():
+    with pytest.raises(ValueError, match="short has 2 translations, and there are 8"):
+        compare_translations({"all": RIGHT, "short": RIGHT[:2]}, RIGHT)
+
+
+def test_f1_counts_words_of_each_third_as_often_as_they_are_right():
+    training = ["a a a a b b b c c", "c d d e f"]  # e, f; b, d; a, c: ranked by their counts
+    found = word_f1_by_frequency(["A b e x", "a a d"], ["a b e", "f c"], training)
+    # Right, written and wanted are 1, 1 and 2 of low words, 1, 2 and 1 of medium ones, 1, 3 and 2 of high ones.
+    assert found == pytest.approx({"low": 2 / 3, "medium": 2 / 3, "high": 2 / 5})
+
+
+def test_f1_needs_as_many_references_as_translations():
+    with pytest.raises(ValueError, match="zip"):
+        word_f1_by_frequency(["a"], [], ["a"])

@@ -1,0 +1,89 @@
+"""The recipe for translation, on sentences whose words are translated one by one."""
+
+import itertools
+import json
+
+import pytest
+import torch
+import train_nmt
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+WORDS = {
+    "ein": "a",
+    "hund": "dog",
+    "vogel": "bird",
+    "läuft": "runs",
+    "schläft": "sleeps",
+    "heute": "today",
+    "hier": "here",
+}
+WRITTEN = [
+    f"ein {animal} {does} {when} hier"
+    for animal, does, when in itertools.product(("hund", "vogel"), ("läuft", "schläft"), ("heute", "ein"))
+]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for part in ("train", "val", "test"):
+        lines = WRITTEN * 8 if part == "train" else WRITTEN
+        (tmp_path / f"{part}.de").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        english = [" ".join(WORDS[word] for word in line.split()) for line in lines]
+        (tmp_path / f"{part}.en").write_text("\n".join(english) + "\n", encoding="utf-8")
+    return tmp_path
+
+
+SMALL = ["--vocab_size", 200, "--embedding_size", 16, "--hidden_size", 16, "--num_hidden_layers", 1, "--use_cpu"]
+SMALL += ["--learning_rate", 0.02, "--per_device_train_batch_size", 8, "--dropout", 0, "--patience", 9]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Using the model-agnostic default")
+def test_models_are_trained_compared_and_saved(folder, run_recipe):
+    done = run_recipe(
+        "train_nmt",
+        ["--data", folder, "--output_dir", "out", "--layers", "nmt", "joint8", "--num_train_epochs", 3, *SMALL],
+    )
+    assert done.returncode == 0, done.stderr
+    results = json.loads((folder / "out" / "results.json").read_text())
+    assert {*results} == {"nmt", "joint8"}
+    for name, figures in results.items():
+        first, *_, last = figures["history"]
+        assert last["eval_loss"] < first["eval_loss"] < 3
+        assert {"bleu", "interval", "f1_low", "f1_medium", "f1_high"} <= figures["test"].keys()
+        assert figures["test"]["f1_high"] > 0
+        assert ("p_value" in figures["test"]) == (name != "nmt")
+        model = AutoModelForSeq2SeqLM.from_pretrained(folder / "out" / name / "model", trust_remote_code=True)
+        tokenizer = AutoTokenizer.from_pretrained(folder / "out" / name / "model", trust_remote_code=True)
+        with torch.no_grad():
+            written = model.generate(**tokenizer(WRITTEN, padding=True, return_tensors="pt"), num_beams=5)
+        lines = (folder / "out" / name / "test.txt").read_text().splitlines()
+        assert tokenizer.batch_decode(written, skip_special_tokens=True) == lines
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ([], "data"),
+        (["--data", ".", "--layers", "jiont512"], "did you mean joint"),
+        (["--data", ".", "--loss", "chunked"], "leave it out of --layers"),
+        (["--data", "."], "no file train.de"),
+    ],
+)
+def test_what_cannot_be_trained_is_said_in_a_sentence(flags, says, run_recipe):
+    done = run_recipe("train_nmt", [*flags, "--use_cpu"])
+    assert done.returncode
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_layers_have_their_forms_and_sizes():
+    tokenizer = type("Tokens", (), {"__len__": lambda self: 20})()
+    recipe = train_nmt.Recipe(data="", embedding_size=4, hidden_size=4, num_hidden_layers=1)
+    heads = {
+        name: train_nmt.make_model(recipe, name, tokenizer).get_output_embeddings()
+        for name in ("nmt", "tied", "joint7")
+    }
+    assert isinstance(heads["nmt"], torch.nn.Linear)
+    assert heads["tied"].codes() is heads["tied"].weight
+    assert heads["joint7"].codes().shape == (20, 7)
