@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from ..metrics import ranking_metrics
 from ..models import GileConfig
 from ..models.losses_gile import multi_hot
 from ..models.scoring_gile import Postings, WordRows
@@ -46,6 +47,9 @@ _COSTLY = 2_000_000_000
 
 _LARGEST = 20_000_000_000
 """Size of N x L x P that takes minutes."""
+
+_RAISE, _LOST = 0.25, 0.005
+"""Step by which unseen labels are raised, and the share of the seen labels' average precision that it may cost."""
 
 _FEW_DOCUMENTS = 4000
 """Documents up to which the L2 of rows of words is chosen."""
@@ -373,6 +377,37 @@ def fit_term_weights(
     return fitted, float(result.fun)
 
 
+def raise_unseen(examples: Sequence[Example], weights: TermWeights) -> float:
+    """Raises unseen labels as far as the seen ones can bear: by likelihood alone, few of them reach the top of a list.
+
+    Average precision of the seen gold labels among all candidates, without the unseen gold ones, may fall by `_LOST`.
+
+    Args:
+        examples: Documents and their terms, with labels of both groups.
+        weights: What each term counts.
+
+    Returns:
+        The offset of unseen labels, at least that of the weights.
+    """
+    numbers = {(group, term): torch.tensor(w) for group, terms in weights.items() for term, w in terms.items()}
+    offset = weights["unseen"].get("offset", 0.0)
+
+    def precision(raised: float) -> float:
+        numbers["unseen", "offset"] = torch.tensor(offset + raised)
+        values = []
+        for example in examples:
+            for terms, block in example.blocks(len(example.seen) * len(numbers)):
+                is_gold = block.targets(len(example.seen))[0] > 0
+                scores = _weighted(terms, example.seen, numbers).masked_fill(is_gold & ~example.seen, -torch.inf)
+                values.append(ranking_metrics(scores, is_gold & example.seen)["average_precision"])
+        return torch.cat(values).nanmean().item()
+
+    least, steps = (1 - _LOST) * precision(0), 0
+    while steps < 16 and precision((steps + 1) * _RAISE) >= least:
+        steps += 1
+    return offset + steps * _RAISE
+
+
 def _weighted(terms: Mapping[str, Tensor], seen: Tensor, weights: Mapping[tuple[str, str], Tensor]) -> Tensor:
     """The `(N, L)` sums of terms times their weights, by group and name."""
     groups = {"seen": seen.float(), "unseen": (~seen).float()}
@@ -565,7 +600,9 @@ def fit_head(
         prior, chosen["seen_loss"] = fit_term_weights([fold.example(seen) for fold in plain], prior, one_label)
         fixed.append("seen")
     if held:
-        prior, chosen["loss"] = fit_term_weights([fold.example(seen) for fold in held], prior, one_label, fixed)
+        examples = [fold.example(seen) for fold in held]
+        prior, chosen["loss"] = fit_term_weights(examples, prior, one_label, fixed)
+        prior["unseen"]["offset"] = raise_unseen(examples, prior)
     return Head(whole.rows, *whole.bilinear, prior, chosen, whole.words)
 
 

@@ -27,6 +27,7 @@ from hf_gile.training.convex import (
     fit_term_weights,
     is_feasible,
     listwise_loss,
+    raise_unseen,
     scaled_loss,
 )
 from hf_gile.training.experiment import _some_pooled
@@ -195,6 +196,20 @@ def test_an_offset_makes_up_for_scores_that_are_too_high():
     assert weights["unseen"]["offset"] == pytest.approx(-2 * weights["unseen"]["joint"], abs=0.7)
     fixed, _ = fit_term_weights([example], prior, one_label=True, fixed=["seen"])
     assert fixed["seen"] == prior["seen"]
+
+
+@pytest.mark.parametrize(("lead", "offset"), [(3.0, 2.75), (1.0, 0.75), (9.0, 4.5)])
+def test_unseen_labels_are_raised_until_they_reach_seen_gold_ones(lead, offset):
+    documents, _ = topics(60)
+    scores = lead * documents.targets(LABELS)[0]
+    weights = {"seen": {"joint": 1.0}, "unseen": {"joint": 1.0, "offset": 0.5}}
+    assert raise_unseen([Example({"joint": scores}, documents, torch.arange(LABELS) < 3)], weights) == offset
+
+
+def test_nothing_is_raised_where_no_label_is_seen():
+    documents, _ = topics(60)
+    example = Example({"joint": documents.targets(LABELS)[0]}, documents, torch.zeros(LABELS, dtype=torch.bool))
+    assert raise_unseen([example], {"seen": {}, "unseen": {"joint": 1.0, "offset": 0.5}}) == 0.5
 
 
 @pytest.fixture
