@@ -261,7 +261,7 @@ class LabelScoringPipeline(Pipeline):
                 of_labels = self._cache.fact(label_set, "names", None, label_set.id2label)
             answers = self._best_labels(own, read, places, options, state)
             for place, answer in zip(places, answers, strict=True):
-                best[place], names[place] = answer, of_labels
+                best[place], names[place] = answer, of_labels.__getitem__  # Transformers would go through a mapping
         columns = {"request": requests, "best": best, "names": names, "known": read.known, "evidence": read.evidence}
         return columns if batched else {name: values[0] for name, values in columns.items()}
 
@@ -355,7 +355,7 @@ class LabelScoringPipeline(Pipeline):
         names = model_outputs["names"]
         answer = {
             "sequence": request.text,
-            "labels": [names[column] for column in columns.tolist()],
+            "labels": list(map(names, columns.tolist())),
             "scores": scores.tolist(),
         }
         if model_outputs["evidence"] is not None:

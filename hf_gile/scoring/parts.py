@@ -144,6 +144,12 @@ class ScoringRun:
                     rows += len(batch)
         return rows
 
+    def tidy(self) -> None:
+        """Removes what killed processes have left, if all parts are done and nobody writes any."""
+        if not self.left():
+            for stale in [*self.folder.glob("parts/.*"), *self.folder.glob("rejected/.*")]:
+                stale.unlink(missing_ok=True)
+
     def score(self, name: str, scorer: GileScorer) -> dict[str, int]:
         """Scores the texts of a part, and writes it: all of it, or nothing that counts.
 
@@ -166,9 +172,6 @@ class ScoringRun:
             encoding=reading.encoding,
             report=report,
         )
-        for path in (self.part(name), self.rejected(name)):
-            for stale in path.parent.glob(f".{path.stem}-*"):  # of a process that was killed
-                stale.unlink(missing_ok=True)
         with whole_file(self.part(name)) as written, _parquet().ParquetWriter(written, _schema()) as writer:
             for window in _windows(documents):
                 scored = [*_scored(window, scorer, reading.with_text)]

@@ -40,15 +40,15 @@ class GileScorer:
         processor: Of the model; by default what is saved with it.
         text: The column of the text; several are joined by line ends.
         batch_tokens: Tokens of a batch at most, padding among them, as their bytes tell.
-        bf16: Whether texts are read in 16 bits: faster on processors with such instructions, and scores differ in
-            the third digit.
+        bf16: Whether texts are read in 16 bits: faster, and scores differ in the third digit.
         device: Where to score; by default where the model is, a GPU for one that is loaded here.
         options: Those of the pipeline, see `hf_gile.models.pipeline_gile.Options`; the ten best labels if neither
             `top_k` nor `threshold` is set.
 
     Raises:
         FileNotFoundError: There is no such model or index.
-        ValueError: An option that makes no sense, or an index of another model.
+        ValueError: An option that makes no sense, an index of another model, or `bf16` on a processor without
+            instructions for it, which would be slower.
     """
 
     def __init__(
@@ -75,6 +75,8 @@ class GileScorer:
             processor = processor or GileProcessor.from_pretrained(model)
             loaded = AutoModelForSequenceClassification.from_pretrained(model)
         loaded = loaded.eval() if device is None else loaded.eval().to(device)
+        if bf16 and not has_bf16(loaded.device):
+            raise ValueError("this processor has no instructions for bf16, and would be slower with it: leave it out")
         if isinstance(labels, str | PathLike):
             labels = LabelIndex.from_pretrained(labels, loaded)
         if isinstance(labels, LabelIndex):
@@ -154,6 +156,15 @@ class GileScorer:
         device = self.pipe.model.device.type
         with torch.autocast(device, torch.bfloat16, enabled=self.bf16):
             return self.pipe(texts, self.index, batch_size=len(texts), **self.options)
+
+
+def has_bf16(device: torch.device) -> bool:
+    """Whether a device has instructions for numbers of 16 bits.
+
+    Args:
+        device: Any.
+    """
+    return device.type != "cpu" or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def _scorer_again(arguments: dict[str, Any], made_by: str) -> GileScorer:

@@ -60,12 +60,13 @@ def score_parts(run: ScoringRun, names: Iterable[str], scorer: GileScorer, worke
     """
     if workers == 1:
         yield from (run.score(name, scorer) for name in names)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        scorer.pipe.save_pretrained(folder)
-        scorer.index.save_pretrained(Path(folder) / "index")
-        settings = {"batch_tokens": scorer.batch_tokens, "bf16": scorer.bf16, **scorer.options}
-        yield from _score_in_processes(run, iter(names), folder, settings, workers)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            scorer.pipe.save_pretrained(folder)
+            scorer.index.save_pretrained(Path(folder) / "index")
+            settings = {"batch_tokens": scorer.batch_tokens, "bf16": scorer.bf16, **scorer.options}
+            yield from _score_in_processes(run, iter(names), folder, settings, workers)
+    run.tidy()
 
 
 def _score_in_processes(

@@ -13,6 +13,7 @@ from transformers import (
     BertConfig,
     BertForSequenceClassification,
     BertTokenizer,
+    Pipeline,
     ZeroShotClassificationPipeline,
     pipeline,
 )
@@ -442,3 +443,16 @@ def test_stock_text_classification_works_on_word_level_models(tmp_path, make_mod
     ours = pipeline("label-scoring", model=model, processor=processor)
     for text, answer in zip(TEXTS, stock(TEXTS), strict=True):
         assert {one["label"]: one["score"] for one in answer} == pytest.approx(scores(ours(text)), rel=1e-5)
+
+
+def test_what_transformers_goes_through_for_each_text_does_not_grow_with_the_labels(pipe, monkeypatch):
+    sizes, real = [], Pipeline._ensure_tensor_on_device
+
+    def ensure(self, inputs, device):
+        sizes.append(len(inputs) if isinstance(inputs, dict | list | tuple) else 0)
+        return real(self, inputs, device)
+
+    monkeypatch.setattr(Pipeline, "_ensure_tensor_on_device", ensure)
+    answer = pipe("Rats were fed.", [f"label {number}" for number in range(50)], top_k=3)
+    assert len(answer["labels"]) == 3
+    assert max(sizes) < 50

@@ -26,7 +26,7 @@ def rows_of(path):
 
 def score(folder, files, scorer, shard=(0, 1), **reading):
     run = start_run(folder, files, scorer, Reading(**{"part_bytes": 500, **reading}))
-    return run, [run.score(name, scorer) for name in run.left(*shard)]
+    return run, list(score_parts(run, run.left(*shard), scorer, 1))
 
 
 def test_each_row_is_in_a_part_once_and_as_the_scorer_has_it(scorer, write_rows, tmp_path):
@@ -109,7 +109,8 @@ def test_a_run_goes_on_where_it_was(scorer, write_rows, tmp_path):
     assert (loaded.parts, loaded.left()) == (run.parts, [])
 
 
-def test_another_run_in_the_same_folder_is_refused_by_what_differs(saved, write_rows, tmp_path):
+def test_another_run_in_the_same_folder_is_refused_by_what_differs(saved, write_rows, tmp_path, monkeypatch):
+    monkeypatch.setattr("hf_gile.scoring.scorer.has_bf16", lambda device: True)
     path, scorer = write_rows(ROWS[:3]), GileScorer(saved, top_k=2)
     score(tmp_path / "out", [path], scorer)
 

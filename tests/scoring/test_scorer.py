@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, LabelScoringPipeline, LabelSet
-from hf_gile.scoring import GileScorer
+from hf_gile.scoring import GileScorer, scorer
 
 TEXTS = ["Rats were fed.", "", "Breast milk for infants. " * 30, "The failing heart pumps less blood.", "Zebrafish."]
 
@@ -32,9 +32,9 @@ def test_columns_are_what_the_pipeline_answers_in_any_batches(saved, pipe, batch
 
 
 def test_texts_of_like_length_are_scored_together_within_the_budget(saved, monkeypatch):
-    scorer, batches = GileScorer(saved, batch_tokens=40), []
-    monkeypatch.setattr(scorer, "_answers", lambda texts: batches.append(texts) or [{}] * len(texts))
-    scorer({"text": ["a" * size for size in (8, 400, 76, 4, 80, 0)]})
+    tight, batches = GileScorer(saved, batch_tokens=40), []
+    monkeypatch.setattr(tight, "_answers", lambda texts: batches.append(texts) or [{}] * len(texts))
+    tight({"text": ["a" * size for size in (8, 400, 76, 4, 80, 0)]})
     assert [list(map(len, batch)) for batch in batches] == [[400], [80], [76, 8], [4, 0]]
 
 
@@ -80,17 +80,15 @@ def test_a_table_of_arrow_comes_back_as_one(saved, kind):
 def test_datasets_map_it(saved, pipe, tmp_path):
     datasets = pytest.importorskip("datasets")
     rows = datasets.Dataset.from_dict({"text": TEXTS})
-    scorer = GileScorer(saved)
     cache = str(tmp_path / "cache.arrow")
-    scored = rows.map(scorer, batched=True, batch_size=2, cache_file_name=cache)
+    scored = rows.map(GileScorer(saved), batched=True, batch_size=2, cache_file_name=cache)
     check(scored[:], pipe(TEXTS, top_k=10))
     again = datasets.fingerprint.Hasher.hash
-    assert again(scorer) == again(GileScorer(saved)) != again(GileScorer(saved, top_k=3))
+    assert again(GileScorer(saved)) == again(GileScorer(saved)) != again(GileScorer(saved, top_k=3))
 
 
 def test_a_pickled_scorer_loads_the_model_and_notices_another(saved, pipe):
-    scorer = GileScorer(saved, top_k=2)
-    pickled = pickle.dumps(scorer)
+    pickled = pickle.dumps(GileScorer(saved, top_k=2))
     assert len(pickled) < 2000
     check(pickle.loads(pickled)({"text": TEXTS}), pipe(TEXTS, top_k=2))
     with torch.no_grad():
@@ -100,7 +98,8 @@ def test_a_pickled_scorer_loads_the_model_and_notices_another(saved, pipe):
         pickle.loads(pickled)
 
 
-def test_sixteen_bits_move_probabilities_by_little(saved):
+def test_sixteen_bits_move_probabilities_by_little(saved, monkeypatch):
+    monkeypatch.setattr(scorer, "has_bf16", lambda device: True)
     wide, narrow = (GileScorer(saved, bf16=bf16, top_k=None)({"text": TEXTS}) for bf16 in (False, True))
     scores = [
         dict(zip(labels, values, strict=True))
@@ -110,6 +109,12 @@ def test_sixteen_bits_move_probabilities_by_little(saved):
     for before, after in zip(scores[:5], scores[5:], strict=True):
         assert after == pytest.approx(before, abs=0.02)
     assert scores[:5] != scores[5:]
+
+
+def test_sixteen_bits_are_refused_where_they_are_slower(saved, monkeypatch):
+    monkeypatch.setattr(scorer, "has_bf16", lambda device: False)
+    with pytest.raises(ValueError, match="this processor has no instructions for bf16"):
+        GileScorer(saved, bf16=True)
 
 
 @pytest.mark.parametrize(
