@@ -3,10 +3,10 @@
     python benchmarks/translation.py -- --data multi30k --vocab_size 2000 --layers nmt tied bilinear joint128 joint512
     python benchmarks/translation.py --speed
 
-The first is recipes/train_nmt.py with its flags, German to English; each vocabulary is a run, and runs are kept beside
-each other. Words nearest to a query are asked for among rows of E and among what the output layer makes of them, its
-classifiers. The second times training steps of models of the paper's size on random words, with a softmax over a part
-of 128,000 (its Table 4), and over all without their logits. Times are of the CPU.
+The first is recipes/train_nmt.py with its flags, German to English; each vocabulary is a run, written after each of its
+models, beside the runs before it. Words nearest to a query are asked for among rows of E, and among the classifiers
+that the output layer makes of them. The second times training steps of models of the paper's size on random words, with
+a softmax over a part of 128,000 (its Table 4), and over all without their logits. Times are of the CPU.
 """
 
 import argparse
@@ -14,6 +14,8 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,9 @@ from torch import nn
 from torch.nn import functional
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel, set_seed
 
+from hf_gile.data import load_sentence_pairs
 from hf_gile.language_models import NmtConfig, NmtForConditionalGeneration, replace_output_embeddings
+from hf_gile.metrics import compare_translations
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "recipes"))
 
@@ -41,12 +45,17 @@ PAPER = {
 }
 
 
-def train(folder: str, flags: list[str]) -> dict[str, Any]:
-    """The figures of the models of a run, and the words nearest to queries."""
+def train(folder: str, flags: list[str]) -> Iterator[dict[str, Any]]:
+    """The figures of a run after each of its models, so that one that is stopped has told what it measured."""
     sys.argv = ["train_nmt.py", "--output_dir", folder, "--use_cpu", "--disable_tqdm", "true", *flags]
     recipe, args = train_nmt.settings()
-    models = {}
-    for name, figures in train_nmt.run(recipe, args).items():
+    references = [*load_sentence_pairs(recipe.data, recipe.source, recipe.target)["test"]["target"]]
+    sizes = {name: getattr(recipe, name) for name in train_nmt.SIZES}
+    setting = {**sizes, "learning_rate": args.learning_rate, "batch_size": args.per_device_train_batch_size}
+    models: dict[str, dict[str, Any]] = {}
+    translations = {}
+    for name in recipe.layers:
+        figures = train_nmt.run(replace(recipe, layers=[name]), args)[name]
         last = figures["history"][-1]
         models[name] = {
             "parameters": figures["parameters"],
@@ -56,9 +65,10 @@ def train(folder: str, flags: list[str]) -> dict[str, Any]:
             **figures["test"],
             "nearest": nearest(Path(folder) / name / "model"),
         }
-    sizes = {name: getattr(recipe, name) for name in train_nmt.SIZES}
-    setting = {**sizes, "learning_rate": args.learning_rate, "batch_size": args.per_device_train_batch_size}
-    return {"setting": setting, "models": models}
+        translations[name] = (Path(folder) / name / "test.txt").read_text(encoding="utf-8").split("\n")[:-1]
+        for other, compared in compare_translations(translations, references).items():
+            models[other] |= compared
+        yield {"setting": setting, "models": models}
 
 
 @torch.inference_mode()
@@ -130,17 +140,18 @@ def main() -> None:
     path = RESULTS / "translation.json"
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     figures = {name: before.get(name, {}) for name in ("runs", "speed")}
-    if options.speed:
-        figures["speed"] = speeds(options)
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            run = train(folder, options.recipe)
-        figures["runs"][f"{run['setting']['vocab_size']}"] = run
     figures["ratios_of_paper"] = {
         layer: {f"{share:g}": of / nmt for share, of, nmt in zip(SHARES, by_share, PAPER["nmt"], strict=True)}
         for layer, by_share in PAPER.items()
     }
-    write_results("translation", figures, kept=before)
+    if options.speed:
+        figures["speed"] = speeds(options)
+        write_results("translation", figures, kept=before)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            for run in train(folder, options.recipe):
+                figures["runs"][str(run["setting"]["vocab_size"])] = run
+                write_results("translation", figures, kept=before)
 
 
 if __name__ == "__main__":
