@@ -16,7 +16,7 @@ def needs_extra(name: str, what: str) -> Iterator[None]:
         ImportError: The import failed; the message says what to install.
 
     Example:
-        >>> with needs_extra("publish", "a card"):
+        >>> with needs_extra("train", "a card"):
         ...     import torch
     """
     try:

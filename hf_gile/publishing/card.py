@@ -70,7 +70,7 @@ def make_card(
         The card, with its metadata in `data`.
 
     Raises:
-        ImportError: The extra `publish` is not installed.
+        ImportError: The extra `train` is not installed.
 
     Example:
         >>> from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, build_tokenizer
@@ -82,7 +82,7 @@ def make_card(
         >>> card.data.pipeline_tag, card.text.lstrip().splitlines()[0]
         ('zero-shot-classification', '# hearts')
     """
-    with needs_extra("publish", "a model card"):
+    with needs_extra("train", "a model card"):
         import jinja2  # noqa: F401  (ModelCard asks for it without saying which extra has it)
     model = unwrapped(model)
     labels = stored_labels(model) if label_set is None else label_set

@@ -64,7 +64,7 @@ def write_card(
         report: What was measured.
 
     Raises:
-        ImportError: The extra `publish` is not installed.
+        ImportError: The extra `train` is not installed.
         ValueError: The folder of the figures is a link to one elsewhere.
     """
     folder = Path(folder)

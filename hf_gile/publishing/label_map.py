@@ -74,7 +74,7 @@ def project(codes: Tensor) -> tuple[NDArray[np.float64], str]:
     spread = reduced[:, 0].std()
     if len(wide) < _FEW or spread < 1e-9:
         return reduced[:, :2], "PCA"
-    with needs_extra("publish", "the map of the labels"):
+    with needs_extra("train", "the map of the labels"):
         from sklearn.manifold import TSNE
 
     perplexity = min(30.0, (len(wide) - 1) / 3)

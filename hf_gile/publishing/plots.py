@@ -197,7 +197,7 @@ def _evaluated(series: Mapping[str, Any], name: str) -> str | None:
 
 
 def _figure(height: float, width: float) -> Any:
-    with needs_extra("publish", "the figures of a card"):
+    with needs_extra("train", "the figures of a card"):
         from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")

@@ -508,7 +508,7 @@ def test_what_the_hub_would_not_take_is_refused_at_once(fields, said):
 def test_the_extra_is_named_where_it_is_missing(make_reported, monkeypatch):
     model, _, _ = make_reported()
     monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
-    with pytest.raises(ImportError, match=r"a model card needs the `publish` extra: pip install 'hf-gile\[publish\]'"):
+    with pytest.raises(ImportError, match=r"a model card needs the `train` extra: pip install 'hf-gile\[train\]'"):
         make_card(model, None, CardInfo())
 
 

@@ -1,0 +1,108 @@
+"""A model as ONNX files: its text tower, and all of it with the codes of its labels as constants."""
+
+import logging
+import warnings
+from os import PathLike
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ..extras import needs_extra
+from ..models import GileForSequenceClassification, GileProcessor
+from ..models.labels_gile import LABELS_FILE
+from ..writing import whole_file
+from .codes import label_codes
+
+TEXT_FILE, MODEL_FILE, INT8_FILE = "text.onnx", "model.onnx", "model_int8.onnx"
+
+
+class _TextTower(nn.Module):
+    """From `(B, W)` or `(B, S, W)` words and their mask, whole numbers, to `(B, J)` text codes."""
+
+    def __init__(self, model: GileForSequenceClassification) -> None:
+        super().__init__()
+        self.gile = model.gile
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        return self.gile.project_texts(input_ids, attention_mask)
+
+
+class _Classifier(_TextTower):
+    """The same, to `(B, L)` logits."""
+
+    def __init__(self, model: GileForSequenceClassification, codes: Tensor, bias: float) -> None:
+        super().__init__(model)
+        self.codes, self.bias = nn.Parameter(codes, requires_grad=False), nn.Parameter(torch.full((len(codes),), bias))
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        return functional.linear(super().forward(input_ids, attention_mask), self.codes, self.bias)
+
+
+def export_onnx(
+    model: GileForSequenceClassification,
+    processor: GileProcessor,
+    folder: str | PathLike[str],
+    *,
+    int8: bool = False,
+    without_words: bool = False,
+) -> None:
+    """Writes `text.onnx` (words to text codes) and `model.onnx` (words to logits of the stored labels).
+
+    Both take `input_ids` and `attention_mask` of any numbers of texts and words, as the processor makes them.
+
+    Args:
+        model: The model. It moves to the CPU.
+        processor: Its processor, whose tokenizer stands beside the files.
+        folder: Where; it gets `labels.jsonl` as well.
+        int8: Whether to write `model_int8.onnx`, whose weights are whole numbers of 8 bits.
+        without_words: Whether to leave out terms that compare words.
+
+    Raises:
+        ValueError: The score is no inner product of codes; the message says why.
+        ImportError: The extra `export` is not installed.
+    """
+    with needs_extra("export", "a file of ONNX"):
+        import onnxscript  # noqa: F401
+        from onnxruntime.quantization import quantize_dynamic
+    if model.config.text_config.encoder_cell in ("gru", "bigru"):
+        raise ValueError("encoder_cell gru reads words one by one, in a loop that torch does not export to ONNX")
+    labels, codes, bias = label_codes(model.cpu(), without_words)
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    read = processor(["A text of some words.", "Another."], return_tensors="pt")
+    example = read["input_ids"], (read["input_ids"] != processor.tokenizer.pad_token_id).long()
+    for name, module, output in (
+        (TEXT_FILE, _TextTower(model), "text_codes"),
+        (MODEL_FILE, _Classifier(model, codes, bias), "logits"),
+    ):
+        with whole_file(folder / name) as written:
+            _write(module.eval(), example, output, written)
+    if int8:
+        with whole_file(folder / INT8_FILE) as written:
+            logging.disable(logging.WARNING)  # it advises a pass over the file that the exporter has made already
+            try:
+                quantize_dynamic(folder / MODEL_FILE, written, per_channel=True)
+            finally:
+                logging.disable(logging.NOTSET)
+    processor.save_pretrained(folder)
+    labels.save(folder / LABELS_FILE)
+
+
+def _write(module: nn.Module, example: tuple[Tensor, Tensor], output: str, path: Path) -> None:
+    axes = dict(enumerate(("texts", "sentences", "words") if example[0].dim() == 3 else ("texts", "words")))
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it tells whoever has no torchvision
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of its own code
+        program = torch.onnx.export(
+            module,
+            example,
+            input_names=["input_ids", "attention_mask"],
+            output_names=[output],
+            dynamic_shapes=(axes, axes),
+            dynamo=True,
+            verbose=False,
+        )
+    assert program is not None
+    program.save(path)

@@ -1,0 +1,59 @@
+"""A model as a folder of Sentence Transformers: its texts become vectors, its labels are vectors already."""
+
+import tempfile
+from os import PathLike
+from pathlib import Path
+
+from safetensors.torch import save_file
+
+from ..extras import needs_extra
+from ..models import GileForSequenceClassification, GileProcessor
+from ..models.labels_gile import LABELS_FILE
+from .codes import dense_layer, label_codes
+
+VECTORS_FILE = "labels.safetensors"
+"""`codes`, `(L, J)`, and `bias`, `(1,)`: `model.encode(texts) @ codes.T + bias` are logits."""
+
+
+def export_sentence_transformers(
+    model: GileForSequenceClassification,
+    processor: GileProcessor,
+    folder: str | PathLike[str],
+    without_words: bool = False,
+) -> None:
+    """Saves a model for Sentence Transformers, with the vectors of its labels.
+
+    Args:
+        model: A model over a pretrained encoder. It moves to the CPU.
+        processor: Its processor.
+        folder: Where; it gets `labels.safetensors` and `labels.jsonl` as well.
+        without_words: Whether to leave out terms that compare words.
+
+    Raises:
+        ValueError: The score is no inner product of what Sentence Transformers can compute; the message says why.
+        ImportError: The extra `export` is not installed.
+    """
+    with needs_extra("export", "a folder of Sentence Transformers"):
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
+    labels, codes, bias = label_codes(model.cpu(), without_words)
+    dense, text = dense_layer(model), model.config.text_config
+    with tempfile.TemporaryDirectory() as scratch:
+        model.gile.text_encoder.transformer.save_pretrained(scratch)
+        processor.tokenizer.save_pretrained(scratch)
+        reader = Transformer(scratch, max_seq_length=processor.max_words)
+    rows, columns = dense.weight.shape
+    modules = [
+        reader,
+        Pooling(columns, "cls" if text.pooling == "cls" else "mean"),  # a sum has the same direction
+        Normalize(),
+        Dense(columns, rows, True, dense.activation, dense.weight, dense.bias),
+    ]
+    prompts = {"text": processor.text_prompt} if processor.text_prompt else {}
+    exported = SentenceTransformer(
+        modules=modules, prompts=prompts, default_prompt_name="text" if prompts else None, similarity_fn_name="dot"
+    )
+    folder = Path(folder)
+    exported.save_pretrained(str(folder), create_model_card=False)
+    save_file({"codes": codes * dense.scale, "bias": codes.new_tensor([bias])}, folder / VECTORS_FILE)
+    labels.save(folder / LABELS_FILE)

@@ -1,0 +1,99 @@
+"""Codes of labels as files that vector databases load: Parquet, and SQL for pgvector.
+
+Shapes: L labels, J joint size.
+"""
+
+import json
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+
+from torch import Tensor
+
+from ..extras import needs_extra
+from ..label_index import LabelIndex
+from ..models.labels_gile import Label
+from ..writing import whole_file
+from .codes import LEFT_OUT, WORDS
+
+MOST_INDEXED = {"vector": 2000, "halfvec": 4000}
+"""Numbers of a vector that pgvector indexes, by the type of its column; a halfvec has 16 bits a number."""
+
+_ROWS_AT_ONCE = 1000
+
+
+def export_vectors(
+    index: LabelIndex,
+    path: str | PathLike[str],
+    *,
+    table: str = "labels",
+    scale: Tensor | None = None,
+    without_words: bool = False,
+) -> None:
+    """Writes the labels of an index and their codes, which an inner product with a text code ranks as the index does.
+
+    Args:
+        index: The index.
+        path: A `.parquet` file of `id`, `name`, `description` and `vector`, and the constant of the score as `bias` in
+            its metadata; or a `.sql` file, which makes a table of these in PostgreSQL with the extension pgvector.
+        table: The name of this table.
+        scale: `(J,)` numbers to multiply codes with, such as those of `DenseLayer`.
+        without_words: Whether to leave out terms that compare words.
+
+    Raises:
+        ValueError: Another suffix, terms that compare words, or more numbers than pgvector indexes.
+        ImportError: The extra `export` is not installed.
+    """
+    path = Path(path)
+    if path.suffix not in (".parquet", ".sql"):
+        raise ValueError(f"{path}: vectors are written to a .parquet or a .sql file, got {path.suffix or 'no suffix'}")
+    if index.postings is not None and not without_words:
+        raise ValueError(f"{WORDS}: {LEFT_OUT}")
+    codes = index.codes.float().cpu()
+    codes = codes if scale is None else codes * scale
+    if path.suffix == ".sql":
+        kind = next((kind for kind, most in MOST_INDEXED.items() if codes.shape[1] <= most), None)
+        if kind is None:
+            raise ValueError(
+                f"the codes have {codes.shape[1]} numbers, and pgvector indexes {MOST_INDEXED['halfvec']} at most: "
+                "take a model with a smaller joint_size, or a .parquet file for another database"
+            )
+        with whole_file(path) as written, written.open("w", encoding="utf-8") as file:
+            file.writelines(_sql(index, codes, table, kind))
+    else:
+        with whole_file(path) as written:
+            _write_parquet(index, codes, written)
+
+
+def _write_parquet(index: LabelIndex, codes: Tensor, path: Path) -> None:
+    with needs_extra("export", "a Parquet file"):
+        import pyarrow as pa
+        from pyarrow import parquet
+    labels, size = index.label_set, codes.shape[1]
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(codes.flatten().numpy()), size)
+    columns = {
+        "id": pa.array(labels.ids),
+        "name": pa.array(labels.names),
+        "description": pa.array([label.description for label in labels]),
+        "vector": vectors,
+    }
+    parquet.write_table(pa.table(columns, metadata={"bias": str(index.bias)}), path)
+
+
+def _sql(index: LabelIndex, codes: Tensor, table: str, kind: str) -> Iterator[str]:
+    name = '"' + table.replace('"', '""') + '"'
+    yield f"-- score of a text: {index.bias!r} - (vector <#> its code); <#> is minus the inner product\n"
+    yield "BEGIN;\nCREATE EXTENSION IF NOT EXISTS vector;\n"
+    yield f"CREATE TABLE {name} (id text PRIMARY KEY, name text NOT NULL, description text NOT NULL, "
+    yield f"vector {kind}({codes.shape[1]}) NOT NULL);\n"
+    for start in range(0, len(codes), _ROWS_AT_ONCE):
+        rows = zip(index.label_set[start : start + _ROWS_AT_ONCE], codes[start : start + _ROWS_AT_ONCE], strict=True)
+        values = ",\n".join(_row(label, code) for label, code in rows)
+        yield f"INSERT INTO {name} (id, name, description, vector) VALUES\n{values};\n"
+    yield f"CREATE INDEX ON {name} USING hnsw (vector {kind}_ip_ops);\nCOMMIT;\n"
+
+
+def _row(label: Label, code: Tensor) -> str:
+    texts = (label.id, label.name, label.description)
+    quoted = ", ".join("'" + text.replace("'", "''").replace("\0", "") + "'" for text in texts)
+    return f"({quoted}, '{json.dumps(code.tolist())}')"

@@ -1,0 +1,116 @@
+"""`hf-gile export`: a model and the vectors of its labels for tools that know nothing of hf_gile."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import LabelColumns, Model, Revision
+from .running import add_command, counted, new_group, note
+
+Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the export; must not be there, or be empty.")]
+WithoutWords = Annotated[
+    bool, typer.Option("--without-words", help="Leave out terms that compare words, which no export can hold.")
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the group."""
+    group = new_group(
+        """Write a model, or the vectors of labels, for other tools.
+
+            hf-gile export sentence-transformers MODEL OUT
+            hf-gile export onnx MODEL OUT --int8
+            hf-gile export vectors MODEL labels.parquet
+
+        Scores are those of the model. What an export cannot hold is refused, and the error says why.
+        """
+    )
+    app.add_typer(group, name="export")
+    group.info.name = "export"
+    add_command(group, "sentence-transformers", sentence_transformers)
+    add_command(group, "onnx", onnx)
+    add_command(group, "vectors", vectors)
+
+
+def sentence_transformers(
+    model: Model, out: Out, without_words: WithoutWords = False, revision: Revision = None
+) -> None:
+    """Write a folder that SentenceTransformer loads, with the vectors of the stored labels beside it.
+
+    hf-gile export sentence-transformers MODEL OUT
+    """
+    _check_new(out)
+    from hf_gile.exports import export_sentence_transformers
+
+    from .saved_model import load
+
+    loaded, processor = load(model, revision, "cpu")
+    export_sentence_transformers(loaded, processor, out, without_words)
+    note(f"{out}, with {counted(len(loaded.label_set), 'label')} in labels.safetensors and labels.jsonl")
+
+
+def onnx(
+    model: Model,
+    out: Out,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Write model_int8.onnx as well, with weights of 8 bits.")
+    ] = False,
+    without_words: WithoutWords = False,
+    revision: Revision = None,
+) -> None:
+    """Write text.onnx, from words to text codes, and model.onnx, from words to the scores of the stored labels.
+
+    hf-gile export onnx MODEL OUT --int8
+    """
+    _check_new(out)
+    from hf_gile.exports import export_onnx
+
+    from .saved_model import load
+
+    loaded, processor = load(model, revision, "cpu")
+    export_onnx(loaded, processor, out, int8=int8, without_words=without_words)
+    note(f"{out}: {', '.join(sorted(path.name for path in out.glob('*.onnx')))}")
+
+
+@dataclass(kw_only=True)
+class Vectors(LabelColumns):
+    """Options of `hf-gile export vectors`."""
+
+    model: Model
+    out: Annotated[Path, typer.Argument(metavar="FILE", help="labels.parquet, or labels.sql for pgvector; replaced.")]
+    label_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Labels of a table, of MeSH or of SKOS.  [default: the model's]")
+    ] = None
+    table: Annotated[str, typer.Option(metavar="NAME", help="Of SQL: the table that is made.")] = "labels"
+    for_sentence_transformers: Annotated[
+        bool, typer.Option("--for-sentence-transformers", help="For vectors of texts that such an export makes.")
+    ] = False
+    without_words: WithoutWords = False
+    revision: Revision = None
+
+
+def vectors(options: Vectors) -> None:
+    """Write the vectors of labels for a database: its inner product with a text code ranks labels as the model does.
+
+    hf-gile export vectors MODEL labels.parquet
+    hf-gile export vectors MODEL labels.sql --table headings --label-file desc2024.xml
+    """
+    from hf_gile import LabelIndex
+    from hf_gile.exports import export_vectors
+    from hf_gile.exports.codes import dense_layer
+
+    from .saved_model import load
+
+    labels = options.read(options.label_file) if options.label_file else None
+    loaded, processor = load(options.model, options.revision, "cpu")
+    built = LabelIndex.build(loaded, processor, labels)
+    scale = dense_layer(loaded).scale if options.for_sentence_transformers else None
+    export_vectors(built, options.out, table=options.table, scale=scale, without_words=options.without_words)
+    note(f"{options.out}: {counted(len(built), 'label')} of {built.codes.shape[1]} numbers")
+
+
+def _check_new(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(f"{folder} is there already, and not empty: choose another folder")

@@ -1,0 +1,53 @@
+import pytest
+import torch
+
+from hf_gile.exports import export_onnx
+
+TEXTS = ["Breast milk.", "Rats were fed a diet low in iron. Blood was drawn.", "iron", ""]
+
+
+def run(path, processor, texts):
+    session = pytest.importorskip("onnxruntime").InferenceSession(path)
+    words = processor(texts, return_tensors="pt")["input_ids"]
+    mask = (words != processor.tokenizer.pad_token_id).long()
+    return torch.from_numpy(session.run(None, {"input_ids": words.numpy(), "attention_mask": mask.numpy()})[0])
+
+
+@pytest.fixture(params=["wan", "han", "transformer"])
+def model(request, make_model, make_pretrained):
+    return make_pretrained() if request.param == "transformer" else make_model(request.param)
+
+
+@pytest.mark.slow
+def test_scores_of_onnx_runtime_are_those_of_the_model(model, tmp_path):
+    pytest.importorskip("onnxscript")
+    model, processor = model
+    export_onnx(model, processor, tmp_path)
+    with torch.no_grad():
+        for texts in (TEXTS, TEXTS[1:2]):  # of other sizes than what was exported with
+            words = processor(texts, return_tensors="pt")
+            torch.testing.assert_close(run(tmp_path / "model.onnx", processor, texts), model(**words).logits)
+            codes = model.gile.project_texts(**words)
+            torch.testing.assert_close(run(tmp_path / "text.onnx", processor, texts), codes, atol=1e-5, rtol=1e-5)
+    assert {"labels.jsonl", "tokenizer.json", "processor_config.json"} <= {path.name for path in tmp_path.iterdir()}
+
+
+@pytest.mark.slow
+def test_weights_of_eight_bits_score_nearly_alike(make_pretrained, tmp_path):
+    pytest.importorskip("onnxruntime")
+    model, processor = make_pretrained()
+    export_onnx(model, processor, tmp_path, int8=True)
+    with torch.no_grad():
+        logits = model(**processor(TEXTS, return_tensors="pt")).logits
+    near = run(tmp_path / "model_int8.onnx", processor, TEXTS)
+    assert 0 < (near - logits).abs().max() < 0.5 * logits.std()
+
+
+def test_what_onnx_cannot_say_is_refused(make_model, make_pretrained, tmp_path):
+    pytest.importorskip("onnxruntime")
+    with pytest.raises(ValueError, match="encoder_cell gru reads words one by one"):
+        export_onnx(*make_model(encoder_cell="gru"), tmp_path / "out")
+    words = {"lexical": True, "term_weights": {"unseen": {"match": 2.0}}}
+    with pytest.raises(ValueError, match="counts words that text and label share"):
+        export_onnx(*make_pretrained(**words), tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,79 @@
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from hf_gile import LabelSet
+from hf_gile.exports import export_sentence_transformers
+
+TEXTS = ["Breast milk lowers the risk of infection.", "iron", "", "Rats were fed a diet low in iron. " * 9]
+
+
+FAMILY = {
+    "joint": {"joint_act": "tanh"},
+    "relu": {"joint_act": "relu"},
+    "cls": {"pooling": "cls"},
+    "sum": {"pooling": "sum"},
+    "prompt": {"text_prompt": "iron: "},
+    "only_label": {"output_layer": "only_label"},
+    "only_input": {"output_layer": "only_input"},
+    "linear": {"output_layer": "linear"},
+    "as auto fits": {
+        "output_layer": "bilinear",
+        "cosine_score": True,
+        "label_rows": True,
+        "term_weights": {"seen": {"rows": 2.0, "offset": 0.3}, "unseen": {"cosine": 0.5, "offset": -1.0}},
+    },
+}
+
+
+@pytest.mark.parametrize("fields", FAMILY.values(), ids=FAMILY)
+def test_scores_of_sentence_transformers_are_those_of_the_model(fields, make_pretrained, tmp_path):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    model, processor = make_pretrained(**fields)
+    with torch.no_grad():
+        logits = model(**processor(TEXTS, return_tensors="pt")).logits
+    export_sentence_transformers(model, processor, tmp_path / "out")
+    loaded = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    labels = load_file(tmp_path / "out" / "labels.safetensors")
+    scores = loaded.encode(TEXTS, convert_to_tensor=True) @ labels["codes"].T + labels["bias"]
+    torch.testing.assert_close(scores, logits, rtol=1e-5, atol=1e-5)
+    assert LabelSet.load(tmp_path / "out" / "labels.jsonl") == model.label_set
+
+
+def test_words_are_left_out_only_if_that_is_asked_for(make_pretrained, tmp_path):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    model, processor = make_pretrained(lexical=True, term_weights={"unseen": {"match": 2.0}})
+    with pytest.raises(ValueError, match=r"counts words that text and label share .*--without-words"):
+        export_sentence_transformers(model, processor, tmp_path / "out")
+    export_sentence_transformers(model, processor, tmp_path / "out", without_words=True)
+    loaded = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    labels = load_file(tmp_path / "out" / "labels.safetensors")
+    scores = loaded.encode(TEXTS, convert_to_tensor=True) @ labels["codes"].T + labels["bias"]
+    words = processor(TEXTS, return_tensors="pt")
+    words.pop("lexical_ids")
+    with torch.no_grad():
+        codes = model.gile.project_texts(**words), model.project_stored_labels()
+        torch.testing.assert_close(scores, model.gile.score(*codes), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"pooling": "attention"}, "mean, sum or cls pooling .* got text_encoder_type 'transformer' with pooling 'att"),
+        ({"bag_size": 3}, "bag_size 3"),
+        ({"joint_layers": 2}, "joint_layers 2"),
+        ({"joint_act": "gelu"}, "joint_act 'gelu' is no activation of torch"),
+        ({"cosine_score": True, "joint_act": "tanh"}, "cosine_score=True, .* one layer has one activation"),
+    ],
+)
+def test_what_sentence_transformers_cannot_compute_is_refused(fields, message, make_pretrained, tmp_path):
+    pytest.importorskip("sentence_transformers")
+    with pytest.raises(ValueError, match=message):
+        export_sentence_transformers(*make_pretrained(**fields), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_words_are_no_pretrained_encoder(make_model, tmp_path):
+    pytest.importorskip("sentence_transformers")
+    with pytest.raises(ValueError, match="got text_encoder_type 'wan'"):
+        export_sentence_transformers(*make_model(), tmp_path / "out")

@@ -1,0 +1,50 @@
+import pytest
+
+from hf_gile import GileForSequenceClassification, LabelIndex
+from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
+
+
+@pytest.fixture
+def over_an_encoder(tmp_path, save_text_encoder, label_set):
+    """The folder of a saved model over a pretrained encoder."""
+    encoder = save_text_encoder(tmp_path / "encoder")
+    model = model_from_text_encoder(encoder, num_labels=len(label_set), joint_size=13)
+    processor = processor_from_text_encoder(encoder, model.config)
+    model.set_labels(label_set, processor)
+    model.save_pretrained(tmp_path / "model")
+    processor.save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_a_folder_for_sentence_transformers_is_written_once(run, over_an_encoder, tmp_path):
+    pytest.importorskip("sentence_transformers")
+    done = run("export", "sentence-transformers", over_an_encoder, tmp_path / "out")
+    assert "out, with 5 labels in labels.safetensors" in done.stderr
+    assert (tmp_path / "out" / "modules.json").is_file()
+    assert "not empty" in run("export", "sentence-transformers", over_an_encoder, tmp_path / "out", ends=1).stderr
+
+
+@pytest.mark.slow
+def test_files_of_onnx_are_written(run, saved_model, tmp_path):
+    pytest.importorskip("onnxruntime")
+    done = run("export", "onnx", saved_model, tmp_path / "out", "--int8")
+    assert "out: model.onnx, model_int8.onnx, text.onnx" in done.stderr
+
+
+def test_vectors_are_those_of_the_index_or_of_the_other_export(run, over_an_encoder, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "more.csv").write_text("id,name\n1,Iron\n2,Blood pressure\n")
+    done = run("export", "vectors", over_an_encoder, tmp_path / "a.parquet", "--label-file", tmp_path / "more.csv")
+    assert "2 labels of 13 numbers" in done.stderr
+    run("export", "vectors", over_an_encoder, tmp_path / "b.parquet", "--for-sentence-transformers")
+    model = GileForSequenceClassification.from_pretrained(over_an_encoder)
+    scale = model.gile.output_layer.classifier()[0][0]
+    rows = parquet.read_table(tmp_path / "b.parquet").to_pylist()
+    expected = (LabelIndex.build(model).codes * scale).detach()
+    assert [row["vector"] for row in rows] == [pytest.approx(row) for row in expected.tolist()]
+
+
+def test_what_cannot_be_exported_is_refused_in_a_sentence(run, saved_model, tmp_path):
+    pytest.importorskip("sentence_transformers")
+    error = run("export", "sentence-transformers", saved_model, tmp_path / "out", ends=1).stderr
+    assert error.startswith("hf-gile export sentence-transformers: only a pretrained encoder with mean")
