@@ -31,6 +31,9 @@ with needs_extra("train", "GileClassifier"):
 Labels = Mapping[Any, str] | LabelSet | Iterable[Any] | None
 """What labels mean: a `LabelSet`, labels with their descriptions, labels alone, or nothing."""
 
+Targets = Sequence[Any] | NDArray[Any]
+"""The labels of texts, in one of the forms of `GileClassifier`; or sparse."""
+
 
 class GileClassifier(ClassifierMixin, BaseEstimator):
     """Scores texts against labels by what the labels say, also against labels that no training document has.
@@ -99,7 +102,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         tags.classifier_tags.multi_label = True
         return tags
 
-    def fit(self, X: Sequence[str], y: Any) -> "GileClassifier":
+    def fit(self, X: Sequence[str], y: Targets) -> "GileClassifier":
         """Trains a model.
 
         Args:
@@ -114,7 +117,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         from .training.task import TextTask
 
         texts = _checked_texts(X)
-        number = y.shape[0] if issparse(y) else len(y)
+        number = csr_matrix(y).shape[0] if issparse(y) else len(y)
         if number != len(texts):
             raise ValueError(f"y must have labels for each of the {len(texts)} texts, got {number}")
         gold, known = self._read_labels(y)
@@ -137,11 +140,11 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         self.model_.set_labels(LabelSet(self.model_.label_set[labels.column(one)] for one in known), self.processor_)
         return self
 
-    def _read_labels(self, y: Any) -> tuple[list[list[str]], dict[str, Label]]:
+    def _read_labels(self, y: Targets) -> tuple[list[list[str]], dict[str, Label]]:
         """The ids of the labels of each document, and all labels; sets `classes_` and what `predict` answers with."""
         given = self.labels if isinstance(self.labels, LabelSet) else _labels_of(self.labels)
         meant = {label.id: label for label in given}
-        table = y if issparse(y) else None if _is_ragged(y) else np.asarray(y)
+        table: Any = y if issparse(y) else None if _is_ragged(y) else np.asarray(y)
         if table is not None:
             check_classification_targets(table)
             table = column_or_1d(table, warn=True) if table.ndim == 2 and table.shape[1] == 1 else table
@@ -254,7 +257,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
             return [self.classes_[row].tolist() for row in passing]
         return csr_matrix(passing.astype(int)) if self._form == "sparse" else passing.astype(int)
 
-    def score(self, X: Sequence[str], y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Sequence[str], y: Targets, sample_weight: Sequence[float] | None = None) -> float:
         """The share of texts whose labels are all right.
 
         Args:
@@ -302,9 +305,9 @@ def _labels_of(labels: Labels) -> list[Label]:
     return [Label(str(one), str(one), text) for one, text in described]
 
 
-def _is_ragged(y: Any) -> bool:
+def _is_ragged(y: Targets) -> bool:
     """Whether labels are lists of labels, not of zeros and ones."""
-    if hasattr(y, "ndim") and not (y.ndim == 1 and y.dtype == object):
+    if isinstance(y, np.ndarray) and not (y.ndim == 1 and y.dtype == object):
         return False
     rows = list(y)
     return bool(rows) and all(isinstance(row, list | tuple | set) for row in rows) and not _is_table(rows)
@@ -315,7 +318,7 @@ def _is_table(rows: Sequence[Any]) -> bool:
     return is_even and all(isinstance(one, int | np.integer) and one in (0, 1) for row in rows for one in row)
 
 
-def _checked_texts(X: Any) -> list[str]:
+def _checked_texts(X: Sequence[str]) -> list[str]:
     if isinstance(X, str) or not hasattr(X, "__len__") or getattr(X, "ndim", 1) != 1 or hasattr(X, "columns"):
         raise ValueError(f"X must be a list of texts, got {type(X).__name__}; of a table, pass the column of texts")
     texts = list(X)
