@@ -1,7 +1,7 @@
 """Translation with the output layers of "Beyond Weight Tying": its Tables 1 to 4 and Figure 3, at a small size.
 
     python benchmarks/translation.py -- --data multi30k --vocab_size 2000 --layers nmt tied bilinear joint128 joint512
-    python benchmarks/translation.py --speed
+    python benchmarks/translation.py --speed nmt tied joint512 joint2048 joint4096
 
 The first is recipes/train_nmt.py with its flags, German to English; each vocabulary is a run, written after each of its
 models, beside the runs before it. Words nearest to a query are asked for among rows of E, and among the classifiers
@@ -100,27 +100,23 @@ def nearest(folder: Path, number: int = 5) -> dict[str, dict[str, list[str]]]:
     return found
 
 
-def speeds(options: argparse.Namespace) -> dict[str, Any]:
-    """Target words a CPU second of training steps, by layer and share of the vocabulary."""
-    rows: dict[str, Any] = {}
-    for name, joint_size in LAYERS.items():
-        rows[name] = {}
+def speeds(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Target words a CPU second of training steps, of each layer by share of the vocabulary."""
+    for name in options.speed:
+        rows = {}
         for share in (*SHARES, 1.0):
-            if share == 1 and joint_size > 512:
+            if share == 1 and LAYERS[name] > 512:
                 continue
             set_seed(0)
             config = NmtConfig(vocab_size=options.words, num_hidden_layers=2)
             loss = {"loss": "chunked"} if share == 1 else {"loss": "sampled", "sample": share}
-            form = "joint" if joint_size else "tied"
-            model = replace_output_embeddings(NmtForConditionalGeneration(config), joint_size or 1, form=form, **loss)
+            form = "joint" if LAYERS[name] else "tied"
+            model = replace_output_embeddings(NmtForConditionalGeneration(config), LAYERS[name] or 1, form=form, **loss)
             if name == "nmt":  # the same layer over a table of its own
                 model.lm_head.weight = nn.Parameter(model.lm_head.weight.detach().clone())
-            rows[name][f"{share:g}"] = step_speed(model, options)
-            print(name, share, rows[name][f"{share:g}"], flush=True)
-    for by_share in rows.values():
-        for share, figures in by_share.items():
-            figures["times_nmt"] = figures["tokens_per_second"] / rows["nmt"][share]["tokens_per_second"]
-    return rows
+            rows[f"{share:g}"] = step_speed(model, options)
+            print(name, share, rows[f"{share:g}"], flush=True)
+        yield name, rows
 
 
 def step_speed(model: PreTrainedModel, options: argparse.Namespace) -> dict[str, float]:
@@ -139,7 +135,7 @@ def step_speed(model: PreTrainedModel, options: argparse.Namespace) -> dict[str,
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--speed", nargs="+", choices=LAYERS, default=[], help="time these layers instead, nmt first")
     parser.add_argument("--words", type=int, default=128_000, help="of --speed")
     parser.add_argument("--batch", type=int, nargs=2, default=[32, 20], help="sentences and their words, of --speed")
     parser.add_argument("recipe", nargs="*", help="flags of the recipe, after --")
@@ -153,8 +149,11 @@ def main() -> None:
         ratios = {f"{share:g}": of / nmt for share, of, nmt in zip(SHARES, by_share, PAPER["nmt"], strict=True)}
         figures["paper"]["times_nmt"][layer] = ratios
     if options.speed:
-        figures["speed"] = speeds(options)
-        write_results("translation", figures, kept=before)
+        for name, rows in speeds(options):
+            figures["speed"][name] = rows
+            for share, row in rows.items():
+                row["times_nmt"] = row["tokens_per_second"] / figures["speed"]["nmt"][share]["tokens_per_second"]
+            write_results("translation", figures, kept=before)
     else:
         with tempfile.TemporaryDirectory() as folder:
             for run in train(folder, options.recipe):

@@ -7,8 +7,11 @@ import torch
 
 import hf_gile
 from hf_gile import build_tokenizer
+from hf_gile.language_models import replace_output_embeddings
+from hf_gile.tokenizing import build_piece_tokenizer
 
 PAGE = Path(hf_gile.__file__).parent.parent / "docs" / "output_layers.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
 def test_the_code_of_the_page_adds_a_word(tmp_path, monkeypatch, make_language_model, capsys):
@@ -16,7 +19,7 @@ def test_the_code_of_the_page_adds_a_word(tmp_path, monkeypatch, make_language_m
     tokenizer = build_tokenizer(vocabulary=["clots", "are", "dissolved", "by"])
     make_language_model(vocab_size=len(tokenizer), eos_token_id=0, bos_token_id=0).save_pretrained("plain")
     tokenizer.save_pretrained("my-model")
-    before, after = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    before, after, _ = BLOCKS
     exec(before, {})
     assert (tmp_path / "my-model" / "joint_models.py").is_file()
     names = {"vector": torch.full((6,), 0.5)}
@@ -25,3 +28,17 @@ def test_the_code_of_the_page_adds_a_word(tmp_path, monkeypatch, make_language_m
     assert names["model"].config.vocab_size == len(tokenizer) + 1
     assert names["tokenizer"].decode([len(tokenizer)]) == "streptokinase"
     assert (tmp_path / "my-model-plus" / "config.json").is_file()
+
+
+def test_the_code_of_the_page_translates(tmp_path, monkeypatch, make_language_model, capsys):
+    monkeypatch.chdir(tmp_path)
+    tokenizer = build_piece_tokenizer(["Zwei Hunde spielen im Schnee.", "Two dogs play."], vocab_size=50)
+    model = make_language_model("NmtForConditionalGeneration", vocab_size=len(tokenizer))
+    model.generation_config.max_length = 4
+    replace_output_embeddings(model, joint_size=7).save_pretrained("runs/nmt/joint512/model")
+    tokenizer.save_pretrained("runs/nmt/joint512/model")
+    names = {}
+    exec(BLOCKS[2], names)
+    (line,) = eval(capsys.readouterr().out)
+    ids = names["model"].generate(**names["inputs"], num_beams=5)
+    assert line == tokenizer.decode(ids[0], skip_special_tokens=True)
