@@ -1,4 +1,4 @@
-"""`hf-gile card` and `hf-gile push`: a model for others."""
+"""`hf-gile card`, `hf-gile push` and `hf-gile verify`: a model for others, and of others."""
 
 import sys
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from .options import Model, Revision
 from .running import add_command, counted, note, visible
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a saved model.")]
@@ -16,6 +17,7 @@ def add_to(app: typer.Typer) -> None:
     """Adds the commands."""
     add_command(app, "card", card)
     add_command(app, "push", push)
+    add_command(app, "verify", verify)
 
 
 @dataclass(kw_only=True)
@@ -135,3 +137,28 @@ def push(
         note(f"nothing has changed: {done.url}")
     else:
         note(f"{changes}, commit {done.commit[:12]}: {done.pull_request or done.url}")
+
+
+def verify(model: Model, revision: Revision = None) -> None:
+    """Compare the code of a model with that of the installed package, by hash. Nothing of the model is run.
+
+    trust_remote_code=True runs the Python files of a model. Prints each of them: same, differs, unknown to the package,
+    or missing; and the call that stays with this commit. Ends with 1 if any is not the same.
+
+        hf-gile verify user/gile-mesh
+        hf-gile verify user/gile-mesh --revision v2
+    """
+    from hf_gile.publishing.verify import verify_code
+
+    done = verify_code(model, revision)
+    for name, (digest, what) in done.files.items():
+        sys.stdout.write(f"{what:8}  {digest[:16]:16}  {visible(name)}\n")
+    for reference in done.elsewhere:
+        sys.stdout.write(f"{'elsewhere':8}  {visible(reference)}\n")
+    pinned = "" if done.commit is None else f', revision="{done.commit}", code_revision="{done.commit}"'
+    sys.stdout.flush()
+    if not done.is_same:
+        note(f"{model} has code that is not that of the installed hf-gile: read it before you trust it")
+        raise typer.Exit(1)
+    call = f"pipeline(model={model!r}, trust_remote_code=True{pinned})"
+    note(f"all code is that of the installed hf-gile; to stay with it:\n{call}")

@@ -99,6 +99,7 @@ def make_card(
         "info": info,
         "report": report,
         "repo": python_text(info.repo_id or UNKNOWN_PLACE),
+        "place": info.repo_id or UNKNOWN_PLACE,
         "images": images,
         "num_mapped": f"{min(MOST, len(labels)):,}",
         "label_table": None if folder is None else LABEL_TABLE,

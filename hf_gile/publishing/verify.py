@@ -1,0 +1,81 @@
+"""The code files of a model compared with those of the installed package, by hash; none is run."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from huggingface_hub import HfApi, snapshot_download
+
+from .contents import code_of
+
+INSTALLED = [Path(__file__).parent.parent / room for room in ("models", "language_models")]
+"""The folders of the files that travel with models."""
+
+_NAME_CODE = ("config.json", "processor_config.json", "tokenizer_config.json")
+
+
+@dataclass(frozen=True)
+class CodeCheck:
+    """What `verify_code` found.
+
+    Args:
+        commit: Of a model on the Hub, that which was looked at.
+        files: Of each code file, by its path: its SHA-256, and whether it is the "same" as the installed one,
+            "differs", is "unknown" to the package, or is "missing" though the configuration names it.
+        elsewhere: References to code in other repositories, which `trust_remote_code=True` would run as well.
+    """
+
+    commit: str | None
+    files: dict[str, tuple[str, str]]
+    elsewhere: list[str]
+
+    @property
+    def is_same(self) -> bool:
+        """Whether all code is that of the installed package."""
+        return bool(self.files) and not self.elsewhere and all(what == "same" for _, what in self.files.values())
+
+
+def verify_code(model: str, revision: str | None = None) -> CodeCheck:
+    """Compares all Python files of a model with those of the installed package.
+
+    Args:
+        model: Its folder, or its name on the Hub.
+        revision: Of a model on the Hub: a branch, a tag or a commit.
+
+    Raises:
+        OSError: There is no such model, or the Hub does not give it.
+        ValueError: It is no GILE model.
+    """
+    folder, commit = Path(model), None
+    if not folder.is_dir():
+        commit = str(HfApi().model_info(model, revision=revision).sha)
+        folder = Path(snapshot_download(model, revision=commit, allow_patterns=["*.py", *_NAME_CODE]))
+    named = code_of(folder)
+    if not named:
+        raise ValueError(f"{model} is no saved GILE model: its config.json names no code")
+    ours = {path.name: path.read_bytes() for room in INSTALLED for path in room.glob("*.py")}
+    files = dict.fromkeys(sorted(named), ("", "missing"))
+    for path in sorted(folder.rglob("*.py")):
+        name, data = path.relative_to(folder).as_posix(), path.read_bytes()
+        what = "unknown" if name not in ours else "same" if data == ours[name] else "differs"
+        files[name] = hashlib.sha256(data).hexdigest(), what
+    return CodeCheck(commit, files, _elsewhere(folder))
+
+
+def _elsewhere(folder: Path) -> list[str]:
+    """References to code of other repositories, `user/name--module.Class`."""
+    found: set[str] = set()
+    for name in _NAME_CODE:
+        if (folder / name).is_file():
+            rest = [json.loads((folder / name).read_text(encoding="utf-8"))]
+            while rest:
+                value = rest.pop()
+                if isinstance(value, dict):
+                    rest += [*value.get("auto_map", {}).values(), *value.get("custom_pipelines", {}).values()]
+                    rest += [value["impl"]] if "impl" in value else []
+                elif isinstance(value, list):
+                    rest += value
+                elif isinstance(value, str) and "--" in value:
+                    found.add(value)
+    return sorted(found)

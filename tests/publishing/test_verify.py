@@ -1,0 +1,81 @@
+import json
+
+import pytest
+from transformers import pipeline
+from typer.testing import CliRunner
+
+from hf_gile.publishing import CardInfo, make_card, push_folder
+from hf_gile.publishing.verify import verify_code
+from hf_gile_cli.app import app
+
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
+
+
+def verify(*arguments):
+    return CliRunner().invoke(app, ["verify", *map(str, arguments)], prog_name="hf-gile")
+
+
+def test_code_as_it_was_saved_is_that_of_the_package(make_saved):
+    done = verify(make_saved())
+    assert done.exit_code == 0, done.output
+    assert {line.split()[0] for line in done.stdout.splitlines()} == {"same"}
+    assert len(done.stdout.splitlines()) == 11
+    assert "trust_remote_code=True)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "what"),
+    [
+        ("scoring_gile.py", "import os\n", "differs"),
+        ("more_gile.py", "import os\n", "unknown"),
+        ("scoring_gile.py", None, "missing"),
+    ],
+)
+def test_code_of_others_is_shown(name, change, what, make_saved):
+    folder = make_saved()
+    if change is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_text(change)
+    assert verify_code(str(folder)).files[name][1] == what
+    done = verify(folder)
+    assert done.exit_code == 1
+    assert [line.split()[-1] for line in done.stdout.splitlines() if line.startswith(what)] == [name]
+    assert "read it before you trust it" in done.stderr
+
+
+def test_code_in_another_repository_is_shown(make_saved):
+    folder = make_saved()
+    content = json.loads((folder / "config.json").read_text())
+    content["auto_map"]["AutoModel"] = "eve/code--modeling_gile.GileModel"
+    (folder / "config.json").write_text(json.dumps(content))
+    done = verify(folder)
+    assert done.exit_code == 1
+    assert "elsewhere  eve/code--modeling_gile.GileModel" in done.stdout
+
+
+def test_of_a_model_on_the_hub_a_commit_is_looked_at_and_named(hub, make_saved):
+    folder = make_saved()
+    first = push_folder(folder, "ada/milk").commit
+    (folder / "search_gile.py").write_text("import os\n")
+    push_folder(folder, "ada/milk")
+    assert verify("ada/milk").exit_code == 1
+    done = verify("ada/milk", "--revision", first)
+    assert done.exit_code == 0, done.output
+    assert f'revision="{first}", code_revision="{first}"' in done.stderr
+    pinned = {"revision": first, "code_revision": first}
+    pipe = pipeline("zero-shot-classification", model="ada/milk", trust_remote_code=True, device="cpu", **pinned)
+    assert len(pipe("Milk.", top_k=2)["labels"]) == 2
+
+
+def test_what_is_no_model_is_refused(tmp_path):
+    done = verify(tmp_path)
+    assert done.exit_code == 1
+    assert "is no saved GILE model" in done.stderr
+
+
+def test_a_card_says_how_to_look_at_the_code(make_model):
+    model, _ = make_model()
+    card = make_card(model, None, CardInfo(repo_id="ada/milk")).text
+    assert "`hf-gile verify ada/milk`" in card
+    assert '`code_revision="..."` the Python files' in card
