@@ -69,8 +69,9 @@ def test_one_label_a_text_is_predicted_with_probabilities_that_sum_to_one(make, 
 
 def test_of_two_labels_the_decision_is_a_number(make):
     texts, gold = draw(40)
-    model = make().fit(texts, [int(row[0] in ("heart", "iron")) for row in gold])
+    model = make(settings={"lexical": False}).fit(texts, [int(row[0] in ("heart", "iron")) for row in gold])
     assert model.classes_.tolist() == [0, 1]
+    assert not model.model_.config.lexical
     decisions = model.decision_function(texts)
     assert decisions.shape == (40,)
     assert (decisions > 0).astype(int).tolist() == model.predict(texts).tolist()

@@ -82,7 +82,7 @@ UNITS: dict[str, Unit] = {
     # What text and label say, and a row of its own for each label with documents: the one made for pretrained encoders.
     "gile_rows": Unit({"output_layer": "gile", "cosine_score": True, "label_rows": True}),
     # The same with a bilinear form, which can be fitted as a convex problem: what `auto` stands for, automatic.py.
-    "bilinear_rows": Unit({"output_layer": "bilinear", "cosine_score": True, "label_rows": True, "lexical": True}),
+    "bilinear_rows": Unit({"output_layer": "bilinear", "cosine_score": True, "label_rows": True}),
     # Not in the paper, which has ReLU throughout.
     "linear_tanh": Unit({"output_layer": "linear", "hidden_act": "tanh"}),
     "gile_tanh": Unit({"output_layer": "gile", "hidden_act": "tanh", "joint_act": "tanh"}),
