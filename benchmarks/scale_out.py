@@ -2,11 +2,13 @@
 
     python benchmarks/scale_out.py [--rows 1000000] [--kills 20]
 
-`kills`: made rows, some of them no text, are scored by a small model of words. The run is killed by SIGKILL at random
-moments of its work - all its processes, the first one, or a worker - and started again. At the end, each row must be in
-the parts or among the rejected ones, once, in order, with the scores that it has in a run that nobody kills.
+`kills`: made rows, some of them no text, are scored by a small model of words. The process is ended by SIGKILL at
+random moments of its work, and another goes on. At the end, each row must be in the parts or among the rejected ones,
+once, in order, and with the scores that it has elsewhere (5,000 rows are looked at).
 
-`processes`: rows a second of runs with one and with two processes, in turns, from their first part to their last.
+`processes`: rows a second of one process and of two that share the parts, in turns.
+
+All processes are forks of this one, so that no figure holds the seconds that a new process spends on imports.
 
 `encoder`: MEDLINE abstracts by the general scorer, in turns: the pipeline in batches of 32 as they come, `GileScorer`,
 which sorts them by length, and `GileScorer` with 16 bits, if the processor has them.
@@ -16,9 +18,8 @@ import argparse
 import json
 import os
 import random
+import resource
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -40,11 +41,11 @@ from hf_gile import (
     build_tokenizer,
 )
 from hf_gile.data import demo_file, read_medline
-from hf_gile.scoring import GileScorer
+from hf_gile.scoring import GileScorer, Reading, ScoringRun, score_parts, start_run
 from hf_gile.scoring.scorer import has_bf16
 from hf_gile.training import general_scorer
 
-WORDS, LABELS, TOP_K, BAD_EVERY = 5000, 1000, 5, 10_007
+WORDS, LABELS, TOP_K, BAD_EVERY, PARTS = 5000, 50, 5, 10_007, 64
 ROUNDS = 3
 
 
@@ -74,95 +75,66 @@ def made_rows(rows: int, seed: int) -> Iterator[str]:
         yield json.dumps({"id": number, "text": text}) + "\n"
 
 
-def start(model: Path, texts: Path, output: Path, workers: int, part_size: float = 1) -> subprocess.Popen[bytes]:
-    """Starts the command, with processes of its own group."""
-    flags = {"--output": output, "--workers": workers, "--part-size": part_size, "--top-k": TOP_K}
-    words = [
-        sys.executable,
-        "-m",
-        "hf_gile_cli",
-        "score",
-        model,
-        texts,
-        *(part for flag in flags.items() for part in flag),
-    ]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        list(map(str, words)),
-        env=environment,
-        start_new_session=True,
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-    )
+def forked(run: ScoringRun, scorer: GileScorer, shard: int = 0, shards: int = 1) -> int:
+    """Scores parts in a fork of this process; returns its number."""
+    child = os.fork()
+    if child == 0:
+        for _ in score_parts(run, run.left(shard, shards), scorer, 1):
+            pass
+        os._exit(0)
+    return child
 
 
-def parts_of(output: Path) -> list[Path]:
-    return sorted(output.glob("parts/0*.parquet"))
+def wait_for(child: int) -> None:
+    if os.waitpid(child, 0)[1]:
+        raise RuntimeError("a process failed")
 
 
-def ended(process: subprocess.Popen[bytes]) -> None:
-    said = process.communicate()[1]
-    if process.returncode:
-        raise RuntimeError(f"the command ended with {process.returncode}: {said.decode()[-500:]}")
+def start(texts: Path, output: Path, scorer: GileScorer) -> ScoringRun:
+    return start_run(output, [texts], scorer, Reading(part_bytes=texts.stat().st_size // PARTS))
 
 
-def kills(folder: Path, rows: int, number: int, seed: int) -> dict[str, Any]:
+def kills(folder: Path, scorer: GileScorer, rows: int, number: int, seed: int) -> dict[str, Any]:
     """Kills a run again and again, and looks at what is there in the end."""
-    draw, output = random.Random(seed), folder / "killed"
-    texts = folder / "texts.jsonl"
+    draw, output, texts = random.Random(seed), folder / "killed", folder / "texts.jsonl"
     with texts.open("w") as file:
         file.writelines(made_rows(rows, seed))
-    begun = time.perf_counter()
-    for kill in range(number):
-        before, workers = len(parts_of(output)), 1 + kill % 2
-        process = start(folder / "model", texts, output, workers)
-        wanted = before + draw.randint(0, 2)
-        while len(parts_of(output)) < max(1, wanted) and process.poll() is None:
+    before, after_kills = cpu_of_children(), []
+    while True:
+        run = start(texts, output, scorer)
+        child = forked(run, scorer)
+        if len(after_kills) == number:
+            break
+        wanted = len(run.left()) - draw.randint(0, 2 * PARTS // (number + 1) - 1)
+        while len(run.left()) > wanted:
             time.sleep(0.02)
         time.sleep(2 * draw.random())
-        if process.poll() is None:
-            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-            victim = (kill // 2) % 3 if children else 0
-            if victim == 2:  # a worker; the others end by themselves
-                os.kill(int(children[-1]), signal.SIGKILL)
-            elif victim == 1:  # the first process; its workers finish what they have begun
-                process.kill()
-            else:
-                os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        print(f"kill {kill + 1}: {len(parts_of(output))} parts")
-    left = len(parts_of(output))
-    ended(start(folder / "model", texts, output, 2))
-    seconds = time.perf_counter() - begun
-    status = json.loads(command("--output", output, "--status"))
-    command("--output", output, "--merge", folder / "all.parquet")
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        after_kills.append(len(run.left()))
+        print(f"kill {len(after_kills)}: {after_kills[-1]} parts left", flush=True)
+    wait_for(child)
+    cpu_seconds = cpu_of_children() - before
+    run.merge(folder / "all.parquet")
     merged = pq.read_table(folder / "all.parquet", columns=["id", "labels", "scores"])
     ids = list(map(int, merged["id"].to_pylist()))
     expected = [number for number in range(rows) if number % BAD_EVERY != BAD_EVERY - 1]
     rejected = sum(len(path.read_text().splitlines()) for path in (output / "rejected").glob("*.jsonl"))
-    lost, twice = len(set(expected) - set(ids)), len(ids) - len(set(ids))
     return {
         "rows": rows,
-        "kills": number,
-        "parts": status["parts"],
-        "parts_after_kills": left,
-        "lost": lost + (rows - len(expected) - rejected),
-        "twice": twice,
+        "parts": len(run.parts),
+        "parts_left_after_each_kill": after_kills,
+        "lost": len(set(expected) - set(ids)) + rows - len(expected) - rejected,
+        "twice": len(ids) - len(set(ids)),
         "out_of_order": sum(one != other for one, other in zip(ids, expected, strict=False)),
         "rejected": rejected,
-        "other_scores": other_scores(folder, texts, merged, seed),
-        "seconds": seconds,
+        "other_scores": other_scores(scorer, texts, merged, seed),
+        "rows_per_cpu_second": rows / cpu_seconds,
     }
 
 
-def command(*words: object) -> str:
-    line = [sys.executable, "-m", "hf_gile_cli", "score", *map(str, words)]
-    return subprocess.run(line, check=True, capture_output=True, text=True).stdout
-
-
-def other_scores(folder: Path, texts: Path, merged: Any, seed: int, sample: int = 5000) -> int:
+def other_scores(scorer: GileScorer, texts: Path, merged: Any, seed: int, sample: int = 5000) -> int:
     """The number of rows, of some drawn, that have other labels or scores than where they are scored alone."""
-    scorer = GileScorer(folder / "model", top_k=TOP_K)
     written = {row["id"]: row["text"] for row in map(json.loads, texts.open()) if isinstance(row["text"], str)}
     places = sorted(random.Random(seed).sample(range(len(merged)), min(sample, len(merged))))
     some = merged.take(places).to_pylist()
@@ -173,24 +145,27 @@ def other_scores(folder: Path, texts: Path, merged: Any, seed: int, sample: int 
     )
 
 
-def processes(folder: Path, rows: int, seed: int) -> dict[str, dict[str, float]]:
-    """Rows a second with one and with two processes, in turns."""
+def cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def processes(folder: Path, scorer: GileScorer, rows: int, seed: int) -> dict[str, dict[str, float]]:
+    """Rows a second of one process and of two, in turns."""
     texts = folder / "fewer.jsonl"
     with texts.open("w") as file:
         file.writelines(made_rows(rows, seed + 1))
     speeds: dict[int, list[float]] = {1: [], 2: []}
     for turn in range(ROUNDS):
-        for workers, found in speeds.items():
-            output = folder / f"turn-{turn}-{workers}"
-            ended(start(folder / "model", texts, output, workers, part_size=0.25))
-            parts = sorted(parts_of(output), key=lambda path: path.stat().st_mtime_ns)
-            counted = sum(pq.read_metadata(path).num_rows for path in parts[workers:])
-            taken = (parts[-1].stat().st_mtime_ns - parts[workers - 1].stat().st_mtime_ns) / 1e9
-            found.append(counted / taken)
+        for shards, found in speeds.items():
+            run, begun = start(texts, folder / f"turn-{turn}-{shards}", scorer), time.perf_counter()
+            for child in [forked(run, scorer, shard, shards) for shard in range(shards)]:
+                wait_for(child)
+            found.append(rows / (time.perf_counter() - begun))
     base = median(speeds[1])
     return {
-        str(workers): {"rows_per_second": median(found), "times_one": median(found) / base}
-        for workers, found in speeds.items()
+        str(shards): {"rows_per_second": median(found), "times_one": median(found) / base}
+        for shards, found in speeds.items()
     }
 
 
@@ -224,17 +199,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--documents", type=int, default=128)
+    parser.add_argument("--documents", type=int, default=48)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    figures: dict[str, Any] = {"encoder": encoder(options.documents)}
-    print(figures)
+    torch.set_num_threads(1)  # a fork has none of the threads that torch would wait for
+    figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         make_model(Path(folder) / "model", options.seed)
-        figures["processes"] = processes(Path(folder), max(50_000, options.rows // 8), options.seed)
-        print(figures["processes"])
-        figures["kills"] = kills(Path(folder), options.rows, options.kills, options.seed)
+        scorer = GileScorer(Path(folder) / "model", top_k=TOP_K)
+        figures["kills"] = kills(Path(folder), scorer, options.rows, options.kills, options.seed)
         print(figures["kills"])
+        figures["processes"] = processes(Path(folder), scorer, options.rows // 30, options.seed)
+        print(figures["processes"])
+    figures["encoder"] = encoder(options.documents)
+    print(figures["encoder"])
     write_results("scale_out", figures, options.seed)
 
 

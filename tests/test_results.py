@@ -65,6 +65,12 @@ ROWS = {
     "read_medline": ("runs *", {*TIMES, "median_cpu_s", "files_per_s", "citations_per_s", "yields"}, set()),
     "reliability": ("sections * *", {"cases", "taken", "refused", "crashes", "peak_mib", "seconds"}, set()),
     "sampling_curves": ("runs *", {"flags", "curve", "time_beside_all_labels"}, set()),
+    "scale_out": (
+        "kills",
+        {"rows", "parts", "parts_left_after_each_kill", "lost", "twice", "out_of_order", "rejected", "other_scores"}
+        | {"rows_per_cpu_second"},
+        set(),
+    ),
     "scoring": ("runs * *", {*TIMES, "documents_per_s", "gflops", "times_bare_product"}, set()),
     "search": ("results *", SEARCHED, {"size", "probes", "oversampling"}),
     "search_model": ("results *", SEARCHED, {"size", "probes", "oversampling"}),
