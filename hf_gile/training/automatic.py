@@ -10,6 +10,9 @@ from .convex import READ_OF_MANY, is_feasible
 from .encoders import best_text_encoder, prompt_of
 from .model_settings import AUTO, CONVEX, TRAINED, ModelSettings
 
+_READ_OF_EACH = 128
+"""Pieces of words that an encoder reads of a document where labels are many; the rest is compared by its words."""
+
 
 def named_encoder(settings: ModelSettings) -> str | None:
     """The encoder that settings name; None for words, or if it is to be chosen."""
@@ -78,7 +81,11 @@ def resolve(
         if settings.lexical is False:
             say(f"{num_documents:,} documents x {num_labels:,} labels: trained step by step, over {name_of(settings)}")
             return TRAINED, with_encoder(settings, named_encoder(settings))
-        some = f" It reads {READ_OF_MANY:,} of {num_documents:,} documents; rows of words are fitted on all of them."
+        settings = replace(settings, max_words=settings.max_words or _READ_OF_EACH)
+        some = (
+            f" It reads {settings.max_words} pieces of {READ_OF_MANY:,} of {num_documents:,} documents; "
+            "rows of words are fitted on all of them."
+        )
     say(f"text encoder: {name}, frozen; what stands over it is fitted as convex problems, which have no epochs.{some}")
     say("  flags of training steps, such as --num_train_epochs and --learning_rate, are not used")
     frozen: dict[str, Any] = {"freeze_text_encoder": True}

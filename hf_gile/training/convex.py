@@ -48,7 +48,7 @@ _COSTLY = 2_000_000_000
 _LARGEST = 20_000_000_000
 """Size of N x L x P that takes minutes."""
 
-_RAISE, _LOST = 0.25, 0.005
+_RAISE, _LOST = 0.25, 0.01
 """Step by which unseen labels are raised, and the share of the seen labels' average precision that it may cost."""
 
 _FEW_DOCUMENTS = 4000
@@ -542,7 +542,8 @@ def fit_head(
 
     Seen labels are those that training documents have. L2 of rows is chosen on validation documents, and if there are
     few, on quarters of the training documents as well. In each of four folds a quarter of the seen labels is held out,
-    with the documents that have no other labels: they tell what terms count for labels never seen. If some of the
+    with the documents that have no other labels: they tell what terms count for labels never seen. Labels that are more
+    frequent than the mean are not held out, as a label that nobody has used so far is not one of every second document. If some of the
     labels are such, weights of seen labels are fitted with them, for one ranking, and otherwise without them.
 
     Args:
@@ -651,11 +652,12 @@ def _folds(whole: _Fold, number: int, is_enough: bool, holds_labels: bool) -> li
     """What `fit_head` chooses on: with all labels, or with a quarter of the seen ones held out of each fold."""
     train, labels = whole.train, whole.labels
     generator = torch.Generator().manual_seed(0)
-    columns = (train.counts(len(labels)) > 0).nonzero()[:, 0]
+    counts = train.counts(len(labels))
     fold_of_label = torch.full((len(labels),), -1)
     if holds_labels:
-        if len(columns) < 2:
+        if int((counts > 0).sum()) < 2:
             return []
+        columns = ((counts > 0) & (counts <= counts[counts > 0].float().mean())).nonzero()[:, 0]
         number = min(number, len(columns))
         order = columns[torch.randperm(len(columns), generator=generator)]
         fold_of_label[order] = torch.arange(len(columns)) % min(_FOLDS, len(columns))

@@ -136,7 +136,7 @@ def test_of_large_data_the_encoder_reads_some_and_rows_of_words_all(run, found, 
     done, results = run("--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
     assert sizes == [(60, 5, 12), (60, 5, 12)]
-    assert "It reads 20 of 60 documents; rows of words are fitted on all of them." in done.stdout
+    assert "It reads 128 pieces of 20 of 60 documents; rows of words are fitted on all of them." in done.stdout
     assert results["auto"]["chosen"]["words_l2"] > 0
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out/auto/model")
     assert not model.gile.label_rows.weight[:, :-1].any()
