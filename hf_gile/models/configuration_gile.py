@@ -57,6 +57,7 @@ _LARGEST: dict[str, int] = {
     "max_label_words": 1 << 16,
     "languages": 1000,
     "num_labels": 1 << 21,
+    "row_words": 1 << 30,
     "missing_weights": 1 << 27,
     "text_encoder_layers": 1000,
     "text_encoder_size": 1 << 24,
@@ -64,8 +65,7 @@ _LARGEST: dict[str, int] = {
 }
 """The limits of `GileConfig.largest`."""
 
-_MAY_BE_NOTHING = ("bag_size", "label_length")
-
+_MAY_BE_NOTHING = ("bag_size", "label_length", "row_words")
 
 checks_of_makers: list[Callable[[PreTrainedConfig], None]] = []
 """What a configuration must pass where models are made; hf_gile adds it, and it does not travel with them."""
@@ -339,12 +339,13 @@ class GileConfig(PreTrainedConfig):
         cosine_scale: Value c of these terms before training.
         lexical: Whether the score has terms that compare words, in evaluation: "match", the words and parts of words
             that a whole document shares with a text of the label, by their idf, and "coverage", 1 where it has all
-            words of a name (`Postings`); "words", a row of words of each stored label, where it is weighed.
+            words of a name (`Postings`); "words", the rows of words of stored labels, where `row_words` says so.
         term_weights: What terms of the score are multiplied with, for labels with a row, "seen", and for others,
             "unseen", and the "offset" that is added: `{"unseen": {"joint": 0.7, "match": 1.4, "offset": -1.5}}`; those
             not named have the weights of `TERMS`. `hf_gile.training.fit_unseen_weights` fits this.
         label_rows: Whether each stored label has a row r and a number b, zero before training, that add `r . h + b` to
             its score: labels with enough documents lose nothing beside a linear unit.
+        row_words: Words in the rows of words of all stored labels together (`WordRows`); set where they are fitted.
         joint_layers: Layers of both projections into the joint space. Those behind the first have a residual connection
             (Deep Residual Output Layers: Pappas & Henderson, ICML 2019).
         joint_dropout: Dropout of h and e before the joint space, and between its layers.
@@ -389,6 +390,7 @@ class GileConfig(PreTrainedConfig):
     cosine_score: bool = False
     cosine_scale: float | int = 15.0
     label_rows: bool = False
+    row_words: int = 0
     joint_size: int = 500
     joint_act: str = "relu"
     joint_layers: int = 1
@@ -523,6 +525,10 @@ class GileConfig(PreTrainedConfig):
         """Each weight is a finite number, of a term that the score has, for labels that have it."""
         has = {"cosine": self.cosine_score, "rows": self.label_rows, "match": self.lexical, "coverage": self.lexical}
         has["words"] = self.lexical and self.label_rows
+        if self.row_words and not has["words"]:
+            raise ValueError(
+                f"row_words {self.row_words} would not be read: set lexical and label_rows, or leave it out"
+            )
         for group, weights in self.term_weights.items():
             if group not in GROUPS or not isinstance(weights, Mapping):
                 raise ValueError(f"term_weights are of 'seen' and 'unseen' labels, got {group!r}: {weights!r:.100}")
@@ -534,11 +540,6 @@ class GileConfig(PreTrainedConfig):
                     raise ValueError(f"term_weights[{group!r}] names {name!r:.100}; this score has {known}")
                 if not _is_number(weight) or abs(weight) > _LARGEST_NUMBER:
                     raise ValueError(f"term_weights[{group!r}][{name!r}] must be a finite number, got {weight!r:.100}")
-
-    @property
-    def has_word_rows(self) -> bool:
-        """Whether stored labels have rows of words (`WordRows`): where their weight is said."""
-        return self.lexical and any("words" in weights for weights in self.term_weights.values())
 
     def validate_problem(self) -> None:
         """The loss is a classification loss."""

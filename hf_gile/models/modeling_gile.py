@@ -90,12 +90,6 @@ _STARTS = {
 """Fields of where weights start, and the names of these weights."""
 
 
-def _rows(table: Tensor, columns: Tensor) -> Tensor:
-    """Rows of a table, zeros where a column is -1."""
-    is_old = (columns >= 0).to(table.device)[:, None]
-    return torch.where(is_old, table[columns.clamp(min=0).to(table.device)], 0) if len(table) else table
-
-
 def with_words(scores: Tensor, postings: Postings | None, lexical_ids: Tensor | None) -> Tensor:
     """`(B, L)` scores with what shared words add to them; of labels without postings, nothing."""
     return scores if postings is None else scores + postings.scores(lexical_ids, len(scores)).to(scores)
@@ -261,8 +255,8 @@ class GileModel(GilePreTrainedModel):
         else:
             if config.label_rows:
                 self.label_rows = ZeroEmbedding(config.num_labels, config.document_size + 1)
-            if config.has_word_rows:
-                self.word_rows = WordRows(config.num_labels)
+            if config.row_words:
+                self.word_rows = WordRows(*map(torch.zeros, (config.num_labels, config.row_words, config.row_words)))
             self.output_layer = JointInputLabelEmbedding(config)
         self.freeze()
         self.post_init()
@@ -484,6 +478,12 @@ class GileModel(GilePreTrainedModel):
         return [parameter for part in parts if part is not None for parameter in part.parameters()]
 
     @torch.no_grad()
+    def set_word_rows(self, num_labels: int, ids: Tensor, places: Tensor, weights: Tensor) -> None:
+        """Gives stored labels rows of words: lexical ids, columns of labels, ascending, and weights, `(W,)` each."""
+        sizes, self.config.row_words = places.bincount(minlength=num_labels), len(ids)
+        self.word_rows = WordRows(sizes, ids, weights).to(self.device) if len(ids) else None
+
+    @torch.no_grad()
     def postings(
         self, labels: Sequence[Label], label_rows: Tensor | None = None, columns: Tensor | None = None
     ) -> Postings | None:
@@ -698,14 +698,14 @@ class GileForSequenceClassification(GilePreTrainedModel):
             return  # there is no telling whose they are, but their number
         before = {} if self.label_set is None else {one: column for column, one in enumerate(self.label_set.ids)}
         columns = torch.tensor([before.get(one, -1) for one in label_set.ids])
-        new = _rows(table.weight.data, columns)
+        new = table.weight.data.new_zeros(len(columns), table.weight.shape[1])
+        new[columns >= 0] = table.weight.data[columns[columns >= 0].to(new.device)]
         if new.shape == table.weight.shape:
             table.weight.data.copy_(new)  # the parameter stays the one that an optimizer knows
         else:
             self.gile.label_rows = ZeroEmbedding.from_pretrained(new, freeze=False)
         if self.gile.word_rows is not None:
-            for rows in self.gile.word_rows.parameters():
-                rows.data = _rows(rows.data, columns)
+            self.gile.set_word_rows(len(columns), *self.gile.word_rows(columns))
 
     def rows_of(self, labels: Sequence[Label], language: str | None = None) -> Tensor | None:
         """`(C, H + 1)` rows of C labels, zeros where they are not stored; None for a model without rows.

@@ -23,9 +23,6 @@ from .languages_gile import of_language, per_language
 from .processing_gile import LEXICAL_BUCKETS, lexical_features
 from .text_encoders_gile import rms_normalized
 
-ROW_WORDS = 256
-"""Words, and parts of words, that a row of words has at most."""
-
 
 class ZeroEmbedding(nn.Embedding):
     """A table of numbers that start at zero."""
@@ -105,17 +102,22 @@ class WordWeights(nn.Module):
 
 
 class WordRows(nn.Module):
-    """Of each stored label the words that tell of it, and what each adds to its share of documents; fitted at once."""
+    """Of each stored label the words that tell of it, and what each adds to its share of documents, row after row."""
 
-    def __init__(self, num_labels: int) -> None:
+    def __init__(self, sizes: Tensor, ids: Tensor, weight: Tensor) -> None:
         super().__init__()
-        self.ids = nn.Parameter(torch.zeros(num_labels, ROW_WORDS, dtype=torch.int32), requires_grad=False)
-        self.weight = nn.Parameter(torch.zeros(num_labels, ROW_WORDS), requires_grad=False)
+        self.sizes, self.ids = (nn.Parameter(one.int(), requires_grad=False) for one in (sizes, ids))
+        self.weight = nn.Parameter(weight.float(), requires_grad=False)
 
-    def forward(self, columns: Tensor) -> tuple[Tensor, Tensor]:
-        """Lexical ids and weights of labels, `(C, K)` each; zeros where a column is -1."""
+    def forward(self, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Lexical ids in the rows of `(C,)` labels, which of these each is of, and weights; none of a column -1."""
+        if bool((self.sizes < 0).any()) or int(self.sizes.sum()) != len(self.ids):
+            raise ValueError(f"sizes of rows of words do not add up to their {len(self.ids)} words: a damaged model")
         chosen = columns.clamp(min=0).to(self.ids.device)
-        return self.ids[chosen], self.weight[chosen] * (columns >= 0).to(chosen.device)[:, None]
+        sizes = self.sizes[chosen].long() * (columns >= 0).to(chosen.device)
+        words = _runs((self.sizes.cumsum(0) - self.sizes)[chosen], sizes)
+        places = torch.arange(len(chosen), device=chosen.device).repeat_interleave(sizes)
+        return self.ids[words], places, self.weight[words]
 
 
 class Postings(NamedTuple):
@@ -150,7 +152,7 @@ class Postings(NamedTuple):
 
     @classmethod
     def build(
-        cls, labels: Iterable[Label], idf: Tensor, weights: Tensor, word_rows: tuple[Tensor, Tensor] | None = None
+        cls, labels: Iterable[Label], idf: Tensor, weights: Tensor, word_rows: tuple[Tensor, ...] | None = None
     ) -> "Postings":
         """Makes the postings of L labels, with the idf of a `WordWeights` and what a `WordRows` says of them."""
         entered: list[tuple[frozenset[int], int, float]] = []
@@ -172,10 +174,9 @@ class Postings(NamedTuple):
         owner = torch.tensor(owners, dtype=torch.long)
         entries: tuple[Tensor, ...] = features[counts], rows[counts], values[counts]
         if word_rows is not None:
-            numbers, amounts = (table.detach().cpu() for table in word_rows)
-            columns, places = amounts.nonzero(as_tuple=True)
+            numbers, columns, amounts = (table.detach().cpu() for table in word_rows)
             added, row = columns.unique(return_inverse=True)
-            more = numbers[columns, places].long(), row + len(owner), amounts[columns, places].float()
+            more = numbers.long(), row + len(owner), amounts.float()
             entries = tuple(map(torch.cat, zip(entries, more, strict=True)))
             owner, words = torch.cat([owner, added]), torch.cat([words, words.new_full((len(added),), -1)])
         return cls.of_entries(*(one.to(weights.device) for one in (*entries, owner, words, weights)))

@@ -81,9 +81,10 @@ def resolve(
         if settings.lexical is False:
             say(f"{num_documents:,} documents x {num_labels:,} labels: trained step by step, over {name_of(settings)}")
             return TRAINED, with_encoder(settings, named_encoder(settings))
-        settings = replace(settings, max_words=settings.max_words or _READ_OF_EACH)
+        limit: dict[str, Any] = {"max_words": getattr(settings, "max_words", None) or _READ_OF_EACH}
+        settings = replace(settings, **limit)
         some = (
-            f" It reads {settings.max_words} pieces of {READ_OF_MANY:,} of {num_documents:,} documents; "
+            f" It reads {limit['max_words']} pieces of {READ_OF_MANY:,} of {num_documents:,} documents; "
             "rows of words are fitted on all of them."
         )
     say(f"text encoder: {name}, frozen; what stands over it is fitted as convex problems, which have no epochs.{some}")

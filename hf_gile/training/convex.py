@@ -20,9 +20,9 @@ from torch.nn import functional
 from ..metrics import ranking_metrics
 from ..models import GileConfig
 from ..models.losses_gile import multi_hot
-from ..models.scoring_gile import Postings, WordRows
+from ..models.scoring_gile import Postings
 from .starting import set_lexical_weights
-from .word_rows import WordRegression, WordRow, targets_of
+from .word_rows import WordRegression, targets_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -427,7 +427,7 @@ class _Fold:
     compare: "CompareWords | None" = None
     regression: WordRegression | None = None
     named: "csr_matrix | None" = None
-    words: WordRow | None = None
+    words: "csr_matrix | None" = None
     rows: Tensor = field(init=False)
     bilinear: tuple[Tensor, float] = field(init=False)
 
@@ -444,12 +444,14 @@ class _Fold:
         last, max_iter = getattr(self, "bilinear", None), 40 if len(read) == len(self.train) else 15
         self.bilinear = fit_bilinear(self.train.take(sample), self.labels, l2, last, max_iter)
 
-    def fit_words(self, l2: float, fitted: WordRow | None = None) -> float:
+    def fit_words(self, l2: float, fitted: "csr_matrix | None" = None) -> float:
         """Fits rows of words, and says how well they rank labels that have some.
 
         Labels without documents have rows of the documents that name them. Of what was `fitted` on the same documents
         with more labels, the rows of labels with documents stay.
         """
+        from scipy.sparse import diags
+
         assert self.regression is not None
         assert self.train.words is not None
         numbers = self.train.words[:, 0]
@@ -461,8 +463,7 @@ class _Fold:
             targets.eliminate_zeros()
         self.words = self.regression.fit(numbers, targets, l2)
         if fitted is not None:
-            ids, weights = (torch.where(self.seen[:, None], *pair) for pair in zip(fitted, self.words, strict=True))
-            self.words = ids, weights
+            self.words = (diags(self.seen.float().numpy()) @ fitted + self.words).tocsr()
         if self.others.words is None or not len(self.others):
             return 0.0
         scores = self.regression.scores(self.others.words[:, 0], self.words, self.seen)
@@ -521,7 +522,7 @@ class Head:
     factor: float
     term_weights: TermWeights
     chosen: dict[str, float]
-    words: WordRow | None = None
+    words: "csr_matrix | None" = None
 
     def scores(self, vectors: Tensor, labels: Tensor, lexical: Mapping[str, Tensor] | None = None) -> Tensor:
         """The `(N, L)` scores of `(N, P)` documents with the labels, `(L, P)`; `lexical` are terms of words."""
@@ -542,8 +543,8 @@ def fit_head(
 
     Seen labels are those that training documents have. L2 of rows is chosen on validation documents, and if there are
     few, on quarters of the training documents as well. In each of four folds a quarter of the seen labels is held out,
-    with the documents that have no other labels: they tell what terms count for labels never seen. Labels that are more
-    frequent than the mean are not held out, as a label that nobody has used so far is not one of every second document. If some of the
+    with the documents that have no other labels: they tell what terms count for labels never seen. None of them is more
+    frequent than the mean, as a label that nobody has used so far will not be in every second document. If some of the
     labels are such, weights of seen labels are fitted with them, for one ranking, and otherwise without them.
 
     Args:
@@ -740,12 +741,10 @@ def fit_convex(model: "GileForSequenceClassification", parts: "Mapping[str, Data
     gile.output_layer.classifier.bias.zero_()
     gile.output_layer.cosine.factors.scale[0] = head.factor
     config.term_weights = head.term_weights
-    gile.word_rows = None
     if head.words is not None:
-        gile.word_rows = WordRows(config.num_labels)
-        gile.word_rows.ids.copy_(head.words[0])
-        gile.word_rows.weight.copy_(head.words[1])
-        gile.word_rows.to(model.device)
+        rows = head.words.tocoo()
+        ids, columns, weights = (torch.from_numpy(numbers) for numbers in (rows.col, rows.row, rows.data))
+        gile.set_word_rows(config.num_labels, ids, columns, weights)
     return {
         "seconds": time.perf_counter() - start,
         "cpu_seconds": time.process_time() - cpu,

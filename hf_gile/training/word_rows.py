@@ -2,7 +2,7 @@
 
 A least-squares fit has an inverse that all labels share, so that tens of thousands of them take minutes.
 
-Shapes: N documents, F words, L labels, K words of a row.
+Shapes: N documents, F words, L labels.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..models.processing_gile import LEXICAL_BUCKETS
-from ..models.scoring_gile import ROW_WORDS, word_evidence
+from ..models.scoring_gile import word_evidence
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -25,11 +25,8 @@ _SOLVED_AT_ONCE, _RANK, _STEPS = 4000, 200, 6
 _LABELS_AT_ONCE, _COSTLY = 1024, 20_000_000_000
 """Labels fitted at once; words of all documents times labels from which on parts of words are left out."""
 
-_WORDS_OF_ONE = 32
-"""Words in the row of a label with one document, where labels are more than are fitted at once; of n, sqrt(n) times."""
-
-WordRow = tuple[Tensor, Tensor]
-"""Lexical ids and weights, `(L, K)` each, as `WordRows` holds them."""
+_ROW_WORDS, _ALL_WORDS = 1024, 4_000_000
+"""Words of a row at most, and of all rows; where these would be more, a label of n documents has some sqrt(n)."""
 
 
 class WordRegression:
@@ -50,21 +47,23 @@ class WordRegression:
         lengths = np.sqrt(np.asarray(filled.multiply(filled).sum(1)).ravel())
         self.words: csr_matrix = (diags(1 / np.maximum(lengths, 1e-9)) @ filled).astype(np.float32).tocsr()
 
-    def fit(self, rows: Tensor, targets: "csr_matrix", l2: float) -> WordRow:
+    def fit(self, rows: Tensor, targets: "csr_matrix", l2: float) -> "csr_matrix":
         """Fits the rows of labels.
 
             w_l = argmin_w  sum_d (w . x_d - [d has l])^2 + l2 |w|^2,  x_df = s_df idf_f / |s_d|
 
         x is scaled to a mean square length of 1; of w the largest numbers stay, of many labels fewer where a label has
-        few documents. `_STEPS` of conjugate gradients solve
-        what the largest singular vectors of many documents leave.
+        few documents. `_STEPS` of conjugate gradients solve what the largest singular vectors of many documents leave.
 
         Args:
             rows: `(N,)` numbers of the documents to fit on.
-            targets: `(N, L)` ones where a document has a label; labels that none has get a row of zeros.
+            targets: `(N, L)` ones where a document has a label; labels that none has get an empty row.
             l2: The weight of L2.
+
+        Returns:
+            `(L, LEXICAL_BUCKETS)` weights of words.
         """
-        from scipy.sparse import diags
+        from scipy.sparse import csr_matrix, diags
 
         x, num_labels = self.words[rows.numpy()], targets.shape[1]
         found = np.bincount(x.indices, minlength=x.shape[1])
@@ -77,29 +76,34 @@ class WordRegression:
         scale = (len(rows) / max(float(x.multiply(x).sum()), 1e-9)) ** 0.5
         x, weights = (x * scale).astype(np.float32).tocsr(), (idf * scale).astype(np.float32)
         solve, back = _solver(x, l2), x.T.tocsr()
-        ids, values = torch.zeros(num_labels, ROW_WORDS, dtype=torch.int32), torch.zeros(num_labels, ROW_WORDS)
         numbers = targets.getnnz(0)
-        fitted = np.flatnonzero(numbers)
-        most = _WORDS_OF_ONE * np.sqrt(numbers) if num_labels > _LABELS_AT_ONCE else np.full(num_labels, ROW_WORDS)
+        fitted, most = np.flatnonzero(numbers), _sizes(numbers)
+        words, values = [np.zeros(0, np.int32)], [np.zeros(0, np.float32)]
         for some in np.array_split(fitted, max(1, -(-len(fitted) // _LABELS_AT_ONCE))):
             w = (back @ solve(targets[:, some].toarray())).T  # (labels, F)
-            width = min(ROW_WORDS, w.shape[1])
+            width = min(_ROW_WORDS, w.shape[1])
             best = np.argpartition(-np.abs(w), width - 1, 1)[:, :width]
             w = np.take_along_axis(w, best, 1)
-            w[np.abs(w).argsort(1).argsort(1) < width - most[some, None]] = 0
-            ids[some, :width] = torch.from_numpy(used[best]).int()
-            values[some, :width] = torch.from_numpy(w * weights[best])
-        return ids, values
+            stays = np.abs(w).argsort(1).argsort(1) >= width - most[some, None]
+            words.append(used[best[stays]].astype(np.int32))
+            values.append((w * weights[best])[stays])
+        ends = np.concatenate([[0], np.minimum(most, len(used)).cumsum()])
+        return csr_matrix((np.concatenate(values), np.concatenate(words), ends), (num_labels, LEXICAL_BUCKETS))
 
-    def scores(self, rows: Tensor, fitted: WordRow, chosen: Tensor) -> Tensor:
+    def scores(self, rows: Tensor, fitted: "csr_matrix", chosen: Tensor) -> Tensor:
         """The term "words" of documents by their numbers, and of the labels chosen, a `(L,)` mask."""
-        from scipy.sparse import csr_matrix
+        shares = self.words[rows.numpy()] @ fitted[chosen.numpy()].T
+        return word_evidence(torch.from_numpy(shares.toarray()))
 
-        ids, values = (table[chosen].numpy() for table in fitted)
-        ends = np.arange(len(ids) + 1) * ids.shape[1]
-        w = csr_matrix((values.ravel(), ids.ravel(), ends), shape=(len(ids), LEXICAL_BUCKETS))
-        shares = torch.from_numpy((self.words[rows.numpy()] @ w.T).toarray())
-        return word_evidence(shares)
+
+def _sizes(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many words the rows of labels have that so many documents have."""
+    times = float(_ROW_WORDS)
+    while True:
+        sizes = np.minimum(_ROW_WORDS, times * np.sqrt(numbers)).astype(np.int64)
+        if times <= 1 or sizes.sum() <= _ALL_WORDS:
+            return sizes
+        times *= 0.9
 
 
 def targets_of(gold: Tensor, num_labels: int, named: "csr_matrix | None" = None) -> "csr_matrix":

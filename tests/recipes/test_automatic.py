@@ -140,7 +140,7 @@ def test_of_large_data_the_encoder_reads_some_and_rows_of_words_all(run, found, 
     assert results["auto"]["chosen"]["words_l2"] > 0
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out/auto/model")
     assert not model.gile.label_rows.weight[:, :-1].any()
-    assert model.gile.word_rows.weight[:5].any(1).all()
+    assert (model.gile.word_rows.sizes[:5] > 0).all()
 
 
 def test_large_data_whose_words_are_not_to_count_are_trained_on_step_by_step(run, encoder, monkeypatch, tmp_path):

@@ -6,7 +6,7 @@ from sklearn.linear_model import Ridge
 
 from hf_gile import Label
 from hf_gile.models.processing_gile import LEXICAL_BUCKETS, lexical_ids
-from hf_gile.models.scoring_gile import Postings
+from hf_gile.models.scoring_gile import Postings, WordRows
 from hf_gile.training import word_rows
 from hf_gile.training.word_rows import WordRegression, targets_of
 
@@ -40,16 +40,16 @@ def test_rows_of_words_are_a_ridge_regression(monkeypatch, solved_at_once):
     texts = documents()
     gold = torch.tensor([[0 if "w1 " in text else 1, 2 if "w2" in text else -100] for text in texts])
     regression = WordRegression(map(lexical_ids, texts))
-    ids, weights = regression.fit(torch.arange(40), targets_of(gold, 4), l2=0.5)
+    rows = regression.fit(torch.arange(40), targets_of(gold, 4), l2=0.5)
     x, used = features(texts)
     has = np.zeros((40, 4))
     for row, columns in enumerate(gold):
         has[row, columns[columns >= 0]] = 1
     expected = Ridge(alpha=0.5, fit_intercept=False).fit(x, has).predict(x)
-    scores = regression.scores(torch.arange(40), (ids, weights), torch.ones(4, dtype=torch.bool))
+    scores = regression.scores(torch.arange(40), rows, torch.ones(4, dtype=torch.bool))
     np.testing.assert_allclose(scores, np.log1p(200 * expected.clip(min=0)), atol=2e-2)
-    assert set(ids[:3].flatten().tolist()) <= {0, *used}
-    assert not weights[3].any()
+    assert set(rows.indices) <= set(used)
+    assert not rows[3].nnz
 
 
 def test_of_a_row_the_words_that_say_most_stay(monkeypatch):
@@ -57,32 +57,36 @@ def test_of_a_row_the_words_that_say_most_stay(monkeypatch):
     gold = torch.tensor([[int("w3 " in text)] for text in texts])
     regression = WordRegression(map(lexical_ids, texts))
     whole = regression.fit(torch.arange(40), targets_of(gold, 2), 1.0)
-    monkeypatch.setattr(word_rows, "ROW_WORDS", 1)
-    ids, weights = regression.fit(torch.arange(40), targets_of(gold, 2), 1.0)
-    assert ids[1].item() == lexical_ids("w3")[0]
-    assert weights[1].item() == pytest.approx(whole[1][1][whole[0][1] == ids[1]].item(), rel=1e-4)
+    monkeypatch.setattr(word_rows, "_ROW_WORDS", 1)
+    pruned = regression.fit(torch.arange(40), targets_of(gold, 2), 1.0)[1]
+    word = lexical_ids("w3")[0]
+    assert pruned.indices.tolist() == [word]
+    assert pruned[0, word] == pytest.approx(whole[1, word], rel=1e-4)
 
 
 def test_of_many_labels_rare_ones_have_fewer_words(monkeypatch):
     texts = documents()
     regression = WordRegression(map(lexical_ids, texts))
     targets = targets_of(torch.tensor([[0, 1]] * 4 + [[0, -100]] * 12 + [[-100, -100]] * 24), 3)
-    whole = regression.fit(torch.arange(40), targets, 1.0)[1]
-    monkeypatch.setattr(word_rows, "_LABELS_AT_ONCE", 2)
-    monkeypatch.setattr(word_rows, "_WORDS_OF_ONE", 2)
-    pruned = regression.fit(torch.arange(40), targets, 1.0)[1]
-    assert (pruned != 0).sum(1).tolist() == [8, 4, 0]
-    for row, kept in zip(whole[:2].abs(), pruned[:2].abs(), strict=True):
-        assert set(kept.tolist()) <= {0.0, *row.tolist()}
+    whole = regression.fit(torch.arange(40), targets, 1.0)
+    monkeypatch.setattr(word_rows, "_ALL_WORDS", 20)
+    monkeypatch.setattr(word_rows, "_LABELS_AT_ONCE", 1)
+    pruned = regression.fit(torch.arange(40), targets, 1.0)
+    frequent, rare, none = pruned.getnnz(1).tolist()
+    assert frequent == pytest.approx(2 * rare, abs=1)
+    assert 15 < frequent + rare <= 20
+    assert none == 0
+    for row, stays in zip(whole[:2], pruned[:2], strict=True):
+        assert sorted(abs(stays.data)) == pytest.approx(sorted(abs(row.data))[-stays.nnz :])
 
 
 def test_many_labels_are_fitted_on_whole_words_alone(monkeypatch):
     texts = [text.replace("w", "steamboat") for text in documents()]
     monkeypatch.setattr(word_rows, "_COSTLY", 0)
     ones = targets_of(torch.zeros(40, 1).long(), 1)
-    ids, weights = WordRegression(map(lexical_ids, texts)).fit(torch.arange(40), ones, 1.0)
-    assert weights.any()
-    assert not (ids % 2).any()
+    rows = WordRegression(map(lexical_ids, texts)).fit(torch.arange(40), ones, 1.0)
+    assert rows.nnz
+    assert not (rows.indices % 2).any()
 
 
 def test_a_label_without_documents_is_told_by_those_that_name_it():
@@ -92,6 +96,20 @@ def test_a_label_without_documents_is_told_by_those_that_name_it():
     assert targets_of(gold, 3, named).toarray().tolist() == [[1, 1, 0], [0, 1, 0], [1, 0, 1]]
 
 
+def test_rows_of_labels_are_looked_up():
+    rows = WordRows(torch.tensor([2, 0, 1]), torch.tensor([7, 9, 7]), torch.tensor([0.1, 0.2, 0.3]))
+    ids, places, weights = rows(torch.tensor([2, -1, 0, 1]))
+    assert ids.tolist() == [7, 7, 9]
+    assert places.tolist() == [0, 2, 2]
+    torch.testing.assert_close(weights, torch.tensor([0.3, 0.1, 0.2]))
+
+
+@pytest.mark.parametrize("sizes", [[2, 2], [-1, 4], [2, 2**31 - 1]])
+def test_rows_whose_sizes_are_damaged_are_refused(sizes):
+    with pytest.raises(ValueError, match="do not add up to their 3 words: a damaged model"):
+        WordRows(torch.tensor(sizes), torch.arange(3), torch.ones(3))(torch.tensor([0]))
+
+
 def test_postings_add_the_rows_of_words_by_the_formula():
     texts = documents(5)
     regression = WordRegression(map(lexical_ids, texts))
@@ -99,7 +117,9 @@ def test_postings_add_the_rows_of_words_by_the_formula():
     labels = [Label("a", "w1"), Label("b", "w2 w3"), Label("c", "w4")]
     weights = torch.tensor([[0.0] * 3, [0.0] * 3, [2.0, 1.0, 1.0]])
     plain = Postings.build(labels, torch.ones(LEXICAL_BUCKETS), weights)
-    postings = Postings.build(labels, torch.ones(LEXICAL_BUCKETS), weights, rows)
+    entries = rows.tocoo()
+    word_rows = tuple(map(torch.from_numpy, (entries.col, entries.row, entries.data)))
+    postings = Postings.build(labels, torch.ones(LEXICAL_BUCKETS), weights, word_rows)
     ids = torch.nn.utils.rnn.pad_sequence(
         [torch.tensor(lexical_ids(text)) for text in texts], batch_first=True, padding_value=-1
     )
@@ -107,7 +127,7 @@ def test_postings_add_the_rows_of_words_by_the_formula():
     for row, text in enumerate(texts):
         x = torch.from_numpy(filled(text)).float()
         for column in range(3):
-            share = (x[rows[0][column].long()] * rows[1][column]).sum()
+            share = (x[rows[column].indices] * torch.from_numpy(rows[column].data)).sum()
             expected[row, column] = (1 + 200 * share.clamp(min=0)).log()
     match, coverage, words = postings.terms(ids)
     torch.testing.assert_close(words, expected)
