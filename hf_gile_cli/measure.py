@@ -222,7 +222,11 @@ class Calibration(Documents):
         typer.Option("--label-thresholds/--common-thresholds", help="Whether labels get thresholds of their own."),
     ] = True
     objective: Annotated[
-        str, typer.Option(metavar="micro_f1|macro_f1", help="What thresholds of labels are to be best for.")
+        str,
+        typer.Option(
+            metavar="micro_f1|macro_f1|recall@R",
+            help="What thresholds are to be best for; or the share of right labels that they promise, as recall@0.8.",
+        ),
     ] = "micro_f1"
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the figures, write nothing.")] = False
 
@@ -236,6 +240,7 @@ def calibrate(options: Calibration) -> None:
 
     hf-gile calibrate MODEL validation.jsonl --text title --text abstract --labels subjects
     hf-gile calibrate MODEL validation.csv --labels tags --separator ";" --method platt --dry-run
+    hf-gile calibrate MODEL validation.jsonl --objective recall@0.8
     """
     from torch.utils.data import DataLoader
 
@@ -328,7 +333,10 @@ def _say_before_and_after(figures: Mapping[str, Any]) -> None:
         if f"{group}_threshold" in figures:
             own = figures.get(f"{group}_label_thresholds", 0)
             others = f"; {counted(own, 'label')} with another" if own else ""
-            note(f"{group} labels: threshold {figures[f'{group}_threshold']:.3f}{others}")
+            if (recall := figures.get(f"{group}_promised_recall")) is not None:
+                number = figures[f"{group}_labels_per_document"]
+                others = f" promises a recall of {100 * recall:g}, with {number:.1f} labels a document"
+            note(f"{group} labels: threshold {figures[f'{group}_threshold']:.3g}{others}")
     if "note" in figures:
         note(figures["note"])
 

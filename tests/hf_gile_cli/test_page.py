@@ -32,7 +32,8 @@ RECORDS = [
 @pytest.fixture
 def folder(tmp_path, saved_model, monkeypatch):
     for name in ("records", "validation", "test"):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in RECORDS))
+        rows = [row | {"id": f"{row['id']}{copy}"} for copy in range(6) for row in RECORDS]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "notes.txt").write_text("Rats were fed.\nBreast milk.\n")
     with (tmp_path / "notes.csv").open("w", newline="") as file:
         writer = csv.writer(file)

@@ -13,6 +13,7 @@ from hf_gile.metrics import CalibrationMetrics, LabelMetrics
 from hf_gile.models.search_gile import calibrated
 from hf_gile.training import GileDataCollator, calibrate
 from hf_gile.training.calibration import fit
+from hf_gile.training.calibration.promised_recall import promised_threshold
 from hf_gile.training.calibration.score_counts import ScoreCounts
 
 SEEN = 11
@@ -559,3 +560,59 @@ def test_of_documents_thinned_out_none_stays_in_memory(scripted, monkeypatch):
     monkeypatch.setattr(Scripted, "forward", watched)
     calibrate(model, batches, method="platt")
     assert len(answered) == len(batches)
+
+
+def recalls(model, logits, gold, group):
+    """The share of gold labels of each document that reach the threshold of their group."""
+    columns = model.stored_labels.seen() == (group == "seen")
+    logits, gold = (
+        calibrated(logits, model.stored_labels.seen(), model.config.calibration)[:, columns],
+        gold[:, columns],
+    )
+    given = (logits.sigmoid() >= model.config.thresholds[group]) & gold
+    return (given.sum(1) / gold.sum(1))[gold.any(1)]
+
+
+@pytest.mark.parametrize("recall", [0.6, 0.8])
+def test_a_promised_recall_is_kept_on_other_documents(scripted, recall):
+    model, batches = scripted(*scores(seed=1, documents=900))
+    figures = calibrate(model, batches, objective=f"recall@{recall}")
+    assert {label.threshold for label in model.label_set} == {None}
+    others = scores(seed=2, documents=2000)
+    for group in ("seen", "unseen"):
+        assert figures[f"{group}_promised_recall"] == recall
+        measured = recalls(model, *others, group).mean().item()
+        assert measured == pytest.approx(recall, abs=0.04)
+        columns = model.stored_labels.seen() == (group == "seen")
+        own = calibrated(scores(1, 900)[0], model.stored_labels.seen(), model.config.calibration)[:, columns].sigmoid()
+        given = (own >= model.config.thresholds[group]).sum(1).float().mean().item()
+        assert figures[f"{group}_labels_per_document"] == pytest.approx(given, rel=0.02)
+
+
+def test_the_threshold_of_a_promise_is_the_highest_that_keeps_it():
+    draws = torch.Generator().manual_seed(3)
+    gold = [torch.rand(int(number), generator=draws) for number in torch.randint(1, 5, (60,), generator=draws)]
+    threshold = promised_threshold(gold, 0.8)
+
+    def risk(least):
+        lost = sum((own < least).double().mean().item() for own in gold)
+        return (lost + 1) / (len(gold) + 1)
+
+    values = torch.cat(gold).sort().values
+    above = values[values > threshold * 1.0001]
+    assert risk(threshold) <= 0.2 < risk(above[1])
+
+
+def test_what_cannot_be_promised_is_refused(scripted):
+    with pytest.raises(ValueError, match=r"3 documents are too few for a recall of 0\.8: at least 4 are needed"):
+        promised_threshold([torch.ones(1)] * 3, 0.8)
+    assert promised_threshold([torch.ones(1)] * 4, 0.8) == pytest.approx(1, abs=1e-4)
+    model, batches = scripted(*scores(seed=1))
+    for objective in ("recall@1.5", "recall@0.0", "recall"):
+        with pytest.raises(ValueError, match="objective must be one of"):
+            calibrate(model, batches, objective=objective)
+    logits = scores(seed=1)[0]
+    gold = torch.zeros_like(logits, dtype=torch.bool).scatter(1, logits.argmax(1, keepdim=True), True)
+    model, batches = scripted(logits, gold, "single_label_classification")
+    with pytest.raises(ValueError, match="one label, its best, by no threshold"):
+        calibrate(model, batches, objective="recall@0.8")

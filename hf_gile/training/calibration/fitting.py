@@ -17,6 +17,7 @@ from ...models.losses_gile import IGNORE, widened
 from ...models.search_gile import calibrated
 from .curves import check_method, fit_calibration, fit_softmax_calibration
 from .label_thresholds import LabelCounts, LabelThresholds, check_objective, fit_label_thresholds, group_threshold
+from .promised_recall import GoldLogits, promised_threshold, recall_of
 from .score_counts import VALUES, ScoreCounts, above_edges
 from .thresholds import LEAST_DOCUMENTS, LEAST_GOLD, tells_enough
 
@@ -90,7 +91,8 @@ def calibrate(
             which has been the best on documents that it was not fitted on; of single-label problems "platt", the only
             one that they can have.
         label_thresholds: Whether labels may have thresholds of their own.
-        objective: `"micro_f1"` or `"macro_f1"`: what thresholds of single labels are to be best for.
+        objective: `"micro_f1"` or `"macro_f1"`: what thresholds of single labels are to be best for. Or a promise,
+            `"recall@0.8"`: the highest threshold of each group that keeps it (`promised_recall.py`).
         columns: The labels that are candidates of these documents; by default the seen ones, and the unseen ones that
             one of the documents has. Gold labels that are not among them are left out.
         bf16: Whether to run under bfloat16 autocast.
@@ -112,24 +114,48 @@ def calibrate(
         And `note`, if unseen labels were not fitted because documents have too few of them.
 
     Raises:
-        ValueError: An option that does not exist, batches without labels, or no document with a candidate label.
+        ValueError: An option that does not exist, batches without labels, or too few documents with candidate labels.
     """
     single = model.config.problem_type == "single_label_classification"
     method = method or ("platt" if single else "spline")
     check_method(method, model.config.problem_type)
-    check_objective(objective)
+    recall = recall_of(objective, single)
+    check_objective(objective if recall is None else "micro_f1")
     chosen = _candidates(model, batches, columns)
     seen = model.stored_labels.seen()[chosen]
     was_training = model.training
     model.eval()
     try:
         documents = _scored(model, batches, chosen, bf16)
-        options = (method, label_thresholds, objective)
-        found = _of_softmax(documents, seen) if single else fit(_counted(documents, seen), *options)
+        if single:
+            found = _of_softmax(documents, seen)
+        elif recall is None:
+            found = fit(_counted(documents, seen), method, label_thresholds, objective)
+        else:
+            found = _promising(documents, seen, method, recall)
     finally:
         model.train(was_training)
     _keep(model, chosen, found)
     return found.figures
+
+
+def _promising(documents: Iterable[tuple[Tensor, Tensor]], seen: Tensor, method: str, recall: float) -> Calibration:
+    """What `fit` fits, with thresholds that promise a recall, in each group for which documents tell enough."""
+    gold = GoldLogits(seen)
+    counts = _counted(gold.through(documents), seen)
+    found = fit(counts, method, label_thresholds=False)
+    thresholds, figures = dict(found.thresholds), dict(found.figures)
+    for group in found.thresholds:
+
+        def probabilities(logits: Tensor, group: str = group) -> Tensor:
+            return calibrated(logits, torch.full((len(logits),), group == "seen"), found.calibration).sigmoid()
+
+        thresholds[group] = promised_threshold([probabilities(own) for own in gold.of_group[group]], recall)
+        given = counts.cells.sum(0)[int(group == "seen")][probabilities(VALUES) >= thresholds[group]].sum()
+        figures[f"{group}_threshold"], figures[f"{group}_promised_recall"] = thresholds[group], recall
+        figures[f"{group}_labels_per_document"] = float(given) / counts.documents
+        figures.pop(f"{group}_micro_f1")
+    return Calibration(found.calibration, thresholds, found.label_thresholds, figures)
 
 
 def _counted(documents: Iterable[tuple[Tensor, Tensor]], seen: Tensor) -> ScoreCounts:
