@@ -71,30 +71,25 @@ def calibrate(
     validation documents with labels that the model was not trained on: labels held out of the training documents, but
     not of these. Fewer than 30 documents with 50 such gold labels tell too little; then, as without any, unseen labels
     have the calibration and the threshold of the seen ones, so that the two can be compared, and `note` says so.
-    A group whose calibration, fitted on one half of the documents, says less of the other half than none does, stays as
-    it is.
+    A group whose calibration says less of other documents than none does stays as it is.
 
     What it sets: `config.calibration` and `config.thresholds`, the threshold with the best micro-F1 of each group; and
-    in `label_set` the thresholds of single labels (`label_thresholds.py` says how), of those that differ
-    from that of their group. What an earlier call has set of these labels is gone; of a group without gold labels in
-    these documents it stays, unless labels exclude each other. Nothing is set when it fails. A model whose labels
-    exclude each other (`problem_type="single_label_classification"`) gets no thresholds: its best label counts.
+    in `label_set` the thresholds of single labels that differ from that of their group (`label_thresholds.py`). What
+    an earlier call has set of these labels is gone; of a group without gold labels in these documents it stays, unless
+    labels exclude each other. Nothing is set when it fails. A model whose labels exclude each other
+    (`problem_type="single_label_classification"`) gets no thresholds: its best label counts.
 
-    The documents are read once, and only counted (of a model whose labels exclude each other, some are kept): 26,000
-    labels take about 200 MB.
+    The documents are read once, and counted (26,000 labels take about 200 MB), or some of them kept.
 
     Args:
         model: A `GileForSequenceClassification`.
-        batches: Validation documents as `GileDataCollator` makes them, with `labels`. Without `columns`, the labels of
-            a model with unseen ones are read before, so a generator will not do.
-        method: `"platt"` or `"spline"`, as in `calibrated` of `hf_gile.models.search_gile`. By default "spline",
-            which has been the best on documents that it was not fitted on; of single-label problems "platt", the only
-            one that they can have.
+        batches: Validation documents as `GileDataCollator` makes them, with `labels`; no generator, without `columns`.
+        method: `"platt"` or `"spline"`, as in `calibrated` of `hf_gile.models.search_gile`. By default "spline", the
+            best on other documents; of single-label problems "platt", the only one that they can have.
         label_thresholds: Whether labels may have thresholds of their own.
         objective: `"micro_f1"` or `"macro_f1"`: what thresholds of single labels are to be best for. Or a promise,
             `"recall@0.8"`: the highest threshold of each group that keeps it (`promised_recall.py`).
-        columns: The labels that are candidates of these documents; by default the seen ones, and the unseen ones that
-            one of the documents has. Gold labels that are not among them are left out.
+        columns: The candidate labels, by default the seen ones and the unseen ones that a document has.
         bf16: Whether to run under bfloat16 autocast.
 
     Returns:
@@ -103,15 +98,14 @@ def calibrate(
         - `expected_calibration_error` and `top_5_expected_calibration_error`, each with `_before` and `_after` behind,
           of the documents that it was fitted on, as `CalibrationMetrics` computes them;
         - `threshold`, and `micro_f1_before` (at a probability of 0.5, not calibrated) and `micro_f1` (at the
-          threshold), of these documents, too;
+          threshold), of these documents, too; or of a promise `promised_recall` and `labels_per_document`;
         - with `label_thresholds` also `held_out_micro_f1` and `held_out_macro_f1`, of one threshold made on one half of
           the documents and measured on the other; the same with `_of_label_thresholds` behind; `shrinkage`, the m of
           these (None if the common threshold is best), and `label_thresholds`, how many labels have their own. Not of
           a model whose logits are all so small (below 1/8), or so large (above 60), that labels are not told apart.
 
-        Of a model whose labels exclude each other, the first of these, and `accuracy_before` and `accuracy_after`.
-
-        And `note`, if unseen labels were not fitted because documents have too few of them.
+        Of a model whose labels exclude each other, the first of these, and `accuracy_before` and `accuracy_after`. And
+        `note`, if unseen labels were not fitted because documents have too few of them.
 
     Raises:
         ValueError: An option that does not exist, batches without labels, or too few documents with candidate labels.
