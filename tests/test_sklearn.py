@@ -83,7 +83,7 @@ def test_labels_are_described_in_part_and_added_after_fit(make, tmp_path):
     assert model.classes_.tolist() == [*NAMES, "blood"]
     assert [label.description for label in model.labels_] == ["", "a metal in blood", "", "", ""]
     assert model.labels_.seen == [True, True, True, True, False]
-    assert model.score(texts, gold) > 0.8
+    assert model.score(texts, gold) > 0.7
     before = model.predict_proba(texts)
     model.add_labels({"cardiac ventricle": "of the heart"})
     assert model.classes_.tolist() == [*NAMES, "blood", "cardiac ventricle"]
