@@ -105,7 +105,7 @@ def kills(folder: Path, scorer: GileScorer, rows: int, number: int, seed: int) -
         child = forked(run, scorer)
         if len(after_kills) == number:
             break
-        wanted = len(run.left()) - draw.randint(0, 2 * PARTS // (number + 1) - 1)
+        wanted = max(0, len(run.left()) - draw.randint(0, 2 * PARTS // (number + 1) - 1))
         while len(run.left()) > wanted:
             time.sleep(0.02)
         time.sleep(2 * draw.random())
