@@ -72,8 +72,8 @@ class GileScorer:
         loaded: Any = model
         if isinstance(model, str | PathLike):
             device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-            processor = processor or GileProcessor.from_pretrained(model)
-            loaded = AutoModelForSequenceClassification.from_pretrained(model)
+            processor = processor or GileProcessor.from_pretrained(model, trust_remote_code=False)
+            loaded = AutoModelForSequenceClassification.from_pretrained(model, trust_remote_code=False)
         loaded = loaded.eval() if device is None else loaded.eval().to(device)
         if bf16 and not has_bf16(loaded.device):
             raise ValueError("this processor has no instructions for bf16, and would be slower with it: leave it out")
