@@ -34,13 +34,25 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from machine import RESULTS, provenance, write_json
 from obvious_sets import DRAWN, SETS, Task, hold_out
-from obvious_systems import LOWEST, SYSTEMS, VALIDATION, Encoder, NotForThisSetError, Options, Score, batches, padded
+from obvious_systems import (
+    LOWEST,
+    SYSTEMS,
+    VALIDATION,
+    Encoder,
+    Fitted,
+    NotForThisSetError,
+    Options,
+    Score,
+    batches,
+    padded,
+)
 from torch.nn import functional
 
 from hf_gile.metrics import LabelMetrics
@@ -137,13 +149,15 @@ def run_system(options: argparse.Namespace, system: str, seed: int, path: Path) 
         SystemExit: Something failed; the other sets were run.
     """
     torch.set_num_threads(options.threads)
-    failed = []
+    failed, made = [], None
     for name in missing(options, system, seed, read(path)):
         task = SETS[name](options.data, seed)
         if options.held_out:
             task = hold_out(task, options.held_out)
         try:
-            figures = measure(task, system, seed, Options(options.threads, options.cache, options.e5, options.keep))
+            if made is None or not task.trains_like(made.task):
+                made = make(task, system, seed, Options(options.threads, options.cache, options.e5, options.keep))
+            figures = measure(task, made, SYSTEMS[system].unseen) | provenance(seed)
         except NotForThisSetError as error:
             print(f"{name}, {system}: left out, {error}", flush=True)
             continue
@@ -159,13 +173,26 @@ def run_system(options: argparse.Namespace, system: str, seed: int, path: Path) 
         raise SystemExit(1)
 
 
-def measure(task: Task, system: str, seed: int, options: Options) -> dict[str, Any]:
-    """Fits one system to one set, and scores its test documents."""
+@dataclass(frozen=True)
+class Made:
+    """A system that was fitted to a set, and the processor seconds of that."""
+
+    task: Task
+    fitted: Fitted
+    seconds: float
+
+
+def make(task: Task, system: str, seed: int, options: Options) -> Made:
+    """Fits one system to one set."""
     start = cpu_seconds()
     fitted = SYSTEMS[system].fit(task, seed, options)
-    training = cpu_seconds() - start
-    figures = evaluate(task, fitted.score, SYSTEMS[system].unseen)
-    return {"training_cpu_seconds": training, **figures, "details": fitted.details, **provenance(seed)}
+    return Made(task, fitted, cpu_seconds() - start)
+
+
+def measure(task: Task, made: Made, unseen: bool) -> dict[str, Any]:
+    """Scores the test documents of a set."""
+    figures = evaluate(task, made.fitted.score, unseen)
+    return {"training_cpu_seconds": made.seconds, **figures, "details": made.fitted.details}
 
 
 def cpu_seconds() -> float:

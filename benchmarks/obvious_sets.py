@@ -59,6 +59,14 @@ class Task:
         """Whether each document has exactly one label."""
         return all(len(row) == 1 for rows in self.gold.values() for row in rows)
 
+    def trains_like(self, other: "Task") -> bool:
+        """Whether both have the same labels, training and validation documents, as the two tests of Annif have."""
+
+        def training(task: Task) -> tuple[Any, ...]:
+            return list(task.labels), *((task.texts[part], task.gold[part]) for part in PARTS if part != "test")
+
+        return training(self) == training(other)
+
 
 def make_task(name: str, documents: Documents, known: Iterable[Label], titled: bool = False) -> Task:
     """Orders the labels, seen ones first, and turns label ids into columns; ids that are not known are dropped."""
