@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Device, LabelColumns, Language, Model, Revision
+from .options import Device, LabelColumns, LabelFile, Language, Model, Revision
 from .running import add_command, counted, note
 
 DTYPES = ("float16", "bfloat16", "float32")
@@ -24,9 +24,7 @@ class Index(LabelColumns):
 
     model: Model
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the index; one that is there is replaced.")]
-    label_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Labels of a table, of MeSH or of SKOS.  [default: the model's]")
-    ] = None
+    label_file: LabelFile = None
     dtype: Annotated[str, typer.Option(metavar="|".join(DTYPES), help="Of the codes; 16 bits take half.")] = "float16"
     language: Language = None
     device: Device = None

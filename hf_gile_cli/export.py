@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .options import LabelColumns, Model, Revision
+from .options import LabelColumns, LabelFile, Model, Revision
 from .running import add_command, counted, new_group, note
 
 Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the export; must not be there, or be empty.")]
@@ -80,9 +80,7 @@ class Vectors(LabelColumns):
 
     model: Model
     out: Annotated[Path, typer.Argument(metavar="FILE", help="labels.parquet, or labels.sql for pgvector; replaced.")]
-    label_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Labels of a table, of MeSH or of SKOS.  [default: the model's]")
-    ] = None
+    label_file: LabelFile = None
     table: Annotated[str, typer.Option(metavar="NAME", help="Of SQL: the table that is made.")] = "labels"
     for_sentence_transformers: Annotated[
         bool, typer.Option("--for-sentence-transformers", help="For vectors of texts that such an export makes.")

@@ -22,6 +22,9 @@ Encoding = Annotated[str, typer.Option(metavar="NAME", help="Of text files, such
 OnError = Annotated[str, typer.Option(metavar="raise|skip", help="What to do about malformed lines.")]
 BatchSize = Annotated[int, typer.Option(min=1, metavar="NUMBER", help="Texts scored at a time.")]
 
+LabelFile = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Labels of a table, of MeSH or of SKOS.  [default: the model's]")
+]
 LabelId = Annotated[str, typer.Option(metavar="COLUMN", help="Of a table of labels: the column of ids.")]
 LabelName = Annotated[
     list[str] | None,

@@ -18,6 +18,7 @@ from transformers import BertConfig, BertModel, BertTokenizer, PreTrainedConfig,
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
 from hf_gile.settings import only_read
+from hf_gile.training import convex
 
 DOCUMENTS = [
     "Breast milk lowers the risk of infection. Infants were fed with milk for 12 weeks.",
@@ -31,6 +32,14 @@ LABELS = {
     "Infant": "",
     "Blood": "",
 }
+
+
+@pytest.fixture
+def short_search(monkeypatch):
+    """Lets the convex fit choose among few strengths of regularisation, in two folds."""
+    monkeypatch.setattr(convex, "L2_OF_ROWS", (0.1, 0.01))
+    monkeypatch.setattr(convex, "L2_OF_BILINEAR", (0.1,))
+    monkeypatch.setattr(convex, "_FOLDS", 2)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -17,8 +17,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hf_gile import Label, LabelSet
 from hf_gile.sklearn import GileClassifier
-from hf_gile.training import convex
 from hf_gile.training.encoders import FoundEncoder
+
+pytestmark = pytest.mark.usefixtures("short_search")
 
 WORDS = {
     "heart": "heart failing cardiac ventricle",
@@ -34,13 +35,6 @@ def draw(number, most=1, seed=0):
     draws = np.random.default_rng(seed)
     gold = [sorted(draws.choice(NAMES, draws.integers(1, most + 1), replace=False).tolist()) for _ in range(number)]
     return [" ".join(word for label in row for word in draws.permutation(WORDS[label].split())) for row in gold], gold
-
-
-@pytest.fixture(autouse=True)
-def _short_search(monkeypatch):
-    monkeypatch.setattr(convex, "L2_OF_ROWS", (0.1, 0.01))
-    monkeypatch.setattr(convex, "L2_OF_BILINEAR", (0.1,))
-    monkeypatch.setattr(convex, "_FOLDS", 2)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import IO, Any, NamedTuple
 from .files import suffix_of
 from .loading import Piece
 from .report import ReadReport
-from .schema import clean_text
+from .schema import joined_text
 from .table_files import (
     Format,
     checked_encoding,
@@ -120,23 +120,6 @@ def document_pieces(path: str, size: int, format: str | None = None, encoding: s
     return table_pieces(Path(path), Format(encoding), size)
 
 
-def joined_text(row: Mapping[str, Any], columns: Sequence[str]) -> str:
-    r"""Makes the text of a row.
-
-    Args:
-        row: Cells by column; None is an empty text.
-        columns: Those of the text.
-
-    Raises:
-        ValueError: A cell that is no text.
-
-    Example:
-        >>> joined_text({"title": "On mice. ", "note": None, "body": "Mice ate."}, ["title", "note", "body"])
-        'On mice.\nMice ate.'
-    """
-    return "\n".join(filter(None, (clean_text(row[column], column).strip() for column in columns)))
-
-
 def _format_of(path: str) -> str:
     return _OF_SUFFIX.get(suffix_of(Path(path)), "text")
 
@@ -151,12 +134,12 @@ def _read(
 ) -> Iterator[Document]:
     if not isinstance(source, Piece):
         report.files += 1
-        yield from _of_lines(stream_lines(source, encoding), "standard input: line", text, id, format, report)
+        yield from _of_lines(stream_lines(source, encoding), "standard input", "line", text, id, format, report)
     elif format in FORMATS:
         report.files += source.start == 0
         unit = "line" if source == Piece(source.path) else "line at byte"
         with closing(read_lines(source, encoding)) as lines:
-            yield from _of_lines(lines, f"{source.path}: {unit}", text, id, format, report)
+            yield from _of_lines(lines, source.path, unit, text, id, format, report)
     else:
         rows = read_rows(source, report, Format(encoding), [], all_columns=True)
         for where, _, row in rows:
@@ -165,31 +148,33 @@ def _read(
 
 def _of_lines(
     lines: Iterator[tuple[int, str | ValueError]],
-    place: str,
+    file: str,
+    unit: str,
     text: Sequence[str],
     id: str | None,
     format: str | None,
     report: ReadReport,
 ) -> Iterator[Document]:
-    name = place.rpartition(": ")[0]
     if format is None:
         first = next(lines, None)
         lines = chain([] if first is None else [first], lines)
         format = "jsonl" if first is not None and _is_object(first[1]) else "text"
     if format == "text":
-        for number, line in report.until_damage(lines, name):
+        for number, line in report.until_damage(lines, file):
+            where = f"{file}: {unit} {number:,}"
             if isinstance(line, ValueError):
-                report.problem("malformed line", f"{place} {number:,}: {line}")
+                report.problem("malformed line", f"{where}: {line}")
             else:
-                yield from _document({text[0]: line.rstrip("\r\n")}, f"{place} {number:,}", text[:1], None, report)
+                yield from _document({text[0]: line.rstrip("\r\n")}, where, text[:1], None, report)
         return
     rows = jsonl_rows(lines) if format == "jsonl" else csv_rows(lines, "\t" if format == "tsv" else ",")
-    for number, row in report.until_damage(rows, name):
+    for number, row in report.until_damage(rows, file):
+        where = f"{file}: {unit} {number:,}"
         if isinstance(row, Mapping):
-            yield from _document(row, f"{place} {number:,}", text, id, report)
+            yield from _document(row, where, text, id, report)
         else:
             what = row if isinstance(row, ValueError) else f"expected an object, got {str(row)[:40]!r}"
-            report.problem("malformed line", f"{place} {number:,}: {what}")
+            report.problem("malformed line", f"{where}: {what}")
 
 
 def _document(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from reprlib import repr as shortened
 from typing import Any, TypedDict
 
@@ -97,6 +97,23 @@ def clean_text(value: object, what: str) -> str:
         except UnicodeEncodeError:  # half of a surrogate pair, which JSON can spell and Arrow cannot
             raise ValueError(f"{what} holds half a surrogate pair, which is not text") from None
     return value
+
+
+def joined_text(row: Mapping[str, Any], columns: Sequence[str]) -> str:
+    r"""Makes the text of a row.
+
+    Args:
+        row: Cells by column; a missing one, like None, is an empty text.
+        columns: Those of the text, which line ends join.
+
+    Raises:
+        ValueError: A cell is no text.
+
+    Example:
+        >>> joined_text({"title": "On mice. ", "note": None, "body": "Mice ate."}, ["title", "note", "body"])
+        'On mice.\nMice ate.'
+    """
+    return "\n".join(filter(None, (clean_text(row.get(column), column).strip() for column in columns)))
 
 
 def _headings(raw: Mapping[str, Any], key: str) -> list[str]:

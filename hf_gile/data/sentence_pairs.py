@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..extras import needs_extra
-from .files import open_binary
+from .loading import Piece
+from .table_files import read_lines
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -30,7 +31,7 @@ def load_sentence_pairs(place: str, source: str, target: str, config: str | None
     Raises:
         ImportError: datasets is not installed.
         OSError: A file is not there.
-        ValueError: The dataset lacks a part or a language, or two files have not the same number of lines.
+        ValueError: The dataset lacks a part or a language, a line is not UTF-8, or two files differ in length.
     """
     with needs_extra("train", "a translation model"):
         from datasets import Dataset, load_dataset
@@ -61,8 +62,11 @@ def _read(folder: Path, part: str, source: str, target: str) -> dict[str, list[s
         )
         if not found:
             raise FileNotFoundError(f"there is no file {PARTS[part][0]}.{language} (or .gz) in {folder}")
-        with open_binary(found[0]) as file:
-            columns[side] = [line.decode("utf-8").strip() for line in file]
+        columns[side] = []
+        for number, line in read_lines(Piece(str(found[0])), "utf-8"):
+            if isinstance(line, ValueError):
+                raise ValueError(f"{found[0]}: line {number:,}: {line}")
+            columns[side].append(line.strip())
     if len(columns["source"]) != len(columns["target"]):
         sizes = " and ".join(f"{len(lines):,}" for lines in columns.values())
         raise ValueError(f"{part} has {sizes} sentences of {source} and {target} in {folder}; each line needs its own")

@@ -177,10 +177,8 @@ def line_pieces(path: Path, encoding: str = "utf-8", piece_size: int | None = No
         packed = stream.read(2) == b"\x1f\x8b"
     if packed or size <= piece_size or "\n".encode(encoding) != b"\n":
         return [Piece(str(path))]
-    bounds = [
-        *range(0, size - piece_size // 2, piece_size),
-        size,
-    ]  # the last part is half as large to half as large again
+    # the last part is half as large to half as large again
+    bounds = [*range(0, size - piece_size // 2, piece_size), size]
     return [Piece(str(path), start, stop) for start, stop in pairwise(bounds)]
 
 

@@ -32,7 +32,7 @@ from .files import Paths, find_files
 from .homonyms import distinct
 from .loading import Piece, load_pieces
 from .report import ReadReport
-from .schema import clean_text
+from .schema import clean_text, joined_text
 from .table_files import SUFFIXES, Format, checked_encoding, no_column, read_rows, table_pieces
 
 if TYPE_CHECKING:
@@ -393,12 +393,11 @@ def _documents(
 
 
 def _document(row: Mapping[str, Any], columns: _Columns, place: str) -> dict[str, Any]:
-    parts = (clean_text(row.get(column), column).strip() for column in columns.text)
     if columns.id is not None and columns.id not in row:
         raise no_column(columns.id, row, place)
     return {
         "id": place if columns.id is None else document_id(row.get(columns.id), columns.id),
-        "text": "\n".join(filter(None, parts)),
+        "text": joined_text(row, columns.text),
         "labels": []
         if columns.labels is None
         else label_ids(row.get(columns.labels), columns.labels, columns.separator),

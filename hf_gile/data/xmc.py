@@ -48,7 +48,7 @@ from .files import read_npz, suffix_of
 from .homonyms import distinct
 from .loading import Piece, load_pieces
 from .report import ReadReport
-from .schema import clean_text
+from .schema import clean_text, joined_text
 from .table_files import checked_encoding, read_lines
 from .tables import document_features, document_id, is_useful
 
@@ -231,7 +231,7 @@ def _documents(
                 raise line
             if golds is None:
                 row = _object(line)
-                uid, text = row.get("uid"), _joined(row)
+                uid, text = row.get("uid"), joined_text(row, ("title", "content"))
                 columns = _columns(row, num_labels)
             else:
                 uid, text = _cut(line, with_uid)
@@ -254,10 +254,6 @@ def _documents(
         report.problem("damaged file", f"{path}: {count:,} documents, but labels of more in {gold}")
     if not_counted and (last := max(not_counted)) >= count:
         report.problem("damaged file", f"{excluded}: names document {last:,}, but {path} has {count:,}, from 0")
-
-
-def _joined(row: Mapping[str, Any]) -> str:
-    return "\n".join(filter(None, (clean_text(row.get(key), key).strip() for key in ("title", "content"))))
 
 
 def _columns(row: Mapping[str, Any], num_labels: int) -> list[int]:

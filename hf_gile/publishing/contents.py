@@ -196,6 +196,37 @@ def missing_parts(folder: Path) -> list[str]:
     return missing
 
 
+def code_references(config: Any) -> list[str]:
+    """Lists what `auto_map` and `custom_pipelines` name as code, at any depth of a file of a model.
+
+    Args:
+        config: What the JSON file holds, whoever wrote it.
+
+    Returns:
+        References such as `modeling_gile.GileModel`; those to another repository begin with `user/name--`.
+    """
+    references: list[str] = []
+    rest = [config]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, dict):
+            references += _strings(value.get("auto_map"))
+            pipelines = value.get("custom_pipelines")
+            for pipeline in pipelines.values() if isinstance(pipelines, dict) else []:
+                references += _strings(pipeline.get("impl") if isinstance(pipeline, dict) else pipeline)
+            rest += value.values()
+        elif isinstance(value, list):
+            rest += value
+    return references
+
+
+def _strings(value: Any) -> list[str]:
+    """The texts in a value, or in the lists and dicts that it holds."""
+    if isinstance(value, dict | list):
+        return [text for item in (value.values() if isinstance(value, dict) else value) for text in _strings(item)]
+    return [value] if isinstance(value, str) else []
+
+
 def code_of(folder: Path) -> set[str]:
     """The names of the files that a model's `config.json` names as its code, and of all that these import.
 
@@ -208,9 +239,7 @@ def code_of(folder: Path) -> set[str]:
     config = _read_json(folder / "config.json") or {}
     if config.get("model_type") not in MODEL_TYPES:
         return set()
-    code = [*config.get("auto_map", {}).values()]
-    code += [one["impl"] for one in config.get("custom_pipelines", {}).values()]
-    modules = {reference.split("--")[-1].split(".")[0] for reference in code}
+    modules = {reference.split("--")[-1].split(".")[0] for reference in code_references(config)}
     found: set[str] = set()
     while new := modules - found:
         found |= new

@@ -1,13 +1,13 @@
 """The code files of a model compared with those of the installed package, by hash; none is run."""
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from huggingface_hub import HfApi, snapshot_download
 
-from .contents import code_of
+from ..models.configuration_gile import read_json_object
+from .contents import code_of, code_references
 
 INSTALLED = [Path(__file__).parent.parent / room for room in ("models", "language_models")]
 """The folders of the files that travel with models."""
@@ -65,17 +65,5 @@ def verify_code(model: str, revision: str | None = None) -> CodeCheck:
 
 def _elsewhere(folder: Path) -> list[str]:
     """References to code of other repositories, `user/name--module.Class`."""
-    found: set[str] = set()
-    for name in _NAME_CODE:
-        if (folder / name).is_file():
-            rest = [json.loads((folder / name).read_text(encoding="utf-8"))]
-            while rest:
-                value = rest.pop()
-                if isinstance(value, dict):
-                    rest += [*value.get("auto_map", {}).values(), *value.get("custom_pipelines", {}).values()]
-                    rest += [value["impl"]] if "impl" in value else []
-                elif isinstance(value, list):
-                    rest += value
-                elif isinstance(value, str) and "--" in value:
-                    found.add(value)
-    return sorted(found)
+    files = [folder / name for name in _NAME_CODE if (folder / name).is_file()]
+    return sorted({text for file in files for text in code_references(read_json_object(file)) if "--" in text})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import AutoModelForSequenceClassification
 
-from ..data.documents import joined_text
+from ..data.schema import joined_text
 from ..data.table_files import no_column
 from ..label_index import LabelIndex, fingerprint
 from ..models import GileForSequenceClassification, GileProcessor, LabelScoringPipeline, LabelSet

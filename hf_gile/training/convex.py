@@ -389,23 +389,27 @@ def raise_unseen(examples: Sequence[Example], weights: TermWeights) -> float:
     Returns:
         The offset of unseen labels, at least that of the weights.
     """
-    numbers = {(group, term): torch.tensor(w) for group, terms in weights.items() for term, w in terms.items()}
-    offset = weights["unseen"].get("offset", 0.0)
+    numbers = _by_group(weights)
+    scored: list[tuple[Tensor, Tensor, Tensor]] = []  # scores, which of them are of gold labels, which labels are seen
+    for example in examples:
+        for terms, block in example.blocks(len(example.seen) * len(numbers)):
+            is_gold = block.targets(len(example.seen))[0] > 0
+            scores = _weighted(terms, example.seen, numbers).masked_fill(is_gold & ~example.seen, -torch.inf)
+            scored.append((scores, is_gold & example.seen, example.seen))
 
     def precision(raised: float) -> float:
-        numbers["unseen", "offset"] = torch.tensor(offset + raised)
-        values = []
-        for example in examples:
-            for terms, block in example.blocks(len(example.seen) * len(numbers)):
-                is_gold = block.targets(len(example.seen))[0] > 0
-                scores = _weighted(terms, example.seen, numbers).masked_fill(is_gold & ~example.seen, -torch.inf)
-                values.append(ranking_metrics(scores, is_gold & example.seen)["average_precision"])
-        return torch.cat(values).nanmean().item()
+        rankings = (ranking_metrics(scores + raised * ~seen, is_gold) for scores, is_gold, seen in scored)
+        return torch.cat([ranking["average_precision"] for ranking in rankings]).nanmean().item()
 
     least, steps = (1 - _LOST) * precision(0), 0
     while steps < 16 and precision((steps + 1) * _RAISE) >= least:
         steps += 1
-    return offset + steps * _RAISE
+    return weights["unseen"].get("offset", 0.0) + steps * _RAISE
+
+
+def _by_group(weights: TermWeights) -> dict[tuple[str, str], Tensor]:
+    """The weights by group and term."""
+    return {(group, term): torch.tensor(w) for group, terms in weights.items() for term, w in terms.items()}
 
 
 def _weighted(terms: Mapping[str, Tensor], seen: Tensor, weights: Mapping[tuple[str, str], Tensor]) -> Tensor:
@@ -527,8 +531,7 @@ class Head:
     def scores(self, vectors: Tensor, labels: Tensor, lexical: Mapping[str, Tensor] | None = None) -> Tensor:
         """The `(N, L)` scores of `(N, P)` documents with the labels, `(L, P)`; `lexical` are terms of words."""
         terms = _dense_terms(self.rows, self.matrix, self.factor, vectors, labels) | dict(lexical or {})
-        weights = {(group, term): torch.tensor(w) for group, ws in self.term_weights.items() for term, w in ws.items()}
-        return _weighted(terms, self.rows.any(1), weights)
+        return _weighted(terms, self.rows.any(1), _by_group(self.term_weights))
 
 
 def fit_head(

@@ -44,6 +44,12 @@ def test_datasets_have_a_column_of_translations_or_of_each_language(monkeypatch,
         load_sentence_pairs("wmt/wmt14", "de", "en")
 
 
+def test_a_line_that_is_not_utf_8_is_named(folder):
+    (folder / "val.de").write_bytes(b"Ein Hund.\n" + "Zwei Männer.\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"val\.de: line 2: .*utf-8"):
+        load_sentence_pairs(str(folder), "de", "en")
+
+
 def test_missing_files_and_lines_are_named(folder):
     (folder / "val.de").write_text("Ein Hund.\n")
     with pytest.raises(ValueError, match="validation has 1 and 2 sentences of de and en"):

@@ -54,6 +54,33 @@ def test_code_in_another_repository_is_shown(make_saved):
     assert "elsewhere  eve/code--modeling_gile.GileModel" in done.stdout
 
 
+@pytest.mark.parametrize("name", ["config.json", "processor_config.json", "tokenizer_config.json"])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"auto_map": ["eve/code--a.B", None]},
+        {"custom_pipelines": {"label-scoring": {"impl": "eve/code--a.B"}}},
+        {"backbone": [{"auto_map": {"AutoModel": ["eve/code--a.B"]}}]},
+    ],
+)
+def test_code_in_another_repository_is_shown_wherever_it_is_named(name, entry, make_saved):
+    folder = make_saved()
+    content = json.loads((folder / name).read_text())
+    (folder / name).write_text(json.dumps({"custom_pipelines": {}, **content, **entry, "other": "text--text"}))
+    if name == "config.json" and "auto_map" in entry:
+        (folder / "a.py").write_text("")
+    assert verify_code(str(folder)).elsewhere == ["eve/code--a.B"]
+
+
+@pytest.mark.parametrize("odd", [None, 3, "text", [3], {"AutoModel": 3}])
+def test_odd_references_to_code_are_no_crash(odd, make_saved):
+    folder = make_saved()
+    for key in ("auto_map", "custom_pipelines"):
+        content = json.loads((folder / "processor_config.json").read_text())
+        (folder / "processor_config.json").write_text(json.dumps(content | {key: odd}))
+    assert verify_code(str(folder)).is_same
+
+
 def test_of_a_model_on_the_hub_a_commit_is_looked_at_and_named(hub, make_saved):
     folder = make_saved()
     first = push_folder(folder, "ada/milk").commit

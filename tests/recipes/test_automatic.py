@@ -7,8 +7,9 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoProcessor
 
-from hf_gile.training import convex
 from hf_gile.training.encoders import FoundEncoder
+
+pytestmark = pytest.mark.usefixtures("short_search")
 
 WORDS = {
     "heart": ("heart failure", "heart failing cardiac output ventricle"),
@@ -53,14 +54,6 @@ def run(tmp_path, run_recipe):
         return done, json.loads(path.read_text()) if path.is_file() else None
 
     return run_table
-
-
-@pytest.fixture(autouse=True)
-def _short_search(monkeypatch):
-    """Chooses among few strengths of regularisation, in two folds."""
-    monkeypatch.setattr(convex, "L2_OF_ROWS", (0.1, 0.01))
-    monkeypatch.setattr(convex, "L2_OF_BILINEAR", (0.1,))
-    monkeypatch.setattr(convex, "_FOLDS", 2)
 
 
 @pytest.fixture

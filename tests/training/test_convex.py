@@ -212,14 +212,6 @@ def test_nothing_is_raised_where_no_label_is_seen():
     assert raise_unseen([example], {"seen": {}, "unseen": {"joint": 1.0, "offset": 0.5}}) == 0.5
 
 
-@pytest.fixture
-def short_search(monkeypatch):
-    """A search that ends soon."""
-    monkeypatch.setattr(convex, "L2_OF_ROWS", (0.1, 0.01))
-    monkeypatch.setattr(convex, "L2_OF_BILINEAR", (0.1,))
-    monkeypatch.setattr(convex, "_FOLDS", 2)
-
-
 @pytest.mark.usefixtures("short_search")
 @pytest.mark.parametrize("number", [24, 400])
 def test_the_head_ranks_seen_and_unseen_labels(number):

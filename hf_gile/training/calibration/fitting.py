@@ -68,10 +68,9 @@ def calibrate(
         model.save_pretrained(folder)
 
     Seen labels are calibrated apart from unseen ones, and so are their thresholds. For the unseen ones there must be
-    validation documents with labels that the model was not trained on: labels held out of the training documents, but
-    not of these. Fewer than 30 documents with 50 such gold labels tell too little; then, as without any, unseen labels
-    have the calibration and the threshold of the seen ones, so that the two can be compared, and `note` says so.
-    A group whose calibration says less of other documents than none does stays as it is.
+    validation documents with labels that the model was not trained on. With fewer than 30 such documents, or 50 such
+    gold labels, unseen labels share the calibration and the threshold of the seen ones, and `note` says so.
+    A group stays uncalibrated if its calibration does not improve held-out documents.
 
     What it sets: `config.calibration` and `config.thresholds`, the threshold with the best micro-F1 of each group; and
     in `label_set` the thresholds of single labels that differ from that of their group (`label_thresholds.py`). What
@@ -79,11 +78,11 @@ def calibrate(
     labels exclude each other. Nothing is set when it fails. A model whose labels exclude each other
     (`problem_type="single_label_classification"`) gets no thresholds: its best label counts.
 
-    The documents are read once, and counted (26,000 labels take about 200 MB), or some of them kept.
+    Documents are read once. Counts of 26,000 labels take about 200 MB.
 
     Args:
         model: A `GileForSequenceClassification`.
-        batches: Validation documents as `GileDataCollator` makes them, with `labels`; no generator, without `columns`.
+        batches: Validation documents as `GileDataCollator` makes them, with `labels`. Without `columns`, no generator.
         method: `"platt"` or `"spline"`, as in `calibrated` of `hf_gile.models.search_gile`. By default "spline", the
             best on other documents; of single-label problems "platt", the only one that they can have.
         label_thresholds: Whether labels may have thresholds of their own.
@@ -104,8 +103,8 @@ def calibrate(
           these (None if the common threshold is best), and `label_thresholds`, how many labels have their own. Not of
           a model whose logits are all so small (below 1/8), or so large (above 60), that labels are not told apart.
 
-        Of a model whose labels exclude each other, the first of these, and `accuracy_before` and `accuracy_after`. And
-        `note`, if unseen labels were not fitted because documents have too few of them.
+        A model whose labels exclude each other has the first of these, `accuracy_before` and `accuracy_after`.
+        `note` says why unseen labels were not fitted.
 
     Raises:
         ValueError: An option that does not exist, batches without labels, or too few documents with candidate labels.
@@ -114,7 +113,8 @@ def calibrate(
     method = method or ("platt" if single else "spline")
     check_method(method, model.config.problem_type)
     recall = recall_of(objective, single)
-    check_objective(objective if recall is None else "micro_f1")
+    if recall is None:
+        check_objective(objective)
     chosen = _candidates(model, batches, columns)
     seen = model.stored_labels.seen()[chosen]
     was_training = model.training

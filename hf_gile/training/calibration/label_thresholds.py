@@ -200,7 +200,7 @@ def check_objective(objective: str) -> None:
         ValueError: It does not.
     """
     if objective not in OBJECTIVES:
-        raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}, got {objective!r}")
+        raise ValueError(f"objective must be {', '.join(OBJECTIVES)} or such as recall@0.8, got {objective!r}")
 
 
 def _across(halves: Sequence[LabelCounts], thresholds: Sequence[Tensor]) -> dict[str, float]:
