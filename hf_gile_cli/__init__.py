@@ -1,4 +1,4 @@
-"""The command `hf-gile`. Not within hf_gile, whose import waits for torch and transformers: `--help` does not."""
+"""The command `hf-gile`. A separate package, so that `--help` does not import torch and transformers."""
 
 import os
 import signal
@@ -6,12 +6,12 @@ import sys
 
 
 def main() -> None:
-    """Runs the command. When it is asked to end, by SIGTERM or a terminal that closes, it removes what it has begun."""
+    """Runs the command. On SIGTERM or when the terminal closes, it removes unfinished output before it exits."""
     process = os.getpid()
 
     def end(number: int, frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)
-        if os.getpid() != process:  # forked, for data; what was begun is not its own
+        if os.getpid() != process:  # a forked child does not terminate the work of its parent
             os.kill(os.getpid(), number)
         sys.exit(128 + number)
 

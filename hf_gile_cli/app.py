@@ -1,4 +1,4 @@
-"""All commands together."""
+"""The command-line application."""
 
 from importlib.metadata import version
 from typing import Annotated
@@ -9,12 +9,12 @@ from . import convert, export, labels, measure, publish, score, serve, train
 from .running import debug_errors, new_group
 
 app = new_group(
-    """Score text against labels by what the labels say; train, measure and publish such models.
+    """Score text against labels by what the labels say. Train, evaluate and publish such models.
 
-        hf-gile demo                                      trains a small model on real text, and scores with it
-        hf-gile score MODEL texts.jsonl > scored.jsonl    MODEL: a folder, or a name on the Hub
-        hf-gile labels show MODEL                         what the model knows
-        hf-gile COMMAND --help                            more, with examples
+        hf-gile demo                                      train a small model on real text and score with it
+        hf-gile score MODEL texts.jsonl > scored.jsonl    MODEL: a folder or a name on the Hub
+        hf-gile labels show MODEL                         list the labels of a model
+        hf-gile COMMAND --help                            show all options and examples
 
     Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted, 143 terminated. Results go to standard output,
     notes to standard error.
@@ -31,7 +31,7 @@ def _say_version(wanted: bool) -> None:
 @app.callback()
 def _settings(
     debug: Annotated[
-        bool, typer.Option("--debug", envvar="HF_GILE_DEBUG", help="Show where an error comes from.")
+        bool, typer.Option("--debug", envvar="HF_GILE_DEBUG", help="Show the traceback of an error.")
     ] = False,
     show_version: Annotated[
         bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version.")

@@ -1,4 +1,4 @@
-"""`hf-gile index` and `hf-gile convert`: models and their labels in other forms."""
+"""`hf-gile index` and `hf-gile convert`: convert models, and encode their labels."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,16 +23,18 @@ class Index(LabelColumns):
     """Options of `hf-gile index`."""
 
     model: Model
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the index; one that is there is replaced.")]
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the index; an existing index is replaced.")]
     label_file: LabelFile = None
-    dtype: Annotated[str, typer.Option(metavar="|".join(DTYPES), help="Of the codes; 16 bits take half.")] = "float16"
+    dtype: Annotated[
+        str, typer.Option(metavar="|".join(DTYPES), help="Precision of the codes; 16 bits halve the size.")
+    ] = "float16"
     language: Language = None
     device: Device = None
     revision: Revision = None
 
 
 def index(options: Index) -> None:
-    """Encode labels once, to score with them any number of times.
+    """Encode labels once and reuse their codes for scoring.
 
     hf-gile index MODEL runs/index --label-file desc2024.xml --label-description scope_note
     hf-gile score MODEL notes.txt --index runs/index
@@ -56,20 +58,20 @@ def index(options: Index) -> None:
 
 
 def convert(
-    weights: Annotated[Path, typer.Argument(metavar="WEIGHTS", help="The Keras weights, an HDF5 file.")],
-    args: Annotated[Path, typer.Argument(metavar="ARGS", help="args.json of the same run.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the model; must not be there, or be empty.")],
+    weights: Annotated[Path, typer.Argument(metavar="WEIGHTS", help="Keras weights, an HDF5 file.")],
+    args: Annotated[Path, typer.Argument(metavar="ARGS", help="args.json of the same training run.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the model; must be new or empty.")],
 ) -> None:
-    """Convert a checkpoint that the authors published (idiap/gile, idiap/mhan) into a model with the same scores.
+    """Convert a published checkpoint (idiap/gile, idiap/mhan) into a model with the same scores.
 
-    It takes word vectors and label vectors, for the checkpoints hold no words.
+    The model takes word vectors and label vectors, because the checkpoints contain no vocabulary.
 
         hf-gile convert weights.h5 args.json gile-mhan
     """
     from hf_gile.conversion import from_keras
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FileExistsError(f"{out} is there already, and not empty: choose another folder")
+        raise FileExistsError(f"{out} already exists and is not empty: choose another folder")
     for file in (weights, args):
         if not file.is_file():
             raise FileNotFoundError(f"no file {file} (in {Path.cwd()})")

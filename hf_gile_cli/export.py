@@ -1,4 +1,4 @@
-"""`hf-gile export`: a model and the vectors of its labels for tools that know nothing of hf_gile."""
+"""`hf-gile export`: export a model and its label vectors to tools that do not use hf_gile."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,22 +9,22 @@ import typer
 from .options import LabelColumns, LabelFile, Model, Revision
 from .running import add_command, counted, new_group, note
 
-Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the export; must not be there, or be empty.")]
+Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the export; must be new or empty.")]
 WithoutWords = Annotated[
-    bool, typer.Option("--without-words", help="Leave out terms that compare words, which no export can hold.")
+    bool, typer.Option("--without-words", help="Leave out the lexical terms, which exports cannot represent.")
 ]
 
 
 def add_to(app: typer.Typer) -> None:
     """Adds the group."""
     group = new_group(
-        """Write a model, or the vectors of labels, for other tools.
+        """Export a model, or label vectors, to other tools.
 
             hf-gile export sentence-transformers MODEL OUT
             hf-gile export onnx MODEL OUT --int8
             hf-gile export vectors MODEL labels.parquet
 
-        Scores are those of the model. What an export cannot hold is refused, and the error says why.
+        Exports give the same scores as the model. An export that cannot represent the model is refused with a reason.
         """
     )
     app.add_typer(group, name="export")
@@ -37,7 +37,7 @@ def add_to(app: typer.Typer) -> None:
 def sentence_transformers(
     model: Model, out: Out, without_words: WithoutWords = False, revision: Revision = None
 ) -> None:
-    """Write a folder that SentenceTransformer loads, with the vectors of the stored labels beside it.
+    """Write a folder for SentenceTransformer, including the vectors of the stored labels.
 
     hf-gile export sentence-transformers MODEL OUT
     """
@@ -54,13 +54,11 @@ def sentence_transformers(
 def onnx(
     model: Model,
     out: Out,
-    int8: Annotated[
-        bool, typer.Option("--int8", help="Write model_int8.onnx as well, with weights of 8 bits.")
-    ] = False,
+    int8: Annotated[bool, typer.Option("--int8", help="Also write model_int8.onnx, with 8-bit weights.")] = False,
     without_words: WithoutWords = False,
     revision: Revision = None,
 ) -> None:
-    """Write text.onnx, from words to text codes, and model.onnx, from words to the scores of the stored labels.
+    """Write text.onnx (token ids to text codes) and model.onnx (token ids to scores of the stored labels).
 
     hf-gile export onnx MODEL OUT --int8
     """
@@ -79,18 +77,26 @@ class Vectors(LabelColumns):
     """Options of `hf-gile export vectors`."""
 
     model: Model
-    out: Annotated[Path, typer.Argument(metavar="FILE", help="labels.parquet, or labels.sql for pgvector; replaced.")]
+    out: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="labels.parquet, or labels.sql for pgvector; an existing file is replaced."
+        ),
+    ]
     label_file: LabelFile = None
-    table: Annotated[str, typer.Option(metavar="NAME", help="Of SQL: the table that is made.")] = "labels"
+    table: Annotated[str, typer.Option(metavar="NAME", help="Name of the SQL table.")] = "labels"
     for_sentence_transformers: Annotated[
-        bool, typer.Option("--for-sentence-transformers", help="For vectors of texts that such an export makes.")
+        bool,
+        typer.Option(
+            "--for-sentence-transformers", help="Scale the vectors for text vectors of a sentence-transformers export."
+        ),
     ] = False
     without_words: WithoutWords = False
     revision: Revision = None
 
 
 def vectors(options: Vectors) -> None:
-    """Write the vectors of labels for a database: its inner product with a text code ranks labels as the model does.
+    """Write label vectors for a database. Their inner product with a text code ranks labels as the model does.
 
     hf-gile export vectors MODEL labels.parquet
     hf-gile export vectors MODEL labels.sql --table headings --label-file desc2024.xml
@@ -111,4 +117,4 @@ def vectors(options: Vectors) -> None:
 
 def _check_new(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} is there already, and not empty: choose another folder")
+        raise FileExistsError(f"{folder} already exists and is not empty: choose another folder")

@@ -1,4 +1,4 @@
-"""`hf-gile labels`: what labels there are, and changes to them, in a file or in a saved model."""
+"""`hf-gile labels`: show and change the labels of a file or of a saved model."""
 
 import difflib
 import json
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Target = Annotated[
     str, typer.Argument(metavar="MODEL_OR_FILE", help="The folder of a saved model, or a label file (.jsonl, .csv).")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes, make none.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes without making them.")]
 
 _WIDEST = 60
 
@@ -43,9 +43,9 @@ def add_to(app: typer.Typer) -> None:
             hf-gile labels retire MODEL D009369 D014680
             hf-gile labels import labels.jsonl desc2024.xml --label-description scope_note
 
-        Of a saved model the stored labels change, with the words that the model reads of them, and the codes in its
-        index/. Labels keep what was learned of them, by their ids. Changes are printed: + new, - gone, ~ changed.
-        All is written or, if anything fails, nothing. A card (README.md) stays as it is: `hf-gile card` makes one anew.
+        In a saved model, a change updates the stored labels, their tokens and the codes in index/. Labels keep their
+        learned weights by id. Changes are printed: + added, - removed, ~ changed. They are atomic: everything is
+        written, or nothing if a step fails. README.md stays as it is; `hf-gile card` writes a new one.
         """
     )
     app.add_typer(group, name="labels")
@@ -61,20 +61,18 @@ def add_to(app: typer.Typer) -> None:
 def show(
     target: Annotated[
         str,
-        typer.Argument(metavar="MODEL_OR_FILE", help="A saved model (folder, or name on the Hub), or a label file."),
+        typer.Argument(metavar="MODEL_OR_FILE", help="A saved model (a folder or a name on the Hub) or a label file."),
     ],
     search: Annotated[
         str | None,
-        typer.Option(metavar="WORDS", help="Only labels with these words in id, name, description, synonyms."),
+        typer.Option(metavar="WORDS", help="Only labels with these words in id, name, description or synonyms."),
     ] = None,
     seen: Annotated[
-        bool | None, typer.Option("--seen/--unseen", help="Only labels that were trained on, or that were not.")
+        bool | None, typer.Option("--seen/--unseen", help="Only labels seen in training, or only unseen ones.")
     ] = None,
-    sort: Annotated[str, typer.Option(metavar="column|count|name|id", help="In which order.")] = "column",
-    limit: Annotated[int, typer.Option(min=0, metavar="NUMBER", help="That many at most; 0 for all.")] = 20,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="All of every label, as lines of a .jsonl label file.")
-    ] = False,
+    sort: Annotated[str, typer.Option(metavar="column|count|name|id", help="Sort order.")] = "column",
+    limit: Annotated[int, typer.Option(min=0, metavar="NUMBER", help="Maximum number of labels; 0 for all.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="All fields of each label, as a .jsonl label file.")] = False,
     revision: Revision = None,
 ) -> None:
     """Show labels: id, training documents, threshold, name.
@@ -93,14 +91,14 @@ def show(
         raise typer.BadParameter(f"must be one of {', '.join(orders)}, got {sort!r}", param_hint="--sort")
     labels = _read(target, revision)
     wanted = (search or "").casefold().split()
-    found = [
+    matching = [
         label
         for label in labels
         if (seen is None or label.seen == seen)
         and all(word in " ".join((label.id, label.text, *label.synonyms)).casefold() for word in wanted)
     ]
-    found.sort(key=orders[sort])
-    shown = found[: limit or None]
+    matching.sort(key=orders[sort])
+    shown = matching[: limit or None]
     if as_json:
         for label in shown:
             sys.stdout.write(visible(json.dumps(asdict(label), ensure_ascii=False)) + "\n")
@@ -115,26 +113,29 @@ def show(
             for label in shown
         ]
         _print_table([("id", "documents", "threshold", "name"), *rows])
-    of = f"{len(shown):,} of {counted(len(found), 'label')} found" if len(shown) < len(found) else ""
+    summary = counted(len(matching), "label")
+    if len(shown) < len(matching):
+        summary = f"{len(shown):,} of {counted(len(matching), 'matching label')}"
     number = sum(label.seen for label in labels)
-    note(f"{of or counted(len(found), 'label')}; {target} has {len(labels):,}, {number:,} of them seen in training")
+    note(f"{summary}; {target} has {len(labels):,}, {number:,} of them seen in training")
 
 
 def add(
     target: Target,
-    id: Annotated[str, typer.Argument(metavar="ID", help="An id that will not change, such as a MeSH UI or a URI.")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What people call the label.")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="A permanent id, such as a MeSH UI or a URI.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the label.")],
     description: Annotated[
-        str, typer.Option(metavar="TEXT", help="What else is known; the model reads it behind the name.")
+        str, typer.Option(metavar="TEXT", help="Description, which the model reads after the name.")
     ] = "",
-    synonym: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Another name; again for each.")] = None,
+    synonym: Annotated[list[str] | None, typer.Option(metavar="NAME", help="A synonym; repeat for several.")] = None,
     language: Annotated[str | None, typer.Option(metavar="NAME", help="Language of name and description.")] = None,
     threshold: Annotated[
-        float | None, typer.Option(min=0, max=1, metavar="NUMBER", help="Probability from which it counts.")
+        float | None,
+        typer.Option(min=0, max=1, metavar="NUMBER", help="Lowest probability at which the label is assigned."),
     ] = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Add a label behind the present ones. The model scores it by what it says, at once.
+    """Append a label. The model can score it immediately, by its text.
 
     hf-gile labels add MODEL D000086382 COVID-19 --description "disease by SARS-CoV-2"
     """
@@ -145,8 +146,8 @@ def add(
     def change(labels: "LabelSet") -> Any:
         if id in labels.ids:
             raise ValueError(
-                f"{target} has a label {id!r} already, {labels[labels.column(id)].name!r}: hf-gile labels rename gives "
-                "it another name, hf-gile labels import --update a description, too"
+                f"{target} already has a label {id!r}, {labels[labels.column(id)].name!r}: change its name with "
+                "hf-gile labels rename, and its description with hf-gile labels import --update"
             )
         return labels.add(new)
 
@@ -155,11 +156,11 @@ def add(
 
 def rename(
     target: Target,
-    id: Annotated[str, typer.Argument(metavar="ID", help="Its id.")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="Id of the label.")],
     name: Annotated[str, typer.Argument(metavar="NAME", help="The new name.")],
     dry_run: DryRun = False,
 ) -> None:
-    """Give a label another name; its id stays, and so does what was learned of it.
+    """Rename a label. It keeps its id and its learned weights.
 
     hf-gile labels rename MODEL D007501 "Iron, Dietary"
     """
@@ -168,10 +169,10 @@ def rename(
 
 def retire(
     target: Target,
-    ids: Annotated[list[str], typer.Argument(metavar="IDS", help="Their ids.")],
+    ids: Annotated[list[str], typer.Argument(metavar="IDS", help="Ids of the labels.")],
     dry_run: DryRun = False,
 ) -> None:
-    """Remove labels. What a model has learned of them is lost; nothing else changes.
+    """Remove labels together with their learned weights. Nothing else changes.
 
     hf-gile labels retire MODEL D009369 D014680 --dry-run
     """
@@ -188,7 +189,7 @@ class Import(LabelColumns):
         typer.Argument(metavar="SOURCE", help="A table (.csv, .jsonl, ...), MeSH (.xml, .bin) or SKOS (.ttl, ...)."),
     ]
     update: Annotated[
-        bool, typer.Option("--update", help="Also take name, description and synonyms of labels that are there.")
+        bool, typer.Option("--update", help="Also replace name, description and synonyms of existing labels.")
     ] = False
     label_synonyms: LabelSynonyms = None
     encoding: Encoding = "utf-8"
@@ -197,7 +198,7 @@ class Import(LabelColumns):
 
 
 def import_(options: Import) -> None:
-    """Add the labels of a file whose ids are not there; a label file that does not exist is made.
+    """Add the labels of a file that have new ids. A missing label file is created.
 
     hf-gile labels import MODEL new_subjects.csv --label-name name_en --label-name name_de
     hf-gile labels import labels.jsonl desc2024.xml --label-description scope_note
@@ -214,21 +215,23 @@ def import_(options: Import) -> None:
     def change(labels: "LabelSet") -> Any:
         if not labels:
             return read
-        there = {label.id: label for label in read}
-        own = list(labels)
+        by_id = {label.id: label for label in read}
+        existing = list(labels)
         if options.update:
-            own = [
-                replace(label, **{field: getattr(there[label.id], field) for field in _TAKEN})
-                if label.id in there
+            existing = [
+                replace(label, **{field: getattr(by_id[label.id], field) for field in _UPDATED_FIELDS})
+                if label.id in by_id
                 else label
-                for label in own
+                for label in existing
             ]
-        return LabelSet([*own, *(label for label in read if label.id not in labels)], source=f"{target} with {source}")
+        return LabelSet(
+            [*existing, *(label for label in read if label.id not in labels)], source=f"{target} with {source}"
+        )
 
     _change(target, change, options.dry_run, may_be_new=True)
 
 
-_TAKEN = ("name", "description", "synonyms", "language")
+_UPDATED_FIELDS = ("name", "description", "synonyms", "language")
 
 
 def _read(target: str, revision: str | None = None) -> Any:
@@ -245,10 +248,10 @@ def _read(target: str, revision: str | None = None) -> Any:
     if path.is_dir():
         complete(path)
         if not (path / LABELS_FILE).is_file():
-            raise FileNotFoundError(f"{target} has no {LABELS_FILE}: it is no saved model with labels")
+            raise FileNotFoundError(f"{target} is not a saved model with labels: it has no {LABELS_FILE}")
         return LabelSet.load(path / LABELS_FILE)
     if path.suffix in (".jsonl", ".csv") or not is_hub_name(target):
-        near = difflib.get_close_matches(path.name, [one.name for one in path.parent.glob("*")], n=1)
+        near = difflib.get_close_matches(path.name, [file.name for file in path.parent.glob("*")], n=1)
         hint = f"; did you mean {path.parent / near[0]}?" if near else ""
         raise FileNotFoundError(f"no file or folder {target} (in {Path.cwd()}){hint}")
     from transformers.utils.hub import cached_file
@@ -259,7 +262,7 @@ def _read(target: str, revision: str | None = None) -> Any:
         from hf_gile.publishing.hub_errors import why_not_read
 
         raise FileNotFoundError(
-            f"{target} is no file or folder here, and the Hub does not give it: {why_not_read(error)}"
+            f"{target} is not a local file or folder, and cannot be read from the Hub: {why_not_read(error)}"
         ) from error
     return LabelSet.load(file)
 
@@ -275,8 +278,8 @@ def _read_csv(path: Path) -> Any:
     others = set(first) - {field.name for field in fields(Label)}
     if others:
         raise ValueError(
-            f"{path}: column {min(others)!r} is no field of a label, and would be lost in a change: import the table "
-            f"into a label file, hf-gile labels import labels.jsonl {path}"
+            f"{path}: column {min(others)!r} is not a label field and would be lost by a change: import the table into "
+            f"a label file, hf-gile labels import labels.jsonl {path}"
         )
     return labels
 
@@ -286,8 +289,8 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool, may_be_new
     may_be_new = may_be_new and path.suffix in (".jsonl", ".csv")
     if not path.exists() and not may_be_new:
         raise FileNotFoundError(
-            f"no file or folder {target} (in {Path.cwd()}); a model on the Hub is changed in a copy: hf download "
-            f"{target} --local-dir FOLDER, then hf-gile push FOLDER {target}"
+            f"no file or folder {target} (in {Path.cwd()}); to change a model on the Hub, change a copy: hf "
+            f"download {target} --local-dir FOLDER, then hf-gile push FOLDER {target}"
         )
     from hf_gile.data import save_labels
 
@@ -302,14 +305,14 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool, may_be_new
         if new != old and path.is_dir():
             model, processor = load(target, device="cpu")
             if dry_run:
-                model.set_labels(new, processor)  # which refuses what the model cannot have
+                model.set_labels(new, processor)  # raises an error if the labels do not fit the model
             else:
                 words = save_changed(path, model, processor, new)
             added, _, changed = _differences(old, new)
             read = [*added, *(after for before, after in changed if after.text != before.text)]
             note_unknown_labels(model, processor, read)
         elif new != old and not dry_run:
-            save_labels(new, path.resolve())  # a link stays one
+            save_labels(new, path.resolve())  # keeps a symbolic link
     _print_changes(old, new)
     _conclude(target, old, new, dry_run, words)
     if new != old and path.is_dir() and not dry_run:
@@ -317,13 +320,13 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool, may_be_new
 
 
 def _known_ids(target: str, labels: "LabelSet", *ids: str) -> tuple[str, ...]:
-    """Makes sure that ids are some, and says of a name whose it is."""
+    """Returns the ids. Raises an error that suggests the id if a label name was passed instead."""
     known = set(labels.ids)
-    for one in ids:
-        named = [] if one in known else [repr(label.id) for label in labels if label.name == one]
+    for id in ids:
+        named = [] if id in known else [repr(label.id) for label in labels if label.name == id]
         if named:
             raise ValueError(
-                f"{target} has no label with the id {one!r}, which is the name of {' and of '.join(named[:3])}: give "
+                f"{target} has no label with the id {id!r}, which is the name of {' and of '.join(named[:3])}: pass "
                 "the id"
             )
     return ids
@@ -332,13 +335,13 @@ def _known_ids(target: str, labels: "LabelSet", *ids: str) -> tuple[str, ...]:
 def _differences(old: Iterable[Any], new: Iterable[Any]) -> tuple[list[Any], list[Any], list[tuple[Any, Any]]]:
     before, after = ({label.id: label for label in labels} for labels in (old, new))
     added = [label for label in after.values() if label.id not in before]
-    gone = [label for label in before.values() if label.id not in after]
-    return added, gone, [(before[one], after[one]) for one in after if one in before and before[one] != after[one]]
+    removed = [label for label in before.values() if label.id not in after]
+    return added, removed, [(before[id], after[id]) for id in after if id in before and before[id] != after[id]]
 
 
 def _print_changes(old: Iterable[Any], new: Iterable[Any]) -> None:
-    added, gone, changed = _differences(old, new)
-    for label in gone:
+    added, removed, changed = _differences(old, new)
+    for label in removed:
         sys.stdout.write(f"- {_one_line(label.id)}  {_one_line(label.text)}\n")
     for before, after in changed:
         sys.stdout.write(f"~ {_one_line(after.id)}  {_one_line(before.text)} -> {_one_line(after.text)}\n")
@@ -347,8 +350,8 @@ def _print_changes(old: Iterable[Any], new: Iterable[Any]) -> None:
 
 
 def _conclude(target: str, old: Sequence[Any], new: "LabelSet", dry_run: bool, more: str = "") -> None:
-    added, gone, changed = _differences(old, new)
-    counts = f"{len(added):,} new, {len(gone):,} gone, {len(changed):,} changed"
+    added, removed, changed = _differences(old, new)
+    counts = f"{len(added):,} added, {len(removed):,} removed, {len(changed):,} changed"
     if dry_run:
         note(f"{counts}, not written: {target} has {counted(len(old), 'label')}")
     else:
@@ -368,7 +371,7 @@ def _print_table(rows: list[tuple[str, ...]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [
-            cell.rjust(width) if place in (1, 2) else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell.rjust(width) if column in (1, 2) else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         sys.stdout.write("  ".join(cells).rstrip() + "\n")

@@ -1,4 +1,4 @@
-"""`hf-gile evaluate` and `hf-gile calibrate`: what a model is worth on documents, and how sure it may be."""
+"""`hf-gile evaluate` and `hf-gile calibrate`: measure a model on labelled documents, and calibrate it."""
 
 import json
 import shlex
@@ -50,7 +50,7 @@ _OF_ONE_LABEL = (
     "expected_calibration_error",
     "top_5_expected_calibration_error",
 )
-"""Those of models that give a document one label; the others say the same again."""
+"""Figures shown for models that assign a single label; the others would repeat these."""
 
 _GROUPS = {"": "all labels", "seen_": "seen", "unseen_": "unseen"}
 
@@ -72,24 +72,24 @@ class Documents:
     ]
     text: TextColumns = None
     labels: Annotated[
-        str, typer.Option("--labels", metavar="COLUMN", help="Column of label ids: a list, or one text.")
+        str, typer.Option("--labels", metavar="COLUMN", help="Column with the label ids: a list or a string.")
     ] = "labels"
     separator: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Cuts a text of several label ids, such as ';'.")
+        str | None, typer.Option(metavar="TEXT", help="Separator of label ids within a string, such as ';'.")
     ] = None
     id: IdColumn = None
     on_unknown_label: Annotated[
-        str, typer.Option(metavar="raise|drop", help="What to do about label ids that the model does not have.")
+        str, typer.Option(metavar="raise|drop", help="What to do with label ids that the model does not have.")
     ] = "raise"
     language: Language = None
     encoding: Encoding = "utf-8"
     batch_size: BatchSize = 32
-    bf16: Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16 where that serves.")] = False
+    bf16: Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16 where it is precise enough.")] = False
     device: Device = None
     on_error: OnError = "raise"
 
     def read(self) -> Any:
-        """Reads the documents, a dataset with the columns `text` and `labels`."""
+        """Reads the documents as a dataset with the columns `text` and `labels`."""
         from transformers.utils import logging
 
         from hf_gile.data import load_table
@@ -108,35 +108,35 @@ class Documents:
         note(str(report))
         return rows
 
-    def known(self, rows: "Dataset", label_set: "LabelSet") -> Any:
-        """Leaves the labels that a model has.
+    def select_known(self, rows: "Dataset", label_set: "LabelSet") -> Any:
+        """Drops label ids that the model does not have, or raises an error.
 
         Args:
-            rows: What `read` returned.
-            label_set: Those of the model.
+            rows: The documents that `read` returned.
+            label_set: The labels of the model.
 
         Raises:
-            ValueError: The model has none, or documents have others.
+            ValueError: If the model stores no labels, or documents have unknown labels.
         """
         model, action = self.model, self.on_unknown_label
         if action not in ("raise", "drop"):
             raise typer.BadParameter(f"must be raise or drop, got {action!r}", param_hint="--on-unknown-label")
         if label_set is None:
-            raise ValueError(f"{model} stores no labels with ids (labels.jsonl), which those of documents could be")
+            raise ValueError(f"{model} stores no labels with ids (labels.jsonl) to match with those of the documents")
         gold = rows["labels"]
-        unknown = {one: None for ids in gold for one in ids if one not in label_set}
+        unknown = {label_id: None for ids in gold for label_id in ids if label_id not in label_set}
         if not unknown:
             return rows
         names = ", ".join(map(repr, list(unknown)[:3]))
         hint = "" if self.separator else _separator_hint(unknown, label_set)
-        found = f"{model} does not know {counted(len(unknown), 'label id')} of the documents, such as {names}{hint}"
+        problem = f"{model} does not know {counted(len(unknown), 'label id')} of the documents, such as {names}{hint}"
         if action == "raise":
-            raise ValueError(f"{found}: add them (hf-gile labels import), or pass --on-unknown-label drop")
-        note(f"{found}: left out")
-        kept = [[one for one in ids if one not in unknown] for ids in gold]
-        if not any(kept):
-            raise ValueError(f"no document has a label that {model} knows: are these the ids of its labels?")
-        return rows.remove_columns("labels").add_column("labels", kept)
+            raise ValueError(f"{problem}: add them (hf-gile labels import), or pass --on-unknown-label drop")
+        note(f"{problem}: these are left out")
+        known_ids = [[label_id for label_id in ids if label_id not in unknown] for ids in gold]
+        if not any(known_ids):
+            raise ValueError(f"no document has a label of {model}: check that the documents use its label ids")
+        return rows.remove_columns("labels").add_column("labels", known_ids)
 
 
 @dataclass(kw_only=True)
@@ -144,28 +144,30 @@ class Evaluation(Documents):
     """Options of `hf-gile evaluate`."""
 
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the report goes.  [default: printed]")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="File for the report.  [default: standard output]"),
     ] = None
-    dataset: Annotated[str | None, typer.Option(metavar="NAME", help="Of the documents, for the report.")] = None
-    split: Annotated[str, typer.Option(metavar="NAME", help="Which part of it they are.")] = "test"
+    dataset: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the dataset, for the report.")] = None
+    split: Annotated[str, typer.Option(metavar="NAME", help="Name of the split, for the report.")] = "test"
     example_texts: Annotated[
         int,
         typer.Option(
-            min=0, metavar="NUMBER", help="Texts kept for each label that a card shows, if their licence allows."
+            min=0, metavar="NUMBER", help="Example texts to store for each label on a model card; check their licence."
         ),
     ] = 0
     num_training_documents: Annotated[
-        int | None, typer.Option(min=1, metavar="NUMBER", help="Gives propensity-scored precision, too.")
+        int | None,
+        typer.Option(min=1, metavar="NUMBER", help="Number of training documents; adds propensity-scored precision."),
     ] = None
     revision: Revision = None
 
 
 def evaluate(options: Evaluation) -> None:
-    """Measure a model on documents with known labels.
+    """Evaluate a model on labelled documents.
 
-    A table of the main figures goes to standard error; the whole report, JSON, to standard output or to a file. In the
-    folder of the model as results.json, it is what `hf-gile card` shows; there it keeps the learning curve of the
-    report that it replaces.
+    Prints a table of the main figures to standard error and writes the full JSON report to standard output or a file.
+    `hf-gile card` shows the report if it is results.json in the folder of the model. A new report there keeps the
+    learning curve of the report it replaces.
 
     hf-gile evaluate MODEL test.jsonl --text title --text abstract --labels subjects --output MODEL/results.json
     hf-gile evaluate MODEL test.csv --labels tags --separator ";" > report.json
@@ -180,7 +182,7 @@ def evaluate(options: Evaluation) -> None:
     history = _history(output, options.model)
     rows = options.read()
     loaded, processor = load(options.model, options.revision, options.device)
-    rows = options.known(rows, loaded.label_set)
+    rows = options.select_known(rows, loaded.label_set)
     report = make_report(
         loaded,
         processor,
@@ -209,34 +211,36 @@ def evaluate(options: Evaluation) -> None:
 class Calibration(Documents):
     """Options of `hf-gile calibrate`."""
 
-    model: Annotated[str, typer.Argument(metavar="FOLDER", help="The folder of a saved model, which changes.")]
+    model: Annotated[
+        str, typer.Argument(metavar="FOLDER", help="The folder of a saved model, which is changed in place.")
+    ]
     method: Annotated[
         str | None,
         typer.Option(
             metavar="METHOD",
-            help="How probabilities are mended: platt or spline.  [default: the best as a rule]",
+            help="Calibration method: platt or spline.  [default: spline, but platt for single-label models]",
         ),
     ] = None
     label_thresholds: Annotated[
         bool,
-        typer.Option("--label-thresholds/--common-thresholds", help="Whether labels get thresholds of their own."),
+        typer.Option("--label-thresholds/--common-thresholds", help="Fit a threshold for each label, or a common one."),
     ] = True
     objective: Annotated[
         str,
         typer.Option(
             metavar="micro_f1|macro_f1|recall@R",
-            help="What thresholds are to be best for; or the share of right labels that they promise, as recall@0.8.",
+            help="Objective of the thresholds; recall@0.8 guarantees an expected recall of 0.8.",
         ),
     ] = "micro_f1"
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the figures, write nothing.")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the figures without writing anything.")] = False
 
 
 def calibrate(options: Calibration) -> None:
-    """Fit probabilities and thresholds on validation documents, and store them in the model.
+    """Calibrate probabilities and thresholds on validation documents, and store them in the model.
 
-    Take documents that it was not trained on. Labels seen in training and others are calibrated apart; if too few
-    documents have others, these are calibrated like the seen ones. The figures, JSON, go to standard output, a table
-    of them to standard error.
+    Use held-out documents here. Seen and unseen labels are calibrated separately; unseen labels are calibrated like
+    seen ones if too few documents have them. Prints the figures as JSON to standard output and as a table to standard
+    error.
 
     hf-gile calibrate MODEL validation.jsonl --text title --text abstract --labels subjects
     hf-gile calibrate MODEL validation.csv --labels tags --separator ";" --method platt --dry-run
@@ -252,12 +256,12 @@ def calibrate(options: Calibration) -> None:
     folder = Path(options.model)
     if not folder.is_dir():
         raise FileNotFoundError(
-            f"no folder {folder} (in {Path.cwd()}); a model on the Hub is calibrated in a copy of it"
+            f"no folder {folder} (in {Path.cwd()}); to calibrate a model on the Hub, download a copy"
         )
     rows = options.read()
     with changing(folder, options.dry_run):
         loaded, processor = load(options.model, device=options.device)
-        rows = options.known(rows, loaded.label_set)
+        rows = options.select_known(rows, loaded.label_set)
         encoded = encode_dataset(rows, processor, loaded.label_set, language=options.language)
         batches: Any = DataLoader(encoded, options.batch_size, collate_fn=GileDataCollator(processor))
         figures = fit(
@@ -278,7 +282,7 @@ def calibrate(options: Calibration) -> None:
 
 
 def _history(output: Path | None, model: str) -> list[dict[str, Any]]:
-    """The learning curve in the report of this model that will be replaced: no evaluation can make it again."""
+    """Reads the learning curve of the report that is replaced, since evaluation cannot reproduce it."""
     from hf_gile.publishing import Report
 
     if output is None or not output.is_file() or output.resolve().parent != Path(model).resolve():
@@ -286,23 +290,23 @@ def _history(output: Path | None, model: str) -> list[dict[str, Any]]:
     try:
         return Report.load(output).history
     except ValueError as error:
-        raise ValueError(f"{output} is to be replaced, but cannot be read: move it ({error})") from None
+        raise ValueError(f"{output} would be replaced, but cannot be read: move it away ({error})") from None
 
 
 def _quiet_datasets() -> None:
     try:
         import datasets
     except ImportError:
-        return  # load_table says which extra it needs
+        return  # load_table names the missing extra
     datasets.disable_progress_bars()
 
 
 def _separator_hint(unknown: Iterable[str], label_set: "LabelSet") -> str:
-    """Asks whether ids that the model does not know are several ids in one text."""
+    """Suggests a separator if unknown ids look like several ids in one string."""
     known = set(label_set.ids)
     for sign in (";", "|", ","):
-        cut = [one.split(sign) for one in unknown if sign in one]
-        # Commas stand in many an id that is one; the other signs hardly do.
+        cut = [label_id.split(sign) for label_id in unknown if sign in label_id]
+        # Many single ids contain commas; few contain the other separators.
         if cut and (sign != "," or any(part.strip() in known for parts in cut for part in parts)):
             return f" (is that --separator {sign!r}?)"
     return ""
@@ -331,11 +335,11 @@ def _say_before_and_after(figures: Mapping[str, Any]) -> None:
             if before is not None and after is not None:
                 note(f"{f'{group} labels: {name}':42}{100 * before:10.2f}{100 * after:10.2f}")
         if f"{group}_threshold" in figures:
-            own = figures.get(f"{group}_label_thresholds", 0)
-            others = f"; {counted(own, 'label')} with another" if own else ""
+            number = figures.get(f"{group}_label_thresholds", 0)
+            others = f"; {counted(number, 'label')} with another" if number else ""
             if (recall := figures.get(f"{group}_promised_recall")) is not None:
-                number = figures[f"{group}_labels_per_document"]
-                others = f" promises a recall of {100 * recall:g}, with {number:.1f} labels a document"
+                per_document = figures[f"{group}_labels_per_document"]
+                others = f" guarantees a recall of {100 * recall:g}, with {per_document:.1f} labels per document"
             note(f"{group} labels: threshold {figures[f'{group}_threshold']:.3g}{others}")
     if "note" in figures:
         note(figures["note"])

@@ -5,48 +5,53 @@ from typing import Annotated, Any
 
 import typer
 
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="A saved model: its folder, or its name on the Hub.")]
-Revision = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Of a model on the Hub: a branch, a tag or a commit.")
-]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="A saved model: a folder or a name on the Hub.")]
+Revision = Annotated[str | None, typer.Option(metavar="NAME", help="Branch, tag or commit of a model on the Hub.")]
 Device = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Such as cpu or cuda:1.  [default: a GPU if there is one]")
+    str | None, typer.Option(metavar="NAME", help="Device, such as cpu or cuda:1.  [default: a GPU if available]")
 ]
-Language = Annotated[str | None, typer.Option(metavar="NAME", help="Language of the texts, in a model of several.")]
+Language = Annotated[str | None, typer.Option(metavar="NAME", help="Language of the texts, for a multilingual model.")]
 TextColumns = Annotated[
     list[str] | None,
-    typer.Option("--text", metavar="COLUMN", help="Column of the text; several are joined.  [default: text]"),
+    typer.Option("--text", metavar="COLUMN", help="Column with the text; repeat to join several.  [default: text]"),
 ]
-IdColumn = Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="Column of ids.")]
-Encoding = Annotated[str, typer.Option(metavar="NAME", help="Of text files, such as windows-1252.")]
-OnError = Annotated[str, typer.Option(metavar="raise|skip", help="What to do about malformed lines.")]
-BatchSize = Annotated[int, typer.Option(min=1, metavar="NUMBER", help="Texts scored at a time.")]
+IdColumn = Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="Column with the ids.")]
+Encoding = Annotated[str, typer.Option(metavar="NAME", help="Encoding of text files, such as windows-1252.")]
+OnError = Annotated[str, typer.Option(metavar="raise|skip", help="What to do with malformed lines.")]
+BatchSize = Annotated[int, typer.Option(min=1, metavar="NUMBER", help="Number of texts scored together.")]
 
 LabelFile = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Labels of a table, of MeSH or of SKOS.  [default: the model's]")
+    str | None,
+    typer.Option(metavar="FILE", help="Labels as a table, MeSH or SKOS.  [default: the labels of the model]"),
 ]
-LabelId = Annotated[str, typer.Option(metavar="COLUMN", help="Of a table of labels: the column of ids.")]
+LabelId = Annotated[str, typer.Option(metavar="COLUMN", help="Column with the label ids, in a table of labels.")]
 LabelName = Annotated[
     list[str] | None,
-    typer.Option(metavar="COLUMN", help="Columns of names; the first not empty counts.  [default: name]"),
+    typer.Option(
+        metavar="COLUMN",
+        help="Column with the label names; repeat for fallbacks, the first non-empty one is used.  [default: name]",
+    ),
 ]
 LabelDescription = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLUMN",
-        help="What to describe labels by: columns; of MeSH entry_terms, scope_note, tree_path; of SKOS alt_labels, "
-        "definition, broader.",
+        help="What describes a label: columns of a table; entry_terms, scope_note or tree_path of MeSH; alt_labels, "
+        "definition or broader of SKOS.",
     ),
 ]
-LabelSynonyms = Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Columns of other names.")]
+LabelSynonyms = Annotated[
+    list[str] | None, typer.Option(metavar="COLUMN", help="Column with synonyms; repeat for several.")
+]
 LabelLanguage = Annotated[
-    list[str] | None, typer.Option(metavar="CODE", help="Of SKOS: languages of names, the best first.  [default: en]")
+    list[str] | None,
+    typer.Option(metavar="CODE", help="Languages of SKOS names, in order of preference.  [default: en]"),
 ]
 
 
 @dataclass(kw_only=True)
 class LabelColumns:
-    """What of a file are labels."""
+    """Options that select labels in a file."""
 
     label_id: LabelId = "id"
     label_name: LabelName = None
@@ -57,8 +62,8 @@ class LabelColumns:
         """Reads labels.
 
         Args:
-            path: The file.
-            options: More for `read_label_file`.
+            path: The label file.
+            options: Further arguments of `read_label_file`.
 
         Returns:
             A `LabelSet`.
@@ -79,10 +84,10 @@ def checked_on_error(value: str) -> str:
     """Checks `--on-error`.
 
     Args:
-        value: What was given.
+        value: Value of the option.
 
     Raises:
-        BadParameter: It is something else than raise or skip.
+        BadParameter: If it is neither raise nor skip.
     """
     if value not in ("raise", "skip"):
         raise typer.BadParameter(f"must be raise or skip, got {value!r}", param_hint="--on-error")

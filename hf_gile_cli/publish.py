@@ -1,4 +1,4 @@
-"""`hf-gile card`, `hf-gile push` and `hf-gile verify`: a model for others, and of others."""
+"""`hf-gile card`, `hf-gile push` and `hf-gile verify`: publish models, and verify the code of published ones."""
 
 import sys
 from dataclasses import dataclass
@@ -22,41 +22,48 @@ def add_to(app: typer.Typer) -> None:
 
 @dataclass(kw_only=True)
 class Card:
-    """Options of `hf-gile card`; those of `CardInfo` by its names."""
+    """Options of `hf-gile card`, named like the fields of `CardInfo`."""
 
     folder: Folder
-    info: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="YAML file of what you know, by the names of these options.")
+    info: Annotated[Path | None, typer.Option(metavar="FILE", help="YAML file with values for these options.")] = None
+    model_name: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the card.")] = None
+    repo_id: Annotated[str | None, typer.Option(metavar="USER/NAME", help="Repository of the model on the Hub.")] = None
+    summary: Annotated[str | None, typer.Option(metavar="TEXT", help="Purpose of the model.")] = None
+    language: Annotated[
+        list[str] | None, typer.Option(metavar="CODE", help="Language of the texts, such as en; repeat for several.")
     ] = None
-    model_name: Annotated[str | None, typer.Option(metavar="TEXT", help="The title.")] = None
-    repo_id: Annotated[str | None, typer.Option(metavar="USER/NAME", help="Where it is, or will be, on the Hub.")] = (
-        None
-    )
-    summary: Annotated[str | None, typer.Option(metavar="TEXT", help="What it was made for.")] = None
-    language: Annotated[list[str] | None, typer.Option(metavar="CODE", help="Of the texts, such as en.")] = None
-    license: Annotated[str | None, typer.Option(metavar="ID", help="Of the model, such as apache-2.0.")] = None
+    license: Annotated[str | None, typer.Option(metavar="ID", help="Licence of the model, such as apache-2.0.")] = None
     datasets: Annotated[
-        list[str] | None, typer.Option("--dataset", metavar="ID", help="Of the training data, on the Hub.")
+        list[str] | None,
+        typer.Option("--dataset", metavar="ID", help="Training dataset on the Hub; repeat for several."),
     ] = None
-    dataset_name: Annotated[str | None, typer.Option(metavar="TEXT", help="What people call this data.")] = None
-    dataset_license: Annotated[str | None, typer.Option(metavar="TEXT", help="Its licence.")] = None
-    base_model: Annotated[str | None, typer.Option(metavar="ID", help="What training began with, on the Hub.")] = None
-    tags: Annotated[list[str] | None, typer.Option("--tag", metavar="TEXT", help="A further tag.")] = None
-    training_command: Annotated[str | None, typer.Option(metavar="TEXT", help="What trains it.")] = None
-    training_data: Annotated[str | None, typer.Option(metavar="TEXT", help="What it was trained on, in words.")] = None
-    limits: Annotated[list[str] | None, typer.Option("--limit", metavar="TEXT", help="What it is not for.")] = None
-    citation: Annotated[str | None, typer.Option(metavar="BIBTEX", help="Of your own work.")] = None
+    dataset_name: Annotated[str | None, typer.Option(metavar="TEXT", help="Name of the training data.")] = None
+    dataset_license: Annotated[str | None, typer.Option(metavar="TEXT", help="Licence of the training data.")] = None
+    base_model: Annotated[
+        str | None, typer.Option(metavar="ID", help="Model on the Hub that training started from.")
+    ] = None
+    tags: Annotated[
+        list[str] | None, typer.Option("--tag", metavar="TEXT", help="Additional tag; repeat for several.")
+    ] = None
+    training_command: Annotated[str | None, typer.Option(metavar="TEXT", help="Command that trains the model.")] = None
+    training_data: Annotated[str | None, typer.Option(metavar="TEXT", help="Description of the training data.")] = None
+    limits: Annotated[
+        list[str] | None,
+        typer.Option("--limit", metavar="TEXT", help="Limitation or out-of-scope use; repeat for several."),
+    ] = None
+    citation: Annotated[str | None, typer.Option(metavar="BIBTEX", help="Citation of your work.")] = None
     show_examples: Annotated[
-        bool, typer.Option("--show-examples", help="Show texts of the report; their licence must allow it.")
+        bool,
+        typer.Option("--show-examples", help="Show example texts of the report; check that their licence allows it."),
     ] = False
 
 
 def card(options: Card) -> None:
-    """Write the card of a model, README.md, with its figures and the table of its labels, labels.csv.
+    """Write a model card (README.md) with figures, and a table of the labels (labels.csv).
 
-    It says what the model does and for which labels, and shows results.json, if training or `hf-gile evaluate` has put
-    one into the folder. What you know, and no file says, comes from options or from a file of them; it is kept beside
-    the card, card.yaml, where the next card finds it. README.md is replaced.
+    The card describes the model and its labels, and shows results.json if training or `hf-gile evaluate` has written
+    it to the folder. Everything else comes from the options or from a file of options. They are saved as card.yaml for
+    the next card. README.md is replaced.
 
     hf-gile card MODEL --repo-id user/gile-mesh --license apache-2.0 --language en
     hf-gile card MODEL --info card.yaml
@@ -82,28 +89,26 @@ def card(options: Card) -> None:
 
 def push(
     folder: Folder,
-    repo_id: Annotated[
-        str, typer.Argument(metavar="REPO", help="user/name or organisation/name; made if there is none.")
-    ],
+    repo_id: Annotated[str, typer.Argument(metavar="REPO", help="user/name or organisation/name; created if missing.")],
     private: Annotated[
         bool | None,
-        typer.Option("--private/--public", help="Of a new repository.  [default: as its owner's settings say]"),
+        typer.Option("--private/--public", help="Visibility of a new repository.  [default: by its owner's settings]"),
     ] = None,
     revision: Annotated[
-        str | None, typer.Option(metavar="BRANCH", help="The branch; made if there is none.  [default: main]")
+        str | None, typer.Option(metavar="BRANCH", help="Branch; created if missing.  [default: main]")
     ] = None,
     create_pr: Annotated[bool, typer.Option("--create-pr", help="Open a pull request instead.")] = False,
-    message: Annotated[str | None, typer.Option("--message", "-m", metavar="TEXT", help="Of the commit.")] = None,
+    message: Annotated[str | None, typer.Option("--message", "-m", metavar="TEXT", help="Commit message.")] = None,
     token: Annotated[
         str | None,
-        typer.Option(metavar="TOKEN", help="Of the Hub.  [default: that of HF_TOKEN or of `hf auth login`]"),
+        typer.Option(metavar="TOKEN", help="Access token.  [default: from HF_TOKEN or `hf auth login`]"),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go up, change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be uploaded, without uploading.")] = False,
 ) -> None:
-    """Put a saved model on the Hub, in one commit.
+    """Upload a saved model to the Hub in one atomic commit.
 
-    Prints what goes up: new, changed or deleted, the size, the file. Pickles, checkpoints and logs stay here. Files of
-    an earlier version of the model go, those of others stay.
+    Prints each new, changed or deleted file with its size. Pickles, checkpoints and logs are not uploaded. Outdated
+    files of an earlier version of the model are deleted; other files in the repository stay.
 
     hf-gile push MODEL user/gile-mesh --private --dry-run
     hf-gile push MODEL user/gile-mesh --create-pr --message "Calibrated"
@@ -122,17 +127,17 @@ def push(
     )
     for file in done.changes:
         sys.stdout.write(f"{file.status:9}  {file.size:14,}  {visible(file.path)}\n")
-    for path, why in done.left_out:
-        note(f"left out: {path}, {why}")
+    for path, reason in done.left_out:
+        note(f"left out: {path}, {reason}")
     same = len(done.files) - len(done.changes)
     changes = counted(len(done.changes), "change") + (f", {counted(same, 'file')} unchanged" if same else "")
     if dry_run:
-        kinds = {None: "private or public as its owner's settings say", True: "private", False: "public"}
+        kinds = {None: "private or public by its owner's settings", True: "private", False: "public"}
         if done.is_new:
-            note(f"there is no {repo_id}, or none that this token sees: it would be made, {kinds[private]}")
+            note(f"{repo_id} does not exist or is not visible with this token: it would be created, {kinds[private]}")
         elif done.is_new is None:
-            note(f"offline mode is on, so nobody asked what there is: all files are new, and {repo_id} made if need be")
-        note(f"{changes}, not made{', as a pull request' if create_pr else ''}: {done.url}")
+            note(f"offline mode is on: {repo_id} is not compared, so all files count as new")
+        note(f"dry run: {changes}{', as a pull request' if create_pr else ''}: {done.url}")
     elif done.commit is None:
         note(f"nothing has changed: {done.url}")
     else:
@@ -140,10 +145,10 @@ def push(
 
 
 def verify(model: Model, revision: Revision = None) -> None:
-    """Compare the code of a model with that of the installed package, by hash. Nothing of the model is run.
+    """Compare the code of a model with the installed package, by hash, without running it.
 
-    trust_remote_code=True runs the Python files of a model. Prints each of them: same, differs, unknown to the package,
-    or missing; and the call that stays with this commit. Ends with 1 if any is not the same.
+    trust_remote_code=True runs the Python files of a model. Prints the status of each file (same, differs, unknown or
+    missing) and a call pinned to this commit. Exits with 1 unless all files are the same.
 
         hf-gile verify user/gile-mesh
         hf-gile verify user/gile-mesh --revision v2
@@ -158,7 +163,7 @@ def verify(model: Model, revision: Revision = None) -> None:
     pinned = "" if done.commit is None else f', revision="{done.commit}", code_revision="{done.commit}"'
     sys.stdout.flush()
     if not done.is_same:
-        note(f"{model} has code that is not that of the installed hf-gile: read it before you trust it")
+        note(f"{model} has code that differs from the installed hf-gile: review it before you trust it")
         raise typer.Exit(1)
     call = f"pipeline(model={model!r}, trust_remote_code=True{pinned})"
-    note(f"all code is that of the installed hf-gile; to stay with it:\n{call}")
+    note(f"all code is identical to the installed hf-gile; to pin this version:\n{call}")

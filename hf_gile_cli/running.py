@@ -1,4 +1,4 @@
-"""How commands run: errors in one sentence, exit codes, and what standard output and error are for."""
+"""Shared behaviour of commands: error messages, exit codes, standard output and standard error."""
 
 import os
 import re
@@ -12,9 +12,9 @@ from typing import Any
 
 import typer
 
-_EXPECTED = (ValueError, OSError, ImportError)  # what our own code raises, in sentences for people
+_EXPECTED = (ValueError, OSError, ImportError)  # raised by hf_gile with a message for users
 
-# The library's words for what are flags here.
+# Library messages about arguments that are flags of the command.
 _FLAGS = {
     'pass on_error="skip" to go on without it': "leave it out with --on-error skip",
     "(language=...)": "(--language)",
@@ -24,20 +24,20 @@ _FLAGS = {
 
 _COMMAND = re.compile(r"^hf-gile |[|(] ?hf-gile ")
 
-# What Transformers says where a flag that the command never sets would let it run a model's Python files.
+# Raised by Transformers for a model with custom code, since the command never sets trust_remote_code.
 _CODE_OF_MODEL = re.compile(r"The repository (.+?) (?:contains|references) custom code")
 
-# Control characters but tabs and ends of lines, what turns the direction of text, and halves of surrogate pairs.
+# Control characters except tab and newline, bidirectional controls, line separators and lone surrogates.
 _INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _debug = False
 
 
 def debug_errors(wanted: bool) -> None:
-    """Sets whether errors come with a traceback.
+    """Sets whether errors show a traceback.
 
     Args:
-        wanted: Whether they do.
+        wanted: Whether to show it.
     """
     global _debug
     _debug = wanted
@@ -47,16 +47,16 @@ def new_group(text: str) -> typer.Typer:
     """Makes a group of commands.
 
     Args:
-        text: Its help.
+        text: Help text of the group.
     """
-    # Plain help: it keeps examples as they are written, at any width, and comes at once.
+    # Plain help starts faster than rich help and keeps examples as written, at any terminal width.
     return typer.Typer(
         help=help_text(text),
         add_completion=False,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
-        # The recipes spell flags with underscores: here, too, both spellings are right.
+        # Recipes spell flags with underscores; the command accepts both spellings.
         context_settings={
             "help_option_names": ["--help", "-h"],
             "token_normalize_func": lambda name: name.replace("_", "-"),
@@ -65,14 +65,14 @@ def new_group(text: str) -> typer.Typer:
 
 
 def add_command(group: typer.Typer, name: str, function: Callable[..., None], **settings: Any) -> None:
-    """Adds a command, whose errors end as a sentence on standard error.
+    """Adds a command that reports errors as a sentence on standard error.
 
     Args:
-        group: Where to.
-        name: Its name.
-        function: What it does; its docstring is its help. Its parameters, or the fields of the dataclass that is its
-            only parameter, are the arguments and options.
-        settings: More for typer.
+        group: Group to add to.
+        name: Name of the command.
+        function: Implementation. Its docstring is the help text. Its parameters, or the fields of its single dataclass
+            parameter, are the arguments and options.
+        settings: Further arguments of `typer.Typer.command`.
     """
     parameters = signature(function).parameters.values()
     first = next(iter(parameters), None)
@@ -88,7 +88,7 @@ def add_command(group: typer.Typer, name: str, function: Callable[..., None], **
             sys.stdout.flush()
         except (typer.Exit, typer.BadParameter):
             raise
-        except BrokenPipeError:  # whoever read the answers has had enough
+        except BrokenPipeError:  # the reader closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except KeyboardInterrupt as error:
             note(str(error) or "interrupted")
@@ -103,7 +103,7 @@ def add_command(group: typer.Typer, name: str, function: Callable[..., None], **
             raise typer.Exit(1) from None
 
     if options is not None:
-        # Its own fields stand before those that it shares with other commands.
+        # Fields of the command come before those shared with other commands.
         ordered = sorted(
             signature(options).parameters.values(), key=lambda field: field.name not in options.__annotations__
         )
@@ -112,7 +112,7 @@ def add_command(group: typer.Typer, name: str, function: Callable[..., None], **
 
 
 def help_text(text: str) -> str:
-    r"""Help of a docstring; typer leaves blocks of commands, the examples, as they are.
+    r"""Converts a docstring to help text in which typer does not reflow blocks of example commands.
 
     Args:
         text: The docstring.
@@ -130,7 +130,7 @@ def help_text(text: str) -> str:
 
 
 def explained(error: Exception) -> str:
-    """What to tell a person about an error.
+    """Returns the message of an error for users.
 
     Args:
         error: The error.
@@ -145,7 +145,7 @@ def explained(error: Exception) -> str:
     """
     from hf_gile.masking import masked
 
-    of_system = "(os error " in str(error)  # a full disk, say, as libraries in Rust tell it
+    of_system = "(os error " in str(error)  # such as a full disk, as reported by Rust libraries
     if not isinstance(error, _EXPECTED) and not of_system:
         what = f"{type(error).__name__}: {error}"
         return f"{masked(what)} (unexpected error; hf-gile --debug ... shows where it comes from)"
@@ -154,26 +154,26 @@ def explained(error: Exception) -> str:
         message = f"{error.filename}: {error.strerror}"
     code = _CODE_OF_MODEL.search(message)
     if code:
-        message = f"{code[1]} has code of its own, which hf-gile does not run"
+        message = f"{code[1]} has custom code, which hf-gile does not run"
     for words, flag in _FLAGS.items():
         message = message.replace(words, flag)
     return masked(message) or type(error).__name__
 
 
 def note(text: str) -> None:
-    """Tells a person something, on standard error.
+    """Prints a message to standard error.
 
     Args:
-        text: What; it may hold texts of others.
+        text: Message; it may contain untrusted text.
     """
     typer.echo(visible(text), err=True)
 
 
 def visible(text: str) -> str:
-    r"""Escapes the characters that a terminal obeys instead of showing them, as JSON does.
+    r"""Escapes control characters that would affect a terminal, as JSON does.
 
     Args:
-        text: Any text, or a line of JSON, which means the same afterwards.
+        text: Any text, or a line of JSON, whose meaning does not change.
 
     Example:
         >>> print(visible("Heart\x1b[2J \u202eeruliaF"))
@@ -183,22 +183,22 @@ def visible(text: str) -> str:
 
 
 def quiet_libraries() -> None:
-    """Leaves standard error to us: Transformers shows bars and advice there that are none of the user's business."""
+    """Silences progress bars and advice of libraries on standard error."""
     import logging
 
     from transformers.utils import logging as of_transformers
 
     of_transformers.set_verbosity_error()
     of_transformers.disable_progress_bar()
-    logging.getLogger("hf_gile").setLevel(logging.ERROR)  # the command has words of its own for what that would say
+    logging.getLogger("hf_gile").setLevel(logging.ERROR)  # the command reports these warnings itself
 
 
 def counted(number: int, noun: str) -> str:
-    """A number and its noun.
+    """Formats a number with its noun.
 
     Args:
-        number: How many.
-        noun: Of what, one of them.
+        number: Count.
+        noun: Noun in the singular.
 
     Example:
         >>> counted(1, "label"), counted(1200, "label")

@@ -1,4 +1,4 @@
-"""`hf-gile score`: texts in, labels with their probabilities out, a line of JSON each."""
+"""`hf-gile score`: score texts; writes a line of JSON with labels and probabilities for each text."""
 
 import io
 import json
@@ -29,7 +29,7 @@ from .options import (
 )
 from .running import add_command, counted, note, visible
 from .saved_model import GENERAL
-from .score_folder import FolderOptions, shard_of, show_folder, write_folder
+from .score_folder import FolderOptions, parse_shard, show_folder, write_folder
 
 if TYPE_CHECKING:
     from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
@@ -52,76 +52,84 @@ class Scoring(FolderOptions, LabelColumns):
         typer.Argument(
             metavar="[MODEL]",
             show_default=False,
-            help="A saved model: its folder, or its name on the Hub. `general` or nothing: one that nobody trained.",
+            help="A saved model: a folder or a name on the Hub; `general`, the default, needs no training.",
         ),
     ] = GENERAL
     files: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="FILES",
-            help="Lines of text, or tables (.jsonl, .csv, .tsv, .json, .parquet); - is standard input.  [default: -]",
+            help="Text files (a text per line) or tables (.jsonl, .csv, .tsv, .json, .parquet); - is standard input.  "
+            "[default: -]",
         ),
     ] = None
     labels: Annotated[
         list[str] | None,
         typer.Option(
-            "--label", "-l", metavar="NAME", help="A label, any words; again for each.  [default: the model's]"
+            "--label", "-l", metavar="NAME", help="A label; repeat for several.  [default: the labels of the model]"
         ),
     ] = None
     label_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Labels of a table, of MeSH or of SKOS instead.")
+        str | None, typer.Option(metavar="FILE", help="Score the labels of a table, MeSH or SKOS file.")
     ] = None
     background: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Without a model: texts like those to score, some hundred; what is common to all counts less.",
+            help="For the general scorer: a few hundred similar texts; words common to all of them count less.",
         ),
     ] = None
     index: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Labels of an index that `hf-gile index` made, instead.")
+        str | None, typer.Option(metavar="FOLDER", help="Score the labels of an index made by `hf-gile index`.")
     ] = None
     top_k: Annotated[
         int | None,
-        typer.Option(min=0, metavar="K", help="That many best labels; 0 for all.  [default: 10; with --threshold all]"),
+        typer.Option(min=0, metavar="K", help="Number of best labels; 0 for all.  [default: 10; all with --threshold]"),
     ] = None
     threshold: Annotated[
         str | None,
         typer.Option(
-            metavar="NUMBER|stored", help="Only labels with this probability, or each with that stored for it."
+            metavar="NUMBER|stored", help="Only labels with at least this probability, or their stored thresholds."
         ),
     ] = None
-    force_label: Annotated[bool, typer.Option("--force-label", help="The best label where none passes.")] = False
+    force_label: Annotated[bool, typer.Option("--force-label", help="Return the best label if none passes.")] = False
     multi_label: Annotated[
         bool | None,
-        typer.Option("--multi-label/--one-label", help="Each label on its own, or one of all.  [default: the model's]"),
+        typer.Option(
+            "--multi-label/--one-label",
+            help="Score labels independently, or as exclusive classes.  [default: as the model]",
+        ),
     ] = None
     long_texts: Annotated[
-        str, typer.Option(metavar="cut|max|mean", help="Cut what is too long to be read at once, or read all of it.")
+        str, typer.Option(metavar="cut|max|mean", help="Truncate long texts, or combine the scores of their parts.")
     ] = "cut"
-    evidence: Annotated[bool, typer.Option("--evidence", help="Add the words and sentences attended to.")] = False
+    evidence: Annotated[
+        bool, typer.Option("--evidence", help="Add the words and sentences with the most attention.")
+    ] = False
     language: Language = None
     candidate_language: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Language of the labels, if it is another.")
+        str | None, typer.Option(metavar="NAME", help="Language of the labels, if it differs.")
     ] = None
     text: TextColumns = None
     id: IdColumn = None
     format: Annotated[
         str | None,
-        typer.Option(metavar="text|jsonl|csv|tsv", help="Of standard input, or of files whose names do not say."),
+        typer.Option(
+            metavar="text|jsonl|csv|tsv", help="Format of standard input, or of files without a known suffix."
+        ),
     ] = None
     encoding: Encoding = "utf-8"
     with_text: Annotated[
         bool | None,
-        typer.Option("--with-text/--without-text", help="Repeat the text.  [default: where there is no id]"),
+        typer.Option("--with-text/--without-text", help="Include the text.  [default: unless the text has an id]"),
     ] = None
     batch_size: BatchSize = 32
     device: Device = None
     revision: Revision = None
     on_error: OnError = "raise"
 
-    def of_pipeline(self) -> dict[str, Any]:
-        """Options of a call of the pipeline; None stands for its default."""
+    def pipeline_options(self) -> dict[str, Any]:
+        """Returns the keyword arguments of a pipeline call; None stands for its default."""
         threshold, top_k = self.threshold, self.top_k
         try:
             least = threshold if threshold in (None, "stored") else float(threshold)
@@ -143,7 +151,7 @@ class Scoring(FolderOptions, LabelColumns):
         }
 
     def load(self) -> tuple["GileForSequenceClassification", "GileProcessor", Any]:
-        """Loads model, processor and labels. What can be wrong with the arguments is said before."""
+        """Loads model, processor and labels, after checking the arguments."""
         from hf_gile.data import read_documents
 
         from .saved_model import load
@@ -153,25 +161,25 @@ class Scoring(FolderOptions, LabelColumns):
         if self.model == GENERAL and not named and self.index is None:
             raise typer.BadParameter("the general scorer has no labels: pass --label, --label-file or --index")
         if self.model != GENERAL and self.background is not None:
-            raise typer.BadParameter("is for the general scorer, which nobody has trained", param_hint="--background")
+            raise typer.BadParameter("applies to the general scorer only", param_hint="--background")
         text = self.text or ["text"]
         background = self.background and read_documents(
             self.background, text, format=self.format, encoding=self.encoding
         )
-        like = (document.text for document in background or ())
-        model, processor = load(self.model, self.revision, self.device, named, like)
+        background_texts = (document.text for document in background or ())
+        model, processor = load(self.model, self.revision, self.device, named, background_texts)
         return model, processor, self.candidates(read, model, processor)
 
     def read_labels(self) -> Any:
-        """Reads the label file, if that is where the labels are."""
+        """Reads the label file, if there is any."""
         if sum(source is not None for source in (self.labels or None, self.label_file, self.index)) > 1:
-            raise typer.BadParameter("pass one of --label, --label-file and --index")
+            raise typer.BadParameter("pass only one of --label, --label-file and --index")
         return None if self.label_file is None else self.read(self.label_file)
 
     def candidates(
         self, read: "LabelSet | None", model: "GileForSequenceClassification", processor: "GileProcessor"
     ) -> Any:
-        """The labels to score with: those read, those of the index, those named, or None for the model's."""
+        """Returns the labels to score: from a file, an index or the command line, or None for those of the model."""
         from hf_gile import LabelIndex, LabelSet
 
         from .saved_model import note_unknown_labels
@@ -185,11 +193,11 @@ class Scoring(FolderOptions, LabelColumns):
 
 
 def score(options: Scoring) -> None:
-    """Score texts with the labels of a model, or with any others.
+    """Score texts against the labels of a model, or against any other labels.
 
-    A line of JSON for each text, in order: {"id": ..., "text": ..., "labels": [names, best first], "scores":
-    [probabilities]}. Memory does not grow with the input. What comes from a pipe or a terminal is answered as soon as
-    it is there.
+    Writes a line of JSON for each text, in order: {"id": ..., "text": ..., "labels": [names, best first], "scores":
+    [probabilities]}. Memory use does not grow with the input. Lines from a pipe or a terminal are answered as they
+    arrive.
 
         hf-gile score MODEL notes.txt > scored.jsonl
         hf-gile score MODEL records.jsonl --text title --text abstract --threshold stored --force-label
@@ -200,8 +208,8 @@ def score(options: Scoring) -> None:
         hf-gile score MODEL 2026-*.parquet --output scored --workers 8
         hf-gile score --output scored --status
 
-    With --output, texts of any number are scored part by part. A run that was killed goes on where it was; machines
-    that share a folder share a run.
+    With --output, large inputs are scored in parts. An interrupted run resumes where it stopped. Machines that share
+    the folder share the run.
     """
     if options.status or options.merge is not None:
         show_folder(options)
@@ -215,13 +223,13 @@ def _score_into_folder(options: Scoring, output: Path) -> None:
     from hf_gile.scoring import GileScorer, Reading
 
     if not options.files or "-" in options.files:
-        raise typer.BadParameter("goes with files, which can be read again", param_hint="--output")
+        raise typer.BadParameter("needs files as input, not standard input", param_hint="--output")
     if options.evidence:
-        raise typer.BadParameter("goes with lines, not with --output", param_hint="--evidence")
-    shard, call = shard_of(options.shard), options.of_pipeline()
+        raise typer.BadParameter("cannot be combined with --output", param_hint="--evidence")
+    shard, call = parse_shard(options.shard), options.pipeline_options()
     model, processor, labels = options.load()
-    of_batches: dict[str, Any] = {"batch_tokens": options.batch_tokens, "bf16": options.bf16}
-    scorer = GileScorer(model, labels, processor=processor, **of_batches, **call)
+    batching: dict[str, Any] = {"batch_tokens": options.batch_tokens, "bf16": options.bf16}
+    scorer = GileScorer(model, labels, processor=processor, **batching, **call)
     text, size = options.text or ["text"], int(options.part_size * (1 << 20))
     reading = Reading(text, options.id, options.format, options.encoding, options.with_text, size)
     write_folder(output, options.files, scorer, reading, shard, options.workers)
@@ -233,22 +241,22 @@ def _score_into_lines(options: Scoring) -> None:
 
     sources = options.files or ["-"]
     report = ReadReport(checked_on_error(options.on_error))  # type: ignore[arg-type]
-    call = options.of_pipeline()
-    # Everything that can be wrong with the arguments is said before the model is loaded.
+    call = options.pipeline_options()
+    # Check all arguments before loading the model.
     streams = [_standard_input() if source == "-" else source for source in sources]
     text, id, format, encoding = options.text or ["text"], options.id, options.format, options.encoding
     documents = [
         read_documents(stream, text, id=id, format=format, encoding=encoding, report=report) for stream in streams
     ]
     loaded, processor, labels = options.load()
-    # One set of labels for the whole run: its codes are kept, however many.
+    # The whole run uses one label set, so its codes are cached whatever their size.
     pipe = LabelScoringPipeline(model=loaded, processor=processor, device=loaded.device, label_cache_bytes=1 << 62)
 
     written = unknown = 0
     with _progress(sources) as bar:
-        for source, stream, own in zip(sources, streams, documents, strict=True):
-            for batch in _batches(source, stream, own, options.batch_size):
-                pipe.call_count = 0  # else Transformers advises, on a GPU, against what streaming needs
+        for source, stream, texts in zip(sources, streams, documents, strict=True):
+            for batch in _batches(source, stream, texts, options.batch_size):
+                pipe.call_count = 0  # prevents the advice of Transformers on GPUs to use a dataset
                 answers = pipe([document.text for document in batch], labels, batch_size=options.batch_size, **call)
                 for document, answer in zip(batch, answers, strict=True):
                     sys.stdout.write(_line(document, answer, options.with_text))
@@ -262,15 +270,15 @@ def _score_into_lines(options: Scoring) -> None:
 def _conclude(report: "ReadReport", written: int, unknown: int) -> None:
     if unknown:
         note(
-            f"the model knows no word of {counted(unknown, 'text')} (lines with a note): such scores say how frequent "
-            "labels are, and nothing of the text"
+            f"the model knows no word of {counted(unknown, 'text')} (lines with a note): their scores reflect only how "
+            "frequent labels are"
         )
     left_out = sum(report.left_out.values())
     if left_out:
-        examples = "; ".join(example for some in report.examples.values() for example in some)
+        examples = "; ".join(example for group in report.examples.values() for example in group)
         note(f"{counted(left_out, 'malformed line')} left out: {examples}")
         if not written:
-            raise ValueError("not one text could be read")
+            raise ValueError("no text could be read")
 
 
 def _line(document: "Document", answer: dict[str, Any], with_text: bool | None) -> str:
@@ -284,23 +292,23 @@ def _line(document: "Document", answer: dict[str, Any], with_text: bool | None) 
 
 
 def _short(value: object) -> Any:
-    """Numbers to six digits, more than 32 bits mean."""
+    """Rounds numbers to six digits, which exceeds the precision of 32 bits."""
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, dict):
-        return {name: _short(one) for name, one in value.items()}
-    return [_short(one) for one in value] if isinstance(value, list) else value
+        return {name: _short(item) for name, item in value.items()}
+    return [_short(item) for item in value] if isinstance(value, list) else value
 
 
 def _progress(sources: Sequence[str]) -> Any:
     from tqdm.auto import tqdm
 
-    # None: a bar where standard error is a terminal. Beside what is typed or piped in, it would be in the way.
+    # None shows a bar if standard error is a terminal. Typed or piped input gets no bar.
     return tqdm(unit=" texts", disable=True if "-" in sources else None)
 
 
 def _standard_input() -> IO[bytes]:
-    # A reader of its own: the thread that waits for lines holds its lock, which sys.stdin's would be at the end.
+    # A separate reader: the waiting thread holds its lock, and holding that of sys.stdin would block the exit.
     with suppress(io.UnsupportedOperation, AttributeError):
         return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
     return sys.stdin.buffer
@@ -321,7 +329,7 @@ def _batches(source: str, stream: IO[bytes] | str, documents: Iterator[T], size:
 
 
 def _full_batches(items: Iterator[T], size: int) -> Iterator[list[T]]:
-    """Batches of a source that does not wait; what came before an error goes out first."""
+    """Yields batches of a source that never waits. Items before an error are yielded before it is raised."""
     batch: list[T] = []
     error: Exception | None = None
     while error is None:
@@ -341,14 +349,14 @@ def _full_batches(items: Iterator[T], size: int) -> Iterator[list[T]]:
 
 
 def ready_batches(items: Iterator[T], size: int) -> Iterator[list[T]]:
-    """Batches of what is there: at least one item, and at most `size`, without waiting for more.
+    """Yields batches of the items available: at least one, at most `size`, without waiting for more.
 
     Args:
-        items: Read in a thread, at most a few batches ahead.
-        size: The most items of a batch.
+        items: Items, read in a thread at most a few batches ahead.
+        size: Maximum number of items in a batch.
 
     Yields:
-        The batches, in order; an error of `items` is raised after what came before it.
+        Batches in order. An error of `items` is raised after the items before it.
     """
     queue: Queue[tuple[T | None, BaseException | None]] = Queue(4 * size)
 

@@ -1,4 +1,4 @@
-"""`hf-gile score --output`: scores in parts, by several processes and machines, each part whole or not there."""
+"""`hf-gile score --output`: write scores in atomic parts, with several processes and machines."""
 
 import json
 import os
@@ -19,50 +19,55 @@ _SLURM = ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_COUNT
 
 @dataclass(kw_only=True)
 class FolderOptions:
-    """Options of `hf-gile score` that writes a folder."""
+    """Options of `hf-gile score --output`."""
 
     output: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Write parts here instead of lines; goes on with a run there.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Write parts to this folder instead of lines; resumes an interrupted run."),
     ] = None
-    status: Annotated[bool, typer.Option("--status", help="Say how far the run in --output is.")] = False
+    status: Annotated[bool, typer.Option("--status", help="Show the progress of the run in --output.")] = False
     merge: Annotated[
-        Path | None, typer.Option(metavar="FILE.parquet", help="Write all parts of --output into a single file.")
+        Path | None, typer.Option(metavar="FILE.parquet", help="Merge all parts of --output into one file.")
     ] = None
     shard: Annotated[
         str | None,
         typer.Option(
             metavar="I/N",
-            help="With --output: each N-th part, from number I on (0 to N-1).  [default: by Slurm's array or torchrun]",
+            help="With --output: score every N-th part, starting with part I (0 to N-1).  "
+            "[default: from Slurm or torchrun]",
         ),
     ] = None
     workers: Annotated[
-        str, typer.Option(metavar="NUMBER|auto", help="With --output: processes; one for each GPU or four cores.")
+        str,
+        typer.Option(
+            metavar="NUMBER|auto", help="With --output: number of processes; auto is one per GPU or four cores."
+        ),
     ] = "auto"
     part_size: Annotated[
-        float, typer.Option(min=0.0001, metavar="MIB", help="With --output: about how much of a file makes a part.")
+        float, typer.Option(min=0.0001, metavar="MIB", help="With --output: approximate input size of a part.")
     ] = 16
     batch_tokens: Annotated[
-        int, typer.Option(min=1, metavar="NUMBER", help="With --output: tokens scored at a time, instead of texts.")
+        int, typer.Option(min=1, metavar="NUMBER", help="With --output: tokens per batch, instead of --batch-size.")
     ] = 1 << 14
     bf16: Annotated[
-        bool, typer.Option("--bf16", help="With --output: read texts in 16 bits, if the processor can.")
+        bool, typer.Option("--bf16", help="With --output: encode texts in bfloat16, if the processor supports it.")
     ] = False
 
 
-def shard_of(shard: str | None) -> tuple[int, int]:
-    """Which parts are those of this process.
+def parse_shard(shard: str | None) -> tuple[int, int]:
+    """Selects the parts that this process scores.
 
     Args:
-        shard: `I/N`; by default what Slurm says of an array of jobs, or torchrun of processes.
+        shard: `I/N`; by default from the environment of a Slurm job array or of torchrun.
 
     Returns:
         I and N.
 
     Raises:
-        BadParameter: It makes no sense.
+        BadParameter: If it is not of this form.
 
     Example:
-        >>> shard_of("2/8")
+        >>> parse_shard("2/8")
         (2, 8)
     """
     if shard is None:
@@ -81,15 +86,15 @@ def shard_of(shard: str | None) -> tuple[int, int]:
 
 
 def show_folder(options: FolderOptions) -> None:
-    """Says how far a run is, or merges its parts.
+    """Shows the progress of a run, or merges its parts.
 
     Args:
-        options: Those of the command.
+        options: Options of the command.
     """
     from hf_gile.scoring import ScoringRun
 
     if options.output is None:
-        raise typer.BadParameter("of which run? pass --output FOLDER", param_hint="--status or --merge")
+        raise typer.BadParameter("pass --output FOLDER to name the run", param_hint="--status or --merge")
     run = ScoringRun.load(options.output)
     if options.status:
         typer.echo(json.dumps(run.status()))
@@ -101,14 +106,14 @@ def show_folder(options: FolderOptions) -> None:
 def write_folder(
     output: Path, files: list[str], scorer: "GileScorer", reading: "Reading", shard: tuple[int, int], workers: str
 ) -> None:
-    """Scores texts into a folder.
+    """Scores texts and writes the results to a folder.
 
     Args:
         output: The folder.
-        files: Texts.
-        scorer: Scores them.
-        reading: How to read them.
-        shard: Which parts, see `shard_of`.
+        files: Files with texts.
+        scorer: Scores the texts.
+        reading: How to read the files.
+        shard: Selects the parts, see `parse_shard`.
         workers: Number of processes, or auto.
     """
     from tqdm.auto import tqdm

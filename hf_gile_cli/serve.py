@@ -1,4 +1,4 @@
-"""`hf-gile serve`: a model as a service over HTTP, which an Annif takes as one of its backends."""
+"""`hf-gile serve`: serve a model over HTTP, for Annif among others."""
 
 import os
 from datetime import UTC, datetime
@@ -21,33 +21,33 @@ def add_to(app: typer.Typer) -> None:
 
 def serve(
     model: Model,
-    project: Annotated[str, typer.Option(metavar="NAME", help="Name of the model in addresses.")] = "gile",
+    project: Annotated[str, typer.Option(metavar="NAME", help="Name of the model in URLs.")] = "gile",
     language: Annotated[str, typer.Option(metavar="CODE", help="Language of texts and labels, for Annif.")] = "en",
-    uri_prefix: Annotated[
-        str, typer.Option(metavar="TEXT", help="What comes before the id of a label in its URI.")
-    ] = "",
+    uri_prefix: Annotated[str, typer.Option(metavar="TEXT", help="Prefix that turns label ids into URIs.")] = "",
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help=f"Where to listen; elsewhere than here with a token in {TOKEN}.")
+        str,
+        typer.Option(metavar="ADDRESS", help=f"Address to listen on; other than localhost needs a token in {TOKEN}."),
     ] = LOOPBACK[0],
-    port: Annotated[int, typer.Option(min=0, max=65535, metavar="NUMBER", help="0 for any that is free.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="NUMBER", help="Port; 0 for any free port.")] = 8000,
     batch_size: BatchSize = 32,
     max_waiting: Annotated[
-        int, typer.Option(min=1, metavar="NUMBER", help="Texts that may wait; further ones are answered with 503.")
+        int, typer.Option(min=1, metavar="NUMBER", help="Maximum number of waiting texts; further ones get status 503.")
     ] = 256,
     max_bytes: Annotated[
-        int, typer.Option(min=1, metavar="NUMBER", help="Size of a request; larger ones are answered with 413.")
+        int, typer.Option(min=1, metavar="NUMBER", help="Maximum size of a request; larger ones get status 413.")
     ] = 1_000_000,
     timeout: Annotated[
-        float, typer.Option(min=0.001, metavar="SECONDS", help="For a request to arrive, and then to be answered.")
+        float,
+        typer.Option(min=0.001, metavar="SECONDS", help="Time limit for receiving a request, and for answering it."),
     ] = 30.0,
     device: Device = None,
     revision: Revision = None,
 ) -> None:
-    """Serve a model over HTTP, by the REST API of Annif.
+    """Serve a model over HTTP, with the REST API of Annif.
 
-    Texts are scored with the labels stored with the model. An Annif knows labels by their URIs: the id of a label, or
-    --uri-prefix and the id. Concurrent requests are scored together. /health says that the service runs, /metrics is
-    for Prometheus, /openapi.json describes it all.
+    Texts are scored against the labels stored with the model. The URI of a label is --uri-prefix followed by its id.
+    Concurrent requests are scored together. /health reports the status, /metrics serves Prometheus, and /openapi.json
+    describes the API.
 
         hf-gile serve runs/mesh/auto/model --project mesh
         curl -d text="Rats were fed." -d limit=5 http://127.0.0.1:8000/v1/projects/mesh/suggest
@@ -74,8 +74,8 @@ def serve(
     saved = Path(str(cached_file(model, "config.json", revision=revision))).stat().st_mtime
     described = describe(project, len(loaded.label_set or ()), language, datetime.fromtimestamp(saved, UTC))
     suggest = suggest_with(pipe, uri_prefix)
-    suggest([("", 1)])  # the first call makes the codes of the labels
-    note(f"serving {len(loaded.label_set):,} labels; an Annif reaches them at /v1/projects/{project}/suggest")
+    suggest([("", 1)])  # the first call encodes the labels
+    note(f"serving {len(loaded.label_set):,} labels; the address for Annif is /v1/projects/{project}/suggest")
     uvicorn.run(
         make_app(suggest, described, limits, token),
         host=host,

@@ -1,4 +1,4 @@
-"""`hf-gile train` and `hf-gile demo`: the recipes that the package carries."""
+"""`hf-gile train` and `hf-gile demo`: run the recipes of the package."""
 
 import runpy
 import sys
@@ -11,9 +11,9 @@ import typer
 from .running import add_command, note
 
 RECIPES = {
-    "table": "a table of your own: texts, labels, and what the labels mean",
-    "bioasq": "MEDLINE abstracts and their MeSH headings",
-    "dw": "news of Deutsche Welle, in one language or several",
+    "table": "a table of texts and labels, with descriptions of the labels if available",
+    "bioasq": "MEDLINE abstracts with MeSH headings",
+    "dw": "Deutsche Welle news in one or more languages",
 }
 
 
@@ -31,14 +31,12 @@ def add_to(app: typer.Typer) -> None:
 
 
 def demo(
-    output_dir: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the model goes.")] = Path("runs/demo"),
-    epochs: Annotated[
-        int, typer.Option(min=1, metavar="NUMBER", help="Passes over the abstracts; 14 make a better model.")
-    ] = 4,
+    output_dir: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the model.")] = Path("runs/demo"),
+    epochs: Annotated[int, typer.Option(min=1, metavar="NUMBER", help="Epochs; 14 give a better model.")] = 4,
 ) -> None:
-    """Train a small model on real MEDLINE abstracts, and score labels it has never seen. Takes a minute or two.
+    """Train a small model on real MEDLINE abstracts and score unseen labels. Takes a minute or two.
 
-    Nothing is downloaded: the abstracts come with a package of the `data` extra. It is the recipe `bioasq` with fewer
+    Nothing is downloaded: the abstracts come with a package of the `data` extra. Runs the recipe `bioasq` with fewer
     epochs and larger steps.
 
         hf-gile demo
@@ -46,8 +44,8 @@ def demo(
     """
     from hf_gile.data import demo_file
 
-    demo_file()  # which says how to get it
-    # Larger steps than the recipe's, and twice as many an epoch, need fewer epochs.
+    demo_file()  # raises an error that says how to install it
+    # Larger steps than those of the recipe, and twice as many per epoch, need fewer epochs.
     settings = {
         "output_dir": str(output_dir),
         "units": "gile",
@@ -62,27 +60,27 @@ def demo(
     model = output_dir / "gile" / "model"
     note(
         f"""
-The model is in {model}. What next:
+The model is in {model}. Next steps:
   echo "Rats were fed a diet low in iron." | hf-gile score {model}
   echo "Rats were fed a diet low in iron." | hf-gile score {model} --label Anemia --label Toothache
   hf-gile labels show {model} --unseen
-  hf-gile train --train_files notes.csv --text text --labels tags --separator ";"     a table of your own
-"""
+  hf-gile train --train_files notes.csv --text text --labels tags --separator ";"     train on your own table
+  """
     )
 
 
 def train(
     context: typer.Context,
-    recipe: Annotated[str, typer.Option(metavar="|".join(RECIPES), help="What to train on.")] = "table",
-    help: Annotated[bool, typer.Option("--help", "-h", help="The options of the recipe, a line each.")] = False,
+    recipe: Annotated[str, typer.Option(metavar="|".join(RECIPES), help="Recipe to run.")] = "table",
+    help: Annotated[bool, typer.Option("--help", "-h", help="Show the options of the recipe.")] = False,
     help_all: Annotated[
-        bool, typer.Option("--help-all", help="All of them, with those of transformers.TrainingArguments.")
+        bool, typer.Option("--help-all", help="Also show those of transformers.TrainingArguments.")
     ] = False,
     where: Annotated[
         bool, typer.Option("--where", help="Print the path of the recipe, for `accelerate launch`.")
     ] = False,
 ) -> None:
-    """Train a model by a recipe. All options but --recipe are those of the recipe; `--help-all` shows all of them.
+    """Train a model with a recipe. All other options are passed to the recipe; `--help-all` lists them.
 
     hf-gile train --train_files notes.csv --text text --labels tags --separator ";"
     hf-gile train --recipe bioasq --train_files 'medline/*.xml.gz' --label_file desc2024.xml --train_until 2004
@@ -105,15 +103,15 @@ def train(
 
 
 def run_recipe(name: str, arguments: list[str]) -> None:
-    """Runs a recipe in this process.
+    """Runs a recipe in the current process.
 
     Args:
         name: One of `RECIPES`.
-        arguments: Its command line.
+        arguments: Command-line arguments of the recipe.
 
     Raises:
-        Exit: The recipe ended itself.
-        ImportError: An extra is missing.
+        Exit: If the recipe exits.
+        ImportError: If an extra is missing.
     """
     from hf_gile.extras import needs_extra
 
@@ -128,7 +126,7 @@ def run_recipe(name: str, arguments: list[str]) -> None:
     sys.argv, sys.path = [str(path), *arguments], [str(path.parent), *sys.path]
     try:
         runpy.run_path(str(path), run_name="__main__")
-    except SystemExit as error:  # of argparse, or with a sentence that says what is wrong
+    except SystemExit as error:  # from argparse, or with an error message
         if isinstance(error.code, str):
             raise ValueError(error.code) from None
         if error.code:

@@ -16,7 +16,7 @@ def test_the_index_of_stored_labels_has_their_codes(run, saved_model, tmp_path):
 def test_labels_of_which_no_word_is_known_are_noted(run, saved_model, tmp_path):
     (tmp_path / "labels.csv").write_text("id,name\n1,Milk\n2,Zebrafish\n")
     said = run("index", saved_model, tmp_path / "index", "--label-file", tmp_path / "labels.csv")
-    assert said.stderr.startswith("the model knows no word of 1 label: 'Zebrafish'; it scores all such labels alike")
+    assert said.stderr.startswith("the model knows no word of 1 label: 'Zebrafish'; all such labels get the same score")
 
 
 def test_an_unknown_type_of_numbers_is_wrong_use(run, saved_model, tmp_path):
@@ -32,7 +32,7 @@ def test_a_published_checkpoint_becomes_a_model(run, shared_data, tmp_path):
     assert AutoModel.from_pretrained(tmp_path / "model").config.languages == ["english", "german"]
     assert (tmp_path / "model" / "published_gile.py").is_file()
     again = run("convert", folder / "weights.h5", folder / "args.json", tmp_path / "model", ends=1)
-    assert "is there already, and not empty" in again.stderr
+    assert "already exists and is not empty" in again.stderr
 
 
 def test_what_is_no_checkpoint_is_refused(run, tmp_path):

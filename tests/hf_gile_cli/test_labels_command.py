@@ -58,7 +58,7 @@ def test_changes_of_a_model_are_in_its_labels_its_words_and_its_scores(run, save
     before = scores(saved_model)
     added = run("labels", "add", saved_model, "M1", "Rats", "--description", "rats were fed", "--synonym", "Rattus")
     assert added.stdout == "+ M1  Rats: rats were fed\n"
-    assert "1 new, 0 gone, 0 changed" in added.stderr
+    assert "1 added, 0 removed, 0 changed" in added.stderr
     assert run("labels", "rename", saved_model, "Iron", "Iron Diet").stdout == "~ Iron  Iron -> Iron Diet\n"
     assert run("labels", "remove", saved_model, "Infant", "--dry_run").stdout == "- Infant  Infant\n"
     assert run("labels", "retire", saved_model, "Infant").stdout == "- Infant  Infant\n"
@@ -83,7 +83,7 @@ def test_the_index_of_a_model_follows_its_labels(run, tmp_path, make_model, labe
     processor.save_pretrained(folder)
     run("index", folder, folder / "index", "--dtype", "float32")
     said = run("labels", "add", folder, "M1", "Rats").stderr
-    assert ("index made anew" if label_rows else "index follows: 1 encoded, 0 removed") in said
+    assert ("index rebuilt" if label_rows else "index updated: 1 encoded, 0 removed") in said
     run("labels", "rename", folder, "Iron", "Iron Diet")
     run("labels", "retire", folder, "Blood")
     model, processor = load(folder)
@@ -100,7 +100,7 @@ def test_a_change_of_description_makes_the_index_anew(run, saved_model, tmp_path
         "labels", "import", saved_model, tmp_path / "terms.csv", "--update", "--label-description", "description"
     )
     assert said.stdout == "~ Iron  Iron -> Iron: a diet low in iron\n"
-    assert "index made anew" in said.stderr
+    assert "index rebuilt" in said.stderr
     model, processor = load(saved_model)
     index = LabelIndex.from_pretrained(saved_model / "index", model)
     assert index.codes.float() == pytest.approx(LabelIndex.build(model, processor).codes, abs=1e-2)
@@ -138,24 +138,24 @@ def test_a_change_that_fails_leaves_all_as_it_was(run, saved_model, monkeypatch)
     assert contents(saved_model) == before
 
 
-def test_a_card_stays_as_it_is(run, saved_model):
+def test_a_change_keeps_a_card_written_by_hand(run, saved_model):
     (saved_model / "README.md").write_text("# Ours")
     said = run("labels", "add", saved_model, "M1", "Rats")
     assert (saved_model / "README.md").read_text() == "# Ours"
     assert said.stderr == (
-        f"1 new, 0 gone, 0 changed: {saved_model} has 6 labels\n"
-        f"README.md is of before this change: mend it, or have hf-gile card {saved_model} replace it\n"
+        f"1 added, 0 removed, 0 changed: {saved_model} has 6 labels\n"
+        f"README.md predates this change: edit it, or replace it with hf-gile card {saved_model}\n"
     )
 
 
-def test_a_card_that_can_be_made_again_is_said_to_be_old(run, saved_model):
+def test_a_change_reports_that_a_generated_card_is_outdated(run, saved_model):
     pytest.importorskip("matplotlib")
     pytest.importorskip("sklearn")
     run("card", saved_model)
-    again = f"README.md and labels.csv are of before this change: hf-gile card {saved_model} makes a new card\n"
+    again = f"README.md and labels.csv are outdated by this change: hf-gile card {saved_model} writes a new card\n"
     assert run("labels", "add", saved_model, "M1", "Rats").stderr.endswith(again)
-    assert "before this change" not in run("labels", "retire", saved_model, "M1", "--dry-run").stderr
-    assert "before this change" not in run("labels", "rename", saved_model, "M1", "Rats").stderr  # as it is
+    assert "this change" not in run("labels", "retire", saved_model, "M1", "--dry-run").stderr
+    assert "this change" not in run("labels", "rename", saved_model, "M1", "Rats").stderr  # as it is
 
 
 def test_new_words_of_labels_that_the_model_does_not_know_are_noted(run, saved_model):
@@ -163,7 +163,7 @@ def test_new_words_of_labels_that_the_model_does_not_know_are_noted(run, saved_m
         command, *rest = arguments
         for flags in (["--dry-run"], []):
             said = run("labels", command, saved_model, *rest, *flags).stderr
-            assert f"the model knows no word of 1 label: '{rest[1]}'; it scores all such labels alike" in said
+            assert f"the model knows no word of 1 label: '{rest[1]}'; all such labels get the same score" in said
     assert "knows" not in run("labels", "add", saved_model, "Z2", "Zebrafish", "--description", "milk").stderr
     assert "knows" not in run("labels", "retire", saved_model, "Blood").stderr
 
@@ -191,7 +191,7 @@ def test_a_table_with_other_columns_is_not_changed(run, tmp_path):
     path = tmp_path / "labels.csv"
     path.write_text("id,name,shelf\nIron,Iron,3\n")
     said = run("labels", "add", path, "r", "Rats", ends=1).stderr
-    assert "column 'shelf' is no field of a label, and would be lost in a change" in said
+    assert "column 'shelf' is not a label field and would be lost by a change" in said
     assert path.read_text() == "id,name,shelf\nIron,Iron,3\n"
 
 
@@ -201,7 +201,7 @@ def test_of_a_name_in_the_place_of_an_id_the_id_is_said(run, tmp_path, command):
     path.write_text("id,name,description\nS11,Maps,\nS12,Rare Books,\n")
     name, *rest = command
     said = run("labels", name, path, *rest, ends=1).stderr
-    assert f"{path} has no label with the id 'Rare Books', which is the name of 'S12': give the id" in said
+    assert f"{path} has no label with the id 'Rare Books', which is the name of 'S12': pass the id" in said
     path.write_text(f"{path.read_text()}S13,Rare Books,of the town\n")
     assert "which is the name of 'S12' and of 'S13'" in run("labels", name, path, *rest, ends=1).stderr
 
@@ -234,7 +234,7 @@ def test_changes_at_the_same_time_are_made_one_after_the_other(start, saved_mode
         LabelSet.from_names(["Iron"]).save(target)
     with alone(target):  # another command is at work
         process = start("labels", "add", target, "r", "Rats")
-        assert process.stderr.readline() == f"waiting for another hf-gile that changes {target}\n"
+        assert process.stderr.readline() == f"waiting for another hf-gile process that is changing {target}\n"
         file = target / "labels.jsonl" if target.is_dir() else target
         before = LabelSet.load(file)
         if kind == "file":
@@ -288,7 +288,7 @@ def test_a_vocabulary_becomes_a_label_file_and_labels_of_a_model(run, saved_mode
     assert LabelSet.load(saved_model / "labels.jsonl").names[-1] == "Rats"
     again = run("labels", "import", saved_model, tmp_path / "terms.ttl")
     assert again.stdout == ""
-    assert "0 new, 0 gone, 0 changed" in again.stderr
+    assert "0 added, 0 removed, 0 changed" in again.stderr
 
 
 def test_bad_rows_of_a_label_file_are_named_or_left_out(run, tmp_path):
@@ -306,13 +306,13 @@ def test_bad_rows_of_a_label_file_are_named_or_left_out(run, tmp_path):
     [
         (["show", "model/labels.csv"], 1, "no file or folder model/labels.csv"),
         (["show", "modell"], 1, "did you mean model?"),
-        (["show", "."], 1, ". has no labels.jsonl: it is no saved model with labels"),
+        (["show", "."], 1, ". is not a saved model with labels: it has no labels.jsonl"),
         (["show", "model", "--sort", "size"], 2, "must be one of column, count, name, id, got 'size'"),
-        (["add", "user/model", "a", "A"], 1, "a model on the Hub is changed in a copy: hf download user/model"),
+        (["add", "user/model", "a", "A"], 1, "to change a model on the Hub, change a copy: hf download user/model"),
         (
             ["add", "model", "Iron", "Rats"],
             1,
-            "model has a label 'Iron' already, 'Iron': hf-gile labels rename gives it another",
+            "model already has a label 'Iron', 'Iron': change its name with hf-gile labels rename",
         ),
         (["add", "model", "x", "Iron"], 1, "'Iron' stands in row 3 already, as another label"),
         (["add", "model", "x", "X", "--threshold", "2"], 2, "--threshold"),

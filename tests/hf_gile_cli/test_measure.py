@@ -68,7 +68,7 @@ def test_a_new_report_of_a_model_keeps_the_learning_curve_of_the_one_before(run,
     assert Report.load(tmp_path / "other.json").history == []  # who knows whose that was
     path.write_text("{}")
     assert (
-        "is to be replaced, but cannot be read"
+        "would be replaced, but cannot be read"
         in run("evaluate", saved_model, table, *columns, "--output", path, ends=1).stderr
     )
     assert path.read_text() == "{}"
@@ -80,13 +80,13 @@ def test_labels_that_the_model_lacks_are_named_or_left_out(run, saved_model, tab
     assert f"{saved_model} does not know 1 label id of the documents, such as 'Rat': add them" in said
     result = run("evaluate", saved_model, table, *columns, "--on-unknown-label", "drop")
     assert json.loads(result.stdout)["documents"] == 5
-    assert "such as 'Rat': left out" in result.stderr
+    assert "such as 'Rat': these are left out" in result.stderr
     fitted = run("calibrate", saved_model, table, *columns, "--on-unknown-label", "drop")
     assert json.loads(fitted.stdout)["documents"] == 5
     table.write_text(json.dumps({"body": "Rats.", "tags": ["Rat"]}) + "\n")
     for command in ("evaluate", "calibrate"):
         said = run(command, saved_model, table, *columns, "--on-unknown-label", "drop", ends=1)
-        assert f"no document has a label that {saved_model} knows" in said.stderr
+        assert f"no document has a label of {saved_model}" in said.stderr
 
 
 @pytest.mark.parametrize("command", ["evaluate", "calibrate"])
@@ -115,7 +115,7 @@ def test_calibration_is_stored_in_the_model_and_changes_its_probabilities(run, s
     figures = json.loads(result.stdout)
     assert figures["documents"] == 80
     assert "seen labels: calibration error" in result.stderr
-    assert "index follows: 0 encoded, 0 removed" in result.stderr
+    assert "index updated: 0 encoded, 0 removed" in result.stderr
     model, _ = load(saved_model)
     assert set(model.config.calibration) == {"seen", "unseen"}
     assert model.config.thresholds["seen"] == figures["seen_threshold"]
@@ -139,15 +139,15 @@ def test_what_there_is_none_of_is_not_spoken_of(run, saved_model, table, columns
     assert result.stderr.endswith(f"\nwritten to {saved_model}\n")
 
 
-def test_after_a_calibration_the_card_is_said_to_be_old(run, saved_model, table, columns):
+def test_calibrate_reports_that_the_card_is_outdated(run, saved_model, table, columns):
     pytest.importorskip("matplotlib")
     pytest.importorskip("sklearn")
     run("card", saved_model)
-    again = f"README.md and labels.csv are of before this change: hf-gile card {saved_model} makes a new card"
-    assert "before this change" not in run("calibrate", saved_model, table, *columns, "--dry-run").stderr
+    again = f"README.md and labels.csv are outdated by this change: hf-gile card {saved_model} writes a new card"
+    assert "this change" not in run("calibrate", saved_model, table, *columns, "--dry-run").stderr
     assert run("calibrate", saved_model, table, *columns).stderr.endswith(f"\n{again}\n")
     run("evaluate", saved_model, table, *columns, "--output", saved_model / "results.json")
-    figures = "; hf-gile evaluate before it gives new figures"
+    figures = "; run hf-gile evaluate first for new figures"
     assert run("calibrate", saved_model, table, *columns).stderr.endswith(f"\n{again}{figures}\n")
 
 
@@ -166,7 +166,7 @@ def test_a_dry_run_fits_and_stores_nothing(run, saved_model, table, columns):
         (["evaluate", "model", "absent.csv"], 1, "no file, folder or glob match at absent.csv"),
         (["evaluate", "model"], 2, "Missing argument"),
         (["evaluate", "model", "rows.jsonl", "--output", "model"], 2, "model is a folder: name a file in it"),
-        (["calibrate", "user/model", "rows.jsonl"], 1, "a model on the Hub is calibrated in a copy of it"),
+        (["calibrate", "user/model", "rows.jsonl"], 1, "to calibrate a model on the Hub, download a copy"),
         (["calibrate", "model", "rows.jsonl", "--method", "magic", "--text", "body", "--labels", "tags"], 1, "'magic'"),
         (["evaluate", "model", "rows.jsonl", "--on-error", "no"], 2, "must be raise or skip"),
     ],

@@ -43,8 +43,7 @@ def test_each_line_of_a_text_file_is_answered_as_the_pipeline_answers_it(run, sa
     check(rows, pipe(TEXTS, top_k=10))
     assert [row.get("note") for row in rows] == [None, "the model knows no word of this text", None, None]
     assert result.stderr == (
-        "the model knows no word of 1 text (lines with a note): such scores say how frequent labels are, and nothing "
-        "of the text\n"
+        "the model knows no word of 1 text (lines with a note): their scores reflect only how frequent labels are\n"
     )
 
 
@@ -54,7 +53,7 @@ def test_an_emoji_among_the_labels_stops_no_batch(run, saved_model):
     for row in lines(result):
         scores = dict(zip(row["labels"], row["scores"], strict=True))
         assert scores["\N{RAT}"] == scores["zebrafish"] != scores["Rats"]
-    assert "the model knows not one word of 2 labels: '\N{RAT}', 'zebrafish'; it scores all such" in result.stderr
+    assert "the model knows no words of 2 labels: '\N{RAT}', 'zebrafish'; all such" in result.stderr
 
 
 def test_labels_and_their_number_are_chosen_by_flags(run, saved_model, pipe):
@@ -97,8 +96,8 @@ def test_labels_of_which_no_word_is_known_are_noted(run, saved_model, tmp_path):
     (tmp_path / "terms.csv").write_text("id,name\n1,Zebrafish\n2,Milk\n3,Quantum\n4,Quark\n5,Lepton\n")
     said = run("score", saved_model, "--label-file", tmp_path / "terms.csv", input=TEXTS[0] + "\n" + TEXTS[2])
     assert said.stderr == (
-        "the model knows not one word of 4 labels: 'Zebrafish', 'Quantum', 'Quark' and 1 more; it scores all such "
-        "labels alike, so name or describe them in other words\n"
+        "the model knows no words of 4 labels: 'Zebrafish', 'Quantum', 'Quark' and 1 more; all such labels "
+        "get the same score, so rename or describe them in other words\n"
     )
     for row in lines(said):
         scores = dict(zip(row["labels"], row["scores"], strict=True))
@@ -112,7 +111,7 @@ def test_labels_that_are_not_read_are_not_noted(run, tmp_path, make_model):
     processor.save_pretrained(tmp_path / "rows")
     own, other = (run("score", tmp_path / "rows", "-l", name, input=TEXTS[0]) for name in ("Zebrafish", "Quantum"))
     assert own.stderr == ""  # a row tells it apart
-    assert "the model knows no word of 1 label: 'Quantum'; it" in other.stderr
+    assert "the model knows no word of 1 label: 'Quantum'; all" in other.stderr
 
 
 @pytest.mark.parametrize("top_k", [0, 3])
@@ -193,7 +192,7 @@ def test_nothing_but_bad_lines_is_a_failure(run, saved_model, tmp_path):
     (tmp_path / "bad.txt").write_bytes(b"\xff\xfe\n")
     result = run("score", saved_model, tmp_path / "bad.txt", "--on-error", "skip", ends=1)
     assert "bad.txt: line 1: byte 1 of the line is not utf-8" in result.stderr
-    assert "not one text could be read" in result.stderr
+    assert "no text could be read" in result.stderr
 
 
 def test_an_index_serves_as_labels(run, saved_model, pipe, tmp_path):
@@ -213,7 +212,7 @@ def test_an_index_serves_as_labels(run, saved_model, pipe, tmp_path):
         (["--on-error", "ignore"], 2, "must be raise or skip, got 'ignore'"),
         (["--long-texts", "all"], 2, "must be cut, max or mean, got 'all'"),
         (["--format", "pdf"], 1, "format must be one of text, jsonl, csv, tsv, got 'pdf'"),
-        (["--label", "a", "--index", "b"], 2, "pass one of --label, --label-file and --index"),
+        (["--label", "a", "--index", "b"], 2, "pass only one of --label, --label-file and --index"),
         (["--label", "a", "--label", "a"], 1, "'a' stands in row 1 already"),
         (["--label-file", "absent.csv"], 1, "no file of labels at absent.csv"),
         (["--encoding", "utf-7000"], 1, "encoding must be one that Python knows"),
@@ -234,8 +233,8 @@ def test_what_is_wrong_is_said_in_a_sentence(run, saved_model, flags, ends, mess
     ("model", "message"),
     [
         ("absent", "no folder absent (in "),
-        ("runs/absent/model", "a model on the Hub is called user/name"),
-        (".", "is no saved model: there is no config.json in it"),
+        ("runs/absent/model", "models on the Hub are named user/name"),
+        (".", "is not a saved model: it has no config.json"),
     ],
 )
 def test_a_model_that_is_not_there_is_named(run, model, message, tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from hf_gile import GileConfig
 from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
 ROOT = Path(__file__).parents[2]
-CODE = "has code of its own, which hf-gile does not run"
+CODE = "has custom code, which hf-gile does not run"
 CONSENT = "1\ny\nyes\nheart patients\n"  # what transformers takes for consent where it asks
 
 

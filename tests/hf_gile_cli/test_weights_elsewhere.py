@@ -9,9 +9,9 @@ import pytest
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("model.safetensors.index.json", {"weight_map": {"a": "../private.safetensors"}}, "outside of its folder"),
-        ("model.safetensors.index.json", {"weight_map": {"a": "/private.safetensors"}}, "outside of its folder"),
-        ("model.safetensors.index.json", {"weight_map": ["a"]}, "does not list files of weights"),
+        ("model.safetensors.index.json", {"weight_map": {"a": "../private.safetensors"}}, "outside its folder"),
+        ("model.safetensors.index.json", {"weight_map": {"a": "/private.safetensors"}}, "outside its folder"),
+        ("model.safetensors.index.json", {"weight_map": ["a"]}, "does not list weight files"),
         ("adapter_config.json", {"peft_type": "LORA", "base_model_name_or_path": "../private"}, "has adapters"),
     ],
 )

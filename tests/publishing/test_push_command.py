@@ -44,20 +44,20 @@ def test_files_that_stay_as_they_are_are_counted_and_not_listed(hub, make_saved)
 @pytest.mark.parametrize(
     ("flags", "kind"),
     [
-        ([], "private or public as its owner's settings say"),
+        ([], "private or public by its owner's settings"),
         (["--private"], "private"),
         (["--public"], "public"),
     ],
 )
 def test_a_dry_run_says_whether_a_repository_or_a_pull_request_would_be_made(hub, make_saved, flags, kind):
     folder = make_saved()
-    made = f"there is no ada/milk, or none that this token sees: it would be made, {kind}\n"
+    made = f"ada/milk does not exist or is not visible with this token: it would be created, {kind}\n"
     assert made in push(folder, "ada/milk", "--dry-run", *flags).stderr
     assert hub.repositories == {}
     hub.create("ada/milk")
     proposed = push(folder, "ada/milk", "--dry-run", "--create-pr").stderr
-    assert "would be made" not in proposed
-    assert f", not made, as a pull request: {hub.url}/ada/milk\n" in proposed
+    assert "would be created" not in proposed
+    assert f", as a pull request: {hub.url}/ada/milk\n" in proposed
 
 
 def test_flags_are_named_where_a_push_is_refused(hub, make_saved):
@@ -101,8 +101,8 @@ def test_a_pushed_model_is_scored_with_and_shown_by_its_name(hub, make_saved, tm
     assert (shown.returncode, shown.stdout) == (0, CliRunner().invoke(app, ["labels", "show", str(folder)]).stdout)
     assert absent.returncode == 1
     assert absent.stderr == (
-        "hf-gile score: ada/beer is no folder here, and the Hub does not give it: it is not there, or not for this "
-        "token (404: Repository not found): check the name; if it is private, log in with `hf auth login` or set "
+        "hf-gile score: ada/beer is not a local folder, and cannot be read from the Hub: it is not there, or not for "
+        "this token (404: Repository not found): check the name; if it is private, log in with `hf auth login` or set "
         "HF_TOKEN\n"
     )
     unknown = run("labels", "show", "ada/milk", HF_TOKEN="hf_nobody", HF_HOME=str(tmp_path / "other"))

@@ -41,7 +41,7 @@ def test_code_of_others_is_shown(name, change, what, make_saved):
     done = verify(folder)
     assert done.exit_code == 1
     assert [line.split()[-1] for line in done.stdout.splitlines() if line.startswith(what)] == [name]
-    assert "read it before you trust it" in done.stderr
+    assert "review it before you trust it" in done.stderr
 
 
 def test_code_in_another_repository_is_shown(make_saved):
