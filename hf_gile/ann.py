@@ -1,4 +1,4 @@
-"""Approximate top-k search in a label index, by faiss: most of the best labels for a small part of the work.
+"""Approximate top-k search in a label index with faiss: most of the best labels for a fraction of the work.
 
     index.search = ApproximateSearch.build(index, text_codes)
     index.top_k(text_codes, 10, approximate=True)
@@ -24,42 +24,42 @@ from .models.search_gile import TopLabels
 from .writing import whole_file
 
 SEARCH_FILE = "label_search.safetensors"
-"""The name of a saved search, in the folder of its index."""
+"""File name of a saved search in the folder of its index."""
 
 FORMAT_VERSION = 1
-"""Raised when a saved search changes meaning, so that older code refuses it instead of misreading it."""
+"""Incremented when the meaning of a saved search changes, so that older code refuses to load it."""
 
-# faiss asks for 39 labels to train a list with; more do not find more.
+# faiss asks for 39 labels per list in training; more do not improve recall.
 _SAMPLES_PER_LIST = 40
 _FEWEST = 32
 _CHUNK = 1 << 16
-# Documents searched at a time: each takes the scores of all lists.
+# Documents searched together: each needs the scores of all lists.
 _DOCUMENTS = 1 << 12
 
 
 class ApproximateSearch:
-    """Finds candidates for the best labels of a document, whose exact scores `LabelIndex.top_k` then compares.
+    """Finds candidates for the best labels of a document; `LabelIndex.top_k` compares their exact scores.
 
-    The text codes of a model fill a small part of its joint space, so most of what a label code says never shows in a
-    score. With C the mean of q q^T over the text codes q of a sample of documents, of eigenvectors V and eigenvalues W
-    (the largest), label codes x become
+    The text codes of a model span a small subspace of its joint space, so most of a label code never affects a score.
+    Let C be the mean of q q^T over the text codes q of a sample of documents, with the largest eigenvalues W and their
+    eigenvectors V. Label codes x are mapped to
 
         x' = W^(1/2) V^T x,  and text codes  q' = W^(-1/2) V^T q,  so that  q' . x' = q . x
 
-    up to the part of q outside V; and the squared distance of x' and y' is the mean squared difference of their scores.
-    The x', 8 bits a number, are put into `4 sqrt(L)` lists by k-means; a search reads the lists whose centres score
-    highest.
+    up to the component of q outside V. The squared distance of x' and y' is the mean squared difference of their
+    scores. The x' are quantized to 8 bits and divided into `4 sqrt(L)` lists by k-means. A search reads the lists whose
+    centres score highest.
 
-    Add, remove and rename on the index change the search with it. After labels of another kind were added, or about as
-    many as there were, build it again: lists and C stay those of the build.
+    Changes of the index (add, remove, rename) update the search. The lists and C stay fixed, so rebuild the search
+    after adding labels of a different kind, or about as many labels as before.
 
-    Make one with `build`, or load one with `load`.
+    Create a search with `build` or `load`.
 
     Attributes:
         num_lists: Number of lists.
-        probes: Number of them that a search reads, at first 4 sqrt(num_lists); more find more of the best labels, and
-            take longer. It may be set at any time, as `oversampling`.
-        oversampling: Number of candidates for each label wanted, at first 4; there are at least 32.
+        probes: Number of lists that a search reads, initially 4 sqrt(num_lists). Higher values increase recall and
+            time. Like `oversampling`, it can be changed at any time.
+        oversampling: Number of candidates per requested label, initially 4. There are at least 32 candidates.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ApproximateSearch:
         self._centres = torch.from_numpy(lists.quantizer.reconstruct_n(0, self.num_lists))  # (lists, size)
         self._into_text = into_text  # (J, size)
         self._into_label = into_label
-        # (L,) ascending: the number by which faiss knows the label of each column.
+        # (L,) ascending: the faiss id of the label at each index.
         self._numbers = numbers
         self._next = int(numbers[-1]) + 1 if len(numbers) else 0
         self.probes = probes
@@ -78,17 +78,17 @@ class ApproximateSearch:
 
     @classmethod
     def build(cls, index: LabelIndex, text_codes: Tensor, *, size: int = 64) -> "ApproximateSearch":
-        """Builds the search of an index; the same one whenever it is built of the same codes.
+        """Builds the search of an index. The result is deterministic.
 
         Args:
-            index: The label index; it stays as it is, set its `search`.
-            text_codes: `(N, J)` from `project_texts`, of some documents like those that will be asked for; a
-                thousand are enough.
-            size: Size of x' and q'. A smaller one is faster, and misses more.
+            index: The label index. It is not changed; assign the result to its `search`.
+            text_codes: `(N, J)` from `project_texts`, of documents like those to be searched for; a thousand are
+                enough.
+            size: Size of x' and q'. Smaller is faster and has lower recall.
 
         Raises:
-            ImportError: faiss is not installed.
-            ValueError: Text codes of another shape, fewer than `size`, or not finite.
+            ImportError: If faiss is not installed.
+            ValueError: If text codes have a wrong shape, contain NaN or infinity, or are fewer than `size`.
         """
         faiss = _import_faiss()
         joint_size = index.codes.shape[1]
@@ -100,11 +100,11 @@ class ApproximateSearch:
             )
         sample = text_codes.detach().cpu().double()
         if not bool(sample.isfinite().all()):
-            raise ValueError("text_codes hold numbers that are not finite; look for a diverged model")
+            raise ValueError("text_codes contain NaN or infinity; check whether training diverged")
         eigenvalues, eigenvectors = torch.linalg.eigh(sample.T @ sample / len(sample))  # ascending
         kept = eigenvalues[-size:] > 1e-10 * eigenvalues[-1]
         if not bool(kept.any()):
-            raise ValueError("text_codes are all zero: no search can be built of them")
+            raise ValueError("text_codes are all zero: they cannot be used to build a search")
         eigenvectors, scale = eigenvectors[:, -size:][:, kept], eigenvalues[-size:][kept].sqrt()
         into_label, into_text = (eigenvectors * scale).float(), (eigenvectors / scale).float()
 
@@ -116,7 +116,7 @@ class ApproximateSearch:
             faiss.ScalarQuantizer.QT_8bit,
             faiss.METRIC_INNER_PRODUCT,
         )
-        # Centres are means, not directions. And no warning where there is a handful of labels.
+        # Centres are means, not directions. The minimum avoids a warning for very few labels.
         lists.cp.spherical, lists.cp.min_points_per_centroid, lists.cp.niter = False, 1, 10
         generator = torch.Generator().manual_seed(0)
         chosen = torch.randperm(len(index), generator=generator)[: lists_wanted * _SAMPLES_PER_LIST].sort().values
@@ -127,41 +127,41 @@ class ApproximateSearch:
         return search
 
     def __len__(self) -> int:
-        """The number of labels L."""
+        """Returns the number of labels L."""
         return len(self._numbers)
 
     def candidates(self, text_codes: Tensor, k: int) -> Tensor:
-        """Columns of labels that are likely among the best.
+        """Finds labels that are likely among the best.
 
         Args:
             text_codes: `(B, J)` from `project_texts`.
-            k: Number of labels wanted.
+            k: Number of requested labels.
 
         Returns:
-            `(B, min(max(k * oversampling, 32), L))` columns on the CPU, best first as far as the search can tell; -1
-            where the lists it read hold fewer labels.
+            `(B, min(max(k * oversampling, 32), L))` label indices on the CPU, approximately best first, padded with -1
+            where the lists read contain fewer labels.
 
         Raises:
-            ValueError: `probes` or `oversampling` is below 1.
+            ValueError: If `probes` or `oversampling` is below 1.
         """
         if self.probes < 1 or self.oversampling < 1:
             raise ValueError(f"probes and oversampling must be at least 1, got {self.probes} and {self.oversampling}")
         wanted = min(max(k * self.oversampling, _FEWEST), len(self._numbers))
-        # Labels are put into the list of the nearest centre, but read from those of the highest scores.
+        # Labels are assigned to the list of the nearest centre, but lists are read in order of their scores.
         self._lists.nprobe = min(self.probes, self.num_lists)
-        found = []
+        matches = []
         for part in text_codes.split(_DOCUMENTS):
             codes = _product(part, self._into_text)
             scores, chosen = _product(codes, self._centres.T).topk(self._lists.nprobe)
-            found.append(self._lists.search_preassigned(codes.numpy(), wanted, chosen.numpy(), scores.numpy())[1])
-        numbers = torch.cat(list(map(torch.from_numpy, found)))
+            matches.append(self._lists.search_preassigned(codes.numpy(), wanted, chosen.numpy(), scores.numpy())[1])
+        numbers = torch.cat(list(map(torch.from_numpy, matches)))
         return torch.searchsorted(self._numbers, numbers).masked_fill_(numbers < 0, -1)
 
     def add(self, codes: Tensor) -> None:
-        """Adds labels behind the present ones.
+        """Appends labels.
 
         Args:
-            codes: `(C, J)` their codes.
+            codes: `(C, J)` codes of the labels.
         """
         numbers = torch.arange(self._next, self._next + len(codes))
         self._put(codes, numbers)
@@ -169,7 +169,7 @@ class ApproximateSearch:
         self._next += len(codes)
 
     def remove(self, columns: Tensor) -> None:
-        """Removes labels; those behind them move up.
+        """Removes labels. The indices of later labels decrease.
 
         Args:
             columns: `(C,)` their columns.
@@ -180,7 +180,7 @@ class ApproximateSearch:
         self._numbers = self._numbers[kept]
 
     def replace(self, columns: Tensor, codes: Tensor) -> None:
-        """Gives labels other codes; their columns stay.
+        """Replaces the codes of labels.
 
         Args:
             columns: `(C,)` their columns.
@@ -191,16 +191,16 @@ class ApproximateSearch:
         self._put(codes, numbers)
 
     def _put(self, codes: Tensor, numbers: Tensor) -> None:
-        for start in range(0, len(codes), _CHUNK):  # so that codes mapped from a file need not be in memory at once
+        for start in range(0, len(codes), _CHUNK):  # memory-mapped codes need not fit in memory
             chunk = slice(start, start + _CHUNK)
             self._lists.add_with_ids(_product(codes[chunk], self._into_label).numpy(), numbers[chunk].numpy())
 
     def save(self, folder: str | PathLike[str], index: LabelIndex) -> None:
-        """Saves the search as `label_search.safetensors`, beside its index as a rule.
+        """Saves the search as `label_search.safetensors`, usually in the folder of its index.
 
         Args:
-            folder: The folder of the index.
-            index: The index it searches.
+            folder: Folder of the index.
+            index: The index of this search.
         """
         faiss = _import_faiss()
         tensors = {
@@ -221,22 +221,23 @@ class ApproximateSearch:
 
     @classmethod
     def load(cls, folder: str | PathLike[str], index: LabelIndex) -> "ApproximateSearch":
-        """Loads the search of an index. faiss reads it, which does not check all it reads: load what you trust.
+        """Loads the search of an index. Load trusted files only: faiss does not validate everything it reads.
 
         Args:
-            folder: What `save` was given.
+            folder: Folder passed to `save`.
             index: The index to search.
 
         Raises:
-            FileNotFoundError: No search was saved there.
-            ImportError: faiss is not installed.
-            ValueError: The search is damaged, of other labels, or was saved by newer code.
+            FileNotFoundError: If the folder has no search.
+            ImportError: If faiss is not installed.
+            ValueError: If the search is damaged, belongs to other labels, or was saved by newer code.
         """
         faiss = _import_faiss()
         file = Path(folder) / SEARCH_FILE
         if not file.is_file():
             raise FileNotFoundError(
-                f"{file} does not exist: build the search, and save it beside its index (ApproximateSearch.save)"
+                f"{file} does not exist: build the search and save it in the folder of its index "
+                "(ApproximateSearch.save)"
             )
         try:
             return cls._load(file, index, faiss)
@@ -254,12 +255,12 @@ class ApproximateSearch:
                 )
             if head["labels"] != _labels_state(index):
                 raise ValueError(
-                    f"{file} is the search of other labels, or of codes by another model, than this index: build it "
-                    "again, and save it after every change of the index"
+                    f"{file} belongs to other labels or to another model than this index: build the search again, and "
+                    "save it after every change of the index"
                 )
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118, not a mapping
         if head.pop("checksum") != _checksum(head, tensors):
-            raise ValueError(f"{file} is damaged, not as it was saved: build the search again and save it")
+            raise ValueError(f"{file} is damaged (checksum mismatch): build the search again and save it")
         lists = faiss.deserialize_index(tensors["lists"].numpy())
         return cls(
             lists, tensors["into_text"], tensors["into_label"], tensors["numbers"], head["probes"], head["oversampling"]
@@ -268,40 +269,40 @@ class ApproximateSearch:
 
 @torch.no_grad()
 def recall(index: LabelIndex, text_codes: Tensor, k: int, lexical_ids: Tensor | None = None) -> float:
-    """The share of the k best labels that an approximate search finds, recall@k, as a mean over documents.
+    """Computes recall@k of an approximate search: the fraction of the k best labels it finds, averaged over documents.
 
-    Of labels that score alike to float precision (a relative 1e-5) any will do.
+    Labels whose scores are equal up to float precision (relative 1e-5) are interchangeable.
 
     Args:
         index: An index with a `search`.
-        text_codes: `(B, J)` from `project_texts`; not those the search was built of.
-        k: Number of labels wanted.
-        lexical_ids: As in `LabelIndex.top_k`; what words add to scores, the search does not know.
+        text_codes: `(B, J)` from `project_texts`; use other documents than for building the search.
+        k: Number of requested labels.
+        lexical_ids: As in `LabelIndex.top_k`. The search ignores the lexical terms of the score.
 
     Returns:
-        A share, 0..1.
+        A fraction, 0..1.
 
     Raises:
-        ValueError: The index has no search, there are no documents, or as `LabelIndex.top_k`.
+        ValueError: If the index has no search, there are no documents, or as in `LabelIndex.top_k`.
     """
     if len(text_codes) == 0:
-        raise ValueError("text_codes must hold at least one document, got none")
+        raise ValueError("text_codes must contain at least one document, got none")
     found = index.top_k(text_codes, k, approximate=True, lexical_ids=lexical_ids)
     return share_found(found, index.top_k(text_codes, k, lexical_ids=lexical_ids))
 
 
-def share_found(found: TopLabels, exact: TopLabels) -> float:
-    """As `recall`, of answers that are there already.
+def share_found(approximate: TopLabels, exact: TopLabels) -> float:
+    """Computes `recall` from existing search results.
 
     Args:
-        found: The answer of an approximate search.
-        exact: The exact answer for the same documents and the same number of labels.
+        approximate: Result of an approximate search.
+        exact: Exact result for the same documents and the same k.
 
     Returns:
-        A share, 0..1.
+        A fraction, 0..1.
     """
     least = exact.scores[:, -1:]
-    return (found.scores >= least - 1e-5 * least.abs()).double().mean().item()
+    return (approximate.scores >= least - 1e-5 * least.abs()).double().mean().item()
 
 
 @torch.autocast("cpu", enabled=False)
@@ -310,7 +311,7 @@ def _product(codes: Tensor, matrix: Tensor) -> Tensor:
 
 
 def _checksum(head: dict[str, Any], tensors: dict[str, Tensor]) -> str:
-    """What tells a damaged search, which faiss would read all the same, from the one that was saved."""
+    """Computes a checksum to detect damage, which faiss may not notice."""
     checksum = zlib.crc32(json.dumps(head, sort_keys=True).encode())
     for _, tensor in sorted(tensors.items()):
         checksum = zlib.crc32(tensor.contiguous().flatten().view(torch.uint8).numpy().data, checksum)
@@ -318,7 +319,7 @@ def _checksum(head: dict[str, Any], tensors: dict[str, Tensor]) -> str:
 
 
 def _labels_state(index: LabelIndex) -> str:
-    """A hash of what decides the codes of an index: the model, and the texts of its labels in their order."""
+    """Hashes everything that determines the codes of an index: the model and the ordered texts of its labels."""
     digest = hashlib.blake2b(digest_size=32)
     digest.update(f"{index.model_fingerprint} {index.language} {index.label_language} ".encode())
     for label in index.label_set:

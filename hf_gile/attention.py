@@ -1,6 +1,6 @@
-"""Which words and sentences a model attended to: as records, as JSON, and as a page to look at.
+"""Attention of a model over words and sentences: as records, as JSON, and as an HTML page.
 
-A record is what the published visualisation (https://github.com/idiap/mhan) reads, one for each document:
+A record describes a document in the format of the published visualisation (https://github.com/idiap/mhan):
 
     {"text": [["breast", "milk"], ["infants", "were", "fed"]],
      "watts": [[0.3, 0.7], [0.8, 0.1, 0.1]],
@@ -8,9 +8,9 @@ A record is what the published visualisation (https://github.com/idiap/mhan) rea
      "gold_tags": ["Milk, Human"],
      "tags": [["Milk, Human", 0.93], ["Infant", 0.52]]}
 
-`text` has the words of each sentence, `watts` the weight of each word in its sentence, `satts` the weight of each
-sentence; a document that is not cut into sentences is one. `tags` are the labels predicted, with their probabilities,
-and `gold_tags` those the document has.
+`text` has the words of each sentence, `watts` the weight of each word in its sentence, and `satts` the weight of each
+sentence. A document without sentence boundaries is a single sentence. `tags` are the predicted labels with their
+probabilities, and `gold_tags` the gold labels.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ from .models import GileForSequenceClassification, GileProcessor, LabelScoringPi
 
 
 class AttentionRecord(TypedDict):
-    """A document, where the model attended and what it predicted, in the form shown above."""
+    """Attention and predictions for a document, in the format shown above."""
 
     text: list[list[str]]
     watts: list[list[float]]
@@ -37,23 +37,24 @@ def explain(
     gold: Sequence[Iterable[str]] | None = None,
     **options: Any,
 ) -> list[AttentionRecord]:
-    """Scores texts by the label-scoring pipeline, and records what the model attended to.
+    """Scores texts with the label-scoring pipeline and records the attention of the model.
 
-    The words are those of the text, as they are written there. The model is put in evaluation mode.
+    Words are spelled as in the text. The model is put in evaluation mode.
 
     Args:
         model: A model with a stored label set.
         processor: Its processor.
-        texts: A text or a list of them, as the processor takes them.
-        gold: Ids of the labels that each document has.
-        options: Of a call of the `LabelScoringPipeline`, such as `top_k` (5 by default), `threshold` and `language`.
+        texts: A text or a list of texts, in any form that the processor accepts.
+        gold: Ids of the gold labels of each document.
+        options: Further arguments of a `LabelScoringPipeline` call, such as `top_k` (5 by default), `threshold` and
+            `language`.
 
     Returns:
         A record for each text.
 
     Raises:
-        ValueError: The model has no label set or no attention, a gold label is not in it, there are not as many gold
-            lists as texts, the texts are none or a whole table, or an option makes no sense.
+        ValueError: If the model has no label set or no attention, a gold label is unknown, the numbers of gold lists
+            and texts differ, there are no texts or they form a table, or an option is invalid.
 
     Example:
         records = explain(model, processor, ["Infants were fed with breast milk."], gold=[["D008895"]])
@@ -65,7 +66,7 @@ def explain(
     pipe = LabelScoringPipeline(model=model, processor=processor, device=model.device)
     answers = pipe(texts, return_evidence=True, **{"top_k": 5, **options})
     if gold is not None and len(gold) != len(answers):
-        raise ValueError(f"expected gold labels of {len(answers)} texts, got those of {len(gold)}")
+        raise ValueError(f"expected gold labels for {len(answers)} texts, got them for {len(gold)}")
     names = model.label_set.id2label()
     records: list[AttentionRecord] = []
     for place, answer in enumerate(answers):
@@ -84,17 +85,17 @@ def explain(
 
 
 def heat_map(records: AttentionRecord | Sequence[AttentionRecord], title: str | None = None) -> str:
-    """Draws records as a page of HTML that needs nothing else.
+    """Renders records as a self-contained HTML page.
 
-    A word is shaded by its weight in the document: its weight in the sentence times that of the sentence, in proportion
-    to the word that has most. A bar beside each sentence shows its weight likewise.
+    A word is shaded by its weight in the document, that is, its weight in the sentence times the weight of the
+    sentence, relative to the largest. A bar next to each sentence shows its weight in the same way.
 
     Args:
-        records: One or several, from `explain`, or read from JSON.
-        title: Stands above them.
+        records: A record or several, from `explain` or read from JSON.
+        title: Heading of the page.
 
     Returns:
-        The page; whatever a record says is text in it, never markup.
+        The page. All content of records is escaped.
 
     Example:
         >>> record = {"text": [["<b>", "milk"]], "watts": [[0.2, 0.8]], "satts": [1.0], "gold_tags": [], "tags": []}
@@ -110,7 +111,7 @@ def _article(record: AttentionRecord) -> str:
     gold = record["gold_tags"]
     labels = []
     for name, probability in record["tags"]:
-        share = float(probability)  # the published files have texts
+        share = float(probability)  # the published files store strings
         kind = ' class="hit"' if name in gold else ""
         labels.append(
             f"<li{kind}><b></b><span dir=auto>{escape(name)}</span>"
@@ -121,7 +122,7 @@ def _article(record: AttentionRecord) -> str:
     weights = [
         [sentence * word for word in words] for sentence, words in zip(record["satts"], record["watts"], strict=False)
     ]
-    # "or 1": where nothing has any weight, nothing is shaded.
+    # "or 1": nothing is shaded if all weights are zero.
     most = max((weight for sentence in weights for weight in sentence), default=0) or 1
     longest = max(record["satts"], default=0) or 1
     sentences = []
@@ -152,7 +153,7 @@ _PAGE = """<!doctype html>
 </head>
 <body>
 {body}
-<footer>Shade: weight of a word in its document, in proportion to the heaviest. Bar: weight of a sentence.</footer>
+<footer>Shade: weight of a word in its document, relative to the largest. Bar: weight of a sentence.</footer>
 </body>
 </html>
 """

@@ -1,4 +1,4 @@
-"""What `pipeline("label-scoring")` is where no model is named: the general scorer, made when it is asked for."""
+"""Makes the general scorer the default model of `pipeline("label-scoring")`; it is created on demand."""
 
 from transformers.pipelines import PIPELINE_REGISTRY
 
@@ -6,7 +6,7 @@ from .models import LabelScoringPipeline  # registers the task
 
 
 class _GeneralScorer(dict[str, str]):
-    """The default of a task, as Transformers looks it up: the name of a model and its revision."""
+    """Default of a task as Transformers looks it up: a model name and its revision."""
 
     def __getitem__(self, name: str) -> tuple[str, str]:  # type: ignore[override]
         from .training.general import default_model
@@ -15,6 +15,6 @@ class _GeneralScorer(dict[str, str]):
 
 
 def register() -> None:
-    """Gives the task its default."""
-    tasks = LabelScoringPipeline._registered_impl  # of the registry, and what a saved pipeline would name
+    """Registers the default model of the task."""
+    tasks = LabelScoringPipeline._registered_impl  # shared with the registry and named in saved pipelines
     PIPELINE_REGISTRY.supported_tasks["label-scoring"] = tasks["label-scoring"] | {"default": _GeneralScorer(model="")}

@@ -143,7 +143,7 @@ def test_what_cannot_be_explained_is_refused(make_model):
     with pytest.raises(ValueError, match="no attention to show as evidence, text_encoder_type 'nn' averages words"):
         explain(*make_model("nn"), TEXTS[:1])
     model, processor = make_model()
-    with pytest.raises(ValueError, match="expected gold labels of 2 texts, got those of 1"):
+    with pytest.raises(ValueError, match="expected gold labels for 2 texts, got them for 1"):
         explain(model, processor, TEXTS[:2], gold=[[]])
     with pytest.raises(ValueError, match="no label has the id 'iron'"):
         explain(model, processor, ["Iron."], gold=[["iron"]])

@@ -1,4 +1,4 @@
-"""Models published in other formats."""
+"""Conversion of models published in other formats."""
 
 from .keras_checkpoints import from_keras
 

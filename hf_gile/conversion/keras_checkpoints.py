@@ -1,8 +1,8 @@
-"""The published Keras checkpoints of idiap/gile and idiap/mhan, as a table of names.
+"""Conversion of the published Keras checkpoints of idiap/gile and idiap/mhan.
 
-A checkpoint is a file of weights with `args.json`, the flags of its run, beside it. Keras names a layer by its kind and
-by how many of that kind were made before it: `time_distributed_5` (Keras 2) or `timedistributed_5` (Keras 1). Such a
-name does not say what the layer is for, but the order does. By their numbers, the layers of each kind are these:
+A checkpoint is a file of weights and `args.json`, the flags of the training run. Keras names a layer by its kind and a
+running number: `time_distributed_5` (Keras 2) or `timedistributed_5` (Keras 1). The name does not tell the purpose of
+the layer, but the order does. Ordered by number, the layers of each kind are:
 
 | part | kind of Keras layer | module of `GileModel` |
 | --- | --- | --- |
@@ -15,8 +15,7 @@ name does not say what the layer is for, but the order does. By their numbers, t
 | joint space, U and b_u, not if `onlyinput` | dense | `output_layer.label_projection.{language}` |
 | unit, w and b | timedistributed, dense without `la` | `output_layer.classifier.{language}` |
 
-The parts that all languages share come first, and have no `{language}`. Then come the others of the first language,
-then those of the second, and so on.
+Parts shared by all languages come first and have no `{language}`. The remaining parts follow language by language.
 
 | Keras 2 | Keras 1 | in the module |
 | --- | --- | --- |
@@ -41,9 +40,9 @@ from ..extras import needs_extra
 from ..models.published_gile import PublishedGileConfig, PublishedGileModel, PublishedGru
 from ..settings import only_read
 
-ACTIVATIONS = ("tanh", "relu", "sigmoid", "linear")  # that mean the same in Keras and in transformers
+ACTIVATIONS = ("tanh", "relu", "sigmoid", "linear")  # with the same meaning in Keras and in transformers
 CHOICES: dict[str, dict[Any, str]] = {
-    # Flags, their values, and ours for them. Where a flag is missing its first value holds.
+    # Flags, their values, and the corresponding values here. The first value is the default of a missing flag.
     "enc": {"attdense": "dense", "attgru": "gru", "attbigru": "bigru"},
     "share": {None: "none", "none": "none", "enc": "encoders", "att": "attention", "both": "both"},
     "act": {"relu": "relu"} | {name: name for name in ACTIVATIONS},
@@ -57,9 +56,9 @@ class KerasLayer(NamedTuple):
     """A layer with weights.
 
     Args:
-        number: How many of its kind were made up to it.
-        name: Its name in the file.
-        arrays: Its weights by their names in Keras 2.
+        number: Running number among layers of its kind.
+        name: Name in the file.
+        arrays: Weights by their Keras 2 names.
     """
 
     number: int
@@ -68,21 +67,22 @@ class KerasLayer(NamedTuple):
 
 
 def from_keras(weights_path: str | os.PathLike[str], args_path: str | os.PathLike[str]) -> PublishedGileModel:
-    """Converts a published Keras checkpoint (idiap/gile, idiap/mhan) into a model that gives the same scores.
+    """Converts a published Keras checkpoint (idiap/gile, idiap/mhan) into a model with the same scores.
 
-    A checkpoint holds no words: the model takes `inputs_embeds` and `label_embeds`, and its table of words has two rows
-    of zeros, for padding and for unknown words. The published label vectors are the mean of at most 100 word vectors.
+    A checkpoint contains no vocabulary: the model takes `inputs_embeds` and `label_embeds`, and its word embedding
+    table has two zero rows, for padding and unknown words. The published label vectors are means of at most 100 word
+    vectors.
 
     Args:
-        weights_path: The checkpoint, an HDF5 file by Keras 1 or 2.
-        args_path: `args.json` of the same run.
+        weights_path: The checkpoint, an HDF5 file of Keras 1 or 2.
+        args_path: `args.json` of the same training run.
 
     Returns:
         The model, in float32 and in evaluation mode.
 
     Raises:
-        ImportError: h5py is not installed.
-        ValueError: A file is not what it should be, or the two do not belong together; the message says where.
+        ImportError: If h5py is not installed.
+        ValueError: If a file is invalid or the two files do not match; the message says where.
 
     Example:
         >>> model = from_keras("weights.h5", "args.json")  # doctest: +SKIP
@@ -93,13 +93,13 @@ def from_keras(weights_path: str | os.PathLike[str], args_path: str | os.PathLik
     found: dict[str, KerasLayer] = {}
     for kind, name in _parts(settings):
         if not layers.get(kind):
-            raise ValueError(f"{weights_path}: no {kind} layer is left for {name}; does {args_path} belong to it?")
+            raise ValueError(f"{weights_path}: no {kind} layer for {name}; check that {args_path} belongs to it")
         found[name] = layers[kind].pop(0)
     for left in layers.values():
         if left:
-            raise ValueError(f"{weights_path}: layer {left[0].name} is left over; does {args_path} belong to it?")
+            raise ValueError(f"{weights_path}: unexpected layer {left[0].name}; check that {args_path} belongs to it")
 
-    # What only the weights tell: the number of labels, and the joint size where the run worked it out from that.
+    # Read from the weights: the number of labels, and the joint size if the run derived it from that.
     widths = {name: layer.arrays["bias"].size for name, layer in found.items() if "bias" in layer.arrays}
     if settings["output_layer"] == "linear":
         sizes = {language: widths.get(f"output_layer.classifier.{language}", 0) for language in settings["languages"]}
@@ -125,17 +125,17 @@ def from_keras(weights_path: str | os.PathLike[str], args_path: str | os.PathLik
 
 
 def _read_args(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The fields of a `PublishedGileConfig`, as far as the flags of the run tell them."""
+    """Reads those fields of a `PublishedGileConfig` that the flags of the run determine."""
     try:
         args = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:  # no JSON, or no text
-        raise ValueError(f"{path}: should be a JSON object of flags, but {error}") from error
+    except ValueError as error:  # not JSON or not text
+        raise ValueError(f"{path}: expected a JSON object of flags, but {error}") from error
     if not isinstance(args, dict):
-        raise ValueError(f"{path}: should be a JSON object of flags, got {type(args).__name__}")
+        raise ValueError(f"{path}: expected a JSON object of flags, got {type(args).__name__}")
 
     def check(flag: str, is_right: bool, expected: str) -> None:
         if not is_right:
-            raise ValueError(f"{path}: {flag} should be {expected}, got {args.get(flag)!r}")
+            raise ValueError(f"{path}: {flag} must be {expected}, got {args.get(flag)!r}")
 
     for flag, choices in CHOICES.items():
         value = args.setdefault(flag, next(iter(choices)))
@@ -172,7 +172,7 @@ def _read_args(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _read_layers(path: str | os.PathLike[str]) -> dict[str, list[KerasLayer]]:
-    """The layers with weights: those of each kind in the order in which they were made."""
+    """Reads the layers with weights, by kind and in order of creation."""
     with needs_extra("data", "reading Keras checkpoints"):
         import h5py
     found: dict[str, dict[str, np.ndarray]] = {}
@@ -183,8 +183,8 @@ def _read_layers(path: str | os.PathLike[str]) -> dict[str, list[KerasLayer]]:
                 found[str(layer)] = {name: np.asarray(group[name]) for name in names}
     except FileNotFoundError:
         raise
-    except Exception as error:  # of a broken file, h5py raises nearly anything
-        raise ValueError(f"{path}: should be a whole HDF5 file of Keras weights, but {error}") from error
+    except Exception as error:  # h5py raises almost any exception for a broken file
+        raise ValueError(f"{path}: expected a complete HDF5 file of Keras weights, but {error}") from error
     layers: dict[str, list[KerasLayer]] = {}
     for layer, arrays in found.items():
         if arrays:
@@ -196,11 +196,11 @@ def _read_layers(path: str | os.PathLike[str]) -> dict[str, list[KerasLayer]]:
 
 
 def _as_keras_2(arrays: dict[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
-    """Arrays by their names in Keras 2, which has one array where Keras 1 has one for each gate of a GRU."""
+    """Renames arrays as in Keras 2, which merges the arrays that Keras 1 has for each gate of a GRU."""
     gates: dict[str, dict[str, np.ndarray]] = {}
     for name, values in arrays.items():
         if values.dtype.kind != "f" or not np.isfinite(values).all():
-            raise ValueError(f"{where}: {name} should hold finite numbers")
+            raise ValueError(f"{where}: {name} contains NaN or infinity")
         short = re.sub(r".*/|[a-z]+_\d+_", "", name, count=1)  # without the layer's name: `layer/kernel`, `layer_W_z`
         kind, _, gate = short.partition("_")
         whole, gate = (KERAS_2_NAMES[kind], gate) if kind in KERAS_2_NAMES else (short, "")
@@ -209,13 +209,15 @@ def _as_keras_2(arrays: dict[str, np.ndarray], where: str) -> dict[str, np.ndarr
     for whole, parts in gates.items():
         shapes = {gate: values.shape for gate, values in parts.items()}
         if set(parts) not in ({""}, set("zrh")) or len(set(shapes.values())) > 1:
-            raise ValueError(f"{where}: {whole} should be one array, or equal ones for z, r and h, got {shapes}")
+            raise ValueError(
+                f"{where}: {whole} must be one array, or arrays of the same shape for z, r and h, got {shapes}"
+            )
         merged[whole] = parts[""] if "" in parts else np.concatenate([parts[gate] for gate in "zrh"], axis=-1)
     return merged
 
 
 def _parts(settings: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The table at the top: kinds of layers and our modules, those of one kind in the order in which they were made."""
+    """Yields layer kinds with modules of `GileModel`, as in the table above, in order of creation."""
     directions = {"dense": 0, "gru": 1, "bigru": 2}[settings["encoder_cell"]]
     encoder = [("gru", f".directions.{i}") for i in range(directions)] or [("timedistributed", ".dense")]
     levels = ("word", "sentence")
@@ -241,7 +243,7 @@ def _parts(settings: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _expected_shapes(module: Any) -> dict[str, tuple[int, ...]]:
-    """The shapes that a module's arrays have in Keras 2."""
+    """Returns the shapes of a module's arrays in Keras 2."""
     if isinstance(module, PublishedGru):
         size, gates = module.candidate.in_features, module.inputs.out_features
         return {"kernel": (module.inputs.in_features, gates), "recurrent_kernel": (size, gates), "bias": (gates,)}
@@ -250,7 +252,7 @@ def _expected_shapes(module: Any) -> dict[str, tuple[int, ...]]:
 
 
 def _fill(module: Any, arrays: dict[str, torch.Tensor]) -> None:
-    """Copies arrays of Keras 2 into a module."""
+    """Copies Keras 2 arrays into a module."""
     inputs = module
     if isinstance(module, PublishedGru):
         inputs, (update, reset, candidate) = module.inputs, arrays["recurrent_kernel"].T.chunk(3)

@@ -1,4 +1,4 @@
-"""What of a score is an inner product of codes, which any tool can compute; and what is not, with the reason.
+"""The parts of a score that other tools can compute as an inner product, and errors for the parts they cannot.
 
 Shapes: L labels, J joint size, P size of a document vector.
 """
@@ -11,17 +11,17 @@ from torch import Tensor, nn
 from ..models import GileForSequenceClassification, LabelSet
 from ..models.search_gile import bias_of
 
-WORDS = "the score counts words that text and label share (config.lexical), which is no inner product of codes"
-LEFT_OUT = "without_words=True (--without-words) leaves them out; docs/exports.md says what that costs"
+WORDS = "the score has lexical terms (config.lexical), which are not inner products of codes"
+LEFT_OUT = "without_words=True (--without-words) leaves them out; see docs/exports.md for the loss of quality"
 
 
 class LabelCodes(NamedTuple):
-    """The labels' side of the score: `text codes @ codes.T + bias` are the logits.
+    """The label side of the score: the logits are `text_codes @ codes.T + bias`.
 
     Args:
         labels: The stored labels.
-        codes: `(L, J)` codes of them.
-        bias: The constant of the score.
+        codes: `(L, J)` label codes.
+        bias: Constant of the score.
     """
 
     labels: LabelSet
@@ -30,13 +30,13 @@ class LabelCodes(NamedTuple):
 
 
 class DenseLayer(NamedTuple):
-    """From `(P,)` document vectors of length 1 to text codes: `activation(weight x + bias)`, times `scale`.
+    """Maps `(P,)` document vectors of length 1 to text codes: `activation(weight x + bias) * scale`.
 
     Args:
         weight: `(J, P)`.
         bias: `(J,)`.
-        activation: A module of torch.
-        scale: `(J,)`, which may as well stand in the codes of labels.
+        activation: A torch module.
+        scale: `(J,)`, which can be applied to the label codes instead.
     """
 
     weight: Tensor
@@ -47,19 +47,19 @@ class DenseLayer(NamedTuple):
 
 @torch.no_grad()
 def label_codes(model: GileForSequenceClassification, without_words: bool = False) -> LabelCodes:
-    """The codes of the labels stored with a model.
+    """Computes the codes of the labels stored with a model.
 
     Args:
         model: The model.
-        without_words: Whether to leave out terms that compare words.
+        without_words: Whether to leave out lexical terms.
 
     Raises:
-        ValueError: The model stores no labels, has terms that compare words, or labels of several languages.
+        ValueError: If the model stores no labels, has lexical terms, or is multilingual.
     """
     config = model.config
     if config.languages:
         raise ValueError(
-            f"the model has documents in {', '.join(config.languages)}, each with a score of its own: an export has one"
+            f"the model scores {', '.join(config.languages)} separately, and an export supports a single language"
         )
     if model.gile.output_layer.counts_words and not without_words:
         raise ValueError(f"{WORDS}: {LEFT_OUT}")
@@ -71,22 +71,22 @@ def label_codes(model: GileForSequenceClassification, without_words: bool = Fals
 
 @torch.no_grad()
 def dense_layer(model: GileForSequenceClassification) -> DenseLayer:
-    """The documents' side of the score as one layer over the mean, or the first, of a pretrained encoder's states.
+    """Computes the document side of the score as a dense layer over the pooled states of a pretrained encoder.
 
-    It is one for the joint term alone, whatever its activation; and for all terms together where that is linear, as
-    what `hf-gile train` fits with nothing set.
+    The layer can represent the joint term alone with any activation, or all terms together if the activation is linear,
+    as in the default of `hf-gile train`.
 
     Raises:
-        ValueError: Another text encoder or pooling; a bag; or terms that take several layers.
+        ValueError: If the text encoder, the pooling, a bag or the terms cannot be represented by such a layer.
     """
     config, text = model.config, model.config.text_config
     if text.text_encoder_type != "transformer" or text.pooling == "attention":
         raise ValueError(
-            "only a pretrained encoder with mean, sum or cls pooling is a Transformer and a Pooling, got "
+            "Sentence Transformers needs a pretrained encoder with mean, sum or cls pooling, got "
             f"text_encoder_type {text.text_encoder_type!r} with pooling {text.pooling!r}"
         )
     if config.bag_size:
-        raise ValueError(f"bag_size {config.bag_size}: a bag of tokens beside the encoder is no layer over its states")
+        raise ValueError(f"bag_size {config.bag_size}: Sentence Transformers cannot represent a bag of tokens")
     layer, size = model.gile.output_layer.cpu(), text.pooled_size
     activation = getattr(layer, "input_activation", nn.Identity())
     is_linear = config.output_layer in ("linear", "only_label") or config.joint_act == "linear"
@@ -97,23 +97,21 @@ def dense_layer(model: GileForSequenceClassification) -> DenseLayer:
         and not any("offset" in weights for weights in config.term_weights.values())
     )
     if config.output_layer != "linear" and config.joint_layers > 1:
-        raise ValueError(f"joint_layers {config.joint_layers}: text codes take more than one layer")
+        raise ValueError(f"joint_layers {config.joint_layers}: text codes must be computed by a single layer")
     if is_linear:
-        # A document vector has a root mean square of 1: what comes of P of them, and of an opposite one, is all.
+        # Document vectors have a root mean square of 1, so P of them and an opposite one determine the layer.
         units = torch.eye(size) * size**0.5
         codes = layer.project_texts(units)
         constant = (codes[:1] + layer.project_texts(-units[:1]))[0] / 2
         return DenseLayer((codes - constant).T.contiguous(), constant, nn.Identity(), torch.ones(len(constant)))
     if not alone:
         raise ValueError(
-            f"the joint term has the activation {config.joint_act!r} and the terms beside it have none "
-            f"(cosine_score={config.cosine_score}, label_rows={config.label_rows}, term_weights): one layer has one "
+            f"the joint term has the activation {config.joint_act!r} and the other terms have none "
+            f"(cosine_score={config.cosine_score}, label_rows={config.label_rows}, term_weights): a layer has a single "
             "activation"
         )
     if not type(activation).__module__.startswith("torch."):
-        raise ValueError(
-            f"joint_act {config.joint_act!r} is no activation of torch, which Dense layers are loaded with"
-        )
+        raise ValueError(f"joint_act {config.joint_act!r} is not a torch activation, as Dense layers need")
     projection = layer.input_projection
     return DenseLayer(
         projection.weight * size**0.5, projection.bias.clone(), activation, layer.classifier()[0][0].detach().clone()

@@ -1,4 +1,4 @@
-"""A model as ONNX files: its text tower, and all of it with the codes of its labels as constants."""
+"""ONNX export of the text tower, and of the whole model with its label codes as constants."""
 
 import logging
 import warnings
@@ -19,7 +19,7 @@ TEXT_FILE, MODEL_FILE, INT8_FILE = "text.onnx", "model.onnx", "model_int8.onnx"
 
 
 class _TextTower(nn.Module):
-    """From `(B, W)` or `(B, S, W)` words and their mask, whole numbers, to `(B, J)` text codes."""
+    """Maps `(B, W)` or `(B, S, W)` integer word ids and their mask to `(B, J)` text codes."""
 
     def __init__(self, model: GileForSequenceClassification) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class _TextTower(nn.Module):
 
 
 class _Classifier(_TextTower):
-    """The same, to `(B, L)` logits."""
+    """Maps the same inputs to `(B, L)` logits."""
 
     def __init__(self, model: GileForSequenceClassification, codes: Tensor, bias: float) -> None:
         super().__init__(model)
@@ -48,26 +48,26 @@ def export_onnx(
     int8: bool = False,
     without_words: bool = False,
 ) -> None:
-    """Writes `text.onnx` (words to text codes) and `model.onnx` (words to logits of the stored labels).
+    """Writes `text.onnx` (word ids to text codes) and `model.onnx` (word ids to logits of the stored labels).
 
-    Both take `input_ids` and `attention_mask` of any numbers of texts and words, as the processor makes them.
+    Both take `input_ids` and `attention_mask` as the processor returns them, for any number of texts and words.
 
     Args:
-        model: The model. It moves to the CPU.
-        processor: Its processor, whose tokenizer stands beside the files.
-        folder: Where; it gets `labels.jsonl` as well.
-        int8: Whether to write `model_int8.onnx`, whose weights are 8-bit integers.
+        model: The model. It is moved to the CPU.
+        processor: Its processor. The tokenizer is saved with the files.
+        folder: Output folder, which also gets `labels.jsonl`.
+        int8: Whether to also write `model_int8.onnx` with 8-bit weights.
         without_words: Whether to leave out terms that compare words.
 
     Raises:
-        ValueError: The score is no inner product of codes; the message says why.
-        ImportError: The extra `export` is not installed.
+        ValueError: If the score is not an inner product of codes; the message says why.
+        ImportError: If the extra `export` is not installed.
     """
     with needs_extra("export", "a file of ONNX"):
         import onnxscript  # noqa: F401
         from onnxruntime.quantization import quantize_dynamic
     if model.config.text_config.encoder_cell in ("gru", "bigru"):
-        raise ValueError("encoder_cell gru reads words one by one, in a loop that torch does not export to ONNX")
+        raise ValueError("encoder_cell gru runs a loop over words that torch cannot export to ONNX")
     labels, codes, bias = label_codes(model.cpu(), without_words)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -81,9 +81,9 @@ def export_onnx(
             _write(module.eval(), example, output, written)
     if int8:
         with whole_file(folder / INT8_FILE) as written:
-            logging.disable(logging.WARNING)  # it advises a pass over the file that the exporter has made already
+            logging.disable(logging.WARNING)  # it advises a preprocessing step that the exporter has already done
             try:
-                # 7 bits of each weight: processors without VNNI add pairs of 8-bit products in 16 bits, which overflow
+                # 7-bit weights: processors without VNNI add pairs of 8-bit products in 16 bits, which would overflow
                 quantize_dynamic(folder / MODEL_FILE, written, per_channel=True, reduce_range=True)
             finally:
                 logging.disable(logging.NOTSET)
@@ -93,9 +93,9 @@ def export_onnx(
 
 def _write(module: nn.Module, example: tuple[Tensor, Tensor], output: str, path: Path) -> None:
     axes = dict(enumerate(("texts", "sentences", "words") if example[0].dim() == 3 else ("texts", "words")))
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it tells whoever has no torchvision
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # silences a message about missing torchvision
     with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns of its own code
+        warnings.simplefilter("ignore")  # torch warns about its own code
         program = torch.onnx.export(
             module,
             example,

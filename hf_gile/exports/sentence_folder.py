@@ -1,4 +1,4 @@
-"""A model as a folder of Sentence Transformers: its texts become vectors, its labels are vectors already."""
+"""Export of a model to a Sentence Transformers folder, with precomputed label vectors."""
 
 import tempfile
 from os import PathLike
@@ -24,14 +24,14 @@ def export_sentence_transformers(
     """Saves a model for Sentence Transformers, with the vectors of its labels.
 
     Args:
-        model: A model over a pretrained encoder. It moves to the CPU.
+        model: A model with a pretrained encoder. It is moved to the CPU.
         processor: Its processor.
-        folder: Where; it gets `labels.safetensors` and `labels.jsonl` as well.
-        without_words: Whether to leave out terms that compare words.
+        folder: Output folder, which also gets `labels.safetensors` and `labels.jsonl`.
+        without_words: Whether to leave out lexical terms.
 
     Raises:
-        ValueError: The score is no inner product of what Sentence Transformers can compute; the message says why.
-        ImportError: The extra `export` is not installed.
+        ValueError: If Sentence Transformers cannot compute the score; the message says why.
+        ImportError: If the extra `export` is not installed.
     """
     with needs_extra("export", "a folder of Sentence Transformers"):
         from sentence_transformers import SentenceTransformer

@@ -1,4 +1,4 @@
-"""Codes of labels as files that vector databases load: Parquet, and SQL for pgvector.
+"""Export of label codes to vector databases: Parquet, and SQL for pgvector.
 
 Shapes: L labels, J joint size.
 """
@@ -17,7 +17,7 @@ from ..writing import whole_file
 from .codes import LEFT_OUT, WORDS
 
 MOST_INDEXED = {"vector": 2000, "halfvec": 4000}
-"""Numbers of a vector that pgvector indexes, by the type of its column; a halfvec has 16 bits a number."""
+"""Maximum vector size that pgvector can index, by column type; a halfvec has 16 bits per number."""
 
 _ROWS_AT_ONCE = 1000
 
@@ -30,23 +30,24 @@ def export_vectors(
     scale: Tensor | None = None,
     without_words: bool = False,
 ) -> None:
-    """Writes the labels of an index and their codes, which an inner product with a text code ranks as the index does.
+    """Writes the labels of an index and their codes, whose inner products with text codes rank labels.
 
     Args:
         index: The index.
-        path: A `.parquet` file of `id`, `name`, `description` and `vector`, and the constant of the score as `bias` in
-            its metadata; or a `.sql` file, which makes a table of these in PostgreSQL with the extension pgvector.
-        table: The name of this table.
-        scale: `(J,)` numbers to multiply codes with, such as those of `DenseLayer`.
-        without_words: Whether to leave out terms that compare words.
+        path: A `.parquet` file with `id`, `name`, `description` and `vector`, and the constant of the score as `bias`
+            in its metadata; or a `.sql` file that creates a PostgreSQL table with these columns, using the extension
+            pgvector.
+        table: Name of this table.
+        scale: `(J,)` factors of the codes, such as those of `DenseLayer`.
+        without_words: Whether to leave out lexical terms.
 
     Raises:
-        ValueError: Another suffix, terms that compare words, or more numbers than pgvector indexes.
-        ImportError: The extra `export` is not installed.
+        ValueError: If the suffix is unknown, the score has lexical terms, or the codes are too large for pgvector.
+        ImportError: If the extra `export` is not installed.
     """
     path = Path(path)
     if path.suffix not in (".parquet", ".sql"):
-        raise ValueError(f"{path}: vectors are written to a .parquet or a .sql file, got {path.suffix or 'no suffix'}")
+        raise ValueError(f"{path}: vectors can be written to a .parquet or .sql file, got {path.suffix or 'no suffix'}")
     if index.postings is not None and not without_words:
         raise ValueError(f"{WORDS}: {LEFT_OUT}")
     codes = index.codes.float().cpu()
@@ -55,8 +56,8 @@ def export_vectors(
         kind = next((kind for kind, most in MOST_INDEXED.items() if codes.shape[1] <= most), None)
         if kind is None:
             raise ValueError(
-                f"the codes have {codes.shape[1]} numbers, and pgvector indexes {MOST_INDEXED['halfvec']} at most: "
-                "take a model with a smaller joint_size, or a .parquet file for another database"
+                f"the codes have size {codes.shape[1]}, and pgvector indexes at most {MOST_INDEXED['halfvec']}: use a "
+                "model with a smaller joint_size, or a .parquet file for another database"
             )
         with whole_file(path) as written, written.open("w", encoding="utf-8") as file:
             file.writelines(_sql(index, codes, table, kind))

@@ -426,15 +426,15 @@ def flags(**changes):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (remove("gru_2"), r"weights.h5: no gru layer is left for text_encoder.sentence_encoder.english.directions.0"),
-        (remove("dense_5"), r"no dense layer is left for output_layer.label_projection.english; does .*args.json"),
+        (remove("gru_2"), r"weights.h5: no gru layer for text_encoder.sentence_encoder.english.directions.0"),
+        (remove("dense_5"), r"no dense layer for output_layer.label_projection.english; check that .*args.json"),
         (
             lambda checkpoint: checkpoint.make("time_distributed", 2, 3),
-            r"weights.h5: layer time_distributed_6 is left over; does .*args.json belong to it",
+            r"weights.h5: unexpected layer time_distributed_6; check that .*args.json belongs to it",
         ),
         (
             lambda checkpoint: checkpoint.layers.update(embedding_1={"embedding_1/table": np.zeros(3)}),
-            r"layer embedding_1 is left over",
+            r"unexpected layer embedding_1",
         ),
         (
             edit("time_distributed_4", "time_distributed_4/kernel", lambda kernel: kernel.T),
@@ -448,21 +448,21 @@ def flags(**changes):
         (remove("gru_1", "gru_1/bias"), r"layer gru_1, .* should have .*'bias': \(15,\)}, got"),
         (
             edit("dense_5", "dense_5/bias", lambda bias: bias * np.nan),
-            r"layer dense_5: dense_5/bias should hold finite numbers",
+            r"layer dense_5: dense_5/bias contains NaN or infinity",
         ),
-        (flags(enc="attdense"), r"no timedistributed layer is left for .*; does .*args.json belong to it"),
-        (flags(la=False), r"layer dense_6 is left over"),
+        (flags(enc="attdense"), r"no timedistributed layer for .*; check that .*args.json belongs to it"),
+        (flags(la=False), r"unexpected layer dense_6"),
         (flags(wdim=D + 1), r"layer gru_1, .* should have {'kernel': \(4, 15\)"),
         (flags(ladim=J + 1), r"layer dense_5, output_layer.input_projection.english, should have {'kernel': \(5, 8\)"),
-        (flags(languages=LANGUAGES[:2]), r"no .* layer is left for text_encoder.*german"),
+        (flags(languages=LANGUAGES[:2]), r"no .* layer for text_encoder.*german"),
         (flags(languages=["pt-br"]), r"args.json: .*'pt-br'"),
-        (flags(languages="english"), r"args.json: languages should be a list of names, got 'english'"),
+        (flags(languages="english"), r"args.json: languages must be a list of names, got 'english'"),
         (flags(sdim=H + 1), r"args.json: ddim should be 6 like sdim, got 5"),
-        (flags(swpad="30"), r"args.json: swpad should be a number, got '30'"),
+        (flags(swpad="30"), r"args.json: swpad must be a number, got '30'"),
         (flags(spad=-1), r"args.json: .*max_sentences must be positive, got -1"),
-        (flags(ladim=[7]), r"args.json: ladim should be a number, or null, got \[7\]"),
-        (flags(enc="attlstm"), r"args.json: enc should be one of attdense, attgru, attbigru, got 'attlstm'"),
-        (flags(act=["relu"]), r"args.json: act should be one of relu, .*, got \['relu'\]"),
+        (flags(ladim=[7]), r"args.json: ladim must be a number, or null, got \[7\]"),
+        (flags(enc="attlstm"), r"args.json: enc must be one of attdense, attgru, attbigru, got 'attlstm'"),
+        (flags(act=["relu"]), r"args.json: act must be one of relu, .*, got \['relu'\]"),
         (flags(onlyinput=True, onlylabel=True), r"args.json: onlyinput should be false where onlylabel is true"),
     ],
 )
@@ -476,7 +476,9 @@ def test_files_that_do_not_fit_are_refused(tmp_path, change, message):
 def test_gates_of_keras_1_must_be_three_alike(tmp_path):
     checkpoint = Checkpoint(1, "attgru")
     del checkpoint.layers["gru_2"]["gru_2_U_r"]
-    with pytest.raises(ValueError, match="layer gru_2: recurrent_kernel should be one array, or equal ones for z, r"):
+    with pytest.raises(
+        ValueError, match="layer gru_2: recurrent_kernel must be one array, or arrays of the same shape for z, r"
+    ):
         from_keras(*checkpoint.save(tmp_path))
     checkpoint = Checkpoint(1, "attgru")
     for gate, columns in {"z": H - 1, "r": H + 1}.items():
@@ -489,19 +491,21 @@ def test_files_that_are_broken_are_refused(tmp_path):
     weights, args = Checkpoint().save(tmp_path)
     whole = weights.read_bytes()
     weights.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"weights.h5: should be a whole HDF5 file of Keras weights, but .*truncated"):
+    with pytest.raises(
+        ValueError, match=r"weights.h5: expected a complete HDF5 file of Keras weights, but .*truncated"
+    ):
         from_keras(weights, args)
     weights.write_bytes(b"not a checkpoint")
-    with pytest.raises(ValueError, match=r"weights.h5: should be a whole HDF5 file of Keras weights"):
+    with pytest.raises(ValueError, match=r"weights.h5: expected a complete HDF5 file of Keras weights"):
         from_keras(weights, args)
     with h5py.File(weights, "w") as file:  # a whole model by model.save
         file.create_group("model_weights/dense_1")
-    with pytest.raises(ValueError, match=r"weights.h5: should be a whole HDF5 file of Keras weights.*weight_names"):
+    with pytest.raises(ValueError, match=r"weights.h5: expected a complete HDF5 file of Keras weights.*weight_names"):
         from_keras(weights, args)
     weights.write_bytes(whole)
     for text in ("{", "[1]"):
         args.write_text(text)
-        with pytest.raises(ValueError, match=r"args.json: should be a JSON object of flags"):
+        with pytest.raises(ValueError, match=r"args.json: expected a JSON object of flags"):
             from_keras(weights, args)
     args.unlink()
     with pytest.raises(FileNotFoundError, match=r"args.json"):

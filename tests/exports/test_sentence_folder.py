@@ -43,7 +43,7 @@ def test_scores_of_sentence_transformers_are_those_of_the_model(fields, make_pre
 def test_words_are_left_out_only_if_that_is_asked_for(make_pretrained, tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     model, processor = make_pretrained(lexical=True, term_weights={"unseen": {"match": 2.0}})
-    with pytest.raises(ValueError, match=r"counts words that text and label share .*--without-words"):
+    with pytest.raises(ValueError, match=r"has lexical terms .*--without-words"):
         export_sentence_transformers(model, processor, tmp_path / "out")
     export_sentence_transformers(model, processor, tmp_path / "out", without_words=True)
     loaded = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu")
@@ -62,8 +62,8 @@ def test_words_are_left_out_only_if_that_is_asked_for(make_pretrained, tmp_path)
         ({"pooling": "attention"}, "mean, sum or cls pooling .* got text_encoder_type 'transformer' with pooling 'att"),
         ({"bag_size": 3}, "bag_size 3"),
         ({"joint_layers": 2}, "joint_layers 2"),
-        ({"joint_act": "gelu"}, "joint_act 'gelu' is no activation of torch"),
-        ({"cosine_score": True, "joint_act": "tanh"}, "cosine_score=True, .* one layer has one activation"),
+        ({"joint_act": "gelu"}, "joint_act 'gelu' is not a torch activation"),
+        ({"cosine_score": True, "joint_act": "tanh"}, "cosine_score=True, .* a layer has a single activation"),
     ],
 )
 def test_what_sentence_transformers_cannot_compute_is_refused(fields, message, make_pretrained, tmp_path):

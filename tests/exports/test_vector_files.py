@@ -94,10 +94,10 @@ def test_postgresql_ranks_labels_as_the_index_does(index, tmp_path):
 
 def test_what_no_database_can_hold_is_refused(index, tmp_path):
     index, _ = index
-    with pytest.raises(ValueError, match=r"a \.parquet or a \.sql file, got \.csv"):
+    with pytest.raises(ValueError, match=r"a \.parquet or \.sql file, got \.csv"):
         export_vectors(index, tmp_path / "labels.csv")
     wide = LabelIndex(LABELS, torch.randn(7, 4001), 0.0, None, "x")
-    with pytest.raises(ValueError, match="4001 numbers, and pgvector indexes 4000 at most"):
+    with pytest.raises(ValueError, match="size 4001, and pgvector indexes at most 4000"):
         export_vectors(wide, tmp_path / "labels.sql")
     index.postings = object()
     with pytest.raises(ValueError, match="words that text and label share"):

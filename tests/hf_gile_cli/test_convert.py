@@ -40,7 +40,7 @@ def test_what_is_no_checkpoint_is_refused(run, tmp_path):
     (tmp_path / "args.json").write_text(json.dumps({}))
     (tmp_path / "weights.h5").write_text("no HDF5")
     said = run("convert", tmp_path / "weights.h5", tmp_path / "args.json", tmp_path / "model", ends=1)
-    assert "args.json: wdim should be a number, got None" in said.stderr
+    assert "args.json: wdim must be a number, got None" in said.stderr
     said = run("convert", tmp_path / "absent.h5", tmp_path / "args.json", tmp_path / "model", ends=1)
     assert "no file" in said.stderr
     assert not (tmp_path / "model").exists()
