@@ -1,4 +1,4 @@
-"""Says which extra of the package to install when an optional import fails."""
+"""Error messages for missing optional dependencies."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,14 +6,14 @@ from contextlib import contextmanager
 
 @contextmanager
 def needs_extra(name: str, what: str) -> Iterator[None]:
-    """Names the missing extra when an import within fails.
+    """Raises an error that names the missing extra if an import in the context fails.
 
     Args:
-        name: The extra, as in pyproject.toml.
-        what: What needs it, the subject of the message.
+        name: Name of the extra in pyproject.toml.
+        what: Subject of the message: the feature that needs the extra.
 
     Raises:
-        ImportError: The import failed; the message says what to install.
+        ImportError: If the import fails; the message says what to install.
 
     Example:
         >>> with needs_extra("train", "a card"):

@@ -1,4 +1,4 @@
-"""The codes of a label set, computed once: scores, exact and approximate top-k search, changes, files.
+"""Label indexes: the precomputed codes of a label set, with scoring, exact and approximate top-k search, and saving.
 
 Shapes: B documents, L labels, C labels scored, J joint size, K labels returned.
 """
@@ -44,12 +44,12 @@ from .models.stored_labels_gile import state_of
 from .writing import whole_file
 
 INDEX_FILE = "label_index.json"
-"""The file of a saved index that names the others; it is written last."""
+"""Main file of a saved index, which names the other files. It is written last."""
 
 FORMAT_VERSION = 1
-"""Raised when a saved index changes meaning, so that older code refuses it instead of misreading it."""
+"""Incremented when the meaning of a saved index changes, so that older code refuses to load it."""
 
-# What `label_index.json` holds of an index, and the types it may have.
+# Fields of `label_index.json` and their types.
 _HEAD: dict[str, tuple[type, ...]] = {
     "bias": (float, int),
     "language": (str, type(None)),
@@ -57,51 +57,51 @@ _HEAD: dict[str, tuple[type, ...]] = {
     "model_fingerprint": (str,),
 }
 
-# Its other files, by names that no other files have.
+# Names of the other files of an index.
 _FILES = re.compile(r"\.?label_index(-[0-9a-f]{8}){1,2}\.(safetensors|jsonl|json)")
 
-# Fields of configurations that may change without another code for a text. All others count, new ones too.
+# Configuration fields that do not affect codes. All other fields count, including new ones.
 _NO_DIFFERENCE = {
     *(field.name for field in fields(PreTrainedConfig)),
     *("auto_map", "custom_pipelines", "use_cache"),
-    *("cosine_scale", "embedding_std", "initializer_range", "label_prior"),  # where weights start
+    *("cosine_scale", "embedding_std", "initializer_range", "label_prior"),  # initial values of weights
     "freeze_text_encoder",
-    *("calibration", "label_length", "language_labels", "thresholds"),  # of stored labels, and of answers
-    *("max_label_words", "max_words"),  # of the processor; the sizes of sentences are those of a published graph, too
+    *("calibration", "label_length", "language_labels", "thresholds"),  # of stored labels and of results
+    *("max_label_words", "max_words"),  # of the processor; sentence sizes also matter to a published graph
 }
 
 _FINGERPRINTS: "weakref.WeakKeyDictionary[Any, tuple[Any, str]]" = weakref.WeakKeyDictionary()
 
-# Candidates of an approximate search whose codes are gathered at a time.
+# Candidates of an approximate search whose codes are gathered together.
 _CANDIDATES = 1 << 13
 
 
 class LabelIndex:
-    """The codes of a label set, which score any document of the model that made them.
+    """The codes of a label set, for scoring documents with the model that computed them.
 
-    A score is the inner product of a text code and a label code plus a constant, so it depends neither on the other
-    labels of the index nor on their order.
+    A score is the inner product of a text code and a label code plus a constant. It depends neither on the other labels
+    of the index nor on their order.
 
-    Make one with `build`, or load one with `from_pretrained`.
+    Create an index with `build` or `from_pretrained`.
 
     Args:
         label_set: The labels; row j of `codes` is that of label j.
-        codes: `(L, J)` label codes, on any device; in 16 bits they take half the memory, and lose as much precision.
-        bias: The constant b of the score.
-        language: The language of the documents to score; None in a model without languages.
-        model_fingerprint: Of the model that made the codes, `fingerprint(model)`.
-        label_language: The language of labels that do not name theirs.
-        postings: What compares their words with those of texts, where the model counts these (`GileModel.postings`).
+        codes: `(L, J)` label codes, on any device. 16-bit codes need half the memory and are less precise.
+        bias: Constant b of the score.
+        language: Language of the documents to score; None for a model without languages.
+        model_fingerprint: `fingerprint(model)` of the model that computed the codes.
+        label_language: Language of labels that do not state one.
+        postings: Postings of the lexical terms, if the model has them (`GileModel.postings`).
 
     Attributes:
-        search: What chooses candidates for `top_k(..., approximate=True)`, such as `hf_gile.ann.ApproximateSearch`;
-            none at first. `candidates(text_codes, k)` takes `(B, J)` text codes and gives at least k columns of this
-            index for each, best first as far as it can tell (`top_k` takes any order, `HardNegatives` does not), none
-            twice, -1 where it finds fewer; `len` is its number of labels; `add(codes)`, `remove(columns)` and
-            `replace(columns, codes)` follow the changes of the index.
+        search: Search for candidates in `top_k(..., approximate=True)`, such as `hf_gile.ann.ApproximateSearch`;
+            initially None. Its `candidates(text_codes, k)` returns at least k distinct label indices for each of `(B,
+            J)` text codes, approximately best first, padded with -1. (`HardNegatives` needs this order, `top_k` does
+            not.) `len` is its number of labels. `add(codes)`, `remove(columns)` and `replace(columns, codes)` follow
+            changes of the index.
 
     Raises:
-        ValueError: Codes that are not a row for each label, or whole numbers.
+        ValueError: If codes do not have a row for each label, or are integers.
 
     Example:
         >>> from hf_gile import GileConfig, GileModel, GileProcessor, build_tokenizer
@@ -125,10 +125,12 @@ class LabelIndex:
         postings: Postings | None = None,
     ) -> None:
         if not torch.is_tensor(codes):
-            raise ValueError(f"codes must be a tensor, got {type(codes).__name__}; LabelIndex.build makes them")
+            raise ValueError(
+                f"codes must be a tensor, got {type(codes).__name__}; use LabelIndex.build to compute them"
+            )
         if codes.dim() != 2 or len(codes) != len(label_set):
             raise ValueError(
-                f"codes must have one row for each of the {len(label_set)} labels, got shape {tuple(codes.shape)}"
+                f"codes must have a row for each of the {len(label_set)} labels, got shape {tuple(codes.shape)}"
             )
         _check_dtype(codes.dtype)
         self.label_set = label_set
@@ -152,31 +154,31 @@ class LabelIndex:
         batch_size: int = 1024,
         dtype: torch.dtype | None = None,
     ) -> "LabelIndex":
-        """Encodes labels.
+        """Encodes labels into an index.
 
         Args:
             model: A `GileModel` or a `GileForSequenceClassification`.
-            processor: The `GileProcessor` saved with the model; not needed for stored labels.
-            label_set: The labels; by default those stored with the model, with what it has learned of each (those of
-                a linear unit, too). Of stored labels of several languages, those of `label_language` or `language`.
-            language: The language of the documents to score, in a model of several.
-            label_language: The language of labels that name none, by default that of the documents; only read where
-                the text encoder reads labels, or the processor has words of several languages.
-            batch_size: Labels encoded at a time.
-            dtype: The type of the codes, such as `torch.float16`; by default that of the model.
+            processor: The `GileProcessor` saved with the model. Not needed for stored labels.
+            label_set: The labels. By default the labels stored with the model, including their learned weights (also
+                those of a linear unit). In a multilingual model, the stored labels of `label_language` or `language`.
+            language: Language of the documents to score, for a multilingual model.
+            label_language: Language of labels that do not state one, by default that of the documents. Only used if the
+                text encoder reads labels, or the processor has words of several languages.
+            batch_size: Number of labels encoded together.
+            dtype: Type of the codes, such as `torch.float16`. By default that of the model.
 
         Raises:
-            ValueError: No label set is given or stored, no processor, a language that the model does not know, a linear
-                unit and other labels than its own, codes with numbers that are not finite in this type, a type of whole
-                numbers, or a batch size below 1.
+            ValueError: If there is no label set or no processor, a language is unknown, a linear unit is asked for
+                labels other than its own, codes overflow in this type, the type is not a floating point type, or the
+                batch size is below 1.
         """
         if hasattr(processor, "ids"):
             raise ValueError(
-                "got a label set in the place of the processor: LabelIndex.build(model, processor, label_set)"
+                "got a label set instead of the processor: call LabelIndex.build(model, processor, label_set)"
             )
         if label_set is not None and not hasattr(label_set, "ids"):
             raise ValueError(
-                f"label_set must be a LabelSet, got {type(label_set).__name__}; LabelSet.from_names(names) makes one"
+                f"label_set must be a LabelSet, got {type(label_set).__name__}; use LabelSet.from_names(names)"
             )
         if not hasattr(batch_size, "__index__") or getattr(batch_size, "ndim", False) or batch_size < 1:
             raise ValueError(f"batch_size must be a whole number, at least 1, got {batch_size!r}")
@@ -203,7 +205,7 @@ class LabelIndex:
         return index
 
     def __len__(self) -> int:
-        """The number of labels L."""
+        """Returns the number of labels L."""
         return len(self.label_set)
 
     def __repr__(self) -> str:
@@ -211,21 +213,21 @@ class LabelIndex:
         return f"LabelIndex({len(self)} labels, each {kind})"
 
     def scores(self, text_codes: Tensor, columns: Tensor | None = None, lexical_ids: Tensor | None = None) -> Tensor:
-        """The scores of documents with all labels, or with some.
+        """Scores documents against all labels, or against some.
 
         Args:
             text_codes: `(B, J)` from `project_texts`, of documents in `self.language`.
-            columns: `(C,)` columns wanted; all of them by default.
-            lexical_ids: `(B, F)` words of the documents, as the processor makes them, of an index with `postings`.
+            columns: `(C,)` indices of the labels to score; by default all.
+            lexical_ids: `(B, F)` lexical ids of the documents from the processor, for an index with `postings`.
 
         Returns:
-            `(B, L)` or `(B, C)` logits on the device of the codes, in 32 bits (64, where either codes have as many).
+            `(B, L)` or `(B, C)` logits on the device of the codes, in float32 (float64 if any codes are).
 
         Raises:
-            ValueError: Text codes of another shape, or no words of documents that are scored by words, too.
+            ValueError: If text codes have a wrong shape, or `lexical_ids` are missing for an index with `postings`.
         """
         if columns is not None and not torch.is_tensor(columns):
-            raise ValueError(f"columns must be a tensor of columns, got {type(columns).__name__}")
+            raise ValueError(f"columns must be a tensor of label indices, got {type(columns).__name__}")
         codes = self.codes if columns is None else self.codes[columns.to(self.codes.device)]
         bias = self._bias(text_codes, lexical_ids)
         if columns is None or not callable(bias):
@@ -235,33 +237,33 @@ class LabelIndex:
     def top_k(
         self, text_codes: Tensor, k: int, approximate: bool = False, lexical_ids: Tensor | None = None
     ) -> TopLabels:
-        """The k best labels of each document, without holding the scores of all (but for k above L / 2).
+        """Returns the k best labels of each document, without storing all scores (unless k exceeds L / 2).
 
         Args:
             text_codes: `(B, J)` from `project_texts`, of documents in `self.language`.
-            k: Number of labels wanted; of an index with fewer, all.
-            approximate: Whether `self.search` may choose the candidates, by their codes; their scores are exact, and so
-                is the answer for a document of which it finds fewer than k.
+            k: Number of labels; all labels if the index has fewer.
+            approximate: Whether `self.search` selects the candidates by their codes. Their scores are exact. Documents
+                with fewer than k candidates are searched exactly.
             lexical_ids: As in `scores`.
 
         Returns:
-            Scores and columns, each `(B, min(k, L))`.
+            Scores and label indices, each `(B, min(k, L))`.
 
         Raises:
-            ValueError: k below 1, text codes of another shape, or an approximate search where there is none or
-                one of another number of labels.
+            ValueError: If k is below 1, text codes have a wrong shape, or the approximate search is missing or has a
+                different number of labels.
         """
         if approximate:
             return self._approximate(text_codes, k, lexical_ids)
         return top_k_of(text_codes, self.codes, self._bias(text_codes, lexical_ids), k)
 
     def _bias(self, text_codes: Tensor, lexical_ids: Tensor | None) -> Any:
-        """What is added to the scores of documents, as `Bias` says."""
+        """Returns the `Bias` of the scores of documents."""
         postings, ids = self.postings, lexical_ids
         if postings is None:
             return self.bias
         if ids is None or len(ids) != len(text_codes):
-            postings.scores(ids, len(text_codes))  # refuses, and says why
+            postings.scores(ids, len(text_codes))  # raises an error with the reason
         return lambda rows: self.bias + postings.scores(ids[rows])  # type: ignore[index]
 
     @torch.no_grad()
@@ -274,19 +276,19 @@ class LabelIndex:
             )
         if len(self.search) != len(self):
             raise ValueError(
-                f"index.search has {len(self.search)} labels and the index {len(self)}: it is the search of another "
-                "index; build one of this"
+                f"index.search has {len(self.search)} labels and the index {len(self)}: it belongs to another "
+                "index; build one for this"
             )
         k = min(check_text_codes(text_codes, self.codes, k), len(self))
         bias = self._bias(text_codes, lexical_ids)
         text_codes = text_codes.to(self.codes.device, wide_type(text_codes, self.codes))
         columns = self.search.candidates(text_codes, k).to(self.codes.device)
-        columns = columns.sort(-1).values  # of equal scores, that of the lower column goes first
+        columns = columns.sort(-1).values  # for equal scores, the lower index comes first
         found, size = [], _CANDIDATES // columns.shape[1]
-        if callable(bias):  # it makes the numbers of all labels
+        if callable(bias):  # it computes the biases of all labels
             size = min(size, SCORES_AT_ONCE // len(self))
         for rows in torch.arange(len(columns), device=columns.device).split(max(1, size)):
-            # index_select and this order of the product: three times as fast on a CPU as what would be shorter.
+            # index_select and this order of the product are three times as fast on a CPU as shorter code.
             codes = self.codes.index_select(0, columns[rows].clamp(min=0).flatten()).to(text_codes)
             codes = codes.view(len(rows), columns.shape[1], codes.shape[1])  # (rows, candidates, J)
             with torch.autocast(codes.device.type, enabled=False):
@@ -304,16 +306,16 @@ class LabelIndex:
 
     @torch.inference_mode(False)
     def add(self, labels: Label | Iterable[Label], model: Scorer, processor: GileProcessor) -> None:
-        """Adds labels behind the present ones, whose codes and columns stay. All codes are copied: add many at once.
+        """Appends labels. All codes are copied, so add many labels at once.
 
         Args:
-            labels: `Label`s, a `LabelSet`, or one `Label`.
-            model: The model that made this index.
+            labels: `Label`s, a `LabelSet`, or a single `Label`.
+            model: The model that computed this index.
             processor: The `GileProcessor` saved with it.
 
         Raises:
-            ValueError: Labels that do not go with the present ones (see `LabelSet`), a `GileModel` that has
-                learned more of labels than their words say, or another model.
+            ValueError: If labels conflict with existing ones (see `LabelSet`), a `GileModel` has learned weights of
+                labels beyond their text, or the model is a different one.
         """
         self.check_fits(model)
         labels = [labels] if isinstance(labels, Label) else labels
@@ -330,10 +332,10 @@ class LabelIndex:
 
     @torch.inference_mode(False)
     def remove(self, *label_ids: str) -> None:
-        """Removes labels; those behind them move up. All codes are copied: remove many at once.
+        """Removes labels. The indices of later labels decrease. All codes are copied, so remove many labels at once.
 
         Raises:
-            ValueError: An id that no label has, or no label left.
+            ValueError: If an id is unknown, or no label would be left.
         """
         if not all(isinstance(label_id, str) for label_id in label_ids):
             raise ValueError("remove takes ids, not a list of them: index.remove(*ids)")
@@ -347,11 +349,11 @@ class LabelIndex:
             self.search.remove(columns)
 
     def rename(self, label_id: str, name: str, model: Scorer, processor: GileProcessor) -> None:
-        """Gives a label another name, and the code of that (not with a linear unit); its id and column stay.
+        """Renames a label and encodes it again (except with a linear unit). Its id and index stay.
 
         Raises:
-            ValueError: An id that no label has, a name that does not go with the other labels, a `GileModel`
-                that has learned more of labels than their words say, or another model.
+            ValueError: If the id is unknown, the name conflicts with another label, a `GileModel` has learned weights
+                of labels beyond their text, or the model is a different one.
         """
         self.check_fits(model)
         column = self.label_set.column(label_id)
@@ -360,12 +362,12 @@ class LabelIndex:
             self.label_set = label_set
             return
         new = self._encode([label_set[column]], model, processor)
-        # In place: of codes mapped from a file, this copies the page it is on and leaves the file.
+        # In place: for memory-mapped codes this copies a page and does not change the file.
         self.codes[column] = new.codes[0].to(self.codes.device)
         if self.postings is not None:
-            places = torch.arange(len(self))
-            places[column] = len(self)  # where it is joined
-            self.postings = _selected(_joined(self.postings, new.postings), places)
+            order = torch.arange(len(self))
+            order[column] = len(self)  # index of the appended entry
+            self.postings = _selected(_joined(self.postings, new.postings), order)
         self.label_set = label_set
         if self.search is not None:
             self.search.replace(torch.tensor([column]), new.codes)
@@ -373,8 +375,8 @@ class LabelIndex:
     def _encode(self, labels: Sequence[Any], model: Scorer, processor: GileProcessor) -> "LabelIndex":
         if towers_of(model).label_rows is not None and getattr(unwrapped(model), "label_set", None) is None:
             raise ValueError(
-                f"the model may have learned more of label {labels[0].id!r} than its words say, which a GileModel "
-                "cannot look up: pass the GileForSequenceClassification with its label set"
+                f"the model may have learned weights of label {labels[0].id!r}, which a GileModel cannot look up: pass "
+                "the GileForSequenceClassification with its label set"
             )
         return LabelIndex.build(
             model,
@@ -386,35 +388,35 @@ class LabelIndex:
         )
 
     def check_fits(self, model: Scorer, languages: tuple[str | None, str | None] | None = None) -> None:
-        """Makes sure that a model made this index, with the weights it has now.
+        """Checks that this index was computed by a model with its current weights.
 
         Args:
             model: The model.
-            languages: Those of texts and labels that are to be scored; by default those of the index.
+            languages: Languages of the texts and labels to be scored; by default those of the index.
 
         Raises:
-            ValueError: It is another model, or another version of it, or the index is for other languages.
+            ValueError: If it is a different model or version, or the index is for other languages.
         """
-        found = fingerprint(model)
-        if found != self.model_fingerprint:
+        actual = fingerprint(model)
+        if actual != self.model_fingerprint:
             raise ValueError(
-                f"this label index was made by another model, or by this one with other weights or in another dtype "
-                f"(fingerprint {self.model_fingerprint[:12]}, this model has {found[:12]}): its scores would be "
+                f"this label index was computed by another model, or by this model with other weights or dtype "
+                f"(fingerprint {self.model_fingerprint[:12]}, this model has {actual[:12]}): its scores would be "
                 "meaningless; build it again with LabelIndex.build(model, processor, label_set)"
             )
         if languages is not None and languages != (self.language, self.label_language):
             raise ValueError(
                 f"this label index was built with language={self.language!r}, label_language={self.label_language!r}, "
-                f"but texts are to be scored with language={languages[0]!r}, label_language={languages[1]!r}: build an "
+                f"but scoring uses language={languages[0]!r}, label_language={languages[1]!r}: build an "
                 "index for these"
             )
 
     @torch.inference_mode(False)
     def to(self, device: torch.device | str | int | None = None, dtype: torch.dtype | None = None) -> "LabelIndex":
-        """Moves the codes, in place, to a device or another type; returns the index itself.
+        """Moves the codes to a device or type, in place, and returns the index.
 
         Raises:
-            ValueError: A type of whole numbers, or one in which codes are not finite.
+            ValueError: If the type is not a floating point type, or codes overflow in it.
         """
         _check_dtype(dtype)
         codes = self.codes.to(device=device, dtype=dtype)
@@ -423,10 +425,10 @@ class LabelIndex:
         return self
 
     def save_pretrained(self, folder: str | PathLike[str]) -> None:
-        """Saves the index: `label_index.json`, and beside it the labels and their codes, whose names it holds.
+        """Saves the index as `label_index.json` and the files of labels and codes that it names.
 
-        `label_index.json` is replaced when the others are written, so that what was saved in this folder before can
-        be read until the new index can. An approximate search is saved apart, by `ApproximateSearch.save`.
+        `label_index.json` is replaced last, so an earlier index in the folder can be loaded until the new one is
+        complete. An approximate search is saved separately, by `ApproximateSearch.save`.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -444,7 +446,7 @@ class LabelIndex:
         head["checksums"] = files | {"head": checksum_of_head(head)}
         with whole_file(folder / INDEX_FILE) as written:
             written.write_text(json.dumps(head, indent=2) + "\n", encoding="utf-8")
-        for file in folder.iterdir():  # of an index saved here before, or not to its end
+        for file in folder.iterdir():  # files of an earlier or incomplete save
             if _FILES.fullmatch(file.name) and file.stem != stem:
                 file.unlink(missing_ok=True)
 
@@ -456,16 +458,15 @@ class LabelIndex:
         """Loads an index from a folder.
 
         Args:
-            folder: What `save_pretrained` was given.
-            model: The model to use it with, if it should be checked at once.
-            mmap: Whether the codes stay in their file and are read when needed; else they are read into memory.
-            verify: Whether to read all files and compare them with the checksums they were saved with: about a second
-                for each GB. An exact search reads all codes anyway; without the check, what a process never asks for,
-                is never read, and damage shows in wrong scores only.
+            folder: Folder passed to `save_pretrained`.
+            model: Model to check the index against.
+            mmap: Whether to memory-map the codes instead of reading them into memory.
+            verify: Whether to read all files and compare their checksums, about a second per GB. Without this check,
+                codes that are not needed are never read, and damage shows only in wrong scores.
 
         Raises:
-            FileNotFoundError: There is no index.
-            ValueError: The index is damaged, saved by newer code, or made by another model.
+            FileNotFoundError: If the folder has no index.
+            ValueError: If the index is damaged, was saved by newer code, or belongs to another model.
         """
         file = Path(folder) / INDEX_FILE
         try:
@@ -475,15 +476,15 @@ class LabelIndex:
                 codes_file, labels_file = (_file_of(Path(folder), head[name]) for name in ("codes", "labels"))
                 checksums = head.pop("checksums")
                 if checksums["head"] != checksum_of_head(head):
-                    raise ValueError("its checksum is another")
+                    raise ValueError("its checksum does not match")
                 rest = {name: head[name] for name in _HEAD}
                 for name, value in rest.items():
                     if type(value) not in _HEAD[name] or (name == "bias" and not math.isfinite(value)):
                         raise ValueError(f"{name} is {value!r:.100}")
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(
-                f"{file} is not the head of a label index ({type(error).__name__}: {error!s:.500}): build and save it "
-                "again"
+                f"{file} is not the main file of a label index ({type(error).__name__}: {error!s:.500}): build and "
+                "save the index again"
             ) from None
         if version != FORMAT_VERSION:
             raise ValueError(
@@ -493,7 +494,7 @@ class LabelIndex:
         try:
             for path, name in ((codes_file, "safetensors"), (labels_file, "jsonl")) if verify else ():
                 if _checksum(path) != checksums[name]:
-                    raise ValueError(f"{path} is not as it was saved")
+                    raise ValueError(f"{path} has changed since it was saved")
             with safe_open(codes_file, framework="pt") as opened:
                 codes = opened.get_tensor("codes")
                 has_words = "weights" in opened.keys()  # noqa: SIM118, not a mapping
@@ -511,10 +512,10 @@ class LabelIndex:
 
 
 def fingerprint(model: Scorer) -> str:
-    """What tells a model's codes from those of any other: a hash of the weights and of what else makes codes.
+    """Computes a hash of everything that determines the codes of a model: its weights and parts of its configuration.
 
-    It survives saving, loading and moving to another device, but not another type of the weights. Hashed again only
-    when the weights have changed.
+    The hash does not change when the model is saved, loaded or moved to another device, but it depends on the dtype. It
+    is computed again only after the weights have changed.
 
     Args:
         model: A `GileModel` or a `GileForSequenceClassification`.
@@ -536,36 +537,36 @@ def fingerprint(model: Scorer) -> str:
 
 
 def _settings(config: PreTrainedConfig) -> dict[str, Any]:
-    """What makes codes of a configuration, and of those in it."""
+    """Returns the fields of a configuration, and of nested ones, that affect codes."""
     settings = {"model_type": config.model_type}
     for name, value in vars(config).items():
         if name.startswith("_") or name in _NO_DIFFERENCE or "dropout" in name:
             continue
-        is_number = isinstance(value, int) and not isinstance(value, bool)  # 1 is as good as 1.0
+        is_number = isinstance(value, int) and not isinstance(value, bool)  # 1 equals 1.0
         settings[name] = _settings(value) if hasattr(value, "to_dict") else float(value) if is_number else value
     return settings
 
 
 def _selected(postings: Postings, columns: Tensor) -> Postings:
-    """The postings of some labels, in the order of `(C,)` columns, each once."""
+    """Selects the postings of `(C,)` distinct label indices, in their order."""
     columns = columns.to(postings.labels.device)
-    places = postings.labels.new_full((postings.weights.shape[1],), -1)
-    places[columns] = torch.arange(len(columns), device=columns.device)
-    kept = places[postings.labels] >= 0
+    order = postings.labels.new_full((postings.weights.shape[1],), -1)
+    order[columns] = torch.arange(len(columns), device=columns.device)
+    kept = order[postings.labels] >= 0
     entries = kept[postings.texts.long()]
     return Postings.of_entries(
         _features_of_entries(postings)[entries],
         (kept.cumsum(0) - 1)[postings.texts[entries].long()],
         postings.values[entries],
-        places[postings.labels[kept]],
+        order[postings.labels[kept]],
         postings.words[kept],
         postings.weights[:, columns],
     )
 
 
 def _joined(postings: Postings, new: Postings | None) -> Postings:
-    """The postings of labels and, behind them, of others."""
-    assert new is not None  # both are of one model
+    """Appends the postings of further labels."""
+    assert new is not None  # both belong to the same model
     new = Postings(*(one.to(postings.labels.device) for one in new))
     return Postings.of_entries(
         torch.cat([_features_of_entries(postings), _features_of_entries(new)]),
@@ -582,7 +583,7 @@ def _features_of_entries(postings: Postings) -> Tensor:
 
 
 def _checked(postings: Postings, labels: int) -> Postings:
-    """Refuses postings whose numbers lead out of them, which a search would follow."""
+    """Checks that all indices in postings are in range."""
     entries, texts, starts = len(postings.texts), len(postings.labels), postings.starts
     limits = [(postings.features, LEXICAL_BUCKETS), (postings.texts, texts), (postings.labels, labels)]
     is_right = [
@@ -594,16 +595,16 @@ def _checked(postings: Postings, labels: int) -> Postings:
         *(not len(one) or (int(one.min()) >= 0 and int(one.max()) < limit) for one, limit in limits),
     ]
     if not all(is_right):
-        raise ValueError("the words of labels are not as they were saved")
+        raise ValueError("the postings of labels are damaged")
     return postings
 
 
 def leads_out(file: Path, folder: Path) -> bool:
-    """Tells whether a file of a saved model is a link to a file elsewhere, other than those of the Hub's cache.
+    """Checks whether a file of a saved model is a link to a file outside the folder and the cache of the Hub.
 
     Args:
         file: The file.
-        folder: The folder of the model.
+        folder: Folder of the model.
     """
     folder, file = folder.resolve(), file.resolve()
     blobs = [above.parent / "blobs" for above in folder.parents if above.name == "snapshots"]
@@ -612,7 +613,7 @@ def leads_out(file: Path, folder: Path) -> bool:
 
 def _file_of(folder: Path, name: Any) -> Path:
     if not _FILES.fullmatch(str(name)) or leads_out(folder / name, folder):
-        raise ValueError(f"{folder / INDEX_FILE} names {str(name)!r:.200}, which is no file of an index in {folder}")
+        raise ValueError(f"{folder / INDEX_FILE} names {str(name)!r:.200}, which is not a file of an index in {folder}")
     return folder / name
 
 
@@ -634,11 +635,11 @@ def _stored(
 
 def _check_dtype(dtype: torch.dtype | None) -> None:
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-        raise ValueError(f"codes are floating point numbers, such as torch.float16, got {dtype}")
+        raise ValueError(f"dtype must be a floating point type, such as torch.float16, got {dtype}")
 
 
 def _checksum(file: Path) -> str:
-    """What tells a damaged file from the one that was saved; not one that somebody has forged."""
+    """Computes a checksum that detects damage, but not forgery."""
     checksum = 0
     with file.open("rb") as opened:
         while part := opened.read(1 << 20):
@@ -647,10 +648,10 @@ def _checksum(file: Path) -> str:
 
 
 def checksum_of_head(head: dict[str, Any]) -> str:
-    """Computes what tells a damaged `label_index.json` from the one that was saved.
+    """Computes the checksum of `label_index.json`.
 
     Args:
-        head: What it holds, without `checksums`.
+        head: Its content without `checksums`.
     """
     return f"{zlib.crc32(json.dumps(head, sort_keys=True).encode()):08x}"
 

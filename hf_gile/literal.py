@@ -1,4 +1,4 @@
-"""The formulas of scores as printed, term by term, for tests and readers: the twin of `project_*` and `score`.
+"""Reference implementation of the score, literally as in the paper, term by term, for tests and readers.
 
 Shapes: B documents, L labels, D label size, H document size, J joint size.
 """
@@ -19,13 +19,13 @@ def literal_scores(
     language: str | None = None,
     label_rows: Tensor | None = None,
 ) -> Tensor:
-    """The scores of documents and labels, step by step; those of a joint embedding hold (B, L, J).
+    """Computes the scores of documents and labels step by step. A joint embedding needs `(B, L, J)` memory.
 
     Args:
         layer: The `output_layer` of a `GileModel`.
         text_embeds: `(B, H)` document vectors h.
-        label_embeds: `(L, D)` label vectors e; a linear unit reads none.
-        language: The language of the documents.
+        label_embeds: `(L, D)` label vectors e; not used by a linear unit.
+        language: Language of the documents.
         label_rows: `(L, H + 1)` rows of labels, as in `project_labels`.
 
     Returns:
@@ -45,13 +45,13 @@ def literal_scores(
 
 
 def literal_term(term: ScoreTerm, text: Parts, label: Parts, language: str | None = None) -> Tensor:
-    """What a term adds to the logits, `(B, L)`.
+    """Computes the `(B, L)` contribution of a term to the logits.
 
     Args:
-        term: One of `JointInputLabelEmbedding.terms`.
+        term: A term of `JointInputLabelEmbedding.terms`.
         text: Document vectors and their parts.
         label: Label vectors, their parts and their rows.
-        language: The language of the documents.
+        language: Language of the documents.
     """
     if isinstance(term, CosineTerm):
         return _cosines(term, text, label)
@@ -60,7 +60,7 @@ def literal_term(term: ScoreTerm, text: Parts, label: Parts, language: str | Non
     assert isinstance(term, JointInputLabelEmbedding)
     joint = term.projected_text(text, language)[:, None] * term.projected_label(label, language)  # Eq. 10
     weight = of_language(term.classifier, language)()[0]
-    return joint.sum(-1) if weight is None else joint @ weight[0]  # Eq. 11; b of Eq. 12 is of the whole score
+    return joint.sum(-1) if weight is None else joint @ weight[0]  # Eq. 11; b of Eq. 12 belongs to the whole score
 
 
 def _cosines(term: CosineTerm, text: Parts, label: Parts) -> Tensor:

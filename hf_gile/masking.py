@@ -1,13 +1,13 @@
-"""Keeps secrets out of what is written: cards, reports, settings, errors."""
+"""Masks secrets in cards, reports, settings and error messages."""
 
 import os
 import re
 import sys
 
 MASK = "<secret>"
-"""Stands where a secret was."""
+"""Replacement for a secret."""
 
-_SHORTEST = 8  # a shorter value of a secret flag or variable may stand in any text by chance
+_SHORTEST = 8  # shorter values of secrets may occur in any text by chance
 
 _KINDS = "token|key|secret|password|passwd"
 _NAME = re.compile(rf"(?:\w+[_-])?(?:{_KINDS})", re.IGNORECASE)
@@ -17,8 +17,8 @@ _PATTERNS = [
     for pattern in (
         rf"(?i)(--(?:[\w-]+[_-])?(?:{_KINDS})(?:=|\s+)(?!--)){_VALUE}",  # a flag
         rf"(?i)((?<![?&\w-])[\w-]+[_-](?:{_KINDS})['\"]?\s*[=:]\s*){_VALUE}",  # a variable, a setting
-        rf"(?i)([?&](?:[\w-]+[_-])?(?:{_KINDS}|signature|sig|credential)=)[^&\s#'\"]+",  # of an address
-        r"(\b\w[\w+.-]*://)[^/\s@'\"]+(?=@)",  # a user of an address
+        rf"(?i)([?&](?:[\w-]+[_-])?(?:{_KINDS}|signature|sig|credential)=)[^&\s#'\"]+",  # in a URL
+        r"(\b\w[\w+.-]*://)[^/\s@'\"]+(?=@)",  # credentials in a URL
         r"(\bBearer\s+)[\w.~+/-]{16,}",
         r"(\b)hf_[A-Za-z0-9]{20,}\b",
     )
@@ -26,10 +26,10 @@ _PATTERNS = [
 
 
 def is_secret(name: str) -> bool:
-    """Tells whether a flag, a setting or an environment variable of this name holds a secret.
+    """Checks whether a flag, setting or environment variable of this name is secret.
 
     Args:
-        name: The name, without dashes in front.
+        name: The name, without leading dashes.
 
     Example:
         >>> [is_secret(name) for name in ("hub_token", "WANDB_API_KEY", "max_tokens", "average_tokens")]
@@ -39,16 +39,16 @@ def is_secret(name: str) -> bool:
 
 
 def masked(text: str) -> str:
-    """Masks the secrets in a text that is to be written or shown.
+    """Masks the secrets in a text.
 
-    These are the values of flags, settings and environment variables with names such as `hub_token` or
-    `WANDB_API_KEY`, those of this process in any place, tokens of the Hub, and credentials in addresses.
+    Secrets are the values of flags, settings and environment variables with names such as `hub_token` or
+    `WANDB_API_KEY`, their values in this process, tokens of the Hub, and credentials in URLs.
 
     Args:
-        text: A command line, a message, a setting.
+        text: Command line, message or setting.
 
     Returns:
-        The text with `<secret>` for each.
+        The text with `<secret>` in place of each secret.
 
     Example:
         >>> masked("train.py --hub_token hf_abc --learning_rate 1e-3")
@@ -64,7 +64,7 @@ def masked(text: str) -> str:
 
 
 def _secrets() -> list[str]:
-    """The values of the secret flags and environment variables of this process, the longest first."""
+    """Returns the values of secret flags and environment variables of this process, longest first."""
     values = [value for name, value in os.environ.items() if is_secret(name)]
     for word, following in zip(sys.argv, [*sys.argv[1:], ""], strict=True):
         name, equals, value = word.partition("=")

@@ -1,4 +1,4 @@
-"""What each kind of model reads of all settings, and an error where another is set."""
+"""Checks that configurations set only fields that are used by their kind of model."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
@@ -12,18 +12,18 @@ PRETRAINED_DEFAULTS: dict[str, dict[str, Any]] = {
     "transformer": {"pooling": "mean"},
     "hierarchical_transformer": {"pooling": "mean", "encoder_cell": "none", "max_sentences": 16},
 }
-"""The kinds of pretrained encoders, and how `hf_gile.training.model_from_text_encoder` has texts read by default."""
+"""Types of pretrained text encoders and their default settings in `hf_gile.training.model_from_text_encoder`."""
 
 
 def only_read(**fields: Any) -> dict[str, Any]:
-    """Leaves out the fields that nothing would read, which a configuration refuses.
+    """Drops fields that have no effect, which a configuration would refuse.
 
     Args:
-        fields: Fields of `GileConfig` and of `GileTextConfig`; of a pretrained encoder, those of
+        fields: Fields of `GileConfig` and `GileTextConfig`; for a pretrained encoder, those of
             `hf_gile.training.model_from_text_encoder`, with its defaults.
 
     Returns:
-        Fields that a configuration takes.
+        The fields that have an effect.
 
     Example:
         >>> only_read(text_encoder_type="nn", hidden_size=50, embedding_size=30)
@@ -36,7 +36,7 @@ def only_read(**fields: Any) -> dict[str, Any]:
 
 
 def _parts_of(fields: Mapping[str, Any]) -> set[str]:
-    """What a text encoder has of the parts that languages can share."""
+    """Returns the parts of a text encoder that languages can share."""
     kind = fields["text_encoder_type"]
     has_cell = kind not in ("nn", "transformer") and fields["encoder_cell"] != "none"
     attends = kind not in ("nn", "hnn") and (kind == "hierarchical_transformer" or fields["pooling"] == "attention")
@@ -44,7 +44,7 @@ def _parts_of(fields: Mapping[str, Any]) -> set[str]:
 
 
 def _unread_of_text(fields: Mapping[str, Any]) -> dict[str, str]:
-    """The fields of a `GileTextConfig` that nothing reads with the others, and what would read them."""
+    """Returns the fields of a `GileTextConfig` that have no effect, and what they need to have one."""
     kind, parts = fields["text_encoder_type"], _parts_of(fields)
     words = kind not in PRETRAINED_DEFAULTS
     attends, is_dense = "attention" in parts, "encoders" in parts and fields["encoder_cell"] == "dense"
@@ -66,10 +66,12 @@ def _unread_of_text(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _unread_of_head(fields: Mapping[str, Any]) -> dict[str, str]:
-    """The same of a `GileConfig`, of the values of its fields and of those of its `text_config`."""
+    """Does the same for a `GileConfig`, from its fields and those of its `text_config`."""
     layer, parts = fields["output_layer"], _parts_of(fields)
     shared = {part for part in parts if fields["sharing"] in (part, "both")}
-    reads_labels = layer != "linear" and fields["text_encoder_type"] != "nn"  # whose text encoder is the mean of words
+    reads_labels = (
+        layer != "linear" and fields["text_encoder_type"] != "nn"
+    )  # the mean of words is already the label encoder
     readers = {
         "joint_size": (layer in ("gile", "bilinear_yh15"), "output_layer 'gile'"),
         "joint_act": (layer not in ("linear", "bilinear"), "output_layer 'gile'"),
@@ -87,17 +89,17 @@ def _unread_of_head(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _defaults_of(config: type[PreTrainedConfig]) -> dict[str, Any]:
-    """The fields of a class of configurations, by their defaults."""
+    """Returns the default values of the fields of a configuration class."""
     return {
         one.name: one.default if one.default_factory is MISSING else one.default_factory() for one in fields(config)
     }
 
 
 def check_choices(config: PreTrainedConfig) -> None:
-    """Refuses choices of a configuration that do not go together, and fields that are set and that nothing would read.
+    """Refuses incompatible settings of a configuration, and settings without effect.
 
     Raises:
-        ValueError: There are such; the message names what would do.
+        ValueError: If there are any; the message suggests a solution.
     """
     if isinstance(config, GileConfig):
         _check_terms(config)
@@ -108,17 +110,17 @@ def check_choices(config: PreTrainedConfig) -> None:
     for name, reader in unread.items():
         value = getattr(config, name)
         if value != defaults[name]:
-            raise ValueError(f"{name}={value!r} would not be read: that takes {reader}; leave it out")
+            raise ValueError(f"{name}={value!r} would have no effect without {reader}; leave it out")
 
 
 def _check_terms(config: GileConfig) -> None:
-    """The terms of the score beside the joint embedding fit the vectors that a model has."""
+    """Checks that the additional terms of the score fit the vectors of the model."""
     sizes = config.text_config.encoder_size, config.label_size - config.bag_size
     if config.output_layer == "linear" and (config.cosine_score or config.label_rows):
-        raise ValueError("cosine_score and label_rows are terms beside a joint embedding, a linear unit has none")
+        raise ValueError("cosine_score and label_rows are terms of a joint embedding, not of a linear unit")
     if config.cosine_score and not config.bag_size and sizes[0] != sizes[1]:
         raise ValueError(
-            f"cosine_score compares h and e, of sizes {sizes[0]} and {sizes[1]}: give them one size "
+            f"cosine_score compares h and e, of sizes {sizes[0]} and {sizes[1]}: make the sizes equal "
             "(label_encoder_type 'text_encoder'), or a bag_size"
         )
     if config.joint_layers > 1 and config.output_layer != "gile":

@@ -1,4 +1,4 @@
-"""`GileClassifier`: what `hf-gile train` does with nothing set, as an estimator of scikit-learn (extra `train`)."""
+"""`GileClassifier`: a scikit-learn estimator with the defaults of `hf-gile train` (extra `train`)."""
 
 import io
 import tempfile
@@ -29,39 +29,39 @@ with needs_extra("train", "GileClassifier"):
     from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 Labels = Mapping[Any, str] | LabelSet | Iterable[Any] | None
-"""What labels mean: a `LabelSet`, labels with their descriptions, labels alone, or nothing."""
+"""Labels as a `LabelSet`, a mapping of labels to descriptions, a list of labels, or None."""
 
 Targets = Sequence[Any] | NDArray[Any]
-"""The labels of texts, in one of the forms of `GileClassifier`; or sparse."""
+"""The labels of texts, in a form that `GileClassifier` accepts."""
 
 
 class GileClassifier(ClassifierMixin, BaseEstimator):
-    """Scores texts against labels by what the labels say, also against labels that no training document has.
+    """Classifies texts by the meaning of the labels, including labels without training documents.
 
-    It takes lists of texts, and stands wherever a classifier of texts stands: at the end of a `Pipeline`, in
-    `cross_val_score`, in `GridSearchCV`. Labels can be
+    It takes lists of texts and works like any text classifier: as the last step of a `Pipeline`, in `cross_val_score`
+    and in `GridSearchCV`. The labels `y` can be
 
-    - a list with a label for each text: exactly one is right, probabilities sum to 1;
-    - a list of lists of labels: any number is right;
-    - a table of zeros and ones, dense or sparse, as `MultiLabelBinarizer` makes it, and as the scorers of scikit-learn
-      want it; `labels` say what its columns mean.
+    - a list with a label for each text: single-label classification, probabilities sum to 1;
+    - a list of lists of labels: multi-label classification;
+    - a dense or sparse indicator matrix of zeros and ones, as `MultiLabelBinarizer` returns it and scikit-learn scorers
+      expect it; `labels` defines its columns.
 
-    `predict` answers in the same form.
+    `predict` returns labels in the same form.
 
     Args:
-        labels: What labels mean: names and descriptions, as far as there are some; or a `LabelSet`, whose ids are the
-            labels. Labels that no training document has are scored as well. A label without either means its name.
+        labels: Names and optional descriptions of labels, or a `LabelSet` whose ids are the labels. Labels without
+            training documents are scored too. By default, labels are described by their names only.
         text_encoder: As `--text_encoder` of `hf-gile train`: a name, a folder, or "auto".
-        settings: Further settings of `hf-gile train`, or of `transformers.TrainingArguments`, by their names.
-        validation: Share of the documents that calibration and thresholds are fitted on, and regularisation is chosen
-            on. A document is only left to it where others have its labels.
-        batch_size: Texts scored at a time.
-        random_state: Seed of this choice, and of training.
-        verbose: Whether training says what it does.
+        settings: Further settings of `hf-gile train`, or of `transformers.TrainingArguments`, by name.
+        validation: Fraction of the documents held out to choose regularisation and to fit calibration and thresholds. A
+            document is held out only if other documents have its labels.
+        batch_size: Number of texts scored together.
+        random_state: Seed of the validation split and of training.
+        verbose: Whether to show the progress of training.
 
     Attributes:
-        classes_: The labels, in the order of the columns: those of training documents, then others.
-        labels_: The same as a `LabelSet`.
+        classes_: The labels in column order: labels of training documents first.
+        labels_: The same labels as a `LabelSet`.
         model_: The `GileForSequenceClassification`.
         processor_: Its `GileProcessor`.
 
@@ -96,7 +96,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         self.verbose = verbose
 
     def __sklearn_tags__(self) -> Tags:
-        """Says that it reads texts."""
+        """Declares that inputs are texts."""
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array, tags.input_tags.one_d_array, tags.input_tags.string = False, True, True
         tags.classifier_tags.multi_label = True
@@ -107,11 +107,11 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
 
         Args:
             X: Texts.
-            y: Their labels.
+            y: Labels of the texts.
 
         Raises:
-            ValueError: There are no texts, or not as many as labels; a label is missing in `labels`; too few documents
-                or labels; or a setting that does not exist.
+            ValueError: If there are no texts, the numbers of texts and labels differ, a label is missing from `labels`,
+                there are too few documents or labels, or a setting does not exist.
         """
         from .training.study import Study
         from .training.task import TextTask
@@ -136,12 +136,12 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
             experiment = study.experiment(settings.units[0])
             study.train(settings.units[0], experiment)
         self.model_, self.processor_ = experiment.model.cpu().eval(), experiment.processor
-        # Columns stand as `known` has them: tables of zeros and ones keep their order.
+        # Columns keep the order of `known`, as indicator matrices need.
         self.model_.set_labels(LabelSet(self.model_.label_set[labels.column(one)] for one in known), self.processor_)
         return self
 
     def _read_labels(self, y: Targets) -> tuple[list[list[str]], dict[str, Label]]:
-        """The ids of the labels of each document, and all labels; sets `classes_` and what `predict` answers with."""
+        """Returns the label ids of each document, and all labels. Sets `classes_` and the form of predictions."""
         given = self.labels if isinstance(self.labels, LabelSet) else _labels_of(self.labels)
         meant = {label.id: label for label in given}
         table: Any = y if issparse(y) else None if _is_ragged(y) else np.asarray(y)
@@ -151,7 +151,9 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         if table is not None and table.ndim == 2:
             names = list(meant) or [str(column) for column in range(table.shape[1])]
             if table.shape[1] > len(names):
-                raise ValueError(f"y has {table.shape[1]} columns, and labels names {len(names)}: say what each means")
+                raise ValueError(
+                    f"y has {table.shape[1]} columns, but labels has {len(names)}: name the label of each column"
+                )
             rows = csr_matrix(table)
             gold = [[names[column] for column in rows[row].indices] for row in range(rows.shape[0])]
             classes: list[Any] = names
@@ -159,20 +161,20 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         elif table is not None:
             classes, gold, self._form = np.unique(table).tolist(), [[str(one)] for one in table.tolist()], "one"
             if len(classes) + len(meant.keys() - set(map(str, classes))) < 2:
-                raise ValueError(f"y has the one class {classes}: there is nothing to tell apart")
+                raise ValueError(f"y has a single class {classes}: at least two are needed")
         else:
             gold, self._form = [[str(one) for one in row] for row in y], "lists"
             classes = sorted({one for row in gold for one in row})
         if isinstance(self.labels, LabelSet):
             for one in classes:
-                self.labels.column(str(one))  # which says what is missing
+                self.labels.column(str(one))  # raises an error that names the missing label
         known = {str(one): meant.get(str(one), Label(str(one), str(one))) for one in classes}
         others = [one for one in meant if one not in known]
         self.classes_ = np.array([*classes, *others], dtype=None if self._form == "one" and not others else object)
         return gold, known | meant
 
     def _settings(self, folder: str) -> tuple[Any, TrainingArguments]:
-        """What `hf-gile train` takes with nothing set, and what differs."""
+        """Returns the defaults of `hf-gile train`, updated by `settings`."""
         from .training.flags import DEFAULTS
         from .training.model_settings import AUTO, ModelSettings
         from .training.settings_checks import check_settings
@@ -181,7 +183,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         own = {field.name for field in fields(ModelSettings)}
         of_training = {field.name for field in fields(TrainingArguments)} - {"output_dir"}
         if unknown := [name for name in given if name not in own | of_training]:
-            raise ValueError(f"settings: hf-gile train has none called {', '.join(unknown)}; --help_all lists them")
+            raise ValueError(f"settings: hf-gile train has no setting {', '.join(unknown)}; --help_all lists them")
         of_model = {"units": [AUTO], "hidden_act": "tanh", "min_count": 2, "baselines": False, "make_cards": False}
         of_model["problem_type"] = f"{'single' if self._form == 'one' else 'multi'}_label_classification"
         settings = ModelSettings(**{**of_model, **{name: given[name] for name in given if name in own}})
@@ -193,13 +195,13 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         return settings, args
 
     def add_labels(self, labels: Labels) -> "GileClassifier":
-        """Adds labels after `fit`, behind the others; nothing is trained, they are scored by what they say.
+        """Appends labels after `fit`, without training. They are scored by their text.
 
         Args:
-            labels: The labels, as in the parameter.
+            labels: The labels, in a form that the parameter `labels` accepts.
 
         Raises:
-            ValueError: There is such a label, or `LabelSet` refuses them.
+            ValueError: If a label exists already, or `LabelSet` refuses it.
         """
         check_is_fitted(self)
         new = labels if isinstance(labels, LabelSet) else _labels_of(labels)
@@ -210,12 +212,12 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def labels_(self) -> LabelSet:
-        """The labels, in the order of the columns."""
+        """Returns the labels in column order."""
         return self.model_.label_set
 
     @torch.no_grad()
     def _logits(self, X: Sequence[str]) -> torch.Tensor:
-        """`(N, L)` calibrated logits."""
+        """Computes `(N, L)` calibrated logits."""
         check_is_fitted(self)
         texts, model = _checked_texts(X), self.model_
         batches = (texts[start : start + self.batch_size] for start in range(0, len(texts), self.batch_size))
@@ -223,7 +225,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         return calibrated(torch.cat(logits), model.stored_labels.seen(), model.config.calibration)
 
     def decision_function(self, X: Sequence[str]) -> NDArray[np.float32]:
-        """Calibrated logits: `(N, L)`, or `(N,)` of the second one of two labels that exclude each other.
+        """Computes calibrated logits: `(N, L)`, or `(N,)` of the second class in binary classification.
 
         Args:
             X: Texts.
@@ -232,7 +234,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         return logits[:, 1] - logits[:, 0] if self._form == "one" and logits.shape[1] == 2 else logits
 
     def predict_proba(self, X: Sequence[str]) -> NDArray[np.float32]:
-        """`(N, L)` probabilities, in the order of `classes_`.
+        """Computes `(N, L)` probabilities in the order of `classes_`.
 
         Args:
             X: Texts.
@@ -241,13 +243,13 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         return (logits.softmax(1) if self._form == "one" else logits.sigmoid()).numpy()
 
     def predict(self, X: Sequence[str]) -> Any:
-        """The most probable label of each text; or where any number is right, those that pass their thresholds.
+        """Predicts the most probable label of each text, or for multi-label problems the labels above their thresholds.
 
         Args:
             X: Texts.
 
         Returns:
-            Labels in the form of those that `fit` had.
+            Labels in the form of `y` in `fit`.
         """
         probabilities = self.predict_proba(X)
         if self._form == "one":
@@ -258,12 +260,12 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         return csr_matrix(passing.astype(int)) if self._form == "sparse" else passing.astype(int)
 
     def score(self, X: Sequence[str], y: Targets, sample_weight: Sequence[float] | None = None) -> float:
-        """The share of texts whose labels are all right.
+        """Computes the fraction of texts whose labels are all correct.
 
         Args:
             X: Texts.
-            y: Their labels.
-            sample_weight: What each text counts.
+            y: Labels of the texts.
+            sample_weight: Weight of each text.
         """
         if not _is_ragged(y):
             return float(super().score(X, y, sample_weight))
@@ -271,10 +273,10 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         return float(np.average(right, weights=sample_weight))
 
     def save_pretrained(self, folder: str | PathLike[str]) -> None:
-        """Saves a folder as `hf-gile train` does, for `pipeline(...)`, `hf-gile score` and the Hub.
+        """Saves the model as `hf-gile train` does, for `pipeline(...)`, `hf-gile score` and the Hub.
 
         Args:
-            folder: Where.
+            folder: Output folder.
         """
         check_is_fitted(self)
         self.model_.save_pretrained(folder)
@@ -283,7 +285,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Lets neither training nor the libraries that it calls say what they do."""
+    """Silences training and the libraries it uses."""
     bars = datasets.are_progress_bars_disabled(), transformers.utils.logging.is_progress_bar_enabled()
     datasets.disable_progress_bars()
     transformers.utils.logging.disable_progress_bar()
@@ -299,14 +301,16 @@ def _quiet() -> Iterator[None]:
 
 def _labels_of(labels: Labels) -> list[Label]:
     if isinstance(labels, str):
-        raise ValueError(f"labels must be a list of labels, or labels with descriptions, got the one text {labels!r}")
+        raise ValueError(
+            f"labels must be a list of labels, or a mapping of labels to descriptions, got the string {labels!r}"
+        )
     labels = () if labels is None else labels
     described = labels.items() if isinstance(labels, Mapping) else ((one, "") for one in labels)
     return [Label(str(one), str(one), text) for one, text in described]
 
 
 def _is_ragged(y: Targets) -> bool:
-    """Whether labels are lists of labels, not of zeros and ones."""
+    """Checks whether labels are lists of labels, not of zeros and ones."""
     if isinstance(y, np.ndarray) and not (y.ndim == 1 and y.dtype == object):
         return False
     rows = list(y)
@@ -320,7 +324,7 @@ def _is_table(rows: Sequence[Any]) -> bool:
 
 def _checked_texts(X: Sequence[str]) -> list[str]:
     if isinstance(X, str) or not hasattr(X, "__len__") or getattr(X, "ndim", 1) != 1 or hasattr(X, "columns"):
-        raise ValueError(f"X must be a list of texts, got {type(X).__name__}; of a table, pass the column of texts")
+        raise ValueError(f"X must be a list of texts, got {type(X).__name__}; for a table, pass its column of texts")
     texts = list(X)
     if not texts:
         raise ValueError("X must be a list of texts, got an empty one (0 samples)")
@@ -331,9 +335,9 @@ def _checked_texts(X: Sequence[str]) -> list[str]:
 
 
 def _validation(gold: Sequence[Sequence[str]], share: float, seed: int) -> NDArray[np.bool_]:
-    """Which documents are for validation: of others, each label has some, if it has two at all."""
+    """Selects validation documents such that labels with at least two documents keep some for training."""
     if not 0 < share < 1:
-        raise ValueError(f"validation is a share of the documents, between 0 and 1, got {share}")
+        raise ValueError(f"validation must be a fraction between 0 and 1, got {share}")
     left = Counter(one for ids in gold for one in ids)
     chosen, wanted = np.zeros(len(gold), bool), max(1, round(share * len(gold)))
     for row in np.random.default_rng(seed).permutation(len(gold)):
@@ -341,7 +345,7 @@ def _validation(gold: Sequence[Sequence[str]], share: float, seed: int) -> NDArr
             chosen[row], wanted = True, wanted - 1
             left.subtract(gold[row])
     if not chosen.any():
-        raise ValueError(f"{len(gold)} documents are too few: no label has two, so none can be left for validation")
+        raise ValueError(f"{len(gold)} documents are too few: no label has two, so none can be held out for validation")
     return chosen
 
 

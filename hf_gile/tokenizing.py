@@ -1,4 +1,4 @@
-"""Makes tokenizers: of words, of the texts at hand or those that have vectors, and of pieces of words."""
+"""Builds tokenizers of words, from texts or from a vocabulary of word vectors, and of word pieces."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -8,20 +8,20 @@ from transformers import PreTrainedTokenizerFast
 
 PAD, UNK, NUM = "[PAD]", "[UNK]", "NUM"
 
-# A number that stands alone: part of a name (interleukin-2, HLA-A1, 1976-1980) it says which one is meant, and stays.
+# A standalone number. Numbers in names (interleukin-2, HLA-A1, 1976-1980) are kept because they are meaningful.
 _NUMBER = r"(?<![\w\-.,])[+-]?\d+(?:[.,]\d+)*%?(?![\w\-]|[.,]\d)"
 _WORD = r"\w+"
 
 
 def normalizer_and_splitter() -> tuple[normalizers.Normalizer, pre_tokenizers.PreTokenizer]:
-    """How text becomes words: lower case, numbers that stand alone replaced by NUM, cut at all but letters and digits.
+    """Returns the word tokenization: lower case, standalone numbers replaced by NUM, split at other characters.
 
     Source: section 4.1.1 of GILE (tokenization, number replacements, rare word replacements).
     """
     normalizer = normalizers.Sequence(
         [normalizers.NFKC(), normalizers.Lowercase(), normalizers.Replace(Regex(_NUMBER), NUM)]
     )
-    # invert: what matches the pattern is a word, all between is dropped.
+    # invert: matches of the pattern are words, everything else is dropped.
     return normalizer, pre_tokenizers.Split(Regex(_WORD), behavior="removed", invert=True)
 
 
@@ -32,26 +32,27 @@ def build_tokenizer(
     min_count: int = 2,
     max_vocabulary: int | None = None,
 ) -> PreTrainedTokenizerFast:
-    """Makes a word-level tokenizer, from texts or of a given vocabulary.
+    """Builds a word-level tokenizer from texts or from a vocabulary.
 
-    The result is a plain fast tokenizer that `AutoTokenizer` loads without trusting any code. Row 0 is the padding
-    word, row 1 stands for every unknown word.
+    The result is a plain fast tokenizer that `AutoTokenizer` loads without remote code. Id 0 is the padding word, id 1
+    the unknown word.
 
-    For a model of several languages, texts, vocabulary and texts of labels come by language. Each language then has its
-    own words, which stand in the vocabulary with its name in front, `"german:gift"`: a word of two languages is two
-    words. `GileProcessor` knows; the tokenizer alone does not find them. (One language alone needs no names.)
+    For a multilingual model, pass texts, vocabulary and label texts by language. Words are then stored with the
+    language as a prefix, `"german:gift"`, so a word of two languages has two ids. `GileProcessor` adds these prefixes;
+    the tokenizer alone does not. (A single language needs no prefix.)
 
     Args:
         texts: Texts to count words in; the most frequent word comes first.
-        vocabulary: Words in the order of their word vectors, instead of texts; written as they come out of
-            `normalizer_and_splitter`, since other words can never match.
-        label_texts: Texts of the labels to train on: their words are kept however rare (behind the others), for a word
-            of a label is read at every step, and often is all that tells the label from another.
-        min_count: Words of `texts` counted fewer times are unknown.
-        max_vocabulary: Number of words of `texts` kept at most, padding and unknown word included; of each language.
+        vocabulary: Words in the order of their word vectors, instead of texts. They must be normalized as by
+            `normalizer_and_splitter`; other words can never match.
+        label_texts: Texts of the labels to train on. All their words are added, however rare, because label words are
+            read at every step and are often the only difference between labels.
+        min_count: Minimum count of a word in `texts`; rarer words are unknown.
+        max_vocabulary: Maximum number of words from `texts` per language, including padding and unknown word.
 
     Raises:
-        ValueError: Not exactly one of `texts` and `vocabulary`, no word left, or a word that stands there twice.
+        ValueError: If not exactly one of `texts` and `vocabulary` is passed, the vocabulary is empty, or a word is
+            repeated.
 
     Example:
         >>> tokenizer = build_tokenizer(["The cat sat on 3 mats.", "A cat of 12.5 kg; interleukin-2"], min_count=1)
@@ -61,7 +62,7 @@ def build_tokenizer(
     if (texts is None) == (vocabulary is None):
         raise ValueError(f"pass either texts or vocabulary, got {'neither' if texts is None else 'both'}")
     if isinstance(texts, str):
-        raise ValueError("texts must be an iterable of texts, got one text")
+        raise ValueError("texts must be an iterable of texts, got a single string")
 
     def words_of(texts_or_words: Any, label_texts: Any) -> list[str]:
         if texts is None:
@@ -71,7 +72,7 @@ def build_tokenizer(
 
     source = vocabulary if texts is None else texts
     if label_texts and isinstance(label_texts, Mapping) != isinstance(source, Mapping):
-        raise ValueError("texts and label_texts must both be given by language, or neither")
+        raise ValueError("either both texts and label_texts are mappings by language, or neither is")
     if isinstance(source, Mapping):
         labels = label_texts if isinstance(label_texts, Mapping) else {}
         _check_languages(source, labels)
@@ -83,13 +84,13 @@ def build_tokenizer(
         words = words_of(source, label_texts)
     if not words:
         raise ValueError(
-            "the vocabulary is empty: the texts hold no word often enough"
+            "the vocabulary is empty: no word of the texts is frequent enough"
             + (f" (min_count is {min_count})" if vocabulary is None else "")
         )
     ids = {word: row for row, word in enumerate([PAD, UNK, *words])}
     if len(ids) != len(words) + 2:
         repeated = next(word for row, word in enumerate(words) if ids[word] != row + 2)
-        raise ValueError(f"the vocabulary lists {repeated!r} more than once; every word needs one row")
+        raise ValueError(f"the vocabulary contains {repeated!r} more than once; words must be unique")
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token=UNK))
     tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer_and_splitter()
     return PreTrainedTokenizerFast(
@@ -102,13 +103,13 @@ def build_tokenizer(
 
 
 def build_piece_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerFast:
-    """Makes a tokenizer of pieces of words by byte-pair encoding, as translation models have it.
+    """Builds a byte-pair encoding tokenizer, as used by translation models.
 
-    Upper and lower case stay, and so `decode` gives texts as they were written. `</s>` follows each text.
+    It is case-sensitive, so `decode` restores the original text. Each text ends with `</s>`.
 
     Args:
-        texts: Texts, of all languages that are to share the vocabulary.
-        vocab_size: Number of pieces at most; `<pad>`, `<s>`, `</s>` and `<unk>`, the first four, included.
+        texts: Texts in all languages that share the vocabulary.
+        vocab_size: Maximum number of pieces, including the first four: `<pad>`, `<s>`, `</s>` and `<unk>`.
 
     Example:
         >>> tokenizer = build_piece_tokenizer(["Zwei Katzen schlafen.", "Two cats sleep."], vocab_size=60)
@@ -132,10 +133,10 @@ def build_piece_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTo
 def _check_languages(texts: Mapping[str, Any], label_texts: Mapping[str, Any]) -> None:
     for language in label_texts:
         if language not in texts:
-            raise ValueError(f"label_texts has {language!r}, which is not among the languages of the texts")
+            raise ValueError(f"label_texts has language {language!r}, which texts does not have")
     for language, own in [*texts.items(), *label_texts.items()]:
         if isinstance(own, str):
-            raise ValueError(f"the texts of {language} must be an iterable of texts, got one text")
+            raise ValueError(f"the texts of {language} must be an iterable of texts, got a single string")
 
 
 def _count_words(texts: Iterable[str], min_count: int, max_vocabulary: int | None) -> list[str]:
@@ -143,7 +144,7 @@ def _count_words(texts: Iterable[str], min_count: int, max_vocabulary: int | Non
 
     counter = Tokenizer(models.WordLevel(unk_token=UNK))
     counter.normalizer, counter.pre_tokenizer = normalizer_and_splitter()
-    # The trainer's own limit counts the special words too.
+    # The limit of the trainer includes the special words.
     trainer = WordLevelTrainer(
         vocab_size=max_vocabulary or 1 << 31,
         min_frequency=min_count,

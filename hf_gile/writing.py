@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Atomic file writes."""
 
 import errno
 import os
@@ -11,19 +11,19 @@ from pathlib import Path
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Gives a path beside a file to write to, and replaces the file by that if nothing fails.
+    """Provides a temporary path to write to, which replaces the file on success.
 
-    After a failure, a kill or a power cut, the file is the old one or the new one, never a part.
+    After an error, a kill or a power failure, the file is either the old or the complete new one.
 
     Args:
-        path: The file; its folder is made if it does not exist. A link is replaced, not the file it points to.
+        path: The file. Its folder is created if needed. A link is replaced, not the file it points to.
 
     Raises:
-        OSError: The file cannot be written; the error names it.
+        OSError: If the file cannot be written; the error names it.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and not path.is_file():  # /dev/stdout, say
+    if path.exists() and not path.is_file():  # such as /dev/stdout
         yield path
         return
     written = path.with_name(f".{path.stem}-{secrets.token_hex(4)}{path.suffix}")
@@ -42,7 +42,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def sync_to_disk(path: Path) -> None:
-    """Waits until a file, or the names in a folder, would survive a power cut.
+    """Flushes a file, or the entries of a folder, to disk.
 
     Args:
         path: The file or folder.
@@ -53,7 +53,7 @@ def sync_to_disk(path: Path) -> None:
     try:
         os.fsync(opened)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # a file system that cannot
+        if error.errno != errno.EINVAL:  # not supported by the file system
             raise
     finally:
         os.close(opened)

@@ -20,9 +20,9 @@ def test_a_recipe_is_found(name):
     ("name", "message"),
     [
         ("recipes/absent.py", "no file 'recipes/absent.py' in .*; there are .*recipes/train_table.py"),
-        ("docs/data.md", "'docs/data.md' is no resource: these are files of recipes/, model_cards/"),
-        ("recipes", "'recipes' is no resource"),
-        ("../etc/passwd", "is no resource"),
+        ("docs/data.md", "'docs/data.md' is not a resource: resources are in recipes/, model_cards/"),
+        ("recipes", "'recipes' is not a resource"),
+        ("../etc/passwd", "is not a resource"),
     ],
 )
 def test_what_is_no_resource_is_named(name, message):

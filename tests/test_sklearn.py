@@ -183,13 +183,13 @@ def test_it_starts_from_the_defaults_of_the_command(monkeypatch):
         ("one text", ["a"], {}, "X must be a list of texts, got str"),
         (["a", 3], ["a", "b"], {}, r"X\[1\] is of type int"),
         (["a", "b"], ["a"], {}, "y must have labels for each of the 2 texts, got 1"),
-        (["a", "b"], ["a", "a"], {}, "the one class"),
+        (["a", "b"], ["a", "a"], {}, "a single class"),
         (["a", "b"], ["a", "b"], {}, "2 documents are too few"),
-        (["a", "b"], ["a", "b"], {"validation": 2}, "validation is a share"),
+        (["a", "b"], ["a", "b"], {"validation": 2}, "validation must be a fraction"),
         (["a", "b"], [["a"], ["b"]], {"labels": LabelSet.from_names(["a", "c"])}, "no label has the id 'b'"),
-        (["a", "b"], [[0, 1, 1], [1, 0, 0]], {"labels": ["a", "b"]}, "y has 3 columns, and labels names 2"),
-        (["a"] * 4, [["a"], ["b"]] * 2, {"settings": {"epochs": 3}}, "hf-gile train has none called epochs"),
-        (["a"] * 4, [["a"], ["b"]] * 2, {"labels": "a, b"}, "got the one text 'a, b'"),
+        (["a", "b"], [[0, 1, 1], [1, 0, 0]], {"labels": ["a", "b"]}, "y has 3 columns, but labels has 2"),
+        (["a"] * 4, [["a"], ["b"]] * 2, {"settings": {"epochs": 3}}, "hf-gile train has no setting epochs"),
+        (["a"] * 4, [["a"], ["b"]] * 2, {"labels": "a, b"}, "got the string 'a, b'"),
     ],
 )
 def test_what_it_cannot_take_is_said(texts, y, options, message):

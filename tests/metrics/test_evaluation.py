@@ -223,7 +223,7 @@ def test_an_index_of_other_weights_is_refused(make_model):
     index = LabelIndex.build(model)
     with torch.no_grad():
         model.gile.get_input_embeddings().weight += 1
-    with pytest.raises(ValueError, match="made by another model"):
+    with pytest.raises(ValueError, match="computed by another model"):
         evaluate_index(index, model, [], LabelMetrics(5))
 
 

@@ -133,5 +133,5 @@ def test_a_field_of_another_type_in_the_head_of_an_index_is_refused(saved_index,
     folder, index = saved_index
     setattr(index, field, value)
     index.save_pretrained(folder)
-    with pytest.raises(ValueError, match=rf"label_index.json is not the head of a label index .*{field} is"):
+    with pytest.raises(ValueError, match=rf"label_index.json is not the main file of a label index .*{field} is"):
         LabelIndex.from_pretrained(folder)

@@ -168,7 +168,7 @@ def test_what_was_learned_of_a_label_is_not_lost_by_a_change(make_model):
     nn.init.normal_(model.gile.label_rows.weight)
     index = LabelIndex.build(model)
     codes = index.codes.clone()
-    with pytest.raises(ValueError, match=r"learned more of label 'Iron' .* cannot look up"):
+    with pytest.raises(ValueError, match=r"learned weights of label 'Iron' .* cannot look up"):
         index.rename("Iron", "Rats", model.gile, processor)
     assert index.label_set == model.label_set
     assert torch.equal(index.codes, codes)
@@ -404,9 +404,9 @@ def test_an_approximate_search_follows_the_changes_of_the_labels(make_model):
         (lambda index, texts: index.scores(texts[0]), r"got \(6,\)"),
         (lambda index, texts: index.top_k(texts, 0), "k must be a whole number, at least 1, got 0"),
         (lambda index, texts: index.top_k(texts, 2.0), "got 2.0"),
-        (lambda index, texts: index.to(dtype=torch.int8), r"floating point numbers, such as .* got torch\.int8"),
+        (lambda index, texts: index.to(dtype=torch.int8), r"a floating point type, such as .* got torch\.int8"),
         (lambda index, texts: index.remove(["label 1", "label 2"]), r"index\.remove\(\*ids\)"),
-        (lambda index, texts: plain_index(index.codes.long()), r"floating point numbers, .* got torch\.int64"),
+        (lambda index, texts: plain_index(index.codes.long()), r"a floating point type, .* got torch\.int64"),
         (lambda index, texts: plain_index(index.codes[:, 0]), r"for each of the 9 labels, got shape \(9,\)"),
         (
             lambda index, texts: LabelIndex(index.label_set, index.codes[:3], 0.0, None, ""),
@@ -431,13 +431,13 @@ def test_what_cannot_be_built_is_refused(make_model):
         LabelIndex.build(model, processor, labels, language="english")
     with pytest.raises(ValueError, match="use the processor saved with the model"):
         LabelIndex.build(model, GileProcessor(processor.tokenizer, reads_sentences=True), labels)
-    with pytest.raises(ValueError, match=r"in the place of the processor: LabelIndex\.build\(model, processor,"):
+    with pytest.raises(ValueError, match=r"instead of the processor: call LabelIndex\.build\(model, processor,"):
         LabelIndex.build(model, labels)
     with pytest.raises(ValueError, match=r"must be a LabelSet, got list; LabelSet\.from_names"):
         LabelIndex.build(model, processor, NAMES)
     with pytest.raises(ValueError, match="batch_size must be a whole number, at least 1, got 0"):
         LabelIndex.build(model, batch_size=0)
-    with pytest.raises(ValueError, match=r"floating point numbers, such as .* got torch\.int8"):
+    with pytest.raises(ValueError, match=r"a floating point type, such as .* got torch\.int8"):
         LabelIndex.build(model, dtype=torch.int8)
     linear, processor = make_model(output_layer="linear")
     with pytest.raises(ValueError, match="scores only the labels it was trained on"):
@@ -467,7 +467,7 @@ def test_an_index_does_not_change_with_the_model_and_refuses_it_then(make_model)
         before = weight.detach().clone()
         with torch.no_grad():
             weight.view(-1)[-1] += 1
-        with pytest.raises(ValueError, match=r"another model, or by this one with other weights .* build it again"):
+        with pytest.raises(ValueError, match=r"another model, or by this model with other weights .* build it again"):
             index.check_fits(model)
         with torch.no_grad():
             weight.copy_(before)
@@ -578,7 +578,7 @@ def test_a_configuration_changed_in_place_is_another_version(make_model):
     model, processor = make_model(lexical=True)
     index = LabelIndex.build(model, processor)
     model.config.term_weights = {"unseen": {"match": 3.0}}
-    with pytest.raises(ValueError, match="made by another model"):
+    with pytest.raises(ValueError, match="computed by another model"):
         index.check_fits(model)
 
 
@@ -677,13 +677,13 @@ def test_damaged_newer_and_foreign_indexes_are_refused(tmp_path, make_model):
         LabelIndex.from_pretrained(tmp_path)
     for text in ("{", "[]", "{}", '{"format_version": 1}'):
         head.write_text(text)
-        with pytest.raises(ValueError, match="is not the head of a label index"):
+        with pytest.raises(ValueError, match="is not the main file of a label index"):
             LabelIndex.from_pretrained(tmp_path)
     head.write_text(json.dumps(good))
     LabelSet.from_names(NAMES[:3]).save(tmp_path / good["labels"])
-    with pytest.raises(ValueError, match=r"label_index-\w+\.jsonl is not as it was saved\): build and save"):
+    with pytest.raises(ValueError, match=r"label_index-\w+\.jsonl has changed since it was saved\): build and save"):
         LabelIndex.from_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"one row for each of the 3 labels, got shape \(8, 13\)\): build and save"):
+    with pytest.raises(ValueError, match=r"a row for each of the 3 labels, got shape \(8, 13\)\): build and save"):
         LabelIndex.from_pretrained(tmp_path, verify=False)
     LabelSet.from_names(NAMES).save(tmp_path / good["labels"])
     codes = tmp_path / good["codes"]

@@ -339,9 +339,15 @@ def test_the_pipeline_refuses_a_language_for_each_text(make):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"texts": {"english": ["a cat"]}, "label_texts": ["dog"]}, "must both be given by language"),
-        ({"texts": ["a cat"], "label_texts": {"english": ["dog"]}}, "must both be given by language"),
-        ({"texts": {"english": "a cat"}}, "texts of english must be an iterable of texts, got one text"),
+        (
+            {"texts": {"english": ["a cat"]}, "label_texts": ["dog"]},
+            "either both texts and label_texts are mappings by language",
+        ),
+        (
+            {"texts": ["a cat"], "label_texts": {"english": ["dog"]}},
+            "either both texts and label_texts are mappings by language",
+        ),
+        ({"texts": {"english": "a cat"}}, "texts of english must be an iterable of texts, got a single string"),
         ({"texts": {"english": ["a cat"]}, "label_texts": {"german": ["hund"]}}, "label_texts has 'german'"),
     ],
     ids=["list of labels", "mapping of labels", "one text", "another language"],

@@ -221,7 +221,7 @@ def test_words_of_an_index_that_lead_out_of_it_are_refused(made, tmp_path):
     for name, wrong in (("labels", index.postings.labels + 1), ("texts", index.postings.texts - 1)):
         index.postings = index.postings._replace(**{name: wrong})
         index.save_pretrained(tmp_path)
-        with pytest.raises(ValueError, match="the words of labels are not as they were saved"):
+        with pytest.raises(ValueError, match="the postings of labels are damaged"):
             LabelIndex.from_pretrained(tmp_path)
         index = LabelIndex.build(model, processor)
 

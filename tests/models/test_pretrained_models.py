@@ -582,7 +582,7 @@ REFUSED = {
     "with a decoder": ({"text_encoder_config": {"model_type": "t5"}}, "is of an encoder-decoder; take an encoder"),
     "no encoder": ({"text_encoder_config": None}, "text_encoder_config goes with text_encoder_type 'transformer'"),
     "words": ({"text_encoder_type": "wan"}, "text_encoder_config goes with text_encoder_type 'transformer'"),
-    "word dropout": ({"word_dropout": 0.5}, "word_dropout=0.5 would not be read: that takes word vectors"),
+    "word dropout": ({"word_dropout": 0.5}, "word_dropout=0.5 would have no effect without word vectors"),
     "sizes": (
         {
             "cosine_score": True,
@@ -593,7 +593,7 @@ REFUSED = {
         },
         "of sizes 7 and 12",
     ),
-    "linear": ({"output_layer": "linear", "label_rows": True, "label_encoder_type": "mean"}, "a linear unit has none"),
+    "linear": ({"output_layer": "linear", "label_rows": True, "label_encoder_type": "mean"}, "not of a linear unit"),
     "layers": ({"joint_layers": 2, "output_layer": "bilinear"}, "joint_layers needs output_layer 'gile'"),
 }
 

@@ -110,7 +110,7 @@ MISTAKES = {
     "text for a count": (lambda a: a.labels.with_counts({"Iron": "3"}), "count of label 'Iron' must be a whole number"),
     # index
     "text for text codes": (lambda a: a.index.top_k("iron", 2), "text_codes must be a tensor, got str; project_text"),
-    "list of columns": (lambda a: a.index.scores(torch.zeros(1, 13), [1]), "columns must be a tensor of columns"),
+    "list of columns": (lambda a: a.index.scores(torch.zeros(1, 13), [1]), "columns must be a tensor of label indices"),
     "folder in build": (lambda a: LabelIndex.build("folder", a.processor, a.labels), "model must be a GileModel or a"),
     "tokenizer in build": (
         lambda a: LabelIndex.build(a.model.gile, a.processor.tokenizer, a.labels),

@@ -154,7 +154,7 @@ def test_if_anything_fails_the_folder_is_as_it_was(tmp_path, make_model):
         save(folder, model, processor, LabelSet.from_names(["Iron"]), report=BrokenReport({}, []), card="# Second")
     assert contents(folder) == before
     other, _ = make_model(joint_size=3)
-    with pytest.raises(ValueError, match="made by another model"):
+    with pytest.raises(ValueError, match="computed by another model"):
         save(folder, model, processor, index=LabelIndex.build(other), card="# Second")
     assert contents(folder) == before
 

@@ -413,7 +413,7 @@ def test_a_model_that_cannot_be_saved_leaves_nothing_behind(hub, make_model, tmp
     model, processor = make_model()
     with pytest.raises(ValueError, match="GileModel does not store"):
         publish(model.gile, processor, None, REPO)
-    with pytest.raises(ValueError, match="made by another model"):
+    with pytest.raises(ValueError, match="computed by another model"):
         publish(model, processor, None, REPO, card="", index=LabelIndex.build(make_model(joint_size=3)[0]))
     assert list(tmp_path.iterdir()) == []
     assert hub.requests == []

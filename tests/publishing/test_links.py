@@ -28,7 +28,7 @@ def test_a_name_that_leads_out_of_an_index_is_refused(index, tmp_path):
         None,
         ["label_index-00000000.jsonl"],
     ):
-        with pytest.raises(ValueError, match="which is no file of an index in"):
+        with pytest.raises(ValueError, match="which is not a file of an index in"):
             _file_of(index, name)
 
 
@@ -37,7 +37,7 @@ def test_an_index_reads_no_file_that_is_a_link_out_of_it(index, tmp_path, part):
     head = json.loads((index / "label_index.json").read_text())
     elsewhere = (index / head[part]).rename(tmp_path / "elsewhere")
     (index / head[part]).symlink_to(elsewhere)
-    with pytest.raises(ValueError, match="which is no file of an index in"):
+    with pytest.raises(ValueError, match="which is not a file of an index in"):
         LabelIndex.from_pretrained(index)
 
 
