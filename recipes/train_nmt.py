@@ -92,7 +92,9 @@ def run(recipe: Recipe, args: Seq2SeqTrainingArguments) -> dict[str, Any]:
 
         def encode(batch: dict[str, list[str]]) -> dict[str, Any]:
             limits = {"truncation": True, "max_length": recipe.max_length}
-            return tokenizer(batch["source"], text_target=batch["target"], **limits)
+            encoded = tokenizer(batch["source"], text_target=batch["target"], **limits)
+            # Sentences are grouped by this. Padding of sources costs nothing: the encoder packs them.
+            return {**encoded, "length": [len(ids) for ids in encoded["labels"]]}
 
         parts = {
             part: rows.map(encode, batched=True, remove_columns=["source", "target"]) for part, rows in pairs.items()
