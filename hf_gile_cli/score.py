@@ -106,6 +106,11 @@ class Scoring(FolderOptions, LabelColumns):
     evidence: Annotated[
         bool, typer.Option("--evidence", help="Add the words and sentences with the most attention.")
     ] = False
+    parents: Annotated[bool, typer.Option("--parents", help="Add the parents of each label.")] = False
+    shortlist: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="K", help="The K best labels, with a text for the prompt of a language model."),
+    ] = None
     language: Language = None
     candidate_language: Annotated[
         str | None, typer.Option(metavar="NAME", help="Language of the labels, if it differs.")
@@ -146,6 +151,8 @@ class Scoring(FolderOptions, LabelColumns):
             "multi_label": self.multi_label,
             "long_texts": self.long_texts,
             "return_evidence": self.evidence,
+            "return_parents": self.parents,
+            "shortlist": self.shortlist,
             "language": self.language,
             "label_language": self.candidate_language,
         }
@@ -224,8 +231,9 @@ def _score_into_folder(options: Scoring, output: Path) -> None:
 
     if not options.files or "-" in options.files:
         raise typer.BadParameter("needs files as input, not standard input", param_hint="--output")
-    if options.evidence:
-        raise typer.BadParameter("cannot be combined with --output", param_hint="--evidence")
+    for name in ("evidence", "parents", "shortlist"):
+        if getattr(options, name):
+            raise typer.BadParameter("cannot be combined with --output", param_hint=f"--{name}")
     shard, call = parse_shard(options.shard), options.pipeline_options()
     model, processor, labels = options.load()
     batching: dict[str, Any] = {"batch_tokens": options.batch_tokens, "bf16": options.bf16}
@@ -287,7 +295,7 @@ def _line(document: "Document", answer: dict[str, Any], with_text: bool | None) 
         row["text"] = document.text
     row["labels"] = answer["labels"]
     row |= {name: _short(answer[name]) for name in ("scores", "evidence") if name in answer}
-    row |= {name: answer[name] for name in ("note",) if name in answer}
+    row |= {name: answer[name] for name in ("parents", "shortlist", "note") if name in answer}
     return visible(json.dumps(row, ensure_ascii=False)) + "\n"
 
 

@@ -147,7 +147,7 @@ def load_mesh(
     *,
     encoding: str = "utf-8",
 ) -> LabelSet:
-    """Reads MeSH as a label set, by the ids of the descriptors; their entry terms are the synonyms.
+    """Reads MeSH as a label set, by the ids of the descriptors; entry terms are synonyms, `broader` has parents.
 
     Args:
         path: The file, as for `read_mesh`.
@@ -177,6 +177,7 @@ def load_mesh(
             if names.setdefault(number, descriptor.name) != descriptor.name:
                 taken = f"{path}: {descriptor.ui} has the tree number {number} of {names[number]!r}"
                 report.problem("repeated tree number", taken)
+    uis = {number: descriptor.ui for descriptor in descriptors for number in descriptor.tree_numbers}
     labels, hints = [], {}
     for descriptor in descriptors:
         texts = {
@@ -185,7 +186,10 @@ def load_mesh(
             "tree_path": _tree_path(descriptor, names),
         }
         description = described(texts[choice] for choice in chosen)
-        labels.append(Label(descriptor.ui, descriptor.name, description, synonyms=descriptor.entry_terms))
+        parents = dict.fromkeys(uis.get(number.rpartition(".")[0]) for number in descriptor.tree_numbers)
+        broader = tuple(ui for ui in parents if ui and ui != descriptor.ui)
+        synonyms = descriptor.entry_terms
+        labels.append(Label(descriptor.ui, descriptor.name, description, synonyms=synonyms, broader=broader))
         hints[descriptor.ui] = [texts["tree_path"]]
     return distinct(labels, hints, report, str(path))
 

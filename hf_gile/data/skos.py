@@ -97,7 +97,7 @@ def load_skos(
     scheme: str | None = None,
     report: ReadReport | None = None,
 ) -> LabelSet:
-    """Reads concepts as a label set, by their URIs; their alternative labels are the synonyms.
+    """Reads concepts as a label set, by their URIs; their alternative labels are the synonyms, `broader` has parents.
 
     Concepts without a URI, deprecated ones and those without a name in the languages are left out and counted. Of
     several names in one language the first in the alphabet is taken. Where names and descriptions are the same, what
@@ -159,7 +159,8 @@ def load_skos(
             report.problem("malformed record", f"{source}: {concept}: {error}")
             continue
         report.records += 1
-        labels.append(Label(concept, name, described(texts[choice] for choice in chosen), synonyms=alt_labels))
+        description = described(texts[choice] for choice in chosen)
+        labels.append(Label(concept, name, description, synonyms=alt_labels, broader=vocabulary.broader(concept)))
     if not labels:
         raise ValueError(f"{source}: {vocabulary.summary(scheme)}; {report}")
     return distinct(labels, hints, report, source)
@@ -220,11 +221,15 @@ class _Vocabulary:
             return "in another scheme"
         return None if self.name(concept) else f"without a name in {self.wanted()}"
 
+    def broader(self, concept: str) -> tuple[str, ...]:
+        """The concepts right above a concept."""
+        return tuple(sorted((self.links["broader"].get(concept, set()) & self.concepts) - {concept}, key=_natural))
+
     def broader_names(self, concept: str) -> list[str]:
         """The names above a concept, from the top."""
         path, seen = [], {concept}
-        while parents := (self.links["broader"].get(concept, set()) & self.concepts) - seen:
-            concept = min(parents, key=_natural)
+        while parents := [one for one in self.broader(concept) if one not in seen]:
+            concept = parents[0]
             seen.add(concept)
             path.append(self.name(concept))
         return [name for name in reversed(path) if name]

@@ -489,6 +489,8 @@ def split_synonyms(cell: str) -> tuple[str, ...]:
 
 
 def _own_value(field: str, value: object) -> Any:
+    if field == "broader":
+        return _synonyms({field: value}, [field])
     # A cell of CSV says true, 7 or 0.5 as JSON does.
     try:
         return json.loads(value.lower()) if isinstance(value, str) else value

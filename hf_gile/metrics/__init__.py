@@ -4,6 +4,7 @@ from .calibration import CalibrationMetrics
 from .classification import F1Metrics
 from .evaluation import evaluate_index
 from .frequency import decile_figures, propensities
+from .hierarchy import HierarchicalMetrics
 from .label_metrics import LabelMetrics
 from .ranking import RankingMetrics, ranking_metrics
 from .translation import compare_translations, word_f1_by_frequency
@@ -11,6 +12,7 @@ from .translation import compare_translations, word_f1_by_frequency
 __all__ = [
     "CalibrationMetrics",
     "F1Metrics",
+    "HierarchicalMetrics",
     "LabelMetrics",
     "RankingMetrics",
     "compare_translations",

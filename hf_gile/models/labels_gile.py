@@ -33,6 +33,7 @@ class Label:
         threshold: Probability, after calibration, from which the label counts as assigned, where it has its own.
         synonyms: Other names of it, in the same language, without white space around them. An encoder does not read
             them; with `GileConfig.lexical` their words count.
+        broader: Ids of the labels right above it, which need not be in the label set.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Label:
     count: int = 0
     threshold: float | None = None
     synonyms: tuple[str, ...] = ()
+    broader: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -286,6 +288,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "count": (int,),
     "threshold": (float, int, type(None)),
     "synonyms": (tuple,),
+    "broader": (tuple,),
 }
 _DEFAULTS = {field.name: field.default for field in fields(Label)}
 _values = attrgetter(*_TYPES)
@@ -310,10 +313,11 @@ def _fault_of(label: Label) -> str:
         return f"count must not be negative, got {label.count}"
     if label.threshold is not None and not 0 <= label.threshold <= 1:
         return f"threshold is a probability between 0 and 1, got {label.threshold}"
-    for synonym in label.synonyms:
-        if not isinstance(synonym, str) or not synonym or synonym != synonym.strip():
-            shown = _SHORT.repr(synonym)
-            return f"a synonym must be a text that is not empty, without white space around it, got {shown}"
+    for kind, texts in (("a synonym", label.synonyms), ("an id in broader", label.broader)):
+        for text in texts:
+            if not isinstance(text, str) or not text or text != text.strip():
+                shown = _SHORT.repr(text)
+                return f"{kind} must be a text that is not empty, without white space around it, got {shown}"
     return ""
 
 
@@ -325,9 +329,7 @@ def _label_from_row(row: object, where: str) -> Label:
     if unknown or missing:
         problem = f"unknown field {_SHORT.repr(unknown[0])}" if unknown else f"no field {missing[0]!r}"
         raise ValueError(f"{where}: {problem}; a label has {', '.join(_TYPES)}")
-    if isinstance(row.get("synonyms"), list):
-        row = {**row, "synonyms": tuple(row["synonyms"])}
-    return Label(**row)
+    return Label(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
 
 
 def _checked_suffix(path: str | os.PathLike[str], what: str, other: str) -> Path:

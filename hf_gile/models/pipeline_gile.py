@@ -35,7 +35,6 @@ LONG_TEXTS = ("cut", "max", "mean")
 _PIECES_AT_ONCE = 32
 """Pieces of long texts that are encoded at once; as many as there are texts, if these are more."""
 
-
 LABEL_CACHE_BYTES = 1 << 28
 """Bytes of label codes that a pipeline keeps by default: of 500 numbers for 130,000 labels."""
 
@@ -54,8 +53,9 @@ class Options:
         long_texts: What is read of texts that are longer than the model reads: what fits, `"cut"`, or all of it in
             pieces, each a pass of the text encoder. A label has the score of the piece that fits it best, `"max"`, or
             the mean of their logits, `"mean"`.
-        return_evidence: Whether to add which words the model attended to. It reads a text before it meets any label, so
-            the evidence is the same for all labels.
+        return_evidence: Whether to add which words the model attended to, before it met any label.
+        return_parents: Whether to add the names of the labels right above each label, by `Label.broader`.
+        shortlist: As `top_k`, and adds these labels, with descriptions, as a text for the prompt of a language model.
         language: The language of the texts, in a model of several.
         label_language: The language of the labels, if it is another.
 
@@ -69,6 +69,8 @@ class Options:
     force_label: bool = False
     long_texts: str = "cut"
     return_evidence: bool = False
+    return_parents: bool = False
+    shortlist: int | None = None
     language: str | None = None
     label_language: str | None = None
 
@@ -76,23 +78,20 @@ class Options:
         for name in ("language", "label_language"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
-                raise ValueError(
-                    f"{name} must be the name of one language, got {value!r:.100}; call once for each language"
-                )
-        for name in ("multi_label", "force_label", "return_evidence"):
+                raise ValueError(f"{name} must be the name of one language, got {value!r:.100}; call once for each")
+        for name in ("multi_label", "force_label", "return_evidence", "return_parents"):
             value = getattr(self, name)
             if not isinstance(value, bool) and (value is not None or name != "multi_label"):
                 raise ValueError(f"{name} must be True or False, got {value!r:.100}")
-        top_k, threshold = self.top_k, self.threshold
-        if top_k is not None and (not hasattr(top_k, "__index__") or isinstance(top_k, bool) or top_k < 1):
-            raise ValueError(f"top_k must be a whole number, at least 1, got {top_k!r:.100}")
-        is_name = isinstance(threshold, str) and threshold == "stored"
+        for name in ("top_k", "shortlist"):
+            most = getattr(self, name)
+            if most is not None and (not hasattr(most, "__index__") or isinstance(most, bool) or most < 1):
+                raise ValueError(f"{name} must be a whole number, at least 1, got {most!r:.100}")
+        threshold = self.threshold
+        is_name = threshold is None or (isinstance(threshold, str) and threshold == "stored")
         is_number = isinstance(threshold, int | float | Real) and not isinstance(threshold, bool)
-        if threshold is not None and not is_name and not (is_number and 0 <= float(threshold) <= 1):
-            raise ValueError(
-                f"threshold is a probability between 0 and 1, got {threshold!r:.100}; or 'stored', for those of the "
-                "labels"
-            )
+        if not is_name and not (is_number and 0 <= float(threshold) <= 1):
+            raise ValueError(f"threshold is a probability between 0 and 1, got {threshold!r:.100}; or 'stored'")
         if self.long_texts not in LONG_TEXTS:
             raise ValueError(f"long_texts must be one of {', '.join(LONG_TEXTS)}, got {self.long_texts!r:.100}")
 
@@ -117,12 +116,13 @@ class LabelScoringPipeline(Pipeline):
         pipe(texts, top_k=5)  # the label set stored with the model
         pipe(["Iron in blood.", "Rats were fed."], candidate_labels=[["Iron", "Milk"], ["Rats", "Mice"]])
         pipe(texts, threshold="stored", force_label=True)  # labels to assign, one at least
+        pipe(text, shortlist=30)["shortlist"]  # candidates, for the prompt of a language model
         for answer in pipe((json.loads(line)["text"] for line in file), batch_size=32): ...
 
-    A `LabelSet` spares comparing thousands of names with those of the last call, a `hf_gile.LabelIndex` (which can be
-    saved, and of 16 bits) encoding them at all. An answer depends on its own text and labels only, up to the rounding
-    of sums: not on the batch, nor on the order of texts or labels, nor on what other labels there are (with
-    `multi_label=False`, a softmax, on these too). Threads may share a pipeline. The model is put in evaluation mode.
+    A `LabelSet` spares comparing thousands of names, a `hf_gile.LabelIndex` encoding them. Up to the rounding of sums,
+    an answer depends on its own text and labels only: not on the batch, nor the order of texts or labels, nor on what
+    other labels there are (but for `multi_label=False`, a softmax). Threads may share a pipeline. The model is put in
+    evaluation mode.
 
     Args:
         args: As for any pipeline: the model first.
@@ -153,8 +153,7 @@ class LabelScoringPipeline(Pipeline):
         super().__init__(*args, **kwargs)
         if not hasattr(self.processor, "pad_documents"):
             raise ValueError(
-                "the label-scoring pipeline needs the processor saved with the model; save it beside the model with "
-                "processor.save_pretrained(folder), or pass processor=GileProcessor(...)"
+                "the label-scoring pipeline needs the processor saved with the model; save it too, or pass processor="
             )
         self.processor.check_fits(self.model.config)
 
@@ -182,9 +181,9 @@ class LabelScoringPipeline(Pipeline):
                 `hypothesis_template`, which the built-in pipeline takes, is ignored.
 
         Returns:
-            For each text `{"sequence": text, "labels": [names, best first], "scores": [probabilities]}`, and with
-            evidence `"evidence": {"sentences": [{"weight": weight, "words": [[word, weight], ...]}, ...]}`, words as
-            they are written in the text. A text without a word that the model knows has a `"note"` that says so.
+            For each text `{"sequence": text, "labels": [names, best first], "scores": [probabilities]}`; as asked for
+            `"evidence": {"sentences": [{"weight": weight, "words": [[word, weight], ...]}, ...]}`, words as written in
+            the text, `"parents": [[names], ...]` and `"shortlist"`, a text; and a `"note"` if it knows no word of it.
 
         Raises:
             ValueError: Texts, labels or options that make no sense (the message names the place), a `LabelIndex` of
@@ -253,7 +252,6 @@ class LabelScoringPipeline(Pipeline):
         for place, request in enumerate(requests):
             by_labels.setdefault(id(request.labels), []).append(place)
         best: list[Any] = [None] * len(requests)
-        names: list[Any] = [None] * len(requests)
         for places in by_labels.values():
             own = requests[places[0]].labels
             label_set, of_labels = getattr(own, "label_set", own), self.model.config.id2label
@@ -261,8 +259,9 @@ class LabelScoringPipeline(Pipeline):
                 of_labels = self._cache.fact(label_set, "names", None, label_set.id2label)
             answers = self._best_labels(own, read, places, options, state)
             for place, answer in zip(places, answers, strict=True):
-                best[place], names[place] = answer, of_labels.__getitem__  # Transformers would go through a mapping
-        columns = {"request": requests, "best": best, "names": names, "known": read.known, "evidence": read.evidence}
+                said = _said(label_set or self.model.label_set, of_labels, answer.columns.tolist(), options)
+                best[place] = said | {"scores": answer.scores}
+        columns = {"request": requests, "best": best, "known": read.known, "evidence": read.evidence}
         return columns if batched else {name: values[0] for name, values in columns.items()}
 
     def _read(self, texts: list[Any], options: Options) -> "_ReadTexts":
@@ -315,7 +314,7 @@ class LabelScoringPipeline(Pipeline):
         """The answers to the texts in some places, of which all are scored with the same labels."""
         config, words = self.model.config, read.lexical_ids
         codes, bias, first = self._codes_of(labels, options, state)
-        multi_label, top_k, threshold = options.multi_label, options.top_k, options.threshold
+        multi_label, top_k, threshold = options.multi_label, options.shortlist or options.top_k, options.threshold
         if multi_label is None:
             multi_label = config.problem_type != "single_label_classification"
         if threshold == "stored" and not multi_label:
@@ -345,19 +344,13 @@ class LabelScoringPipeline(Pipeline):
 
     def postprocess(self, model_outputs: dict[str, Any]) -> dict[str, Any]:
         """Turns the best labels of a document into names and numbers."""
-        request = model_outputs["request"]
-        scores, columns = model_outputs["best"]
-        if bool(scores.isnan().any()):
+        request, best = model_outputs["request"], model_outputs["best"]
+        if bool(best["scores"].isnan().any()):
             raise ValueError(
                 f"the model gives {request.text!r:.100} scores that are not numbers: its weights hold NaN or infinity, "
                 "as after a training that diverged; take an earlier checkpoint"
             )
-        names = model_outputs["names"]
-        answer = {
-            "sequence": request.text,
-            "labels": list(map(names, columns.tolist())),
-            "scores": scores.tolist(),
-        }
+        answer = {"sequence": request.text, **best, "scores": best["scores"].tolist()}
         if model_outputs["evidence"] is not None:
             answer["evidence"] = model_outputs["evidence"]
         if not model_outputs["known"]:
@@ -498,6 +491,19 @@ class _ReadTexts(NamedTuple):
     lexical_ids: Any  # (B, F), of all of each text, or None
     evidence: list[Any]  # of each text, or None
     known: list[bool]  # whether each text, as far as it was read, holds a word that the model knows
+
+
+def _said(labels: Any, names: Mapping[int, str], columns: Sequence[int], options: Options) -> dict[str, Any]:
+    """What an answer says of its labels; of a linear unit, more may not be known than the names."""
+    said: dict[str, Any] = {"labels": [names[column] for column in columns], "scores": None}  # in this order
+    if options.return_parents:
+        above = [[one for one in labels[column].broader if one in labels] if labels else () for column in columns]
+        said["parents"] = [[names[labels.column(one)] for one in ids] for ids in above]
+    if options.shortlist is not None:
+        said["shortlist"] = "\n".join(
+            f"- {names[one]}" + (labels[one].text.removeprefix(labels[one].name) if labels else "") for one in columns
+        )
+    return said
 
 
 def _check_attends(config: PreTrainedConfig) -> None:

@@ -24,7 +24,6 @@ _logger = logging.get_logger(__name__)
 _CPU_BLOCK = (256, 1 << 12)
 _GPU_BLOCK = (1 << 9, 1 << 17)
 
-
 SCORES_AT_ONCE = 1 << 24
 """Scores that exist at once, of as many documents (one at least) with all labels."""
 
@@ -111,10 +110,7 @@ def _parts(
 def check_text_codes(text_codes: Tensor, codes: Tensor, k: Any = 1) -> int:
     """Refuses text codes that are not of the model of these label codes, and a number k of labels below 1; gives k."""
     if not torch.is_tensor(text_codes):
-        raise ValueError(
-            f"text_codes must be a tensor, got {type(text_codes).__name__}; project_texts of the model of these "
-            "label codes makes it of texts"
-        )
+        raise ValueError(f"text_codes must be a tensor, got {type(text_codes).__name__}; project_texts makes one")
     if text_codes.dim() != 2 or text_codes.shape[1] != codes.shape[1]:
         raise ValueError(
             f"text_codes must have shape (B, {codes.shape[1]}), as project_texts of the model of these label codes "
@@ -164,10 +160,8 @@ def _blocks(
 def _improve(best: Tensor, best_columns: Tensor, scores: Tensor, first: int) -> None:
     """Puts scores of a chunk of labels, the first of which is column `first`, among the best so far, in place.
 
-    The first chunk, of column 0, has at least k labels.
-
-    Of labels in any order, the n-th chunk has about k / n that beat the k-th best so far: these are looked for, and
-    they alone are sorted. An equal score does not beat it, for its column is higher.
+    The first chunk, of column 0, has at least k labels. Of labels in any order, the n-th chunk has about k / n that
+    beat the k-th best so far: these are looked for and sorted. An equal score does not beat it: its column is higher.
     """
     k = best.shape[1]
     if first == 0:
@@ -428,10 +422,8 @@ def project_label_set(
     if unknown and not gile.config.text_config.reads_pretrained and gile.label_rows is None:
         names = ", ".join(repr(label_set[column].name) for column in unknown[:3])
         more = f" and {len(unknown) - 3:,} more" if len(unknown) > 3 else ""
-        _logger.warning(
-            f"the model knows no word of the label{'s' if len(unknown) > 1 else ''} {names}{more}, and scores all such "
-            "labels alike"
-        )
+        of = f"label{'s' if len(unknown) > 1 else ''} {names}{more}"
+        _logger.warning(f"the model knows no word of the {of}, and scores all such labels alike")
     return codes
 
 

@@ -65,8 +65,9 @@ class GileScorer:
     ) -> None:
         if batch_tokens < 1:
             raise ValueError(f"batch_tokens must be at least 1, got {batch_tokens}")
-        if options.get("return_evidence"):
-            raise ValueError("return_evidence is for the pipeline: a batch of columns has no place for it")
+        for name in ("return_evidence", "return_parents", "shortlist"):
+            if options.get(name):
+                raise ValueError(f"{name} is for the pipeline: a batch of columns has no place for it")
         self._arguments = {"model": model, "labels": labels, "processor": processor, "text": text, **options}
         self._arguments |= {"batch_tokens": batch_tokens, "bf16": bf16, "device": device}
         loaded: Any = model

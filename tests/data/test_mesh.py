@@ -152,6 +152,13 @@ def test_the_description_is_made_of_what_was_chosen_in_that_order(written):
     assert load_mesh(path, DESCRIPTIONS)[5].text == "Male"
 
 
+def test_broader_has_the_descriptors_right_above_each_once(written):
+    places = {"D1": "C14", "D2": "C14.280 M01.3", "D3": "C14.280.434 M01.3.7 M01.3.7.5 Z9.9", "D4": "M01"}
+    descriptors = [Descriptor(ui, f"Heading {ui}", tree_numbers=tuple(own.split())) for ui, own in places.items()]
+    labels = load_mesh(written(ascii_mesh(descriptors)))
+    assert [label.broader for label in labels] == [(), ("D1", "D4"), ("D2",), ()]
+
+
 def test_a_tree_path_names_every_ancestor_once(written):
     places = {"Food": "G07", "Milk": "G07.3", "Fluids": "A12", "Body": "A12.5", "Human Milk": "A12.5.7 G07.3.5 Z9.9"}
     descriptors = [

@@ -116,6 +116,15 @@ def test_alternative_labels_in_the_language_are_synonyms(labels_of):
     assert [label.synonyms for label in labels_of(NAMES)] == [("paint", "dye")]
 
 
+def test_broader_has_the_concepts_right_above(labels_of):
+    labels = labels_of(f"{HEART}\nex:11 skos:broader ex:2, ex:11 .")
+    assert [label.broader for label in labels] == [
+        (),
+        ("http://example.org/2",),
+        ("http://example.org/2", "http://example.org/10"),
+    ]
+
+
 def test_several_files_and_folders_hold_one_vocabulary(written, tmp_path):
     written(HEAD + HEART, "organs/a.ttl")
     written("not read", "organs/README.md")

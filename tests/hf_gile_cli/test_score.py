@@ -78,6 +78,15 @@ def test_long_texts_are_read_to_their_end_and_evidence_comes_on_request(run, sav
     assert cut["scores"] != row["scores"]
 
 
+def test_parents_and_a_shortlist_come_on_request(run, saved_model, tmp_path):
+    labels = [{"id": "b", "name": "Iron", "description": "a metal", "broader": ["m"]}, {"id": "m", "name": "Metals"}]
+    (tmp_path / "labels.jsonl").write_text("".join(json.dumps(label) + "\n" for label in labels))
+    options = ["--label-file", tmp_path / "labels.jsonl", "--label-description", "description", "--parents"]
+    (row,) = lines(run("score", saved_model, *options, "--shortlist", 2, input="Iron.\n"))
+    assert {*row["shortlist"].splitlines()} == {"- Iron: a metal", "- Metals"}
+    assert len(row["parents"]) == 2
+
+
 def test_stored_thresholds_choose_labels_and_one_can_be_forced(run, saved_model):
     model = GileForSequenceClassification.from_pretrained(saved_model)
     model.config.thresholds = {"seen": 0.0, "unseen": 1.0}

@@ -9,7 +9,7 @@ FULL = [
     Label(
         "D008895", "Milk, Human", synonyms=("Breast Milk", "Mother's Milk; human", "a\\b;", "\\", 'say "milk",\nnow')
     ),
-    Label("D007501", "Eisen", "Fe;\nMetall", "de", count=1),
+    Label("D007501", "Eisen", "Fe;\nMetall", "de", count=1, broader=("D008670", "a;b")),
 ]
 
 
@@ -122,10 +122,11 @@ def test_labels_may_share_a_name_when_their_descriptions_differ():
         ([Label("1", "a", synonyms=["b"])], r"row 1: synonyms must be tuple, got \['b'\]"),
         ([Label("1", "a", synonyms=("b", 3))], "row 1: a synonym must be a text that is not empty, .* got 3"),
         ([Label("1", "a", synonyms=(" b",))], "row 1: a synonym must be a text .* without white space around it"),
+        ([Label("1", "a", broader=("",))], "row 1: an id in broader must be a text that is not empty"),
     ],
     ids=[
         *("none", "id twice", "text twice", "empty name", "empty id", "no text", "negative count", "threshold"),
-        *("list", "number", "space"),
+        *("list", "number", "space", "parent"),
     ],
 )
 def test_bad_labels_are_refused_by_row(labels, message):

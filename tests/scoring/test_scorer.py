@@ -122,6 +122,7 @@ def test_sixteen_bits_are_refused_where_they_are_slower(saved, monkeypatch):
     [
         ({"batch_tokens": 0}, "batch_tokens must be at least 1"),
         ({"return_evidence": True}, "return_evidence is for the pipeline"),
+        ({"shortlist": 3}, "shortlist is for the pipeline"),
     ],
 )
 def test_wrong_options_are_refused_before_a_model_is_loaded(options, message):

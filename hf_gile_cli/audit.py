@@ -1,0 +1,65 @@
+"""`hf-gile audit`: what a person should look at in a labelled collection."""
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .measure import Documents
+from .options import Revision
+from .running import add_command, counted, note
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command."""
+    add_command(app, "audit", audit)
+
+
+@dataclass(kw_only=True)
+class Auditing(Documents):
+    """Options of `hf-gile audit`."""
+
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the files go.")]
+    most: Annotated[int, typer.Option(min=1, metavar="NUMBER", help="The most headings of each kind.")] = 1000
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="A later collection with the same columns: labels that drift, too."),
+    ] = None
+    revision: Revision = None
+
+
+def audit(options: Auditing) -> None:
+    """List the headings of a collection that are probably wrong or missing, for a person to decide.
+
+    The folder gets tables (wrong.csv, missing.csv, documents.csv), a page (audit.html) and tasks for Label Studio
+    (label_studio.json, with the labelling interface label_studio.xml). Take a model that was not trained on these
+    documents: what it was trained on, it believes. To audit all of a collection, train on one half and audit the other.
+
+    hf-gile audit MODEL records.jsonl --text title --text abstract --labels subjects --output audit
+    hf-gile audit MODEL 2020.csv --labels tags --separator ";" --output audit --compare 2025.csv
+    """
+    from hf_gile.audit import audit as find
+    from hf_gile.audit import drift, write_audit
+
+    from .saved_model import load
+
+    if options.output.exists() and not options.output.is_dir():
+        raise typer.BadParameter(f"{options.output} is no folder", param_hint="--output")
+    rows = options.read()
+    later = replace(options, files=options.compare).read() if options.compare else None
+    model, processor = load(options.model, options.revision, options.device)
+    settings: dict[str, Any] = {"most": options.most, "batch_size": options.batch_size, "bf16": options.bf16}
+    settings |= {"language": options.language, "progress": sys.stderr.isatty()}
+    rows = options.known(rows, model.label_set)
+    found = find(model, processor, rows["text"], rows["labels"], **settings)
+    drifted = None
+    if later is not None:
+        later = options.known(later, model.label_set)
+        drifted = drift(found, find(model, processor, later["text"], later["labels"], **settings), options.most)
+    write_audit(options.output, found, model.label_set, rows["id"], rows["text"], rows["labels"], drifted)
+    note(
+        f"{counted(len(found.wrong), 'heading')} to doubt and {len(found.missing):,} to add in "
+        f"{counted(len(found.documents()), 'document')}: {options.output / 'audit.html'}"
+    )

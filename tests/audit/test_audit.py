@@ -1,0 +1,175 @@
+import csv
+import html
+import json
+import re
+
+import pytest
+import torch
+
+from hf_gile import LabelSet
+from hf_gile.audit import Auditor, audit, drift, write_audit
+
+GOLD = [["Milk, Human", "Infant"], ["Heart Failure", "Blood"], ["Iron"]]
+TEXTS = [
+    "Breast milk lowers the risk of infection.",
+    "The failing heart pumps less blood.",
+    "Rats <b>were</b> fed iron.",
+]
+
+
+def of(findings):
+    return [(finding.document, finding.column) for finding in findings]
+
+
+def test_findings_are_the_least_probable_assigned_and_the_most_probable_other_labels():
+    auditor = Auditor(num_labels=4, most=2)
+    auditor.update(torch.tensor([[0.9, 0.2, 0.6, 0.0]]), torch.tensor([[0, 1]]))
+    auditor.update(torch.tensor([[0.1, 0.7, 0.3, 0.9], [0.5, 0.4, 0.1, 0.05]]), torch.tensor([[1, -100], [-100, -100]]))
+    found = auditor.compute()
+    assert of(found.wrong) == [(0, 1), (1, 1)]
+    assert of(found.missing) == [(1, 3), (0, 2)]
+    assert [finding.assigned for finding in (*found.wrong, *found.missing)] == [True, True, False, False]
+    assert found.corrections.tolist() == pytest.approx([0.1 + 0.8 + 0.6, 0.1 + 0.3 + 0.3 + 0.9, 1.05])
+    assert found.documents() == [1, 0]
+    assert found.used.tolist() == [1, 2, 0, 0]
+    assert found.expected.tolist() == pytest.approx([1.5, 1.3, 1.0, 0.95])
+
+
+def test_findings_do_not_depend_on_batches():
+    generator = torch.Generator().manual_seed(3)
+    values, gold = torch.rand(30, 7, generator=generator), torch.rand(30, 7, generator=generator) < 0.3
+    whole, parts = Auditor(7, most=11), Auditor(7, most=11)
+    whole.update(values, gold)
+    for start in range(0, 30, 4):
+        parts.update(values[start : start + 4], gold[start : start + 4])
+    one, other = whole.compute(), parts.compute()
+    assert (one.wrong, one.missing, one.documents()) == (other.wrong, other.missing, other.documents())
+    assert torch.allclose(one.expected, other.expected)
+
+
+def test_no_findings_and_no_documents_are_refused():
+    with pytest.raises(ValueError, match="at least 1 finding, got 0"):
+        Auditor(3, most=0)
+    with pytest.raises(ValueError, match="no documents to audit"):
+        Auditor(3).compute()
+
+
+def test_the_audit_of_a_model_has_the_probabilities_of_the_pipeline(make_model):
+    from hf_gile import LabelScoringPipeline
+
+    model, processor = make_model(problem_type="multi_label_classification")
+    found = audit(model.train(), processor, TEXTS, GOLD, batch_size=2)
+    assert model.training
+    pipe = LabelScoringPipeline(model=model, processor=processor)
+    scores = [dict(zip(answer["labels"], answer["scores"], strict=True)) for answer in pipe(TEXTS, top_k=5)]
+    names = model.label_set.names
+    assert len(found.wrong) == 5
+    assert len(found.missing) == 10
+    for finding in (*found.wrong, *found.missing):
+        name = names[finding.column]
+        assert finding.probability == pytest.approx(scores[finding.document][name], abs=1e-5)
+        assert finding.assigned == (name in GOLD[finding.document])
+
+
+def test_probabilities_of_a_model_of_one_label_are_those_of_a_softmax(make_model):
+    model, processor = make_model(problem_type="single_label_classification")
+    found = audit(model, processor, TEXTS, [["Iron"]] * 3)
+    assert float(found.expected.sum()) == pytest.approx(3)
+
+
+def test_labels_that_no_model_has_and_lists_that_are_too_few_are_refused(make_model):
+    model, processor = make_model()
+    with pytest.raises(ValueError, match="no label has the id 'Rats'"):
+        audit(model, processor, TEXTS[:1], [["Rats"]])
+    with pytest.raises(ValueError, match="for each of the 3 texts, got 1"):
+        audit(model, processor, TEXTS, [["Iron"]])
+
+
+def collection(used, expected):
+    """An audit of ten documents, of which so many have each label, and so many are expected to."""
+    auditor, number = Auditor(len(used)), 10
+    gold = torch.stack([torch.arange(number) < count for count in used], dim=1)
+    auditor.update(torch.tensor(expected).expand(number, -1) / number, gold)
+    return auditor.compute()
+
+
+def test_a_label_drifts_if_its_use_changes_and_the_texts_do_not():
+    first, second = collection([5, 2, 8, 0], [5.0, 2.0, 4.0, 0.1]), collection([5, 8, 2, 0], [5.0, 8.0, 4.0, 0.1])
+    drifted = drift(first, second)
+    assert [one.column for one in drifted] == [2, 0, 1]  # label 1 has more documents on its topic, label 3 none at all
+    assert drifted[0].used == (8, 2)
+    assert drifted[0].expected == pytest.approx((4, 4))
+    assert drifted[0].score == pytest.approx((2 - 5) / 2.5**0.5)
+    assert [one.score for one in drifted[1:]] == pytest.approx([0, 0], abs=1e-6)
+    with pytest.raises(ValueError, match="of 4 and 1 labels"):
+        drift(first, collection([1], [1.0]))
+
+
+@pytest.fixture
+def written(make_model, tmp_path):
+    model, processor = make_model(problem_type="multi_label_classification")
+    found = audit(model, processor, TEXTS, GOLD, most=3)
+    label_set = model.label_set.rename("Blood", "=Blood & more")
+    paths = write_audit(tmp_path / "audit", found, label_set, ["a", "b", "c"], TEXTS, GOLD, drift(found, found))
+    return found, label_set, {path.name: path for path in paths}
+
+
+def rows_of(path):
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_tables_have_the_findings_in_their_order_and_a_place_for_the_verdict(written):
+    found, label_set, files = written
+    for name, findings in (("wrong.csv", found.wrong), ("missing.csv", found.missing)):
+        rows = rows_of(files[name])
+        assert [row["rank"] for row in rows] == ["1", "2", "3"]
+        assert [row["label"] for row in rows] == [label_set[finding.column].id for finding in findings]
+        assert [row["document"] for row in rows] == ["abc"[finding.document] for finding in findings]
+        assert {row["verdict"] for row in rows} == {""}
+    documents = rows_of(files["documents.csv"])
+    assert [row["document"] for row in documents] == ["abc"[place] for place in found.documents()]
+    assert sum(int(row["wrong"]) + int(row["missing"]) for row in documents) == 6
+    assert {row["standard_deviations"] for row in rows_of(files["drift.csv"])} <= {"0.0", "-0.0"}
+
+
+def test_no_cell_is_a_formula_and_no_text_is_markup(written):
+    cells = [
+        cell for name in ("wrong.csv", "missing.csv") for row in rows_of(written[2][name]) for cell in row.values()
+    ]
+    assert not [cell for cell in cells if cell.startswith("=")]
+    page = written[2]["audit.html"].read_text()
+    assert "<b>were" not in page
+    assert html.escape("Rats <b>were</b> fed iron.") in page
+    assert not re.search(r"(src|href)=", page)
+
+
+def test_the_page_and_the_tasks_have_the_documents_in_the_order_of_work(written):
+    found, _, files = written
+    page, tasks = files["audit.html"].read_text(), json.loads(files["label_studio.json"].read_text())
+    order = ["abc"[place] for place in found.documents()]
+    assert re.findall(r"<p class=soft>(\w) · corrections", page) == order
+    assert [task["data"]["id"] for task in tasks] == order
+    assert page.count("class=wrong") == page.count("class=missing") == 3
+
+
+def test_a_task_proposes_the_headings_without_those_to_doubt_and_with_those_to_add(written):
+    found, label_set, files = written
+    names = label_set.id2label()
+    for task, place in zip(json.loads(files["label_studio.json"].read_text()), found.documents(), strict=True):
+        wrong = {names[one.column] for one in found.wrong if one.document == place}
+        missing = {names[one.column] for one in found.missing if one.document == place}
+        assigned = {label_set[label_set.column(one)].name for one in GOLD[place]}
+        (result,) = task["predictions"][0]["result"]
+        assert {*result["value"]["choices"]} == assigned - wrong | missing
+        assert {option["value"] for option in task["data"]["options"]} == assigned | missing
+        assert set(task["data"]["label_ids"]) == assigned | missing
+        assert (result["from_name"], result["to_name"], result["type"]) == ("headings", "text", "choices")
+    interface = files["label_studio.xml"].read_text()
+    assert {*re.findall(r'name="(\w+)"', interface)} == {"headings", "text"}
+    assert {*re.findall(r"\$(\w+)", interface)} <= set(task["data"])
+
+
+def test_lists_that_do_not_fit_the_audit_are_refused(written, tmp_path):
+    with pytest.raises(ValueError, match="texts must be of the 3 documents audited, got 1"):
+        write_audit(tmp_path, written[0], LabelSet.from_names(["a"]), "abc", ["one"], GOLD)

@@ -1,0 +1,42 @@
+import json
+
+import pytest
+
+ROWS = [
+    ("Breast milk lowers the risk of infection.", ["Milk, Human", "Infant"]),
+    ("The failing heart pumps less blood.", ["Heart Failure", "Blood"]),
+]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps({"id": text[:6], "body": text, "tags": gold}) + "\n" for text, gold in ROWS))
+    return path
+
+
+def test_a_collection_is_audited_into_a_folder(run, saved_model, table, tmp_path):
+    columns = ["--text", "body", "--labels", "tags", "--id", "id"]
+    result = run("audit", saved_model, table, *columns, "--output", tmp_path / "found", "--most", 2, "--compare", table)
+    assert "2 headings to doubt and 2 to add in" in result.stderr
+    assert {path.name for path in (tmp_path / "found").iterdir()} == {
+        "wrong.csv",
+        "missing.csv",
+        "documents.csv",
+        "drift.csv",
+        "audit.html",
+        "label_studio.json",
+        "label_studio.xml",
+    }
+    assert "Breast" in (tmp_path / "found" / "documents.csv").read_text()
+
+
+def test_a_file_is_no_folder_for_an_audit(run, saved_model, table):
+    said = run("audit", saved_model, table, "--output", table, ends=2).stderr
+    assert "is no folder" in said

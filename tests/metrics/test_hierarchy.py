@@ -1,0 +1,69 @@
+import pytest
+import torch
+
+from hf_gile import Label, LabelSet
+from hf_gile.metrics import F1Metrics, HierarchicalMetrics
+
+TREE = {"organ": (), "heart": ("organ",), "valve": ("heart",), "lung": ("organ",), "fish": ()}
+LABELS = LabelSet(Label(name, name, broader=parents) for name, parents in TREE.items())
+
+
+def logits_of(*names):
+    return torch.tensor([[3.0 if label.id in names else -3.0 for label in LABELS]])
+
+
+def measured(documents, labels=LABELS, **options):
+    metrics = HierarchicalMetrics(labels, **options)
+    for given, gold in documents:
+        columns = labels.columns(gold) or [-100]
+        metrics.update(logits_of(*given), torch.tensor([columns]))
+    return metrics.compute()
+
+
+@pytest.mark.parametrize(
+    ("given", "gold", "precision", "recall"),
+    [
+        (["valve"], ["valve"], 1, 1),
+        (["heart"], ["valve"], 1, 2 / 3),  # too broad: nothing wrong, something missing
+        (["valve"], ["heart"], 2 / 3, 1),
+        (["lung"], ["heart"], 1 / 2, 1 / 2),
+        (["fish"], ["heart"], 0, 0),
+        (["valve", "lung"], ["heart", "fish"], 2 / 4, 2 / 3),
+        ([], ["heart"], 0, 0),
+        ([], [], 0, 0),
+    ],
+)
+def test_ancestors_count(given, gold, precision, recall):
+    found = measured([(given, gold)])
+    assert found["hierarchical_precision"] == pytest.approx(precision)
+    assert found["hierarchical_recall"] == pytest.approx(recall)
+
+
+def test_sums_are_over_documents():
+    found = measured([(["valve"], ["valve"]), (["fish"], ["heart"])])
+    assert found["hierarchical_precision"] == 3 / 4
+    assert found["hierarchical_recall"] == 3 / 5
+    assert found["hierarchical_f1"] == 2 * 3 / 9
+
+
+def test_labels_without_parents_give_micro_f1():
+    flat = LabelSet(Label(label.id, label.name) for label in LABELS)
+    generator = torch.Generator().manual_seed(1)
+    scores, gold = torch.randn(20, 5, generator=generator), torch.rand(20, 5, generator=generator) < 0.4
+    one, other = HierarchicalMetrics(flat, threshold=0.6), F1Metrics(5, threshold=0.6)
+    for metrics in (one, other):
+        metrics.update(scores, gold)
+    assert one.compute()["hierarchical_f1"] == pytest.approx(other.compute()["micro_f1"])
+
+
+def test_a_cycle_ends_and_parents_outside_of_the_set_count():
+    labels = LabelSet([Label("a", "a", broader=("b",)), Label("b", "b", broader=("a", "outside"))])
+    metrics = HierarchicalMetrics(labels)
+    metrics.update(torch.tensor([[2.0, -2.0]]), torch.tensor([[1]]))
+    assert metrics.compute()["hierarchical_f1"] == 1
+    assert metrics.hits == 3
+
+
+def test_no_documents_are_refused():
+    with pytest.raises(ValueError, match="document"):
+        HierarchicalMetrics(LABELS).compute()
