@@ -199,9 +199,9 @@ def load_labels(
 ) -> LabelSet:
     """Reads a table of labels of any format that `load_table` reads.
 
-    A table that has no other columns than the fields of `Label` gives all of them; `save_labels` writes such. Labels of
-    the same name and description get what else may tell them apart behind the description: their other names, at last
-    their id.
+    A table that has no other columns than the fields of `Label` gives all of them; `save_labels` writes such. Of any
+    other table, a column `broader` holds the ids of parents, unless it is read as something else. Labels of the same
+    name and description get what else may tell them apart behind the description: their other names, at last their id.
 
     Args:
         path: The file.
@@ -235,7 +235,7 @@ def load_labels(
         descriptions, others, language = ("description",), ("synonyms",), "language"
         own -= {"id", "name", "description", "synonyms", "language"}
     else:
-        own = set()
+        own = {"broader"} - {*descriptions, *others, *names}
     labels: dict[str, Label] = {}
     hints: dict[str, list[str]] = {}
     places: dict[str, str] = {}

@@ -84,7 +84,7 @@ def test_parents_and_a_shortlist_come_on_request(run, saved_model, tmp_path):
     options = ["--label-file", tmp_path / "labels.jsonl", "--label-description", "description", "--parents"]
     (row,) = lines(run("score", saved_model, *options, "--shortlist", 2, input="Iron.\n"))
     assert {*row["shortlist"].splitlines()} == {"- Iron: a metal", "- Metals"}
-    assert len(row["parents"]) == 2
+    assert dict(zip(row["labels"], row["parents"], strict=True)) == {"Iron": ["Metals"], "Metals": []}
 
 
 def test_stored_thresholds_choose_labels_and_one_can_be_forced(run, saved_model):

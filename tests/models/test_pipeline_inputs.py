@@ -216,7 +216,7 @@ def test_label_lists_for_each_text_go_with_a_list(pipe):
         ({"top_k": 2.0}, "top_k must be a whole number, at least 1, got 2.0"),
         ({"threshold": True}, "threshold is a probability between 0 and 1, got True"),
         ({"threshold": float("nan")}, "threshold is a probability between 0 and 1, got nan"),
-        ({"threshold": "tuned"}, "got 'tuned'; or 'stored', for those of the labels"),
+        ({"threshold": "tuned"}, "got 'tuned'; or 'stored'"),
         ({"long_texts": "sum"}, "long_texts must be one of cut, max, mean, got 'sum'"),
         ({"topk": 3}, "has no option 'topk'; it has candidate_labels, multi_label, top_k, .* and batch_size"),
         ({"candidate_labels": [3, 4]}, "row 1: id must be str, got 3"),

@@ -42,9 +42,8 @@ def test_stored_labels_keep_their_parents_and_batches_change_nothing(pipe, tmp_p
     labels = pipe.model.label_set.update("Infant", broader=("Blood",))
     pipe.model.set_labels(labels, pipe.processor)
     pipe.save_pretrained(tmp_path)
-    pipe = pipeline(
-        "label-scoring", model=GileForSequenceClassification.from_pretrained(tmp_path), processor=pipe.processor
-    )
+    loaded = GileForSequenceClassification.from_pretrained(tmp_path)
+    pipe = pipeline("label-scoring", model=loaded, processor=pipe.processor)
     texts = [TEXT, "Infants.", "Blood."]
     answers = pipe(texts, batch_size=2, return_parents=True)
     assert [dict(zip(a["labels"], a["parents"], strict=True))["Infant"] for a in answers] == [["Blood"]] * 3
