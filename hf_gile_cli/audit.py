@@ -52,11 +52,11 @@ def audit(options: Auditing) -> None:
     model, processor = load(options.model, options.revision, options.device)
     settings: dict[str, Any] = {"most": options.most, "batch_size": options.batch_size, "bf16": options.bf16}
     settings |= {"language": options.language, "progress": sys.stderr.isatty()}
-    rows = options.known(rows, model.label_set)
+    rows = options.select_known(rows, model.label_set)
     found = find(model, processor, rows["text"], rows["labels"], **settings)
     drifted = None
     if later is not None:
-        later = options.known(later, model.label_set)
+        later = options.select_known(later, model.label_set)
         drifted = drift(found, find(model, processor, later["text"], later["labels"], **settings), options.most)
     write_audit(options.output, found, model.label_set, rows["id"], rows["text"], rows["labels"], drifted)
     note(

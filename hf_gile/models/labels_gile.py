@@ -329,7 +329,8 @@ def _label_from_row(row: object, where: str) -> Label:
     if unknown or missing:
         problem = f"unknown field {_SHORT.repr(unknown[0])}" if unknown else f"no field {missing[0]!r}"
         raise ValueError(f"{where}: {problem}; a label has {', '.join(_TYPES)}")
-    return Label(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
+    values: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+    return Label(**values)
 
 
 def _checked_suffix(path: str | os.PathLike[str], what: str, other: str) -> Path:

@@ -87,7 +87,7 @@ class Options:
             most = getattr(self, name)
             if most is not None and (not hasattr(most, "__index__") or isinstance(most, bool) or most < 1):
                 raise ValueError(f"{name} must be a whole number, at least 1, got {most!r:.100}")
-        threshold = self.threshold
+        threshold: Any = self.threshold
         is_name = threshold is None or (isinstance(threshold, str) and threshold == "stored")
         is_number = isinstance(threshold, int | float | Real) and not isinstance(threshold, bool)
         if not is_name and not (is_number and 0 <= float(threshold) <= 1):
@@ -119,10 +119,9 @@ class LabelScoringPipeline(Pipeline):
         pipe(text, shortlist=30)["shortlist"]  # candidates, for the prompt of a language model
         for answer in pipe((json.loads(line)["text"] for line in file), batch_size=32): ...
 
-    A `LabelSet` spares comparing thousands of names, a `hf_gile.LabelIndex` encoding them. Up to the rounding of sums,
-    an answer depends on its own text and labels only: not on the batch, nor the order of texts or labels, nor on what
-    other labels there are (but for `multi_label=False`, a softmax). Threads may share a pipeline. The model is put in
-    evaluation mode.
+    A `LabelSet` spares comparing thousands of names, a `hf_gile.LabelIndex` encoding them. Up to rounding, an answer
+    depends on its own text and labels only: not on the batch, nor the order of texts or labels, nor on other labels
+    (but for `multi_label=False`, a softmax). Threads may share a pipeline. The model is put in evaluation mode.
 
     Args:
         args: As for any pipeline: the model first.
