@@ -55,8 +55,12 @@ def measure(name: str, words: int, way: str, options: argparse.Namespace) -> dic
             loss = functional.cross_entropy(layer(hidden), labels)
         elif way == "ours":
             loss = exact_by_chunks(layer, hidden, labels)
+        elif way == "torch":
+            chunks = nn.LinearCrossEntropyOptions()
+            codes, inputs = layer.codes(), layer.g_inp(hidden)
+            loss = functional.linear_cross_entropy(inputs, codes, labels, linear_bias=layer.bias, options=chunks)
         else:
-            loss = layer.loss(hidden, labels, sample=None if way == "torch" else float(way))
+            loss = layer.loss(hidden, labels, sample=float(way))
         loss.backward()
         if options.device == "cuda":
             torch.cuda.synchronize()

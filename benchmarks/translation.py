@@ -1,12 +1,13 @@
 """Translation with the output layers of "Beyond Weight Tying": its Tables 1 to 4 and Figure 3, at a small size.
 
     python benchmarks/translation.py -- --data multi30k --vocab_size 2000 --layers nmt tied bilinear joint128 joint512
-    python benchmarks/translation.py --speed nmt tied joint512 joint2048 joint4096
+    python benchmarks/translation.py --speed nmt tied joint512 joint2048 joint4096 --size 128 --batch 16 25
 
 The first is recipes/train_nmt.py with its flags, German to English; each vocabulary is a run, written after each of its
 models, beside the runs before it. Words nearest to a query are asked for among rows of E, and among the classifiers
-that the output layer makes of them. The second times training steps of models of the paper's size on random words, with
-a softmax over a part of 128,000 (its Table 4), and over all without their logits. Times are of the CPU.
+that the output layer makes of them. The second times training steps on random words, with a softmax over a part of
+128,000 (Table 4 of the paper), and over all without their logits. Layers are named by their joint size in the paper;
+with --size 128 instead of its 512 the joint size is a quarter, too. Times are of the CPU.
 """
 
 import argparse
@@ -100,7 +101,7 @@ def nearest(folder: Path, number: int = 5) -> dict[str, dict[str, list[str]]]:
     return found
 
 
-def speeds(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
+def speeds(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, dict[str, float]]]]:
     """Target words a CPU second of training steps, of each layer by share of the vocabulary."""
     for name in options.speed:
         rows = {}
@@ -108,10 +109,11 @@ def speeds(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
             if share == 1 and LAYERS[name] > 512:
                 continue
             set_seed(0)
-            config = NmtConfig(vocab_size=options.words, num_hidden_layers=2)
+            sizes = {"embedding_size": options.size, "hidden_size": options.size, "num_hidden_layers": 2}
             loss = {"loss": "chunked"} if share == 1 else {"loss": "sampled", "sample": share}
             form = "joint" if LAYERS[name] else "tied"
-            model = replace_output_embeddings(NmtForConditionalGeneration(config), LAYERS[name] or 1, form=form, **loss)
+            model = NmtForConditionalGeneration(NmtConfig(vocab_size=options.words, **sizes))
+            model = replace_output_embeddings(model, max(1, LAYERS[name] * options.size // 512), form=form, **loss)
             if name == "nmt":  # the same layer over a table of its own
                 model.lm_head.weight = nn.Parameter(model.lm_head.weight.detach().clone())
             rows[f"{share:g}"] = step_speed(model, options)
@@ -137,28 +139,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--speed", nargs="+", choices=LAYERS, default=[], help="time these layers instead, nmt first")
     parser.add_argument("--words", type=int, default=128_000, help="of --speed")
-    parser.add_argument("--batch", type=int, nargs=2, default=[32, 20], help="sentences and their words, of --speed")
+    parser.add_argument("--size", type=int, default=512, help="of embeddings and hidden states, of --speed")
+    parser.add_argument("--batch", type=int, nargs=2, default=[64, 25], help="sentences and their words, of --speed")
     parser.add_argument("recipe", nargs="*", help="flags of the recipe, after --")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    if options.speed:
+        paper: dict[str, dict[str, float]] = {}
+        for layer, by_share in PAPER.items():
+            ratios = [of / nmt for of, nmt in zip(by_share, PAPER["nmt"], strict=True)]
+            paper[layer] = {f"{share:g}": ratio for share, ratio in zip(SHARES, ratios, strict=True)}
+        layers: dict[str, dict[str, dict[str, float]]] = {}
+        setting = {name: getattr(options, name) for name in ("words", "size", "batch")}
+        for name, rows in speeds(options):
+            layers[name] = rows
+            for share, row in rows.items():
+                row["times_nmt"] = row["tokens_per_second"] / layers["nmt"][share]["tokens_per_second"]
+            write_results("translation_speed", {"setting": setting, "layers": layers, "paper": paper})
+        return
     path = RESULTS / "translation.json"
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    figures = {name: before.get(name, {}) for name in ("runs", "speed")}
-    figures["paper"] = {"bleu": PAPER_BLEU, "times_nmt": {}}
-    for layer, by_share in PAPER.items():
-        ratios = {f"{share:g}": of / nmt for share, of, nmt in zip(SHARES, by_share, PAPER["nmt"], strict=True)}
-        figures["paper"]["times_nmt"][layer] = ratios
-    if options.speed:
-        for name, rows in speeds(options):
-            figures["speed"][name] = rows
-            for share, row in rows.items():
-                row["times_nmt"] = row["tokens_per_second"] / figures["speed"]["nmt"][share]["tokens_per_second"]
+    figures = {"runs": before.get("runs", {}), "paper": PAPER_BLEU}
+    with tempfile.TemporaryDirectory() as folder:
+        for run in train(folder, options.recipe):
+            figures["runs"][str(run["setting"]["vocab_size"])] = run
             write_results("translation", figures, kept=before)
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            for run in train(folder, options.recipe):
-                figures["runs"][str(run["setting"]["vocab_size"])] = run
-                write_results("translation", figures, kept=before)
 
 
 if __name__ == "__main__":

@@ -88,6 +88,7 @@ ROWS = {
         | {f"f1_{third}" for third in ("low", "medium", "high")},
         {"p_value"},
     ),
+    "translation_speed": ("layers * *", {"seconds", "tokens_per_second", "times_nmt"}, set()),
     "what_matters": ("settings *", {*GROUPS, "best_epoch", "changed", "minutes"} - UNSEEN, UNSEEN),
 }
 """Where the rows of a file are, the fields that each of them has, and those that some have."""
@@ -165,7 +166,11 @@ def test_a_copy_that_is_no_clone_has_an_unknown_commit(tmp_path, monkeypatch):
 
 # --- Pages -----------------------------------------------------------------------------------------------------------
 
-SCRIPTS = {"search": ["search", "search_model"], "paper_tables": ["paper_biomedical"]}
+SCRIPTS = {
+    "search": ["search", "search_model"],
+    "translation": ["translation", "translation_speed"],
+    "paper_tables": ["paper_biomedical"],
+}
 MEANS = {"obvious"}
 """Files of which a page has means of several runs; tests/test_obvious.py makes them."""
 

@@ -19,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 IGNORE = -100
 FORMS = ("joint", "bilinear", "output", "context", "tied")
+CHECKPOINTED = ("cpu",)  # devices on which checkpoints are faster than torch's function
 
 
 class JointProjection(nn.Linear):
@@ -250,8 +251,8 @@ class JointOutputEmbedding(nn.Module):
 def linear_cross_entropy(inputs: Tensor, weight: Tensor, labels: Tensor, bias: Tensor) -> Tensor:
     """The summed cross-entropy of `inputs @ weight.T + bias`, of a few positions at a time.
 
-    This is torch's function of this name where there is one (from 2.13), and else the same with checkpoints: each
-    chunk of logits is made twice, and held never.
+    On an accelerator this is torch's function of this name, where there is one (from 2.13). Elsewhere it is the same
+    with checkpoints, which are faster on the CPU: each chunk of logits is made twice, and held never.
 
     Args:
         inputs: `(N, J)` codes of positions.
@@ -260,7 +261,8 @@ def linear_cross_entropy(inputs: Tensor, weight: Tensor, labels: Tensor, bias: T
         bias: `(V,)` numbers to add.
     """
     fused = getattr(functional, "linear_cross_entropy", None)
-    if fused is not None and not torch.is_autocast_enabled(inputs.device.type):
+    device = inputs.device.type
+    if fused is not None and device not in CHECKPOINTED and not torch.is_autocast_enabled(device):
         options = nn.LinearCrossEntropyOptions() if len(inputs) >= 2 else None
         return fused(inputs, weight, labels, linear_bias=bias, reduction="sum", options=options)
     return chunked_cross_entropy(inputs, weight, labels, bias)
@@ -269,7 +271,7 @@ def linear_cross_entropy(inputs: Tensor, weight: Tensor, labels: Tensor, bias: T
 def chunked_cross_entropy(
     inputs: Tensor, weight: Tensor, labels: Tensor, bias: Tensor, elements: int = 1 << 25
 ) -> Tensor:
-    """As `linear_cross_entropy`, by checkpoints: what older versions of torch take.
+    """As `linear_cross_entropy`, by checkpoints.
 
     Args:
         inputs: `(N, J)` codes of positions.
@@ -286,7 +288,7 @@ def chunked_cross_entropy(
 
     size = max(1, elements // len(weight))
     total = inputs.new_zeros((), dtype=torch.promote_types(inputs.dtype, torch.float32))
-    for start in range(0, len(inputs), size):
+    for start in range(0, max(1, len(inputs)), size):  # of no positions the loss is 0, with gradients
         chunk = slice(start, start + size)
         total = total + checkpoint(of_chunk, inputs[chunk], weight, labels[chunk], bias, use_reentrant=False)
     return total

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from hf_gile.language_models import JointOutputEmbedding
+from hf_gile.language_models import JointOutputEmbedding, joint_output
 from hf_gile.language_models.joint_output import chunked_cross_entropy, linear_cross_entropy
 from hf_gile.training.chunked_losses import LabelChunks, chunked_loss
 
@@ -187,10 +187,12 @@ def test_losses_without_logits_are_exact(way):
         torch.testing.assert_close(found, right, rtol=0, atol=1e-10)
 
 
-def test_a_version_of_torch_without_the_function_takes_checkpoints(monkeypatch):
+def test_the_function_of_torch_is_taken_beside_the_cpu_if_there_is_one(monkeypatch):
     inputs, weight, bias = torch.randn(6, 3), torch.randn(11, 3), torch.randn(11)
     labels = torch.tensor([1, 0, 3, 10, 2, 2])
     here = linear_cross_entropy(inputs, weight, labels, bias)
+    monkeypatch.setattr(joint_output, "CHECKPOINTED", ())
+    torch.testing.assert_close(linear_cross_entropy(inputs, weight, labels, bias), here)
     monkeypatch.delattr(functional, "linear_cross_entropy", raising=False)
     torch.testing.assert_close(linear_cross_entropy(inputs, weight, labels, bias), here)
 

@@ -22,6 +22,10 @@ def test_bleu_is_that_of_sacrebleu_and_chance_is_told_from_a_difference():
     assert figures["right"]["interval"] < 1e-6 < figures["near"]["interval"]
 
 
+def test_the_same_translations_do_not_differ():
+    assert compare_translations({"first": RIGHT[::-1], "second": RIGHT[::-1]}, RIGHT)["second"]["p_value"] == 1
+
+
 def test_each_system_needs_a_translation_of_each_reference():
     with pytest.raises(ValueError, match="short has 2 translations, and there are 8"):
         compare_translations({"all": RIGHT, "short": RIGHT[:2]}, RIGHT)
