@@ -272,20 +272,22 @@ def annif_figures(scores: torch.Tensor, gold: Sequence[Sequence[int]]) -> dict[s
 
 # --- The page --------------------------------------------------------------------------------------------------------
 
-INTRODUCTION = """# The obvious, and ours with nothing set
+INTRODUCTION = """# hf_gile beside the obvious systems
 
     python benchmarks/obvious.py --data FOLDER
     python benchmarks/obvious.py --page
 
-What one would try first, and `hf-gile train` with no setting chosen, on the same texts, splits and labels; percent,
-means of the seeds run. `benchmarks/obvious.py` says how they are measured, and writes this page; the systems are in
-`benchmarks/obvious_systems.py`, the sets in `benchmarks/obvious_sets.py`.
+This page compares `hf-gile train` with default settings ("ours") with the systems that most people would try first, on
+the same texts, splits and labels. Figures are in percent, means over the seeds that were run. `benchmarks/obvious.py`
+measures them and writes this page; the systems are in `benchmarks/obvious_systems.py`, the data sets in
+`benchmarks/obvious_sets.py`.
 
-Seen labels have training documents and are ranked among the seen; unseen ones have none and are ranked among the
-unseen; "unseen among all" ranks these while all labels compete; columns without a group are of all labels. F1 is at one
-threshold, the best for micro-F1 of the seen labels on validation documents. Where each text has one label, F1 is that
-of the best label, and micro-F1 of all labels is accuracy; so is P@1, but it counts ties as errors. In the first table
-several languages stand by their mean, and systems that were not run in all of them are left out.
+Seen labels have training documents and are ranked among the seen labels. Unseen labels have none and are ranked among
+the unseen labels; "unseen among all" ranks them while all labels compete. Columns without a group cover all labels. F1
+uses a single threshold, the best for the micro-F1 of the seen labels on validation documents. If each text has a
+single label, F1 is that of the best label, and the micro-F1 of all labels is the accuracy. So is P@1, except that it
+counts ties as errors. The first table averages over the languages of a data set and omits systems that were not run in
+all of them.
 """
 
 

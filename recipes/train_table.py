@@ -47,7 +47,7 @@ class Recipe(ModelSettings, TableSource):
         "had offline. The unit auto keeps it frozen and fits the rest as convex problems, without epochs, if the data "
         "are not too large; else, and without an encoder, it is gile over words.",
     )
-    # Not the paper's: better wherever both were tried, docs/training.md.
+    # Not the paper's: better wherever both were tried, docs/from_scratch.md.
     hidden_act: str = setting("tanh", "Activation of encoder, attention and joint space; the paper has relu.")
     min_count: int = setting(2, "Rarer words are unknown, but for those of seen labels.")
 

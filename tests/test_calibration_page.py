@@ -1,4 +1,4 @@
-"""The tables of docs/publishing.md are what `python benchmarks/calibration.py --table` prints."""
+"""The tables of docs/calibration.md are what `python benchmarks/calibration.py --table` prints."""
 
 import json
 import sys
@@ -16,4 +16,4 @@ TABLES = tables(json.loads((ROOT / "benchmarks" / "results" / "calibration.json"
 
 @pytest.mark.parametrize("title", TABLES)
 def test_the_page_has_the_figures_that_were_measured(title):
-    assert f"{title}\n\n{TABLES[title]}\n" in (ROOT / "docs" / "publishing.md").read_text(encoding="utf-8")
+    assert f"{title}\n\n{TABLES[title]}\n" in (ROOT / "docs" / "calibration.md").read_text(encoding="utf-8")

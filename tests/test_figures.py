@@ -40,8 +40,8 @@ def paper_rows():
 @pytest.mark.parametrize(
     ("file", "rows"),
     [
-        ("docs/training.md", training_rows),
-        ("docs/training.md", curves_rows),
+        ("docs/from_scratch.md", training_rows),
+        ("docs/from_scratch.md", curves_rows),
         ("docs/paper_tables.md", paper_rows),
     ],
     ids=["what matters", "curves", "tables of the paper"],
@@ -54,6 +54,6 @@ def test_tables_are_what_the_benchmarks_wrote(file, rows):
 
 def test_ratios_of_the_literal_form_are_what_the_benchmark_wrote():
     results = json.loads((RESULTS / "literal_and_fast.json").read_text())
-    text = (ROOT / "docs" / "training.md").read_text()
+    text = (ROOT / "docs" / "from_scratch.md").read_text()
     for name, ratio in results["ratios"].items():
         assert f"| {name} | {ratio:.1f} |" in text

@@ -19,6 +19,11 @@ PAGES = {
     "docs/scale_out.md": ("columns",),
     "docs/training.md": ("own data",),
     "docs/pretrained.md": ("pretrained encoder",),
+    "docs/tutorials/score.md": ("tutorial: score",),
+    "docs/tutorials/train.md": ("tutorial: train",),
+    "docs/tutorials/thesaurus.md": ("tutorial: thesaurus",),
+    "docs/tutorials/newsroom.md": ("tutorial: newsroom",),
+    "docs/tutorials/papers.md": ("tutorial: papers",),
 }
 """The pages whose blocks of code are run here, the first ones of each by their names."""
 
@@ -37,11 +42,16 @@ def run(name, names):
     exec(compile(block, page, "exec"), names)
 
 
-@pytest.mark.parametrize("name", ["your model", "pipeline", "own data", "family", "without the pipeline", "index"])
+@pytest.mark.parametrize(
+    "name",
+    ["your model", "pipeline", "own data", "family", "without the pipeline", "index"]
+    + [name for name in BLOCKS if name.startswith("tutorial: ") and name != "tutorial: score"],
+)
 def test_code_of_a_page_runs(name, tmp_path, monkeypatch, make_model):
     monkeypatch.chdir(tmp_path)
     model, processor = make_model(problem_type="multi_label_classification")
-    for folder in ("runs/bioasq/gile/model", "runs/mine/auto/model"):
+    for folder in ("bioasq/gile", "mine/auto", "notes/auto", "table/gile"):
+        folder = f"runs/{folder}/model"
         model.save_pretrained(folder)
         processor.save_pretrained(folder)
     names = {}
@@ -71,6 +81,8 @@ def test_readme_scores_labels_without_a_model(tmp_path, monkeypatch, save_text_e
     names = {}
     run("no model", names)
     assert len(names["pipe"]("The parcel.", candidate_labels=["delivery", "invoice"])["labels"]) == 2
+    run("tutorial: score", names)
+    assert {name for one in names["result"] for name in one["labels"]} == {"delivery", "account"}
 
 
 def test_a_page_puts_the_head_on_a_pretrained_encoder(tmp_path, monkeypatch, save_text_encoder):
@@ -136,7 +148,7 @@ def test_the_page_on_data_names_readers_that_exist_and_all_of_them():
 
 
 @pytest.mark.parametrize(
-    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda page: page.name
 )
 def test_links_of_a_page_lead_somewhere(page):
     for target, _, heading in re.findall(r"\]\((?!https?:)([^)#]*)(#([^)]*))?\)", page.read_text()):

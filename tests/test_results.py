@@ -174,9 +174,9 @@ SCRIPTS = {
 MEANS = {"obvious"}
 """Files of which a page has means of several runs; tests/test_obvious.py makes them."""
 
-PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md"])
+PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"])
 MENTION = re.compile(r"(?:benchmarks|recipes)/(\w+)\.(?:py|json)|results/(\w+)\.json")
-NOT_QUOTED = ("## News", "### A vocabulary of 26,000 subjects")
+NOT_QUOTED = ("## News", "## What it reaches")
 """Sections whose tables are of results that are not among these files, and say so."""
 
 
