@@ -23,6 +23,8 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Rewrites links, which follow the repository, to the layout of the site, where docs/ is the root."""
     uri = page.file.src_uri
+    if uri == "README.md":
+        page.meta["hide"] = ["navigation"]  # it would be empty
     folder = dirname(uri if (ROOT / uri).is_file() else f"docs/{uri}")
 
     def rewrite(link: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""docs/cli.md is executed: each of its commands, in order, in a folder with the files that it names."""
+"""Each command of docs/cli.md, the README and the tutorials is executed, in a folder with the files that it names."""
 
 import csv
 import json
@@ -11,16 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from hf_gile.training import encoders
+from hf_gile.training import encoders, general
 from hf_gile_cli.app import app
 
-PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
-COMMANDS = [
-    line
-    for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)
-    for line in block.splitlines()
-    if "hf-gile " in line
-]
+ROOT = Path(__file__).parents[2]
+
+
+def commands_of(page):
+    blocks = re.findall(r"```bash\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    return [line for line in lines if "hf-gile " in line]
+
+
+COMMANDS = commands_of("docs/cli.md")
 TRAINING = [line for line in COMMANDS if re.match("hf-gile (demo|train (?!.*--where))", line)]
 RECORDS = [
     {"id": "a", "title": "Milk.", "abstract": "Breast milk for infants.", "subjects": ["Milk, Human", "Infant"]},
@@ -60,6 +63,36 @@ def run_line(run, line):
     if target is not None:
         Path(target).write_text(result.stdout)
     return result
+
+
+THESAURUS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+<http://example.org/1> a skos:Concept ; skos:prefLabel "Iron"@en ; skos:altLabel "Ferrum"@en .
+<http://example.org/2> a skos:Concept ; skos:prefLabel "Milk"@en .
+"""
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", *(f"docs/tutorials/{name}.md" for name in ("score", "train", "thesaurus", "newsroom"))]
+)
+def test_quick_commands_of_a_tutorial_run(page, run, folder, monkeypatch, save_text_encoder):
+    pytest.importorskip("rdflib")
+    encoder = encoders.FoundEncoder("sentence-transformers/all-MiniLM-L6-v2", save_text_encoder(folder / "encoder"))
+    monkeypatch.setattr(encoders, "_found", lambda name, packaged: encoder)
+    monkeypatch.setattr(general, "HF_HOME", str(folder / "home"))
+    for name in ("mail.txt", "new.txt"):
+        shutil.copy("notes.txt", name)
+    Path("topics.csv").write_text("id,name,description\ndelivery,delivery,parcels\n")
+    Path("thesaurus.ttl").write_text(THESAURUS)
+    Path("records.csv").write_text("title,abstract\nMilk.,Breast milk.\n")
+    Path("today.jsonl").write_text('{"title": "Milk.", "body": "Breast milk."}\n')
+    lines = [line for line in commands_of(page) if not line.startswith("hf-gile train")]
+    assert lines
+    for model in {word for line in lines for word in line.split() if word.endswith("/model")}:
+        shutil.copytree("model", model)
+    for line in lines:
+        said = run_line(run, line)
+        if "hf-gile score" in line:
+            assert all("labels" in json.loads(scored) for scored in said.stdout.splitlines())
 
 
 def test_every_command_of_the_page_runs(run, folder, monkeypatch, shared_data, save_text_encoder):
