@@ -66,8 +66,8 @@ def run_line(run, line):
 
 
 THESAURUS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
-<http://example.org/1> a skos:Concept ; skos:prefLabel "Iron"@en ; skos:altLabel "Ferrum"@en .
-<http://example.org/2> a skos:Concept ; skos:prefLabel "Milk"@en .
+<http://example.org/1> a skos:Concept ; skos:prefLabel "Copper"@en ; skos:altLabel "Cuprum"@en .
+<http://example.org/2> a skos:Concept ; skos:prefLabel "Oats"@en .
 """
 
 
