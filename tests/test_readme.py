@@ -17,6 +17,7 @@ PAGES = {
     "docs/scoring.md": ("pipeline", "pipeline options", "without the pipeline", "index", "attention"),
     "docs/paper.md": ("family", "published checkpoints"),
     "docs/scale_out.md": ("columns",),
+    "docs/shortlist.md": ("shortlist",),
     "docs/training.md": ("own data",),
     "docs/pretrained.md": ("pretrained encoder",),
     "docs/tutorials/score.md": ("tutorial: score",),
@@ -44,7 +45,7 @@ def run(name, names):
 
 @pytest.mark.parametrize(
     "name",
-    ["your model", "pipeline", "own data", "family", "without the pipeline", "index"]
+    ["your model", "pipeline", "own data", "family", "without the pipeline", "index", "shortlist"]
     + [name for name in BLOCKS if name.startswith("tutorial: ") and name != "tutorial: score"],
 )
 def test_code_of_a_page_runs(name, tmp_path, monkeypatch, make_model):

@@ -42,6 +42,7 @@ TIMES = {"median_s", "min_s", "max_s"}
 SEARCHED = {"k", "way", "recall", "documents_per_second", "times", "faster_than_exact"}
 
 ROWS = {
+    "audit": ("*", {"documents", "labels", "headings", "corrupted", "drift", *machine.PROVENANCE}, set()),
     "calibration": (
         "*",
         {"model", "documents", "labels", "seconds", "fitted", "probabilities", "thresholds", *machine.PROVENANCE},
@@ -62,6 +63,7 @@ ROWS = {
     "output_layers": ("sampled * *", {"seconds", "loss", "tokens_per_second", "times_tied"}, set()),
     "paper_biomedical": ("runs * * *", {*GROUPS, "minutes", "parameters"} - UNSEEN, UNSEEN),
     "peers": ("systems *", {"name", "figures"}, set()),
+    "promised_recall": ("*", {"documents", "fitted_on", *machine.PROVENANCE}, set()),
     "pubmed_mesh": ("test * *", GROUPS - UNSEEN, UNSEEN),
     "read_medline": ("runs *", {*TIMES, "median_cpu_s", "files_per_s", "citations_per_s", "yields"}, set()),
     "reliability": ("sections * *", {"cases", "taken", "refused", "crashes", "peak_mib", "seconds"}, set()),
@@ -76,6 +78,7 @@ ROWS = {
     "search": ("results *", SEARCHED, {"size", "probes", "oversampling"}),
     "search_model": ("results *", SEARCHED, {"size", "probes", "oversampling"}),
     "service": ("runs *", {"documents_per_second", "times_pipeline"}, {"p50_ms", "p99_ms"}),
+    "shortlist": ("*", {"documents", "labels", "systems", "tokens", *machine.PROVENANCE}, set()),
     "stream_bioasq": (
         "runs *",
         {"records", "seconds", "cpu_seconds", "records_per_s", "mb_per_s", "rss_after_imports_mb", "peak_rss_mb"},
@@ -93,7 +96,7 @@ ROWS = {
 }
 """Where the rows of a file are, the fields that each of them has, and those that some have."""
 
-KEYED = {"obvious": "* * *", "calibration": "*"}
+KEYED = {"obvious": "* * *", "calibration": "*", "audit": "*", "promised_recall": "*", "shortlist": "*"}
 """Files of runs that are written one after the other, each with its own commit, seed and machine."""
 
 

@@ -65,9 +65,8 @@ class Audit:
 class Auditor:
     """Compares the labels of documents with probabilities, batch by batch, in memory that grows with findings only.
 
-    An assigned label is ranked by the probability that it is right, the "self-confidence" of Kuan and Mueller
-    (Model-agnostic label quality scoring to detect real-world label errors, 2022), a missing one by the same number
-    from the other end.
+    Labels are ranked by self-confidence, the probability of what the collection says (Thyagarajan, Snorrason, Northcutt
+    and Mueller, Identifying incorrect annotations in multi-label classification data, 2022).
 
     Args:
         num_labels: Number of labels L of every batch.

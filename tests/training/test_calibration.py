@@ -603,6 +603,16 @@ def test_the_threshold_of_a_promise_is_the_highest_that_keeps_it():
     assert risk(threshold) <= 0.2 < risk(above[1])
 
 
+def test_nothing_is_promised_for_unseen_labels_that_no_document_has(scripted):
+    logits, gold = scores(seed=1, documents=900)
+    seen = scripted(logits, gold)[0].stored_labels.seen()
+    model, batches = scripted(logits, gold & seen)
+    figures = calibrate(model, batches, objective="recall@0.8")
+    assert "unseen" not in model.config.thresholds
+    assert figures["note"].startswith("nothing is promised for unseen labels")
+    assert "note" not in calibrate(*scripted(logits, gold), objective="recall@0.8")
+
+
 def test_what_cannot_be_promised_is_refused(scripted):
     with pytest.raises(ValueError, match=r"3 documents are too few for a recall of 0\.8: at least 4 are needed"):
         promised_threshold([torch.ones(1)] * 3, 0.8)

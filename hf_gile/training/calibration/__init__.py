@@ -1,6 +1,6 @@
 """Probabilities and thresholds that documents held out of training confirm."""
 
-from .fitting import Calibration, calibrate, fit
+from .fitting import Calibration, calibrate, fit, fit_promise
 from .thresholds import ThresholdTuner, paper_threshold, tune_threshold
 from .unseen import fit_unseen_weights
 
@@ -9,6 +9,7 @@ __all__ = [
     "ThresholdTuner",
     "calibrate",
     "fit",
+    "fit_promise",
     "fit_unseen_weights",
     "paper_threshold",
     "tune_threshold",

@@ -28,6 +28,11 @@ _KEPT_LOGITS = 1 << 25
 _AS_IT_IS = {"method": "platt", "scale": 1.0, "offset": 0.0}
 """The calibration of a group that needs none; a group without an entry would be calibrated like the other."""
 
+_NO_PROMISE = (
+    "nothing is promised for unseen labels, because too few of these documents have any; their threshold stays as it "
+    "was, or is that of the seen ones"
+)
+
 _COARSE = 0.05
 """How far the micro-F1 of coarse counts may be from the true one: more where most logits are beyond `EDGES`, or between
 two of them, and thresholds of single labels would be chance."""
@@ -126,15 +131,27 @@ def calibrate(
         elif recall is None:
             found = fit(_counted(documents, seen), method, label_thresholds, objective)
         else:
-            found = _promising(documents, seen, method, recall)
+            found = fit_promise(documents, seen, method, recall)
+            if "unseen" not in found.thresholds and not bool(model.stored_labels.seen().all()):
+                found.figures["note"] = _NO_PROMISE
     finally:
         model.train(was_training)
     _keep(model, chosen, found)
     return found.figures
 
 
-def _promising(documents: Iterable[tuple[Tensor, Tensor]], seen: Tensor, method: str, recall: float) -> Calibration:
-    """What `fit` fits, with thresholds that promise a recall, in each group for which documents tell enough."""
+def fit_promise(documents: Iterable[tuple[Tensor, Tensor]], seen: Tensor, method: str, recall: float) -> Calibration:
+    """Fits a calibration, and thresholds that promise a recall, in each group that enough documents have.
+
+    Args:
+        documents: Of each batch `(B, C)` logits of the candidates and `(B, P)` gold columns, padded with -100.
+        seen: `(C,)` booleans.
+        method: As in `calibrate`.
+        recall: What is promised.
+
+    Returns:
+        As `fit`; `thresholds` has only groups for which something is promised.
+    """
     gold = GoldLogits(seen)
     counts = _counted(gold.through(documents), seen)
     found = fit(counts, method, label_thresholds=False)

@@ -1,0 +1,85 @@
+"""The benchmarks of kept models run on a tiny one."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from hf_gile import LabelSet
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+import audit
+import promised_recall
+import shortlist
+from kept_scores import Kept
+from obvious_sets import Task
+
+
+@pytest.fixture
+def kept(make_model, label_set, tmp_path):
+    model, processor = make_model(problem_type="multi_label_classification")
+    # The seen labels come first in a task, wherever the model has them.
+    labels = LabelSet(reversed(label_set)).with_counts({label.id: 3 for label in label_set[1:]})
+    model.set_labels(LabelSet(label for label in reversed(labels)), processor)
+    generator = torch.Generator().manual_seed(1)
+    texts = ["Breast milk and iron.", "The heart.", "Infants were fed.", "Blood was drawn."] * 40
+    parts = ("train", "validation", "test")
+    gold = {part: [torch.randperm(5, generator=generator)[:2].tolist() for _ in texts] for part in parts}
+    gold["validation"] = [[column for column in row if column < 4] for row in gold["validation"]]
+    return Kept(Task("tiny", dict.fromkeys(parts, texts), gold, labels), model, processor, tmp_path)
+
+
+def test_logits_are_those_of_the_model_in_the_order_of_the_task_and_are_kept(kept):
+    found = kept.logits("test", 3)
+    words = kept.processor(kept.task.texts["test"][:3], return_tensors="pt")
+    expected = kept.model(**words).logits[:, kept.model.label_set.columns(kept.task.labels.ids)]
+    assert torch.allclose(found, expected, atol=1e-5)
+    kept.processor.max_words = 1  # nothing is read again
+    assert torch.equal(kept.logits("test", 3), found)
+
+
+def test_the_audit_is_measured(kept, monkeypatch):
+    monkeypatch.setattr(audit, "DRIFTING", 2)
+    monkeypatch.setattr(audit, "AT", (10,))
+    figures = audit.measure(kept, {}, 1000)
+    runs = figures["corrupted"]["frequent"]
+    assert runs["number"] == round(0.1 * 320)
+    assert runs["share"]["wrong"] == pytest.approx(0.1)
+    assert {*runs["wrong"]} == {"audit", "tfidf_cosine", "frequency", "chance"}
+    assert 0 <= figures["drift"]["audit"] <= 1
+
+
+def test_as_many_headings_are_put_in_as_taken_out_and_siblings_where_there_are_any(kept):
+    gold = audit.multi_hot(kept.task.gold["test"], 5)
+    counts = torch.tensor([1.0, 1, 1, 1, 0])
+    for near in ({}, {column: [4] for column in range(4)}):
+        noisy = audit.corrupted(gold, counts, near, seed=1)
+        assert int((gold & ~noisy).sum()) == int((noisy & ~gold).sum()) == 32
+        if near:
+            assert int((noisy & ~gold)[:, 4].sum()) > 16
+    assert audit.siblings_of(["a", "b", "c"], {"a": {"1"}, "b": {"1", "2"}, "c": {"2"}}) == {0: [1], 1: [0, 2], 2: [1]}
+
+
+def test_a_promise_is_measured_for_each_group(kept):
+    found = promised_recall.measure(kept, 1000)["fitted_on"]
+    for recall in ("0.7", "0.8", "0.9"):
+        assert found["alike"][recall]["seen"]["recall"] == pytest.approx(float(recall), abs=0.15)
+        assert set(found["validation"][recall]) == {"seen", "unseen"}
+
+
+def test_lists_are_measured_by_group():
+    scores = torch.arange(60.0).expand(2, 60)
+    found = shortlist.of_lists(lambda rows: scores[rows], [[59, 0], [45]], num_seen=50)
+    assert found == {
+        "all_10": 0.25,
+        "all_20": 0.75,
+        "all_50": 0.75,
+        "seen_10": 0.0,
+        "seen_20": 0.5,
+        "seen_50": 0.5,
+        "unseen_10": 1.0,
+        "unseen_20": 1.0,
+        "unseen_50": 1.0,
+    }
