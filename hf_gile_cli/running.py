@@ -16,7 +16,7 @@ _EXPECTED = (ValueError, OSError, ImportError)  # raised by hf_gile with a messa
 
 # Library messages about arguments that are flags of the command.
 _FLAGS = {
-    'pass on_error="skip" to go on without it': "leave it out with --on-error skip",
+    'pass on_error="skip" to skip it': "skip it with --on-error skip",
     "(language=...)": "(--language)",
     'pass encoding="': 'pass --encoding "',
     'try encoding="': 'try --encoding "',

@@ -1,4 +1,4 @@
-"""Readers of the data that hf_gile trains on, one source per file."""
+"""Readers of training data and labels, one file per source."""
 
 from .annif import load_annif, load_annif_vocabulary
 from .bioasq import read_bioasq

@@ -1,6 +1,6 @@
-r"""Corpora and vocabularies of Annif, the subject indexing tool of libraries.
+r"""Reader of corpora and vocabularies of Annif, the subject indexing tool for libraries.
 
-Short texts, a document a line, with the URIs of its subjects: `.tsv` (no quotes, no header), `.csv` or `.jsonl`:
+Short texts, one document per line with the URIs of its subjects: `.tsv` (no quotes, no header), `.csv` or `.jsonl`:
 
     On mice.<TAB><http://example.org/mice> <http://example.org/rats>
 
@@ -9,21 +9,21 @@ Short texts, a document a line, with the URIs of its subjects: `.tsv` (no quotes
 
     {"text": "On mice.", "subjects": [{"uri": "http://example.org/mice"}, {"uri": "http://example.org/rats"}]}
 
-Long texts, a folder with a file for each document, `NAME.txt`, and beside it its subjects: `NAME.tsv`, or `NAME.key`
-with the names of subjects, which then are the label ids:
+Long texts, a folder with two files per document: `NAME.txt`, and its subjects in `NAME.tsv`, or in `NAME.key` with the
+names of subjects, which are then the label ids:
 
     <http://example.org/mice><TAB>Mice                  Mice
     <http://example.org/rats><TAB>Rats                  Rats
 
-Vocabularies: `.tsv`, the third column for codes of a classification, or `.csv` with the labels in several languages.
-SKOS files are for `load_skos`.
+Vocabularies: `.tsv`, with classification codes in the third column, or `.csv` with labels in several languages.
+`load_skos` reads SKOS files.
 
     <http://example.org/mice><TAB>Mice<TAB>599.35
 
     uri,label_en,label_fi,notation
     http://example.org/mice,Mice,Hiiret,599.35
 
-All are UTF-8 and may be packed by gzip.
+All files are UTF-8 and may be compressed with gzip.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from .tables import document_features, document_id, is_useful, short_names
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
 
-# Part of the cache's key, which cannot see that this code changed: count up when documents change.
+# Part of the cache key, which does not cover this code: increment it when the resulting documents change.
 _VERSION = 1
 _CHUNK = 1000
 _URI = re.compile(r"<([^<>\s]+)>|([^<>\s:]+:[^<>\s]+)")
@@ -62,32 +62,31 @@ def load_annif(
     streaming: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> tuple[Dataset | IterableDataset, ReadReport]:
-    """Reads the documents of Annif's corpora: those with a text and at least one subject.
+    """Reads the documents of Annif corpora that have a text and at least one subject.
 
     Args:
         paths: Files, folders and globs: `.tsv`, `.csv` and `.jsonl` files of short texts, folders of long ones.
-        on_error: `"raise"`, or `"skip"` to leave malformed documents out and count them.
+        on_error: `"raise"`, or `"skip"` to skip and count malformed documents.
         num_proc: Number of processes.
         streaming: Whether to return a stream instead of a dataset on disk.
-        cache_dir: Where to cache; that of `datasets` by default.
+        cache_dir: Cache folder; by default that of `datasets`.
 
     Returns:
-        The columns `id` (that of the file if it has one, else the file and the line, or the name of the file of a long
-        text), `text` and `labels` (URIs, or the names of a `.key` file; each once), and the report of how they were
-        read.
+        Documents with the columns `id` (from the file, otherwise the file name and line, or the file name of a long
+        text), `text` and `labels` (distinct URIs, or names in a `.key` file), and the read report.
 
     Raises:
         ImportError: If datasets is not installed.
-        FileNotFoundError: If a path leads nowhere.
-        ValueError: If no document is of use, or anything is malformed and is not to be skipped.
+        FileNotFoundError: If a path does not exist.
+        ValueError: If no document is usable, or input is malformed and `on_error` is `"raise"`.
     """
     report = ReadReport(on_error)
     found = find_files(paths, (".tsv", ".csv", ".jsonl", ".txt"))
     files = [file for file in found if suffix_of(file) != ".tsv" or _beside(file, ".txt") is None]
     if not files:
-        raise ValueError(f"{found[0]} holds the subjects of {_beside(found[0], '.txt')}; pass their folder")
+        raise ValueError(f"{found[0]} contains the subjects of {_beside(found[0], '.txt')}; pass their folder")
     pieces: list[Piece] = []
-    chunks: dict[str, list[tuple[str, str | None]]] = {}  # long texts and their subjects, by the first of a piece
+    chunks: dict[str, list[tuple[str, str | None]]] = {}  # long texts and their subjects, by the first file of a piece
     states: list[object] = []
     for file in files:
         if suffix_of(file) != ".txt":
@@ -117,24 +116,24 @@ def load_annif(
 def load_annif_vocabulary(
     path: str | os.PathLike[str], language: str | Sequence[str] | None = None, report: ReadReport | None = None
 ) -> LabelSet:
-    """Reads a vocabulary of Annif.
+    """Reads an Annif vocabulary.
 
-    Subjects of the same name get what else may tell them apart as description: their notation, at last their URI.
+    Subjects with the same name are distinguished by their notation, or else their URI, as a description.
 
     Args:
         path: The `.tsv` or `.csv` file.
-        language: Of a `.csv` file, that of the names, or several of which the first one a subject has counts; may be
-            left out if there is only one.
-        report: Counts subjects, and those without a name in these languages, which are left out; says whether malformed
-            ones raise, as they do without.
+        language: Language of the names in a `.csv` file, or several in order of preference. Optional if the file has
+            one language.
+        report: Counts subjects, and skipped ones without a name in these languages; decides whether malformed subjects
+            raise (the default).
 
     Returns:
-        The subjects, in the order of the file, with their URIs as ids.
+        The subjects in file order, with their URIs as ids.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If there is no subject with a name, or not this language. Unless the report says to skip: if a
-            subject is malformed or its URI comes twice.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If no subject has a name, or the language is missing; also if a subject is malformed or repeated,
+            unless the report says to skip.
     """
     report = ReadReport() if report is None else report
     file, *others = find_files(path, (".tsv", ".csv"))
@@ -151,7 +150,7 @@ def load_annif_vocabulary(
             uri, name, notation = (clean_text(cell, "a cell").strip() for cell in [*cells, ""][:3])
             uri = _uri(uri)
             if uri in labels:
-                raise ValueError(f"{uri} stands in an earlier line already")
+                raise ValueError(f"{uri} is repeated")
         except ValueError as error:
             report.problem("malformed subject", f"{file}: {where}: {error}")
             continue
@@ -175,7 +174,7 @@ def _subjects_of_csv(
         if languages is None:
             languages = [column.removeprefix("label_") for column in row if column.startswith("label_")]
             if len(languages) != 1:
-                raise ValueError(f"{file}: choose a language out of {', '.join(languages) or 'none'}")
+                raise ValueError(f"{file}: choose a language from {', '.join(languages) or 'none'}")
         for tag in languages:
             if f"label_{tag}" not in row:
                 raise no_column(f"label_{tag}", row, file)
@@ -273,7 +272,7 @@ def _content(path: str) -> str:
     try:
         return read_held(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: byte {error.start + 1:,} is not UTF-8, the encoding of Annif's files") from None
+        raise ValueError(f"{path}: byte {error.start + 1:,} is not UTF-8, the encoding of Annif files") from None
 
 
 def _uris(text: str) -> list[str]:

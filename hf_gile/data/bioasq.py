@@ -1,4 +1,4 @@
-"""BioASQ's JSON of MEDLINE abstracts, and the same records as JSON lines.
+"""Reader of BioASQ's JSON files of MEDLINE abstracts, and of the same records as JSON lines.
 
 `.json`, as BioASQ distributes its training sets (task A, allMeSH_*.json):
 
@@ -8,8 +8,8 @@
     ...
     ]}
 
-`.jsonl`: one such record on each line. Both may be `.gz`; both may carry ids, as `meshUI` in the
-order of `meshMajor`. Files are to be had from http://participants-area.bioasq.org after signing up.
+`.jsonl`: one such record per line. Both may be compressed (`.gz`) and may have ids, as `meshUI` in the order of
+`meshMajor`. The files are available from http://participants-area.bioasq.org after registration.
 """
 
 from __future__ import annotations
@@ -37,17 +37,16 @@ def read_bioasq(
     encoding: str = "utf-8",
     ui_of: Mapping[str, str] | None = None,
 ) -> Iterator[Record]:
-    """Reads one `.json` or `.jsonl` file, packed by gzip or not, in constant memory.
+    """Reads a `.json` or `.jsonl` file, optionally gzipped, in constant memory.
 
     Args:
         path: The file.
-        report: Counts what is left out and says whether malformed input raises, as it does without.
+        report: Counts what is left out and decides whether malformed input raises (the default).
         encoding: `"utf-8"` (with or without a byte order mark), `"windows-1252"` or `"latin-1"`.
-        ui_of: From the name of a heading to its id, for records without `meshUI`; a name that is
-            not in it is its own id.
+        ui_of: Maps heading names to ids, for records without `meshUI`; other names are used as ids.
 
     Yields:
-        The records, in the order of the file; those without abstract or headings too.
+        The records in file order, including those without abstract or headings.
 
     Raises:
         ValueError: If the file or a record is malformed, unless the report says to skip.
@@ -59,20 +58,20 @@ def read_bioasq(
 def read_piece(
     piece: Piece, report: ReadReport, *, encoding: str = "utf-8", ui_of: Mapping[str, str] | None = None
 ) -> Iterator[Record]:
-    """Reads a file, or a part that `cut` made of it.
+    """Reads a file, or a part of it made by `cut`.
 
     Args:
         piece: The file or the part.
-        report: Counts what is left out and says whether malformed input raises.
+        report: Counts what is left out and decides whether malformed input raises.
         encoding: See `read_bioasq`.
         ui_of: See `read_bioasq`.
 
     Yields:
-        The records, in the order of the file.
+        The records in file order.
 
     Raises:
-        ValueError: If a record is malformed, or the part does not end where another record starts, unless the report
-            says to skip.
+        ValueError: If a record is malformed, or the part does not end at the start of a record, unless the report says
+            to skip.
     """
     codec = checked_codec(encoding)
     lines = suffix_of(Path(piece.path)) == ".jsonl"
@@ -92,17 +91,17 @@ def read_piece(
 
 
 def cut(path: str | os.PathLike[str]) -> list[Piece]:
-    """Cuts a large file into parts, for several processes to read.
+    """Cuts a large file into parts for several processes.
 
-    Lines of `.jsonl` can be parted anywhere. A `.json` file is cut before lines that hold a whole record and follow a
-    comma, as the lines of BioASQ do. Whether such a line is one of the articles, and not something within one, shows
-    when the part before it is read, since that must end there: after an article and a comma.
+    A `.jsonl` file can be cut at any line. A `.json` file is cut before lines that contain a complete record and follow
+    a comma, as in BioASQ files. The reader of the preceding part verifies the cut: it must end there, after an article
+    and a comma.
 
     Args:
         path: A `.json` or `.jsonl` file.
 
     Returns:
-        Parts of about 64 MB; the whole file if it is small, packed or of another layout.
+        Parts of about 64 MB; the whole file if it is small, compressed or of another layout.
     """
     path = Path(path)
     starts = [0]
@@ -118,7 +117,7 @@ def cut(path: str | os.PathLike[str]) -> list[Piece]:
 
 
 def _next_start(stream: IO[bytes], place: int, any_line: bool) -> int | None:
-    """Finds the next line to cut before; None if it is far away, or there is none."""
+    """Finds the next line to cut before; None if it is far away or missing."""
     stream.seek(place)
     before = stream.readline(_LONGEST_SEARCH)
     while before.endswith(b"\n") and (start := stream.tell()) < place + _LONGEST_SEARCH:

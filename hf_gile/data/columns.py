@@ -1,4 +1,4 @@
-"""Passes over columns of records: those of a dataset in Arrow's batches, since rows of Python would take hours."""
+"""Operations on columns of records. Datasets are processed in Arrow batches, as Python rows would take hours."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _WHOLE_BATCH = 10_000  # of all columns
 
 
 def table_of(records: Iterable[Record] | Dataset) -> Table:
-    """Returns a dataset as it is, and any other records as a list.
+    """Returns a dataset unchanged, and other records as a list.
 
     Args:
-        records: Either.
+        records: A dataset or any records.
 
     Returns:
-        What the other functions take.
+        A table for the other functions.
     """
     return records if _is_dataset(records) else list(records)
 
 
 def pmids_of(table: Table) -> Iterator[str]:
-    """Goes through the pmids.
+    """Iterates over the pmids.
 
     Args:
         table: A dataset, or a list of records.
@@ -55,7 +55,7 @@ def years_of(table: Table) -> NDArray[np.int32]:
         table: A dataset, or a list of records.
 
     Returns:
-        `(N,)` years; 0 where there is none.
+        `(N,)` years; 0 if missing.
     """
     if not _is_dataset(table):
         return np.array([row["year"] or 0 for row in table], np.int32)
@@ -64,12 +64,12 @@ def years_of(table: Table) -> NDArray[np.int32]:
 
 
 def label_counts(table: Table, groups: NDArray[np.int8], number: int) -> list[Counter[str]]:
-    """Counts how many documents have each label, in groups of documents.
+    """Counts the documents of each label, by groups of documents.
 
     Args:
         table: A dataset, or a list of records.
-        groups: `(N,)` group of each document; those beyond the groups to count are not counted.
-        number: How many groups to count.
+        groups: `(N,)` group of each document. Groups from `number` on are ignored.
+        number: Number of groups to count.
 
     Returns:
         The counts of each group.
@@ -89,8 +89,8 @@ def label_counts(table: Table, groups: NDArray[np.int8], number: int) -> list[Co
     for batch in _batches(table, "meshUI"):
         of_batch = groups[start : start + len(batch)]
         for group, count in enumerate(counts):
-            found = batch.filter(of_batch == group).flatten().value_counts()
-            count.update(dict(zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True)))
+            tally = batch.filter(of_batch == group).flatten().value_counts()
+            count.update(dict(zip(tally.field("values").to_pylist(), tally.field("counts").to_pylist(), strict=True)))
         start += len(batch)
     return counts
 
@@ -100,7 +100,7 @@ def labels_left(table: Table, held_out: Sequence[str]) -> NDArray[np.int32]:
 
     Args:
         table: A dataset, or a list of records.
-        held_out: The labels not to count.
+        held_out: Labels that are not counted.
 
     Returns:
         `(N,)` counts.
@@ -113,15 +113,15 @@ def labels_left(table: Table, held_out: Sequence[str]) -> NDArray[np.int32]:
 
 
 def taken(table: Table, mask: NDArray[np.bool_], held_out: Sequence[str] = ()) -> Table:
-    """Returns the documents of a mask.
+    """Selects documents by a mask.
 
     Args:
         table: A dataset, or a list of records.
-        mask: `(N,)` which to take.
-        held_out: Labels to take out of them.
+        mask: `(N,)` selected documents.
+        held_out: Labels to remove from them.
 
     Returns:
-        A list of records, or a dataset: a view of the given one, unless labels are taken out.
+        A list of records, or a dataset, which is a view of `table` unless labels are removed.
     """
     if not _is_dataset(table):
         out = set(held_out)
@@ -129,7 +129,7 @@ def taken(table: Table, mask: NDArray[np.bool_], held_out: Sequence[str] = ()) -
             _without(row, out) if out else row for row, is_taken in zip(table, mask.tolist(), strict=True) if is_taken
         ]
     rows = np.flatnonzero(mask)
-    if held_out and len(rows):  # both at once: from rows here and there, datasets reads one by one
+    if held_out and len(rows):  # both at once, since datasets reads scattered rows one by one
         options = {"fn_kwargs": {"mask": mask, "held_out": list(held_out)}, "features": table.features}
         arrow = table.with_format("arrow")
         return arrow.map(
@@ -137,7 +137,7 @@ def taken(table: Table, mask: NDArray[np.bool_], held_out: Sequence[str] = ()) -
         ).with_format(None)
     if len(rows) == 0 or rows[-1] - rows[0] + 1 == len(rows):
         return table.select(range(rows[0], rows[-1] + 1) if len(rows) else range(0))
-    # Not select, which makes a Python list of the rows.
+    # Not select, which creates a Python list of the rows.
     options = {"with_indices": True, "input_columns": [], "fn_kwargs": {"mask": mask}}
     return table.filter(_is_in, batched=True, batch_size=_BATCH, **options)
 
@@ -156,7 +156,7 @@ def _is_in(rows: list[int], mask: NDArray[np.bool_]) -> list[bool]:
 
 
 def _offsets_left(lists: Any, held_out: Sequence[str]) -> tuple[NDArray[np.int32], Any]:
-    """Returns the offsets of the lists without some of their values, and which of the flat values stay."""
+    """Returns the offsets of the lists after removing values, and a mask of the flat values that remain."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""Which files a user's paths mean, and opening them."""
+"""Finds, opens and decompresses input files."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from typing import IO, Any, cast
 import numpy as np
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
-"""Files, folders and globs, or one of them."""
+"""Files, folders and globs, or a single one."""
 
-_FREE = 1 << 24  # bytes that any packed file may unpack to
+_FREE = 1 << 24  # bytes that any compressed file may unpack to
 _RATIO, _HELD_RATIO = 200, 32
 _LONGEST_YAML = 1 << 20
 
 
 def suffix_of(path: Path) -> str:
-    """Returns the suffix that tells the format, `.gz` aside.
+    """Returns the suffix of a file name, ignoring `.gz`.
 
     Args:
-        path: A file's name.
+        path: The file.
 
     Returns:
         The suffix in lower case.
@@ -41,42 +41,42 @@ def suffix_of(path: Path) -> str:
 
 
 def find_files(paths: Paths, suffixes: Sequence[str]) -> list[Path]:
-    """Returns the readable files that paths mean, each once.
+    """Resolves paths to distinct readable files.
 
-    The order is that of the paths, and by name within a folder or a glob.
+    They follow the order of the paths, and are sorted by name within a folder or a glob.
 
     Args:
-        paths: Files, folders (their own files, not those of folders inside) and globs.
-        suffixes: Those of the formats that can be read, in lower case and without `.gz`, as `suffix_of` gives them.
+        paths: Files, folders (not searched recursively) and globs.
+        suffixes: Suffixes of readable formats, in lower case and without `.gz`, as `suffix_of` returns them.
 
     Returns:
         At least one file.
 
     Raises:
-        FileNotFoundError: If a path or glob leads nowhere.
-        ValueError: If there are no paths, or a path leads to nothing of a known format.
+        FileNotFoundError: If a path or glob does not match any file.
+        ValueError: If there are no paths, or a path has no file of a known format.
     """
     if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
     found: dict[Path, None] = {}
-    for given in paths:
-        path = Path(given)
-        if given == "":  # an unset shell variable, which Path would take for this very folder
+    for pattern in paths:
+        path = Path(pattern)
+        if pattern == "":  # an unset shell variable, which Path would resolve to the current folder
             raise FileNotFoundError("paths must name files, folders or globs, got an empty one")
         if path.is_file():
             candidates = [path]
         elif path.is_dir():
             candidates = sorted(child for child in path.iterdir() if child.is_file())
         else:
-            matches = [Path(match) for match in glob(str(given), recursive=True)]  # noqa: PTH207
+            matches = [Path(match) for match in glob(str(pattern), recursive=True)]  # noqa: PTH207
             candidates = sorted(match for match in matches if match.is_file())
             if not candidates:
-                raise FileNotFoundError(f"no file, folder or glob match at {given} (in {Path.cwd()})")
+                raise FileNotFoundError(f"no file, folder or glob match at {pattern} (in {Path.cwd()})")
         known = [candidate for candidate in candidates if suffix_of(candidate) in suffixes]
         if not known:
             raise ValueError(
-                f"nothing to read at {given}: expected {', '.join(suffixes)}, "
-                f"each with or without .gz, got {len(candidates)} other files (folders inside are "
+                f"nothing to read at {pattern}: expected {', '.join(suffixes)}, "
+                f"each with or without .gz, got {len(candidates)} other files (subfolders are "
                 "not searched)"
             )
         found.update(dict.fromkeys(file.resolve() for file in known))
@@ -86,17 +86,17 @@ def find_files(paths: Paths, suffixes: Sequence[str]) -> list[Path]:
 
 
 def open_binary(path: str | os.PathLike[str], *, held: bool = False) -> IO[bytes]:
-    """Opens a file, and unpacks it if its first bytes say gzip, whatever its name says.
+    """Opens a file and decompresses it if its content is gzip, whatever its name.
 
-    A few bytes can unpack to any number, so that what is read of a packed file is limited: beyond 16 MiB, to 200 times
-    the size of the file, or 32 times where it is to be held in memory. Text rarely packs to a twentieth.
+    A few compressed bytes can expand to any size, so beyond 16 MiB the output is limited to 200 times the size of the
+    file, or 32 times if it is held in memory. Text rarely compresses to a twentieth of its size.
 
     Args:
         path: The file.
-        held: Whether all of it will be in memory at once.
+        held: Whether the whole content will be in memory at once.
 
     Returns:
-        The unpacked bytes. Reading raises a ValueError where they exceed the limit.
+        A stream of the decompressed bytes. Reading raises a ValueError beyond the limit.
     """
     with Path(path).open("rb") as stream:
         packed = stream.read(2) == b"\x1f\x8b"
@@ -106,37 +106,37 @@ def open_binary(path: str | os.PathLike[str], *, held: bool = False) -> IO[bytes
 
 
 def read_held(path: str | os.PathLike[str]) -> bytes:
-    """Reads a file into memory, unpacked.
+    """Reads a file into memory, decompressed.
 
     Args:
         path: The file.
 
     Returns:
-        Its bytes.
+        The content.
 
     Raises:
-        ValueError: It is a damaged gzip file, or unpacks to more than the limit; see `open_binary`.
+        ValueError: If it is a damaged gzip file, or exceeds the limit of `open_binary`.
     """
     try:
         with open_binary(path, held=True) as stream:
-            return b"".join(iter(lambda: stream.read(1 << 20), b""))  # the read after the damage raises
+            return b"".join(iter(lambda: stream.read(1 << 20), b""))  # the read after the damage raises an error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path}: damaged gzip file: {error}") from error
 
 
 def read_npz(path: str | os.PathLike[str], names: Sequence[str], what: str) -> list[np.ndarray[Any, Any]]:
-    """Reads arrays of numbers and texts from an `.npz` file, packed by gzip or not, without running anything in it.
+    """Reads arrays of numbers and texts from an `.npz` file, optionally gzipped, without executing code.
 
     Args:
         path: The file.
-        names: Of the arrays.
-        what: What the file should be, for messages.
+        names: Names of the arrays.
+        what: Description of the expected content, for messages.
 
     Returns:
         The arrays, in the order of the names.
 
     Raises:
-        ValueError: It is no `.npz` file with such arrays, or unpacks to more than 200 times its size.
+        ValueError: If it is not an `.npz` file with these arrays, or expands to more than 200 times its size.
     """
     limit = max(_FREE, _RATIO * Path(path).stat().st_size)
     try:
@@ -145,10 +145,10 @@ def read_npz(path: str | os.PathLike[str], names: Sequence[str], what: str) -> l
         with zipfile.ZipFile(io.BytesIO(read_held(path)) if packed else Path(path)) as archive:
             entries = {name: archive.getinfo(f"{name}.npy") for name in names}
             if sum(entry.file_size for entry in entries.values()) > limit:
-                raise _too_much(path, _RATIO, "save it with numpy.savez, which packs nothing")
+                raise _too_much(path, _RATIO, "save it with numpy.savez, which does not compress")
             return [_array(archive, entry) for entry in entries.values()]
     except Exception as error:  # a damaged archive can raise anything
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # a failing disk, no damaged file
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # a failing disk, not a damaged file
             raise
         if isinstance(error, ValueError) and str(error).startswith(f"{path}: "):
             raise
@@ -159,14 +159,15 @@ def read_yaml(path: str | os.PathLike[str]) -> Any:
     """Reads a YAML file of settings.
 
     Args:
-        path: A file in UTF-8 of at most 1 MiB.
+        path: A UTF-8 file of at most 1 MiB.
 
     Returns:
-        What it holds.
+        The content.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: It is not YAML, is longer, or has an alias (`*name`): a few lines of these stand for any number.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If it is not YAML, too long, or has an alias (`*name`), since a few lines of these expand to any
+            size.
     """
     import yaml
 
@@ -174,20 +175,23 @@ def read_yaml(path: str | os.PathLike[str]) -> Any:
         def compose_node(self, parent: object, index: object) -> Any:
             if self.check_event(yaml.AliasEvent):
                 event = self.peek_event()
-                raise ValueError(f"line {event.start_mark.line + 1}: write out what *{event.anchor[:40]} stands for")
+                raise ValueError(
+                    f"line {event.start_mark.line + 1}: aliases are not allowed, replace *{event.anchor[:40]} by its "
+                    "value"
+                )
             return super().compose_node(parent, index)
 
     with Path(path).open("rb") as stream:
         data = stream.read(_LONGEST_YAML + 1)
     if len(data) > _LONGEST_YAML:
-        raise ValueError(f"{path} is longer than {_LONGEST_YAML:,} bytes, and no file of settings")
+        raise ValueError(f"{path} is longer than {_LONGEST_YAML:,} bytes, too long for a settings file")
     try:
         return yaml.load(data.decode("utf-8-sig"), Loader)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not YAML: byte {error.start + 1:,} is not UTF-8") from None
     except RecursionError:
         raise ValueError(f"{path} is not YAML: nested too deeply") from None
-    except Exception as error:  # a date that cannot be raises ValueError, a mapping as a key TypeError
+    except Exception as error:  # an invalid date raises ValueError, a mapping as a key TypeError
         raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())[:300]}") from None
 
 
@@ -199,25 +203,24 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray[Any, 
             raise ValueError(f"{entry.filename} has version {version[0]} of the .npy format")
         shape, is_fortran, dtype = header[version[0]](stream)
         if dtype.kind not in "biufUS":
-            raise ValueError(f"{entry.filename} holds {dtype}, not numbers or texts")
+            raise ValueError(f"{entry.filename} contains {dtype}, not numbers or texts")
         wanted = math.prod(shape) * dtype.itemsize
         if min(shape, default=0) < 0 or wanted != entry.file_size - stream.tell() or not dtype.itemsize:
-            raise ValueError(f"{entry.filename} of shape {shape} has another number of bytes than it should")
+            raise ValueError(f"{entry.filename} of shape {shape} has a wrong number of bytes")
         array = np.frombuffer(stream.read(), dtype)
     return array.reshape(shape, order="F" if is_fortran else "C")
 
 
 def _too_much(path: object, ratio: int, way: str) -> ValueError:
     return ValueError(
-        f"{path}: unpacks to more than {ratio} times its size, as files do that are made to fill the memory; "
-        f"if you know that it is honest, {way}"
+        f"{path}: expands to more than {ratio} times its size, like a decompression bomb; if you trust it, {way}"
     )
 
 
 class _Unpacked(gzip.GzipFile):
-    """A packed file that gives all it can unpack of a damaged file before it raises, and not without limit.
+    """A gzip file that returns everything before damage, and limits the decompressed size.
 
-    `GzipFile.read` drops what it has unpacked of a block when the file is cut off within it.
+    `GzipFile.read` drops the decompressed part of a block when the file is truncated within it.
     """
 
     damage: Exception | None = None
@@ -251,4 +254,4 @@ class _Unpacked(gzip.GzipFile):
 
     def _check(self) -> None:
         if self.tell() > self.limit:
-            raise _too_much(self.path, self.ratio, "unpack it (gunzip) and pass what comes out")
+            raise _too_much(self.path, self.ratio, "decompress it (gunzip) first")

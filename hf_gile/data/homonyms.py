@@ -1,4 +1,4 @@
-"""What the labels of a vocabulary say beside their names, and what tells those apart that share a name."""
+"""Descriptions of labels in vocabularies, and disambiguation of labels with the same name."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ def distinct(
     report: ReadReport | None = None,
     source: str = "label set",
 ) -> LabelSet:
-    """Makes a label set in which no two labels say the same.
+    """Creates a label set in which all labels have different texts.
 
-    Labels that share name, description and language get their first hints behind the description, unless these are the
-    same for all of them; those that still say the same get their second hints, and so on, and at last their ids. All
-    other labels stay as they are.
+    Labels that share name, description and language get their first hint appended to the description, unless it is the
+    same for all of them. Labels that still share their text get their second hint, and so on, and finally their id.
+    Other labels are not changed.
 
     Args:
         labels: The labels.
-        hints: From the id of a label to what may tell it from its homonyms, the best first; a hint may be empty.
-        report: Counts the labels whose text was shared.
-        source: Where the labels come from, for error messages.
+        hints: Maps a label id to hints that distinguish it from its homonyms, best first; a hint may be empty.
+        report: Counts the labels that shared their text.
+        source: Source of the labels, for error messages.
 
     Returns:
-        The labels in their order.
+        The labels in the same order.
 
     Raises:
-        ValueError: If the labels are no label set for another reason, such as a repeated id.
+        ValueError: If the labels are not a valid label set, for example because of a repeated id.
 
     Example:
         >>> labels = [Label("Q308", "Mercury"), Label("Q925", "Mercury"), Label("Q313", "Venus")]
@@ -43,31 +43,33 @@ def distinct(
     rounds = max((len(hints.get(label.id, ())) for label in labels), default=0)
     for turn in range(rounds + 1):
         groups = defaultdict(list)
-        for place, label in enumerate(labels):
-            groups[label.text, label.language].append(place)
-        homonyms = [places for places in groups.values() if len(places) > 1]
-        for places in homonyms:
+        for position, label in enumerate(labels):
+            groups[label.text, label.language].append(position)
+        homonyms = [positions for positions in groups.values() if len(positions) > 1]
+        for positions in homonyms:
             if turn == 0 and report is not None:
-                for place in places:
-                    where = f"{source}: {labels[place].text!r} ({labels[place].id})"
+                for position in positions:
+                    where = f"{source}: {labels[position].text!r} ({labels[position].id})"
                     report.leave_out("text that several labels share", where)
-            texts = [_hint(labels[place].id, hints, turn, rounds) for place in places]
+            texts = [_hint(labels[position].id, hints, turn, rounds) for position in positions]
             if len(set(texts)) > 1:
-                for place, text in zip(places, texts, strict=True):
-                    labels[place] = replace(labels[place], description=described([labels[place].description, text]))
+                for position, text in zip(positions, texts, strict=True):
+                    labels[position] = replace(
+                        labels[position], description=described([labels[position].description, text])
+                    )
         if not homonyms:
             break
     return LabelSet(labels, source)
 
 
 def described(texts: Iterable[str]) -> str:
-    """Joins texts to one description.
+    """Joins texts into a description.
 
     Args:
-        texts: What is known of a label; empty texts are left out.
+        texts: Texts that describe a label; empty texts are skipped.
 
     Returns:
-        The texts, each a sentence to the eye, without a full stop at the end.
+        The texts as sentences, without a full stop at the end.
 
     Example:
         >>> described(["cardiac failure; weak heart", "", "The heart pumps too little blood.", "Heart Diseases"])
@@ -77,17 +79,17 @@ def described(texts: Iterable[str]) -> str:
 
 
 def check_choices(describe: str | Iterable[str], choices: Iterable[str]) -> tuple[str, ...]:
-    """Checks what a user wants descriptions to be made of.
+    """Checks the requested parts of descriptions.
 
     Args:
-        describe: One of the choices or several, in the order wanted.
-        choices: What there is.
+        describe: A choice or several, in the requested order.
+        choices: All possible choices.
 
     Returns:
-        The chosen ones.
+        The choices as a tuple.
 
     Raises:
-        ValueError: If one is not among the choices or comes twice.
+        ValueError: If a choice is unknown or repeated.
 
     Example:
         >>> check_choices("broader", ["definition", "broader"])

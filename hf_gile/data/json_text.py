@@ -1,4 +1,4 @@
-"""JSON of any size, decoded and parsed as it is read."""
+"""Incremental parser for JSON of any size."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SPACE = " \t\r\n"
 """White space of JSON."""
 _SPACES = re.compile(f"[{SPACE}]*")
 _CHUNK = 1 << 20
-_LONGEST_RECORD = 1 << 24  # of characters, and of bytes of a line: what is longer is of another format
+_LONGEST_RECORD = 1 << 24  # characters, or bytes of a line; anything longer is another format
 _PARSER = json.JSONDecoder()
-# Not UTF-16 and the like: lines are split as bytes.
+# Not UTF-16 or similar: lines are split as bytes.
 _CODECS = {
     "utf-8": "utf-8-sig",
     "utf-8-sig": "utf-8-sig",
@@ -33,7 +33,7 @@ def checked_codec(encoding: str) -> str:
         encoding: `"utf-8"`, `"windows-1252"` or `"latin-1"`, under any of their names.
 
     Returns:
-        What Python calls it; of UTF-8 with or without a byte order mark.
+        Python's name of the codec; for UTF-8, one that accepts a byte order mark.
 
     Raises:
         ValueError: If it is another encoding.
@@ -45,23 +45,23 @@ def checked_codec(encoding: str) -> str:
 
 
 def not_in_codec(codec: str, start: int) -> str:
-    """Says which byte is in another encoding.
+    """Formats a message about a byte that is not in the encoding.
 
     Args:
-        codec: What `checked_codec` returned.
-        start: The first such byte.
+        codec: Codec returned by `checked_codec`.
+        start: Position of the first such byte.
 
     Returns:
         The message.
     """
     return (
         f"byte {start:,} is not {codec.removesuffix('-sig')}; "
-        'try encoding="windows-1252", which older BioASQ files are in, or "latin-1"'
+        'try encoding="windows-1252", as in older BioASQ files, or "latin-1"'
     )
 
 
 class ByteRange:
-    """The bytes of a piece, as a stream."""
+    """A stream of the bytes of a piece."""
 
     def __init__(self, stream: IO[bytes], piece: Piece) -> None:
         self.stream = stream
@@ -70,20 +70,20 @@ class ByteRange:
             stream.seek(piece.start)
 
     def read(self, size: int) -> bytes:
-        """Reads at most that many bytes."""
+        """Reads at most `size` bytes."""
         data = self.stream.read(int(min(size, self.left)))
         self.left -= len(data)
         return data
 
     def readline(self, size: int) -> bytes:
-        """Reads a line, or at most that many bytes of it."""
+        """Reads a line, or at most `size` bytes of it."""
         line = self.stream.readline(int(min(size, self.left)))
         self.left -= len(line)
         return line
 
 
 class JsonText:
-    """JSON text that is decoded and parsed piece by piece, over a buffer that slides."""
+    """JSON text that is decoded and parsed incrementally in a sliding buffer."""
 
     def __init__(self, stream: IO[bytes] | ByteRange, codec: str, piece: Piece | None = None) -> None:
         self.stream = stream
@@ -100,18 +100,20 @@ class JsonText:
         self.at = 0
 
     def read_on(self) -> bool:
-        """Drops what is parsed and reads more; False at the end of the file."""
+        """Drops the parsed text and reads more; returns False at the end of the file."""
         if self.fault is not None:
             raise self.fault
         left = len(self.text) - self.at
         if left > _LONGEST_RECORD:
             raise ValueError(f"a record is longer than {_LONGEST_RECORD:,} characters")
-        data = self.stream.read(max(_CHUNK, left))  # doubling: a long record is parsed log times
+        data = self.stream.read(
+            max(_CHUNK, left)
+        )  # doubling, so that a long record is parsed only a logarithmic number of times
         self.bytes_read += len(data)
         try:
             new = self.decoder.decode(data, final=not data)
         except UnicodeDecodeError as error:
-            # Raised at the next call, after the records before it.
+            # Raised at the next call, after the preceding records.
             start = self.start + self.bytes_read - len(error.object) + error.start
             self.fault = ValueError(not_in_codec(self.codec, start))
             new = error.object[: error.start].decode(self.codec)
@@ -129,14 +131,14 @@ class JsonText:
                 return ""
 
     def expect(self, character: str) -> None:
-        """Moves past a character that must come next."""
+        """Consumes a character that must come next."""
         if self.next_character() != character:
-            found = self.text[self.at : self.at + 40]
-            raise ValueError(f"expected {character!r}, got {found or self.end!r}")
+            actual = self.text[self.at : self.at + 40]
+            raise ValueError(f"expected {character!r}, got {actual or self.end!r}")
         self.at += 1
 
     def value(self) -> object:
-        """Moves past one JSON value and returns it."""
+        """Consumes and returns a JSON value."""
         self.next_character()
         while True:
             try:
@@ -144,24 +146,24 @@ class JsonText:
             except json.JSONDecodeError as error:
                 if self.may_be_cut(error) and self.read_on():
                     continue
-                found = self.text[error.pos : error.pos + 40]
-                raise ValueError(f"{error.msg}, got {found or self.end!r}") from error
+                actual = self.text[error.pos : error.pos + 40]
+                raise ValueError(f"{error.msg}, got {actual or self.end!r}") from error
             except RecursionError as error:
                 raise ValueError("nested too deeply") from error
             if end < len(self.text):
                 self.at = end
                 return value
-            if not self.read_on():  # till then, "12" may go on as "123"
+            if not self.read_on():  # until then, "12" may continue as "123"
                 self.at = len(self.text)
                 return value
 
     def may_be_cut(self, error: json.JSONDecodeError) -> bool:
-        """Tells an end of the buffer from a fault, so that a fault is not read on from forever."""
+        """Checks whether an error may be due to the end of the buffer, not to malformed JSON."""
         return error.pos > len(self.text) - 16 or error.msg.startswith("Unterminated string")
 
 
 def json_array(text: JsonText) -> Generator[object, None, bool]:
-    """Yields the values of an array; False if it goes on in another part of the file."""
+    """Yields the values of an array; returns False if it continues in another part of the file."""
     text.expect("[")
     if text.next_character() == "]":
         text.expect("]")
@@ -170,7 +172,7 @@ def json_array(text: JsonText) -> Generator[object, None, bool]:
 
 
 def json_values(text: JsonText) -> Generator[object, None, bool]:
-    """Yields the values of an array that was entered before; False if it goes on in another part of the file."""
+    """Yields the values of an opened array; returns False if it continues in another part of the file."""
     yield text.value()
     while text.next_character() != "]":
         text.expect(",")
@@ -182,7 +184,7 @@ def json_values(text: JsonText) -> Generator[object, None, bool]:
 
 
 def json_lines(part: ByteRange) -> Iterator[tuple[int, bytes]]:
-    """Yields the lines that are not empty, with their numbers from 1."""
+    """Yields the non-empty lines with their numbers, starting at 1."""
     number = 0
     while line := part.readline(_LONGEST_RECORD):
         number += 1

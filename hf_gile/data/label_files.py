@@ -1,4 +1,4 @@
-"""What label ids mean, from any file of labels there is a reader for; and label sets as CSV."""
+"""Readers of label files in all supported formats, and a writer of CSV."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .tables import load_labels
 
 
 def is_mesh(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is MeSH: XML, ASCII, or JSON lines with a `ui`.
+    """Checks whether a file is MeSH: XML, ASCII, or JSON lines with a `ui`.
 
     Args:
         path: The file.
@@ -36,7 +36,7 @@ def is_mesh(path: str | os.PathLike[str]) -> bool:
         try:
             first = json.loads(file.readline(1 << 20))
         except (ValueError, RecursionError, EOFError, gzip.BadGzipFile, zlib.error):
-            return False  # for the reader of tables to say what is wrong
+            return False  # the table reader reports the error
     return isinstance(first, dict) and "ui" in first
 
 
@@ -54,24 +54,24 @@ def read_label_file(
     """Reads a label set.
 
     Args:
-        path: A table (.csv, .tsv, .json, .jsonl, .parquet), MeSH (.xml, .bin, .jsonl with a `ui`) or SKOS; all but
-            .parquet may be packed by gzip.
-        id: Of a table, the column of ids.
-        name: Of a table, the columns of names; the first one that is not empty counts.
-        describe: What to make descriptions of: columns of a table, `entry_terms`, `scope_note`, `tree_path` of MeSH,
+        path: A table (.csv, .tsv, .json, .jsonl, .parquet), MeSH (.xml, .bin, .jsonl with a `ui`) or SKOS. All but
+            .parquet may be compressed with gzip.
+        id: Column with the ids, for a table.
+        name: Columns with names, for a table; the first non-empty one is used.
+        describe: Parts of descriptions: columns of a table; `entry_terms`, `scope_note`, `tree_path` of MeSH;
             `alt_labels`, `definition`, `broader` of SKOS.
-        synonyms: Of a table, the columns of other names; MeSH and SKOS have theirs.
-        languages: Of SKOS, the languages of names, the best first.
-        encoding: Of a table.
-        report: Counts labels and says whether malformed ones raise, as they do without, or are left out.
+        synonyms: Columns with synonyms, for a table. MeSH and SKOS define their own.
+        languages: Languages of names in SKOS, in order of preference.
+        encoding: Encoding of a table.
+        report: Counts labels and decides whether malformed labels raise (the default) or are skipped.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        ImportError: The file needs an extra that is not installed.
-        ValueError: The file holds something else; the message names file and row.
+        FileNotFoundError: If the file does not exist.
+        ImportError: If the format needs an extra that is not installed.
+        ValueError: If the file is malformed; the message names file and row.
     """
     if not Path(path).is_file():
-        raise FileNotFoundError(f"no file of labels at {path} (in {Path.cwd()})")
+        raise FileNotFoundError(f"no label file at {path} (in {Path.cwd()})")
     if is_mesh(path):
         return load_mesh(path, describe, report)
     if suffix_of(Path(path)) in SUFFIXES:
@@ -81,19 +81,19 @@ def read_label_file(
 
 
 def save_labels(label_set: LabelSet, path: str | os.PathLike[str]) -> None:
-    r"""Writes a label set to a `.csv` file, for spreadsheets, that `load_labels` reads back, or to `.jsonl`.
+    r"""Writes a label set to a `.jsonl` file, or to a `.csv` file for spreadsheets that `load_labels` reads back.
 
-    A cell of CSV holds synonyms with semicolons between them; in a synonym, a semicolon is written `\;`, a backslash
-    `\\`. A file of this name is replaced when the new one is complete and on disk; who may read it stays.
+    In a CSV cell, synonyms are separated by semicolons; within a synonym, a semicolon is written `\;` and a backslash
+    `\\`. An existing file is replaced atomically and keeps its permissions.
 
     Args:
         label_set: The labels.
         path: The file.
 
     Raises:
-        ValueError: A path with another suffix, a label with half a surrogate pair, which no file in UTF-8 can hold, or
-            a text that is too long for a cell. The message names the label.
-        OSError: The file cannot be written.
+        ValueError: If the suffix is unknown, or a label has a lone surrogate, which UTF-8 cannot encode, or a text too
+            long for a cell. The message names the label.
+        OSError: If the file cannot be written.
     """
     path = Path(path)
     if path.suffix == ".jsonl":
@@ -104,7 +104,7 @@ def save_labels(label_set: LabelSet, path: str | os.PathLike[str]) -> None:
                 raise ValueError(str(error).replace(str(written), str(path))) from None
         return
     if path.suffix != ".csv":
-        raise ValueError(f"{path}: save_labels writes .csv and .jsonl files")
+        raise ValueError(f"{path}: labels can be saved to .csv and .jsonl files")
     with whole_file(path) as written, written.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(field.name for field in fields(Label))
@@ -113,13 +113,13 @@ def save_labels(label_set: LabelSet, path: str | os.PathLike[str]) -> None:
             for name, cell in cells.items():
                 if len(cell) > LONGEST_CELL:
                     raise ValueError(
-                        f"{path}: label {label.id!r} cannot be written: its {name} has {len(cell):,} characters, a "
-                        f"cell of CSV has at most {LONGEST_CELL:,}: write a .jsonl file"
+                        f"{path}: label {label.id!r} cannot be written: its {name} has {len(cell):,} characters, but a "
+                        f"CSV cell has at most {LONGEST_CELL:,}: write a .jsonl file"
                     )
             try:
                 writer.writerow(cells.values())
             except UnicodeEncodeError:
-                raise ValueError(f"{path}: label {label.id!r} cannot be written: half a surrogate pair") from None
+                raise ValueError(f"{path}: label {label.id!r} cannot be written: it has a lone surrogate") from None
 
 
 def _cell(value: object) -> str:

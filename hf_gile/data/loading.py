@@ -1,4 +1,4 @@
-"""From readers to datasets: kept on disk and read again when a file changes, or streamed; in one process or several."""
+"""Builds datasets from readers, cached on disk or streamed, in one or several processes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class Piece(NamedTuple):
-    """What one process reads: a file, or the part of one that starts in a range of its bytes.
+    """Input of a process: a file, or the records that start in a range of its bytes.
 
     Args:
         path: The file.
         start: First byte.
-        stop: The byte after the last one; the end of the file by default.
+        stop: Byte after the last; by default the end of the file.
     """
 
     path: str
@@ -49,21 +49,21 @@ def load_pieces(
 ) -> Dataset | IterableDataset:
     """Reads the pieces of files into a dataset.
 
-    The dataset is memory-mapped and cached: the files are read again when one of them is changed, judged by its size
-    and time of modification, or when `key` is. A stream reads them whenever it is iterated over; its pieces are its
-    shards, so a `DataLoader` and `split_dataset_by_node` can share them out.
+    The dataset is memory-mapped and cached. The files are read again when the size or modification time of a file
+    changes, or `key` does. A stream reads them in each iteration; its pieces are its shards, which a `DataLoader` and
+    `split_dataset_by_node` can distribute.
 
     Args:
-        read: Yields the rows of a piece and counts in the report what it leaves out. With several processes it is
-            pickled: a function of a module, or a `functools.partial` of one.
-        pieces: What to read, in the order of the rows.
-        features: Makes the features of a row; called only when `datasets` is there.
-        key: Everything else the rows depend on, as JSON has it: the arguments, and a version of the reader's code.
-        report: Gets the counts, from the cache too. Of a stream: while it is read in this very process.
+        read: Yields the rows of a piece and counts what it leaves out in the report. It must be picklable for several
+            processes: a module-level function, or a `functools.partial` of one.
+        pieces: The pieces, in the order of the rows.
+        features: Returns the features of a row; called only if `datasets` is installed.
+        key: Everything else the rows depend on, as JSON: the arguments, and a version of the reader code.
+        report: Receives the counts, also from the cache. For a stream, only those of this process.
         num_proc: Number of processes; at most one for each piece.
         streaming: Whether to return a stream instead.
-        cache_dir: Where to cache; that of `datasets` by default.
-        each: Gets the report of each piece of a dataset, in their order.
+        cache_dir: Cache folder; by default that of `datasets`.
+        each: Receives the report of each piece of a dataset, in order.
 
     Returns:
         The rows, in the order of the pieces.
@@ -71,7 +71,7 @@ def load_pieces(
     Raises:
         ImportError: If datasets is not installed.
         FileNotFoundError: If the cached report was deleted.
-        ValueError: If the reader raises one, or yields no row at all.
+        ValueError: If the reader raises one, or yields no rows.
     """
     with needs_extra("data", "loading a dataset"):
         import datasets
@@ -91,22 +91,22 @@ def load_pieces(
             config_id=digest,
             rows=_rows_and_reports,
             features=features(),
-            # datasets shares out what is a list, and gives all else to every process.
+            # datasets distributes lists to the processes, and passes everything else to each of them.
             gen_kwargs={"pieces": pieces, "read": read, "on_error": report.on_error, "folder": str(folder)},
         )
         builder.download_and_prepare(num_proc=min(num_proc, len(pieces)) if num_proc and num_proc > 1 else None)
         dataset = builder.as_dataset(split="train")
     except datasets.exceptions.DatasetGenerationError:
-        if (folder / _ERROR).is_file():  # the error itself does not come back from another process
+        if (folder / _ERROR).is_file():  # the error of another process is not passed on
             message = (folder / _ERROR).read_text(encoding="utf-8")
             (folder / _ERROR).unlink()
             raise ValueError(message) from None
         raise
-    except ValueError as error:  # what datasets says of no rows at all
+    except ValueError as error:  # raised by datasets if there are no rows
         if "corresponds to no data" not in str(error):
             raise
         _add_reports(report, folder, pieces)
-        raise ValueError(f"not one record can be used: {report}") from None
+        raise ValueError(f"no record can be used: {report}") from None
     of_pieces = _add_reports(report, folder, pieces)
     if each is not None:
         each += of_pieces
@@ -118,7 +118,7 @@ def _add_reports(report: ReadReport, folder: Path, pieces: Sequence[Piece]) -> l
     for piece in pieces:
         file = _report_file(folder, piece)
         if not file.is_file():
-            raise FileNotFoundError(f"{file} was deleted; delete {folder} too to read again")
+            raise FileNotFoundError(f"{file} was deleted; also delete {folder} to read the files again")
         of_pieces.append(ReadReport(**json.loads(file.read_text(encoding="utf-8"))))
         report.add(of_pieces[-1])
     return of_pieces
@@ -132,8 +132,8 @@ def _rows(pieces: list[Piece], read: Reader, report: ReadReport) -> Iterator[dic
 def _rows_and_reports(
     pieces: list[Piece], read: Reader, on_error: Literal["raise", "skip"], folder: str
 ) -> Iterator[dict[str, Any]]:
-    # Written by the generator, hence before datasets declares its cache complete and by the process that holds its
-    # lock: whoever gets the dataset, from the cache or not, finds the reports.
+    # Written by the generator, before datasets marks the cache as complete and under its lock, so that the reports
+    # exist whenever the dataset does.
     for piece in (Piece(*piece) for piece in pieces):
         report = ReadReport(on_error)
         file = _report_file(Path(folder), piece)

@@ -1,7 +1,7 @@
-"""Descriptors of MeSH, the Medical Subject Headings, as labels.
+"""Reader of MeSH descriptors (Medical Subject Headings) as labels.
 
-The file's first bytes tell which of three formats it has; each may be packed by gzip. XML, as the National Library of
-Medicine distributes it (descYYYY.xml; what is not read is left out here):
+The first bytes of a file determine its format, one of three; each may be compressed with gzip. XML, as distributed by
+the National Library of Medicine (descYYYY.xml; only the elements used are shown):
 
     <DescriptorRecordSet LanguageCode="eng">
       <DescriptorRecord DescriptorClass="1">
@@ -21,7 +21,7 @@ Medicine distributes it (descYYYY.xml; what is not read is left out here):
       </DescriptorRecord>
     </DescriptorRecordSet>
 
-ASCII (dYYYY.bin), in which a permuted term is an entry without fields behind it:
+ASCII (dYYYY.bin), where a permuted term is an entry without further fields:
 
     *NEWRECORD
     RECTYPE = D
@@ -32,13 +32,13 @@ ASCII (dYYYY.bin), in which a permuted term is an entry without fields behind it
     MS = The heart pumps too little blood.
     UI = D006333
 
-JSON lines, which do not tell permuted terms apart; all but `ui` and `name` may be missing or null, and other keys are
-not read:
+JSON lines, which do not distinguish permuted terms; all keys but `ui` and `name` may be missing or null, and other keys
+are ignored:
 
     {"ui": "D006333", "name": "Heart Failure", "synonyms": ["Cardiac Failure", "Failure, Cardiac"],
      "tree": ["C14.280.434"], "definition": "The heart pumps too little blood."}
 
-The first two are to be had from https://www.nlm.nih.gov/databases/download/mesh.html.
+The first two are available from https://www.nlm.nih.gov/databases/download/mesh.html.
 """
 
 from __future__ import annotations
@@ -66,26 +66,26 @@ if TYPE_CHECKING:
     from lxml.etree import _Element
 
 DESCRIPTIONS = ("entry_terms", "scope_note", "tree_path")
-"""What the description of a descriptor can be made of."""
+"""Possible parts of the description of a descriptor."""
 
 _BOM = b"\xef\xbb\xbf"
 _LONGEST_LINE = 1 << 26
 _TREE_NUMBER = re.compile(r"[A-Z][0-9]+(\.[0-9]+)*")
-_MARKUP = re.compile(r"</?(a|em|i|small|sub|sup)( [^<>]*)?>")  # of the ontologies that definitions were taken from
+_MARKUP = re.compile(r"</?(a|em|i|small|sub|sup)( [^<>]*)?>")  # from the ontologies in which definitions originate
 _ASCII_KEYS = {b"RECTYPE", b"UI", b"MH", b"MN", b"MS", b"ENTRY", b"PRINT ENTRY"}
 
 
 @dataclass(frozen=True)
 class Descriptor:
-    """One heading of MeSH.
+    """A MeSH heading.
 
     Args:
-        ui: Its id, which stays from year to year.
+        ui: Permanent id.
         name: The heading.
-        entry_terms: Other terms for it, in the order of the file, without the heading.
-        scope_note: What it means.
-        tree_numbers: Its places in the hierarchy; that of the parent of `"C14.280.434"` is `"C14.280"`.
-        permuted_terms: Heading and entry terms with words in another order, or in another grammatical number.
+        entry_terms: Synonyms in file order, without the heading.
+        scope_note: Definition.
+        tree_numbers: Positions in the hierarchy; the parent of `"C14.280.434"` is `"C14.280"`.
+        permuted_terms: Variants of heading and entry terms in word order or grammatical number.
     """
 
     ui: str
@@ -99,21 +99,21 @@ class Descriptor:
 def read_mesh(
     path: str | os.PathLike[str], report: ReadReport | None = None, *, encoding: str = "utf-8"
 ) -> Iterator[Descriptor]:
-    """Reads the descriptors of one file, in constant memory but for their ids.
+    """Reads the descriptors of a file in constant memory, apart from their ids.
 
-    Qualifiers and supplementary concepts are left out and counted.
+    Qualifiers and supplementary concepts are skipped and counted.
 
     Args:
         path: The file, in one of the formats above.
-        report: Counts descriptors and says whether malformed input raises, as it does without.
-        encoding: `"utf-8"` (with or without a byte order mark), `"windows-1252"` or `"latin-1"`, which ASCII files of
-            old years are in. XML files say theirs.
+        report: Counts descriptors and decides whether malformed input raises (the default).
+        encoding: `"utf-8"` (with or without a byte order mark), `"windows-1252"` or `"latin-1"`, as in old ASCII files.
+            XML files declare their encoding.
 
     Yields:
-        The descriptors, in the order of the file.
+        The descriptors in file order.
 
     Raises:
-        FileNotFoundError: If there is no such file.
+        FileNotFoundError: If the file does not exist.
         ImportError: If the file is XML and lxml is not installed.
         ValueError: If the file is not MeSH, or a descriptor is malformed or repeated, unless the report says to skip.
     """
@@ -133,7 +133,7 @@ def read_mesh(
         if descriptor is None:
             report.leave_out("not a descriptor", where)
         elif lines.setdefault(descriptor.ui, line) != line:
-            first = f"{descriptor.ui} stands in line {lines[descriptor.ui]:,} already"
+            first = f"{descriptor.ui} is already defined in line {lines[descriptor.ui]:,}"
             report.problem("repeated id", f"{where}: {first}; ids must be unique")
         else:
             report.records += 1
@@ -147,30 +147,30 @@ def load_mesh(
     *,
     encoding: str = "utf-8",
 ) -> LabelSet:
-    """Reads MeSH as a label set, by the ids of the descriptors; entry terms are synonyms, `broader` has parents.
+    """Reads MeSH as a label set. Descriptor ids are label ids, entry terms synonyms, and `broader` has the parents.
 
     Args:
-        path: The file, as for `read_mesh`.
-        describe: What to make descriptions of, in this order: any of `"entry_terms"`, `"scope_note"` and
-            `"tree_path"`, the names above the descriptor from the top of the hierarchy. Half of the descriptors have
-            several places there, and which of them has the first number is an accident: all are named, each name once.
-        report: Counts descriptors and says whether malformed input raises, as it does without.
-        encoding: As for `read_mesh`.
+        path: The file, as in `read_mesh`.
+        describe: Parts of the descriptions, in order: any of `"entry_terms"`, `"scope_note"` and `"tree_path"`, the
+            names of ancestors from the top of the hierarchy. Half of the descriptors have several positions there, in
+            arbitrary order, so all distinct ancestors are named.
+        report: Counts descriptors and decides whether malformed input raises (the default).
+        encoding: As in `read_mesh`.
 
     Returns:
-        The descriptors, in the order of the file.
+        The descriptors in file order.
 
     Raises:
-        FileNotFoundError: If there is no such file.
+        FileNotFoundError: If the file does not exist.
         ImportError: If the file is XML and lxml is not installed.
-        ValueError: If `describe` is not a choice of these, or there is not one descriptor. Unless the report says to
-            skip: if `read_mesh` raises, or two descriptors have the same tree number.
+        ValueError: If `describe` is invalid or the file has no descriptors; also if `read_mesh` raises or a tree number
+            is repeated, unless the report says to skip.
     """
     report = ReadReport() if report is None else report
     chosen = check_choices(describe, DESCRIPTIONS)
     descriptors = list(read_mesh(path, report, encoding=encoding))
     if not descriptors:
-        raise ValueError(f"{path}: not one descriptor: {report}")
+        raise ValueError(f"{path}: no descriptors: {report}")
     names: dict[str, str] = {}
     for descriptor in descriptors:
         for number in descriptor.tree_numbers:
@@ -197,24 +197,24 @@ def load_mesh(
 def mesh_ids(
     path: str | os.PathLike[str], report: ReadReport | None = None, *, encoding: str = "utf-8"
 ) -> dict[str, str]:
-    """Reads which descriptor each name means, for records that name headings without ids.
+    """Maps names to descriptor ids, for records with headings but no ids.
 
-    BioASQ's do, in the words of their own year; what was a heading then may be an entry term now:
+    BioASQ records use the headings of their year, which may have become entry terms since:
     `load_records(files, ui_of=mesh_ids("desc2024.xml"))`.
 
     Args:
-        path: The file, as for `read_mesh`.
-        report: Counts descriptors, and the names that belong to several of them, which are left out; and says whether
-            malformed input raises, as it does without.
-        encoding: As for `read_mesh`.
+        path: The file, as in `read_mesh`.
+        report: Counts descriptors, and skipped names of several descriptors; decides whether malformed input raises
+            (the default).
+        encoding: As in `read_mesh`.
 
     Returns:
-        From every heading to its id, and from every entry term, permuted or not, that is no heading.
+        Ids by heading, and by entry terms (permuted or not) that are not headings.
 
     Raises:
-        FileNotFoundError: If there is no such file.
+        FileNotFoundError: If the file does not exist.
         ImportError: If the file is XML and lxml is not installed.
-        ValueError: As for `read_mesh`.
+        ValueError: As in `read_mesh`.
     """
     report = ReadReport() if report is None else report
     headings, terms = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
@@ -227,7 +227,7 @@ def mesh_ids(
         if len(uis) == 1:
             (ids[name],) = uis
         else:
-            report.leave_out("name of several descriptors", f"{path}: {name!r} is that of {', '.join(sorted(uis))}")
+            report.leave_out("name of several descriptors", f"{path}: {name!r} belongs to {', '.join(sorted(uis))}")
     return ids
 
 
@@ -253,7 +253,7 @@ def _records(path: str | os.PathLike[str], codec: str) -> Iterator[tuple[int, _P
 def _xml_records(path: str | os.PathLike[str]) -> Iterator[tuple[int, _Parse]]:
     with needs_extra("data", "read_mesh"):
         from lxml import etree
-    with open_binary(path) as stream:  # of another document, iterparse would keep all of it in memory
+    with open_binary(path) as stream:  # iterparse would keep any other document in memory
         _, root = next(etree.iterparse(stream, events=("start",)))
         if root.tag != "DescriptorRecordSet":
             raise ValueError(f"expected a DescriptorRecordSet, got <{root.tag}>")
@@ -307,7 +307,7 @@ def _from_ascii(record: list[tuple[int, bytes]], codec: str) -> Descriptor | Non
                 raise ValueError(f'line {number:,} is not {encoding}; try encoding="latin-1"') from error
     for key in (b"RECTYPE", b"UI", b"MH", b"MS"):
         if len(values[key]) > 1:
-            raise ValueError(f"{key.decode()} stands {len(values[key])} times, as if records had run together")
+            raise ValueError(f"{key.decode()} occurs {len(values[key])} times: records may be merged")
     if values[b"RECTYPE"] not in ([], ["D"]):
         return None
     entries = [entry.partition("|")[::2] for entry in values[b"PRINT ENTRY"] + values[b"ENTRY"]]

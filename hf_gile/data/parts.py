@@ -1,4 +1,4 @@
-"""Documents to train on, for validation and for the test: cut by hashes of ids, and labels left to the test alone."""
+"""Splits documents into training, validation and test parts by hashes of their ids, and holds out labels."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 PARTS = ("train", "validation", "test")
-"""The parts, in their order."""
+"""The parts of a dataset."""
 
 
 def all_parts(parts: Mapping[str, Dataset], share: float = 0.1) -> dict[str, Dataset]:
-    """Cuts the parts that are missing from the documents to train on, by a hash of their ids: the same each time.
+    """Splits missing parts off the training documents, deterministically by a hash of their ids.
 
     Args:
-        parts: Documents with a column `id`, those of `train` among them.
-        share: Of the documents to train on, about how many each missing part gets.
+        parts: Documents with a column `id` by part, including `train`.
+        share: Approximate fraction of the training documents for each missing part.
 
     Returns:
         Documents for each of `PARTS`.
 
     Raises:
-        ValueError: A part has no documents.
+        ValueError: If a part has no documents.
 
     Example:
         >>> from datasets import Dataset
@@ -40,22 +40,22 @@ def all_parts(parts: Mapping[str, Dataset], share: float = 0.1) -> dict[str, Dat
     if any(missing.values()):
         part_of = [split_of(name, **missing) for name in whole["id"]]
         for part in ("train", *(part for part, wanted in missing.items() if wanted)):
-            cut[part] = whole.select([row for row, own in enumerate(part_of) if own == part])
+            cut[part] = whole.select([row for row, of_row in enumerate(part_of) if of_row == part])
     for part in PARTS:
         if len(cut[part]) == 0:
-            raise ValueError(f"no document for {part}: pass --{part}_files, or more documents to train on")
+            raise ValueError(f"no documents for {part}: pass --{part}_files, or more training documents")
     return {part: cut[part] for part in PARTS}
 
 
 def leave_to_test(parts: Mapping[str, Dataset], share: float) -> dict[str, Dataset]:
-    """Leaves some labels to the test part alone: what is tuned on validation documents is not tuned on them.
+    """Removes held-out labels from training and validation, so that only test documents have them.
 
     Args:
         parts: Documents with a column `labels`, for each of `PARTS`.
-        share: Of the labels, see `held_out_labels`.
+        share: Fraction of the labels to hold out, see `held_out_labels`.
 
     Raises:
-        ValueError: No label of a part is left.
+        ValueError: If a part would have no labels.
     """
     counts = Counter(label_id for row in parts["train"]["labels"] for label_id in row)
     held_out = held_out_labels(counts, share=share)
@@ -63,41 +63,41 @@ def leave_to_test(parts: Mapping[str, Dataset], share: float) -> dict[str, Datas
     for part in PARTS[:2]:
         left[part] = drop_labels(parts[part], held_out)
         if len(left[part]) == 0:
-            raise ValueError(f"held_out {share} takes all labels of the documents for {part}: lower it")
+            raise ValueError(f"held_out {share} removes all labels of the {part} documents: lower it")
     return left
 
 
 def split_as_it_is(
     train: Dataset, validation: Dataset, test: Dataset, unseen: Sequence[str] | None = None
 ) -> ZeroShotSplit:
-    """Counts the labels of records that are split already.
+    """Builds a `ZeroShotSplit` from an existing split.
 
     Args:
-        train: Records to train on.
-        validation: Records for validation.
-        test: Records for the test.
-        unseen: Ids of the labels that the split means to be unseen; by default those that only test records have.
+        train: Training records.
+        validation: Validation records.
+        test: Test records.
+        unseen: Ids of the unseen labels; by default labels that only test records have.
 
     Raises:
-        ValueError: Labels that the split means to be unseen are in the training records.
+        ValueError: If training records have unseen labels.
     """
     seen = Counter(label_id for row in train["meshUI"] for label_id in row)
     others = Counter(label_id for row in test["meshUI"] for label_id in row if label_id not in seen)
     wanted = sorted(others) if unseen is None else unseen
     if trained_on := seen.keys() & set(wanted):
-        raise ValueError(f"{len(trained_on)} labels are in the training documents, such as {min(trained_on)}")
+        raise ValueError(f"training documents have {len(trained_on)} unseen labels, such as {min(trained_on)}")
     return ZeroShotSplit(train, validation, test, seen, {label_id: others[label_id] for label_id in wanted}, {}, {})
 
 
 def labels_of_split(split: ZeroShotSplit, known: Iterable[Label] = ()) -> tuple[LabelSet, int]:
-    """Makes the label set of a split: the seen labels, with their counts, then the unseen ones.
+    """Builds the label set of a split: seen labels with their counts, then unseen labels.
 
     Args:
-        split: The split, of datasets.
-        known: What labels mean; those that are missing there keep the names that the records have.
+        split: A split of datasets.
+        known: Known labels; others are named as in the records.
 
     Returns:
-        The labels, and how many were missing.
+        The labels, and the number of labels not in `known`.
     """
     ids = [*sorted(split.seen), *split.unseen]
     label_of = {label.id: label for label in known}

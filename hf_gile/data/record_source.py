@@ -1,4 +1,4 @@
-"""Where records with MeSH headings come from: files, how they are split, and the file that says what headings mean."""
+"""Input settings for records with MeSH headings: files, split and label file."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -22,21 +22,22 @@ if TYPE_CHECKING:
 
 @dataclass
 class RecordSource:
-    """Records to train on, for validation and for the test, and what their labels mean.
+    """Records for training, validation and testing, and their labels.
 
     Args:
-        train_files: Files, folders or globs; by default 30,000 citations of a package.
-        validation_files: By default a tenth of the training files' documents, by pmid.
-        test_files: By default a tenth of the training files' documents, by pmid.
-        unseen_file: JSON list of the ids to count as unseen; by default what only test_files have.
-        train_until: Split the training files by year. 'the training set includes all documents until 2004 and the ones
-            from 2005 to 2015 were kept for the test set'
+        train_files: Files, folders or globs; by default 30,000 citations of an installed package.
+        validation_files: Validation files; by default a tenth of the training documents, by pmid.
+        test_files: Test files; by default a tenth of the training documents, by pmid.
+        unseen_file: JSON list of ids of unseen labels; by default labels that only test_files have.
+        train_until: Last training year, to split the training files by year. 'the training set includes all documents
+            until 2004 and the ones from 2005 to 2015 were kept for the test set'
         test_until: Last year of the test set; 2015 in the paper.
-        validation: 'a set of 100,000 documents'; below 1 a share. Only with train_until.
-        label_file: What labels mean: MeSH (descYYYY.xml, dYYYY.bin, .jsonl) or a table with id and name, all but
-            .parquet also .gz; by default the records' names.
-        describe: What the model reads behind the names: of MeSH entry_terms, scope_note, tree_path.
-        num_proc: Processes that read files.
+        validation: Number of validation documents, or their fraction if below 1; only with train_until. 'a set of
+            100,000 documents'
+        label_file: Label names: MeSH (descYYYY.xml, dYYYY.bin, .jsonl) or a table with id and name, all but .parquet
+            also as .gz; by default the names in the records.
+        describe: Text that the model reads after the name of a label: entry_terms, scope_note, tree_path of MeSH.
+        num_proc: Number of processes that read files.
         on_error: Malformed input: raise, or skip and count.
     """
 
@@ -53,24 +54,24 @@ class RecordSource:
     on_error: Literal["raise", "skip"] = "raise"
 
     def check_source(self) -> None:
-        """Names settings that do not go together, before any file is read.
+        """Checks for incompatible settings before any file is read.
 
         Raises:
-            ValueError: There are some.
+            ValueError: If there are any.
         """
         of_split = self.validation_files or self.test_files or self.unseen_file
         if of_split and not (self.train_files and self.test_files):
             raise ValueError("validation_files, test_files and unseen_file need train_files and test_files")
 
     def read_split(self, say: Callable[..., None]) -> ZeroShotSplit:
-        """Reads the three parts, and tells seen labels from unseen ones.
+        """Reads the three parts, and distinguishes seen and unseen labels.
 
         Args:
             say: Prints a line about each part.
 
         Raises:
-            OSError: A path leads nowhere.
-            ValueError: A file cannot be read, or a part would be empty.
+            OSError: If a path does not exist.
+            ValueError: If a file cannot be read, or a part would be empty.
         """
         if self.test_files:
             train, test = self._read(self.train_files, say), self._read(self.test_files, say)
@@ -85,28 +86,28 @@ class RecordSource:
             validation_size = int(self.validation) if self.validation >= 1 else self.validation
             years: dict[str, Any] = {"train_until": self.train_until, "test_until": self.test_until}
             split = year_split(records, **years, validation=validation_size)
-        else:  # a label is held out by a hash of its id, a document goes to a part by a hash of its pmid
+        else:  # held-out labels are chosen by a hash of their id, parts by a hash of the pmid
             split = zero_shot_split(records)
         say("in no part:", split.dropped)
         return replace(split, unseen={label: count for label, count in split.unseen.items() if count})
 
     def _read(self, files: Sequence[str], say: Callable[..., None]) -> "Dataset":
-        # BioASQ's own files have names without ids.
+        # Files of BioASQ have names without ids.
         ui_of = mesh_ids(self.label_file) if self.label_file and is_mesh(self.label_file) else None
         records, report = load_records(files, on_error=self.on_error, ui_of=ui_of, num_proc=self.num_proc)
         say(report)
         return records
 
     def read_labels(self, split: ZeroShotSplit, say: Callable[..., None]) -> LabelSet:
-        """Reads the labels, those that training sees first; what the label file lacks keeps the name of the records.
+        """Reads the labels, seen labels first. Labels missing from the label file are named as in the records.
 
         Args:
-            split: What `read_split` returned.
-            say: Prints a line about them.
+            split: The split returned by `read_split`.
+            say: Prints a line about the labels.
 
         Raises:
-            OSError: The label file is not there.
-            ValueError: It cannot be read.
+            OSError: If the label file does not exist.
+            ValueError: If it cannot be read.
         """
         if self.label_file is None:
             return labels_of_split(split)[0]
@@ -115,5 +116,5 @@ class RecordSource:
         say(f"labels: {report}")
         labels, missing = labels_of_split(split, known)
         if missing:
-            say(f"{self.label_file} lacks {missing:,} labels, which keep their names in the records")
+            say(f"{self.label_file} lacks {missing:,} labels, which are named as in the records")
         return labels

@@ -1,4 +1,4 @@
-"""Abstracts with MeSH headings from any mix of MEDLINE and BioASQ files."""
+"""Reader of abstracts with MeSH headings, from any mix of MEDLINE and BioASQ files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".xml", ".json", ".jsonl")
 
-# Part of the cache's key, which cannot see that this code changed: count up when records change.
+# Part of the cache key, which does not cover this code: increment it when the resulting records change.
 _VERSION = 2
 _PMIDS = 10**8  # of up to eight digits
 _BATCH = 1 << 20
@@ -37,28 +37,27 @@ def read_records(
     encoding: str = "utf-8",
     ui_of: Mapping[str, str] | None = None,
 ) -> Iterator[Record]:
-    """Reads the records that a model can be trained on: those with an abstract and headings.
+    """Reads the records with both an abstract and headings.
 
-    The format follows from the suffix: `.xml` (MEDLINE), `.json` (BioASQ) or `.jsonl`, each with or
-    without `.gz`. XML files are taken as a baseline and its updates: in the order of their names,
-    later ones revise and delete the citations of earlier ones. What they revise is left out and counted,
-    and so are files missing from their numbers. Otherwise a pmid that comes twice, in JSON files or in both
-    kinds, is a problem; when problems are skipped its first record stays.
+    The suffix determines the format: `.xml` (MEDLINE), `.json` (BioASQ) or `.jsonl`, each with or without `.gz`. XML
+    files form a baseline with updates: in the order of their names, later files revise and delete citations of earlier
+    files. Superseded citations are skipped and counted, and so are gaps in the numbers of files. Any other repeated
+    pmid is an error; if errors are skipped, its first record is used.
 
     Args:
         paths: Files, folders and globs.
-        report: Counts what is left out and says whether malformed input raises, as it does without.
-        encoding: Of BioASQ files; see `read_bioasq`. XML files say theirs.
-        ui_of: For BioASQ files; see `read_bioasq`.
+        report: Counts what is left out and decides whether malformed input raises (the default).
+        encoding: Encoding of BioASQ files; see `read_bioasq`. XML files declare theirs.
+        ui_of: Heading ids for BioASQ files; see `read_bioasq`.
 
     Returns:
         An iterator over the records.
 
     Raises:
         ImportError: If there are XML files and lxml is not installed.
-        FileNotFoundError: If a path leads nowhere.
-        ValueError: If a path leads to nothing of a known format. While iterating: if anything is
-            malformed, unless the report says to skip, or if not one record can be used.
+        FileNotFoundError: If a path does not exist.
+        ValueError: If a path has no file of a known format. While iterating: if input is malformed, unless the report
+            says to skip, or if no record can be used.
     """
     report = ReadReport() if report is None else report
     return _read(_files(paths, report), report, encoding, ui_of)
@@ -74,30 +73,28 @@ def load_records(
     num_proc: int | None = None,
     streaming: bool = False,
 ) -> tuple[Dataset | IterableDataset, ReadReport]:
-    """Reads records as `read_records` does into a memory-mapped `datasets.Dataset`, or a stream.
+    """Reads records like `read_records` into a memory-mapped `datasets.Dataset`, or a stream.
 
-    The result is cached. The files are read again when one of them is changed, judged by its size
-    and time of modification, or when the arguments are. Several processes share the files, and also the parts of
-    a large BioASQ file that is not packed.
+    The result is cached. The files are read again when the size or modification time of a file changes, or the
+    arguments do. Several processes divide the files, and also the parts of a large uncompressed BioASQ file.
 
     Args:
         paths: Files, folders and globs.
-        on_error: `"raise"`, or `"skip"` to leave malformed input out and count it.
-        encoding: Of BioASQ files; see `read_bioasq`.
-        ui_of: For BioASQ files; see `read_bioasq`.
-        cache_dir: Where to cache; that of `datasets` by default.
-        num_proc: Number of processes; the records are the same in any number.
-        streaming: Whether to return an `IterableDataset`, which reads while it is iterated over. XML files are
-            looked through for revisions before. Repeated pmids are found among what one process reads.
+        on_error: `"raise"`, or `"skip"` to skip and count malformed input.
+        encoding: Encoding of BioASQ files; see `read_bioasq`.
+        ui_of: Heading ids for BioASQ files; see `read_bioasq`.
+        cache_dir: Cache folder; by default that of `datasets`.
+        num_proc: Number of processes, which does not affect the records.
+        streaming: Whether to return an `IterableDataset`, which reads during iteration. XML files are searched for
+            revisions first. Repeated pmids are detected within each process.
 
     Returns:
-        The records, and the report of how they were read (from the cache too). That of a stream counts while the
-        stream is read in this process.
+        The records and the read report (also from the cache). For a stream, the report counts what this process reads.
 
     Raises:
         ImportError: If datasets is not installed, or there are XML files and lxml is not.
-        FileNotFoundError: If a path leads nowhere.
-        ValueError: If anything is malformed and is not to be skipped, or if not one record can be used.
+        FileNotFoundError: If a path does not exist.
+        ValueError: If input is malformed and `on_error` is `"raise"`, or if no record can be used.
     """
     report = ReadReport(on_error)
     files = _files(paths, report)
@@ -132,7 +129,7 @@ def _files(paths: Paths, report: ReadReport) -> list[Path]:
     if _xml(files):
         lxml_etree()
     for name in missing_files(files):
-        report.leave_out("missing file", f"{name} is not among the files, but others of lower and higher number are")
+        report.leave_out("missing file", f"{name} is missing between files with lower and higher numbers")
     return files
 
 
@@ -207,7 +204,7 @@ def _features() -> Features:
 
 
 def _without_repeated(dataset: Dataset, pieces: list[Piece], of_pieces: list[ReadReport], report: ReadReport) -> Any:
-    """Treats repeated pmids of all pieces together, which no process has seen alone."""
+    """Handles pmids repeated across pieces, which a single process cannot detect."""
     rows = _repeated_rows(dataset.data.column("pmid"))
     if len(rows) == 0:
         return dataset
@@ -248,9 +245,9 @@ def _repeated_rows(column: Any) -> NDArray[np.int64]:
 
 
 class _Pmids:
-    """Which pmids were read, at a bit each, where a set of all of MEDLINE would take gigabytes.
+    """A bit set of pmids, as a Python set for all of MEDLINE would take gigabytes.
 
-    Each record is judged once. So a piece may be read again, as the pieces of a stream are in every epoch.
+    Each record is checked once, so a piece can be read again, as in every epoch of a stream.
     """
 
     def __init__(self) -> None:
@@ -260,18 +257,18 @@ class _Pmids:
         self.repeated: set[tuple[Piece, int]] = set()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Pmids, ()  # another process begins with none
+        return _Pmids, ()  # another process starts empty
 
     def is_repeated(self, pmid: str, piece: Piece, number: int) -> bool:
-        """Says whether another record before has the pmid.
+        """Checks whether an earlier record has the same pmid.
 
         Args:
             pmid: The pmid.
-            piece: Where the record is.
-            number: Of the record within the piece, from 0; all before it were judged.
+            piece: Piece with the record.
+            number: Number of the record within the piece, from 0. All records before it must have been checked.
 
         Returns:
-            Whether one has.
+            Whether the pmid is repeated.
         """
         if number >= self.judged.get(piece, 0):
             self.judged[piece] = number + 1

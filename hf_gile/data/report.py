@@ -1,4 +1,4 @@
-"""What a reader left out, and what it does about malformed input."""
+"""Reports of readers: what they skipped, and how they handle malformed input."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Literal, TypeVar
 
 T = TypeVar("T")
 
-# lxml's XMLSyntaxError is a SyntaxError and UnicodeDecodeError a ValueError. A plain OSError is
-# absent on purpose: a failing disk is not a malformed file, and is never skipped.
-_LONGEST = 1000  # of a message, in characters
-_REMEDIES = ('encoding="', ": no column ")  # what a message says to do; to leave the row out would be the wrong answer
+# XMLSyntaxError of lxml is a SyntaxError and UnicodeDecodeError a ValueError. A plain OSError is not included: a
+# failing disk is not a malformed file and is never skipped.
+_LONGEST = 1000  # maximum length of a message
+_REMEDIES = ('encoding="', ": no column ")  # messages with a remedy, where skipping the row would be wrong
 _DAMAGE = (ValueError, SyntaxError, EOFError, BadGzipFile, zlib.error, RecursionError)
 
 
 @dataclass
 class ReadReport:
-    """Counts what readers keep and leave out, and decides whether malformed input raises.
+    """Counts what readers return and skip, and decides whether malformed input raises.
 
     Malformed input (a damaged file, a record of the wrong types, a repeated pmid) raises a
-    `ValueError` unless `on_error` is `"skip"`. Whatever is well-formed but of no use for training,
-    such as a citation without an abstract, is always left out and counted.
+    `ValueError` unless `on_error` is `"skip"`. Well-formed input that is not usable, such as a citation without an
+    abstract, is always skipped and counted.
 
     Args:
-        on_error: `"raise"`, or `"skip"` to leave malformed input out and count it.
+        on_error: `"raise"`, or `"skip"` to skip and count malformed input.
         files: Number of files opened.
-        records: Number of records kept.
-        left_out: How many were left out, by reason.
-        examples: The first few of them, by reason.
+        records: Number of records returned.
+        left_out: Number of skipped items, by reason.
+        examples: The first few skipped items, by reason.
 
     Example:
         >>> report = ReadReport(on_error="skip", files=1, records=5)
@@ -58,10 +58,10 @@ class ReadReport:
         return f"{self.records:,} records from {self.files:,} file{plural}; left out: " + (counts or "none")
 
     def add(self, other: ReadReport) -> None:
-        """Adds the counts of another report, such as that of another file.
+        """Adds the counts of another report.
 
         Args:
-            other: What to add; its policy does not matter.
+            other: The other report; its `on_error` is ignored.
         """
         self.files += other.files
         self.records += other.records
@@ -71,11 +71,11 @@ class ReadReport:
             examples += other.examples.get(reason, [])[: 3 - len(examples)]
 
     def leave_out(self, reason: str, what: str) -> None:
-        """Counts something well-formed that is of no use.
+        """Counts well-formed input that is not usable.
 
         Args:
-            reason: Under which heading to count it.
-            what: Where it is, for the examples.
+            reason: Category to count it under.
+            what: Location, for the examples.
         """
         self.left_out[reason] = self.left_out.get(reason, 0) + 1
         examples = self.examples.setdefault(reason, [])
@@ -83,11 +83,11 @@ class ReadReport:
             examples.append(what)
 
     def problem(self, reason: str, message: str) -> None:
-        """Raises for malformed input, or counts it where `on_error` is `"skip"`.
+        """Raises an error for malformed input, or counts it if `on_error` is `"skip"`.
 
         Args:
-            reason: Under which heading to count it.
-            message: Where it is, what was expected and what came.
+            reason: Category to count it under.
+            message: Location, expected input and actual input.
 
         Raises:
             ValueError: If `on_error` is `"raise"`.
@@ -97,15 +97,15 @@ class ReadReport:
         if self.on_error == "raise":
             if any(remedy in message for remedy in _REMEDIES):
                 raise ValueError(message)
-            raise ValueError(f'{message}; mend it, or pass on_error="skip" to go on without it')
+            raise ValueError(f'{message}; fix it, or pass on_error="skip" to skip it')
         self.leave_out(reason, message)
 
     def until_damage(self, items: Iterator[T], path: object) -> Iterator[T]:
-        """Yields what can be read of a file, and treats what stops the reading as a problem.
+        """Yields the readable part of a file, and reports the error that ends it as a problem.
 
         Args:
-            items: The file's raw records.
-            path: Its name, for the message.
+            items: Raw records of the file.
+            path: Name of the file, for messages.
 
         Yields:
             The items before the damage.

@@ -131,7 +131,7 @@ class LabelSet(Sequence[Label]):
             try:
                 lines.append(f"{json.dumps(row, ensure_ascii=False)}\n".encode())
             except UnicodeEncodeError:
-                raise ValueError(f"{path}: label {label.id!r} cannot be written: half a surrogate pair") from None
+                raise ValueError(f"{path}: label {label.id!r} cannot be written: it has a lone surrogate") from None
         path.parent.mkdir(parents=True, exist_ok=True)
         written = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
         try:

@@ -164,7 +164,7 @@ def test_damaged_and_empty_files_are_named_or_left_out(write, load):
 
 def test_files_of_subjects_are_no_corpora(write, load):
     path = write(a__txt="x", a__tsv="<a:b>\tA")
-    with pytest.raises(ValueError, match=r"a\.tsv holds the subjects of .*a\.txt; pass their folder"):
+    with pytest.raises(ValueError, match=r"a\.tsv contains the subjects of .*a\.txt; pass their folder"):
         load(path)
 
 
@@ -221,7 +221,7 @@ def test_subjects_of_one_name_are_told_apart_by_notation_or_uri(write):
     [
         ("<a:2>", "expected a URI, a tab and a name, got '<a:2>'"),
         ("mice\tMice", "expected a URI as .*, got 'mice'"),
-        ("<a:1>\tMice again", "a:1 stands in an earlier line already"),
+        ("<a:1>\tMice again", "a:1 is repeated"),
         ("<a:2>\tMi\0ce", "a cell holds a NUL"),
     ],
 )

@@ -51,7 +51,7 @@ def test_files_that_pack_well_are_read(packed):
 def test_packed_tables_that_grow_are_refused(packed, name, start, row):
     documents, _ = load_table(packed(name, start + row * 20), streaming=True)
     with pytest.raises(
-        ValueError, match=rf"{name}: damaged after \d+ records: .*unpacks to more than 200 times its size"
+        ValueError, match=rf"{name}: damaged after \d+ records: .*expands to more than 200 times its size"
     ):
         list(documents)
 

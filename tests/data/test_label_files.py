@@ -43,10 +43,10 @@ def test_a_label_set_saved_as_csv_comes_back(tmp_path):
     )
     save_labels(labels, tmp_path / "labels.csv")
     assert load_labels(tmp_path / "labels.csv") == labels
-    with pytest.raises(ValueError, match=r"labels\.tsv: save_labels writes \.csv and \.jsonl files"):
+    with pytest.raises(ValueError, match=r"labels\.tsv: labels can be saved to \.csv and \.jsonl files"):
         save_labels(labels, tmp_path / "labels.tsv")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no file of labels at .*absent.ttl"):
+    with pytest.raises(FileNotFoundError, match=r"no label file at .*absent.ttl"):
         read_label_file(tmp_path / "absent.ttl")

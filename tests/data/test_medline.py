@@ -147,7 +147,9 @@ def test_citations_that_others_revise_or_delete_are_left_out_by_their_place(tmp_
 def test_a_file_with_other_citations_than_were_looked_through_is_an_error(tmp_path, policy, fates):
     path = tmp_path / "a.xml"
     path.write_bytes(document(citation("3"), citation("5")))
-    with pytest.raises(ValueError, match=rf"a\.xml: 2 citations, but {len(fates)} a moment ago; was the file replaced"):
+    with pytest.raises(
+        ValueError, match=rf"a\.xml: 2 citations, but {len(fates)} expected: the file has changed during reading"
+    ):
         list(read_citations(path, ReadReport(policy), fates))
 
 

@@ -243,7 +243,7 @@ MALFORMED = {
         "needs a UI and a name, got 'D3' and ''",
     ),
     "ASCII with a bad tree number": (RECORD + "MN = 14.280", r"D3 \(Milk\): a tree number must look like C14.280.434"),
-    "ASCII of two records in one": (RECORD + "MH = Iron", "MH stands 2 times, as if records had run together"),
+    "ASCII of two records in one": (RECORD + "MH = Iron", "MH occurs 2 times: records may be merged"),
     "ASCII with a line that is none": (RECORD + "Iron", "expected KEY = VALUE, got b'Iron' in line 14"),
     "ASCII with a NUL": (RECORD.replace("Milk", "Mi\0lk"), "the name holds a NUL character"),
     "JSON without a UI": ('{"name": "Milk"}', "expected an object with the keys ui and name, got {'name': 'Milk'}"),
@@ -284,7 +284,7 @@ def test_a_malformed_descriptor_names_its_line_and_can_be_skipped(written, bad, 
 @pytest.mark.parametrize("form", [xml, ascii_mesh, json_lines])
 def test_a_repeated_id_names_both_lines(written, form):
     path = written(form([Descriptor("D3", "Milk"), Descriptor("D5", "Iron"), Descriptor("D3", "Copper")]))
-    with pytest.raises(ValueError, match=r"a\.mesh: line \d+: D3 stands in line \d already; ids must be unique"):
+    with pytest.raises(ValueError, match=r"a\.mesh: line \d+: D3 is already defined in line \d; ids must be unique"):
         load_mesh(path)
     report = ReadReport(on_error="skip")
     assert load_mesh(path, report=report).names == ["Milk", "Iron"]
@@ -323,8 +323,8 @@ def test_two_headings_of_one_name_are_told_apart(written):
         (xml().replace("Cardiac Failure", "Cardiac\0Failure"), "damaged after 2 records"),
         (xml().replace("Breast", "&Breast;"), "damaged after 6 records: Entity 'Breast' not defined, line 147"),
         (xml().encode("latin-1"), "damaged after 4 records"),
-        (xml([]), "not one descriptor: 0 records from 1 file; left out: none"),
-        ("*NEWRECORD\nRECTYPE = Q\nUI = Q3", "not one descriptor: 0 records from 1 file; left out: 1 not a descriptor"),
+        (xml([]), "no descriptors: 0 records from 1 file; left out: none"),
+        ("*NEWRECORD\nRECTYPE = Q\nUI = Q3", "no descriptors: 0 records from 1 file; left out: 1 not a descriptor"),
     ],
 )
 def test_what_is_not_mesh_or_damaged_says_so(written, content, message):

@@ -31,7 +31,7 @@ def test_missing_parts_are_cut_from_the_documents_to_train_on():
     other = all_parts({"train": whole, "test": documents(3, seed=1)})
     assert len(other["test"]) == 3
     assert len(other["train"]) + len(other["validation"]) == 200
-    with pytest.raises(ValueError, match="no document for validation: pass --validation_files"):
+    with pytest.raises(ValueError, match="no documents for validation: pass --validation_files"):
         all_parts({"train": documents(1)})
 
 
@@ -44,7 +44,7 @@ def test_labels_are_left_to_the_test_part_alone():
     assert names["validation"] == names["train"]
     assert names["test"] == set(NAMES)
     assert all(left["validation"]["labels"])
-    with pytest.raises(ValueError, match=r"held_out 1.0 takes all labels of the documents for train: lower it"):
+    with pytest.raises(ValueError, match=r"held_out 1.0 removes all labels of the train documents: lower it"):
         leave_to_test(parts, share=1.0)
 
 
@@ -53,7 +53,7 @@ def test_records_that_are_split_already_have_their_labels_counted():
     split = split_as_it_is(train, train, test)
     assert (split.seen, split.unseen) == ({"a": 2, "b": 1}, {"c": 1})
     assert split_as_it_is(train, train, test, ["d", "c"]).unseen == {"d": 0, "c": 1}
-    with pytest.raises(ValueError, match="1 labels are in the training documents, such as b"):
+    with pytest.raises(ValueError, match="training documents have 1 unseen labels, such as b"):
         split_as_it_is(train, train, test, ["b"])
 
 

@@ -223,7 +223,7 @@ def test_a_deleted_report_is_named(write, load, tmp_path):
     load(path)
     (report,) = (tmp_path / "cache").rglob("reports/*.json")
     report.unlink()
-    with pytest.raises(FileNotFoundError, match=r"\.json was deleted; delete .* too"):
+    with pytest.raises(FileNotFoundError, match=r"\.json was deleted; also delete .* too"):
         load(path)
     shutil.rmtree(report.parents[1])
     assert load(path)[1].records == 1
@@ -287,7 +287,7 @@ def test_files_missing_from_the_numbers_are_counted(baseline, load):
     for _ in range(2):
         _, report = load(baseline)
         assert report.left_out["missing file"] == 1
-        assert report.examples["missing file"][0].startswith("pubmed24n0002 is not among the files")
+        assert report.examples["missing file"][0].startswith("pubmed24n0002 is missing between files")
 
 
 def test_what_a_damaged_update_revises_is_left_out(baseline, load):
@@ -326,7 +326,7 @@ def large(write, monkeypatch):
 
 @pytest.mark.parametrize("num_proc", [None, 2, pytest.param(7, marks=pytest.mark.slow)])
 def test_parts_of_files_and_repeated_pmids_give_the_same_in_any_number_of_processes(large, load, num_proc):
-    with pytest.raises(ValueError, match=r"a\.json: pmid 13 was read before; mend it"):
+    with pytest.raises(ValueError, match=r"a\.json: pmid 13 was read before; fix it"):
         load(large, num_proc=num_proc)
     report = ReadReport("skip")
     expected = list(read_records(large, report))
@@ -368,7 +368,7 @@ def test_a_record_that_cannot_be_used_is_not_one_that_repeats(write, load):
 
 def test_a_dataset_without_any_record_is_an_error_too(write, load):
     path = write("a.jsonl", raw(2, abstractText=""))
-    with pytest.raises(ValueError, match=r"not one record can be used.*1 without abstract"):
+    with pytest.raises(ValueError, match=r"no record can be used.*1 without abstract"):
         load(path)
 
 

@@ -313,7 +313,7 @@ DAMAGED = {
 def test_damage_names_the_file_and_can_be_skipped(written, name, content, message):
     good = written(f"{HEAD} ex:7 a skos:Concept ; skos:prefLabel 'good'@en .", "good.ttl")
     bad = written(content, name)
-    with pytest.raises(ValueError, match=rf'{name}: .*{message}.*; mend it, or pass on_error="skip"'):
+    with pytest.raises(ValueError, match=rf'{name}: .*{message}.*; fix it, or pass on_error="skip"'):
         load_skos([good, bad])
     report = ReadReport(on_error="skip")
     assert "good" in load_skos([good, bad], report=report).names
@@ -409,7 +409,7 @@ def test_a_prefix_of_a_million_characters_is_refused(written):
 
 
 def test_a_packed_vocabulary_that_grows_is_refused(written):
-    with pytest.raises(ValueError, match=r"a\.ttl\.gz: unpacks to more than 32 times .* unpack it \(gunzip\)"):
+    with pytest.raises(ValueError, match=r"a\.ttl\.gz: expands to more than 32 times .* unpack it \(gunzip\)"):
         load_skos(written(gzip.compress((HEAD + CONCEPT).encode() + b"#" * (17 << 20), 1), "a.ttl.gz"))
 
 

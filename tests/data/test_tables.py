@@ -157,7 +157,7 @@ def test_rows_without_text_or_labels_are_left_out_and_counted(write, stream, giv
 def test_rows_of_json_may_lack_the_labels(write, load):
     path = write("a.jsonl", '{"text": "x"}\n{"text": "y", "labels": ["m"]}\n')
     assert load(path)[1].left_out == {"without 'labels'": 1}
-    with pytest.raises(ValueError, match=r"not one record can be used: .*left out: 2 without 'label'"):
+    with pytest.raises(ValueError, match=r"no record can be used: .*left out: 2 without 'label'"):
         load(path, labels="label")
 
 
@@ -219,7 +219,7 @@ def test_a_text_column_that_only_some_rows_have_is_read(write, stream):
 def test_rows_of_the_wrong_types_are_named_by_line(write, stream, row, message):
     rows = [{"id": 3, "text": "x", "labels": ["m"]}, {"id": 5, "text": "y", "labels": ["m"]} | row]
     path = write("a.jsonl", "".join(json.dumps(one) + "\n" for one in rows))
-    with pytest.raises(ValueError, match=rf"a\.jsonl: line 2: {message}.*; mend it"):
+    with pytest.raises(ValueError, match=rf"a\.jsonl: line 2: {message}.*; fix it"):
         stream(path, id="id")
     documents, report = stream(path, id="id", on_error="skip")
     assert documents == [{"id": "3", "text": "x", "labels": ["m"]}]
@@ -463,7 +463,7 @@ def test_empty_files_and_tables_without_rows(write, stream, load):
             stream(write(name, b""))
     for name, data in (("a.csv", "text,labels\n"), ("a.json", "[]"), ("a.parquet", None)):
         path = write(name, data) if data else write(name, rows=[{"text": "", "labels": ""}])
-        with pytest.raises(ValueError, match="not one record can be used: 0 records from 1 file"):
+        with pytest.raises(ValueError, match="no record can be used: 0 records from 1 file"):
             load(path)
 
 

@@ -320,8 +320,8 @@ def broken_matrices():
         r"parts of the sparse matrix do not go together: ": saved(whole, indptr=np.array([[0, 1]])),
         r"the parts of the sparse matrix do not go": saved(whole, data=np.array(["a"] * 6)),
         r"expected a sparse matrix by rows, .*object": saved(whole, shape=np.array([5, 5], object)),
-        r"expected a sparse matrix by rows, .*another number of bytes": claiming(saved(whole), "indices", 1 << 40),
-        r"unpacks to more than 200 times its size.*numpy.savez": bomb("indices"),
+        r"expected a sparse matrix by rows, .*a wrong number of bytes": claiming(saved(whole), "indices", 1 << 40),
+        r"expands to more than 200 times its size.*numpy.savez": bomb("indices"),
         "line 5: there are labels of 4 documents only": saved(matrix(TRAIN[:4])),
         "5 documents, but labels of more": saved(matrix([*TRAIN, TRAIN[0]])),
     }

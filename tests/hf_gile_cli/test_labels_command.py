@@ -295,7 +295,7 @@ def test_bad_rows_of_a_label_file_are_named_or_left_out(run, tmp_path):
     (tmp_path / "terms.csv").write_text("id,name\n1,Rats\n2,\n")
     new = tmp_path / "new.jsonl"
     said = run("labels", "import", new, tmp_path / "terms.csv", ends=1)
-    assert "line 3: the label '2' has no name; mend it, or leave it out with --on-error skip" in said.stderr
+    assert "line 3: the label '2' has no name; fix it, or skip it with --on-error skip" in said.stderr
     assert not new.exists()
     assert "1 malformed label" in run("labels", "import", new, tmp_path / "terms.csv", "--on-error", "skip").stderr
     assert LabelSet.load(new).ids == ["1"]
@@ -319,7 +319,7 @@ def test_bad_rows_of_a_label_file_are_named_or_left_out(run, tmp_path):
         (["rename", "model", "iron", "Rats"], 1, "did you mean 'Iron'"),
         (["rename", "model", "Iron", " "], 1, "the name is empty"),
         (["retire", "model"], 2, "Missing argument"),
-        (["import", "model", "absent.csv"], 1, "no file of labels at absent.csv"),
+        (["import", "model", "absent.csv"], 1, "no label file at absent.csv"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(run, saved_model, monkeypatch, arguments, ends, message):

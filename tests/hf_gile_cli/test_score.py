@@ -185,7 +185,7 @@ def test_a_bad_line_is_named_and_what_came_before_it_is_written(run, saved_model
     result = run("score", saved_model, path, "--batch-size", 3, ends=1)
     assert [row["text"] for row in lines(result)] == TEXTS
     assert result.stderr == (
-        f"hf-gile score: {path}: line 5: text must be text, got 5; mend it, or leave it out with --on-error skip\n"
+        f"hf-gile score: {path}: line 5: text must be text, got 5; fix it, or skip it with --on-error skip\n"
     )
 
 
@@ -223,7 +223,7 @@ def test_an_index_serves_as_labels(run, saved_model, pipe, tmp_path):
         (["--format", "pdf"], 1, "format must be one of text, jsonl, csv, tsv, got 'pdf'"),
         (["--label", "a", "--index", "b"], 2, "pass only one of --label, --label-file and --index"),
         (["--label", "a", "--label", "a"], 1, "'a' stands in row 1 already"),
-        (["--label-file", "absent.csv"], 1, "no file of labels at absent.csv"),
+        (["--label-file", "absent.csv"], 1, "no label file at absent.csv"),
         (["--encoding", "utf-7000"], 1, "encoding must be one that Python knows"),
         (["--labels", "a"], 2, "No such option"),
         (["absent.txt"], 1, "no file at absent.txt"),

@@ -179,7 +179,7 @@ def test_unseen_labels_that_were_trained_on_are_refused(tmp_path, arguments, tra
     (tmp_path / "unseen.json").write_text('["D1"]')
     result = train(*arguments, "--unseen_file", str(tmp_path / "unseen.json"))
     assert result.returncode != 0
-    assert "1 labels are in the training documents" in result.stderr
+    assert "training documents have 1 unseen labels" in result.stderr
 
 
 def test_the_papers_protocol_splits_by_year_and_knows_labels_by_mesh(tmp_path, arguments, train):
@@ -201,7 +201,7 @@ def test_the_papers_protocol_splits_by_year_and_knows_labels_by_mesh(tmp_path, a
     assert result.returncode == 0, result.stderr[-3000:]
     assert "64 documents to train on, 16 to validate, 40 to test; 4 labels seen in training, 1 never" in result.stdout
     assert "'other years': 40" in result.stdout
-    assert "mesh.jsonl lacks 1 labels, which keep their names in the records" in result.stdout
+    assert "mesh.jsonl lacks 1 labels, which are named as in the records" in result.stdout
     lines = (tmp_path / "out" / "gile" / "model" / "labels.jsonl").read_text().splitlines()
     labels = {label["id"]: label for label in map(json.loads, lines)}
     assert set(labels) == {"D1", "D2", "D3", "Kidney", "D5"}

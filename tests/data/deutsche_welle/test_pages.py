@@ -245,7 +245,7 @@ def test_what_is_no_document_is_left_out_and_counted(crawl):
         leads={"17": "23"},  # whose article stays in test
     )
     with pytest.raises(
-        ValueError, match=r"http://dw\.com/p/19: https://www\.dw\.com/en/x/a-19: byte [\d,]+ is not utf-8; mend it"
+        ValueError, match=r"http://dw\.com/p/19: https://www\.dw\.com/en/x/a-19: byte [\d,]+ is not utf-8; fix it"
     ):
         load_dw_pages(folder, "english")
     report = ReadReport(on_error="skip")
@@ -267,7 +267,7 @@ def test_damaged_pages_are_named_and_can_be_skipped(crawl):
     folder = crawl(train=[("2", today()), ("3", today()), ("5", b"")])
     with answers_of(folder) as table:
         table.execute("UPDATE answers SET page = ? WHERE url = 'http://dw.com/p/2'", (b"no page",))
-    with pytest.raises(ValueError, match=r"http://dw.com/p/2: .*/a-2: Error -3 .*incorrect header.*; mend it"):
+    with pytest.raises(ValueError, match=r"http://dw.com/p/2: .*/a-2: Error -3 .*incorrect header.*; fix it"):
         load_dw_pages(folder, "english")
     report = ReadReport(on_error="skip")
     assert len(load_dw_pages(folder, "english", report=report)[0]["train"]) == 1
