@@ -1,13 +1,13 @@
-"""Which citations of MEDLINE are revised or deleted by later ones.
+"""Finds MEDLINE citations that are revised or deleted by later ones.
 
-A year's baseline and the update files of every day after it are one sequence, in the order of their names:
-`pubmed24n0001.xml.gz` to `pubmed24n1219.xml.gz`, then `pubmed24n1220.xml.gz` and on. An update file gives whole
-citations, new or revised, and ends with notices of deletion. What counts of a pmid is its highest version
-(`<PMID Version="2">`), and of equal versions the last one, unless a notice after it deletes it; a citation after the
-notice brings it back.
+The baseline of a year and its daily update files form a sequence, in the order of their names:
+`pubmed24n0001.xml.gz` to `pubmed24n1219.xml.gz`, then `pubmed24n1220.xml.gz` and on. An update file contains
+complete new or revised citations and ends with deletion notices. The current citation of a pmid is that with the
+highest version (`<PMID Version="2">`), or the last among equal versions, unless a later notice deletes it. A citation
+after the notice restores it.
 
-So all files are looked through before the first citation is read. Where a file's bytes can mean one thing only they are
-searched, which takes a quarter of the time of parsing.
+All files are therefore scanned before the first citation is read. Files whose bytes are unambiguous are searched
+without parsing, which is four times as fast.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     from datasets import Features
     from numpy.typing import NDArray
 
-_VERSION = 1  # of this code, as part of the cache's key
+_VERSION = 1  # version of this code, part of the cache key
 _CHUNK = 1 << 22
 _LONGEST_CITATION = 1 << 26
-_PMIDS = 10**8  # of eight digits; memory is taken only for those that are there
+_PMIDS = 10**8  # of eight digits; memory is used only for existing ones
 
-# In a head like this nothing can be declared that would make bytes mean something else.
+# Such a header cannot declare anything that changes the meaning of bytes.
 _HEAD = re.compile(
     rb"""(?:\xef\xbb\xbf)?(?:<\?xml\s+version=["']1.0["'](?:\s+encoding=["'](?:utf-8|us-ascii)["'])?\s*\?>)?\s*"""
     rb"""(?:<!DOCTYPE\s[^<>\[]*>)?\s*<PubmedArticleSet\s*>""",
     re.IGNORECASE,
 )
 _PMID = rb"""<PMID(?:\s+Version="(\d{1,2})")?>([1-9]\d{0,7})</PMID>"""
-# Outside of comments, CDATA and instructions, which all start with one of the signs looked out for, "<" is markup.
+# Outside comments, CDATA and instructions, which all start with a pattern that is checked, "<" is markup.
 _MARKUP = re.compile(
     rb"<(?:PubmedArticle>\s*<MedlineCitation(?:\s[^<>]*[^<>/])?>\s*" + _PMID + rb"|"
     rb"DeleteCitation>((?:\s*<PMID[^<>]*>[1-9]\d{0,7}</PMID>)*\s*)</DeleteCitation>|"
@@ -52,12 +52,12 @@ _MARKUP = re.compile(
 
 
 class Scan(NamedTuple):
-    """What one file says of which pmids.
+    """Citations and deletions in a file.
 
     Args:
-        pmids: `(citations,)` uint32 pmid of each citation; 0 where it is not a number of up to eight digits.
-        versions: `(citations,)` uint8 version of each.
-        deletions: `(deletions, 2)` uint32: after how many citations of the file, and the pmid to delete.
+        pmids: `(citations,)` uint32 pmids; 0 for anything but a number of up to eight digits.
+        versions: `(citations,)` uint8 versions.
+        deletions: `(deletions, 2)` uint32: the number of preceding citations in the file, and the pmid to delete.
     """
 
     pmids: NDArray[np.uint32]
@@ -67,16 +67,16 @@ class Scan(NamedTuple):
 
 @dataclass(frozen=True)
 class Revisions:
-    """What became of each citation of some files.
+    """Fates of the citations in a set of files.
 
     Args:
-        fates: `(citations,)` uint8 of all files together: `KEPT`, `SUPERSEDED` or `DELETED`; or the `.npy` file that
-            holds them, for several processes to share.
-        places: From each file to the first of its citations and the one after its last.
+        fates: `(citations,)` uint8 for all files together: `KEPT`, `SUPERSEDED` or `DELETED`; or an `.npy` file with
+            them, shared by several processes.
+        ranges: Maps each file to the range of its citations, as start and stop.
     """
 
     fates: NDArray[np.uint8] | str
-    places: dict[str, tuple[int, int]]
+    ranges: dict[str, tuple[int, int]]
 
     def of(self, path: str) -> bytes:
         """Returns the fates of a file's citations.
@@ -88,17 +88,17 @@ class Revisions:
             One byte for each citation.
         """
         fates = np.load(self.fates, mmap_mode="r") if isinstance(self.fates, str) else self.fates
-        return fates[slice(*self.places[path])].tobytes()
+        return fates[slice(*self.ranges[path])].tobytes()
 
 
 def read_revisions(files: Iterable[Path]) -> Revisions:
-    """Looks through files in this process.
+    """Scans files in this process.
 
     Args:
-        files: MEDLINE files, in any order; names tell theirs.
+        files: MEDLINE files in any order; their names determine the sequence.
 
     Returns:
-        What became of their citations.
+        Fates of their citations.
     """
     files = _in_order(files)
     lengths = []
@@ -115,15 +115,15 @@ def read_revisions(files: Iterable[Path]) -> Revisions:
 def load_revisions(
     files: Iterable[Path], *, num_proc: int | None = None, cache_dir: str | os.PathLike[str] | None = None
 ) -> Revisions:
-    """Looks through files in several processes, and not again until one of them changes.
+    """Scans files in several processes and caches the result until a file changes.
 
     Args:
-        files: MEDLINE files, in any order; names tell theirs.
+        files: MEDLINE files in any order; their names determine the sequence.
         num_proc: Number of processes.
-        cache_dir: Where to cache; that of `datasets` by default.
+        cache_dir: Cache folder; by default that of `datasets`.
 
     Returns:
-        What became of their citations; the array is in a file of the cache.
+        Fates of their citations; the array is a file in the cache.
     """
     files = _in_order(files)
     dataset: Any = load_pieces(
@@ -144,13 +144,13 @@ def load_revisions(
 
 
 def scan(path: str | os.PathLike[str]) -> Scan:
-    """Finds the pmids that a file gives and deletes, as far as the file can be read.
+    """Scans the citations and deletions of the readable part of a file.
 
     Args:
         path: A MEDLINE file.
 
     Returns:
-        What it says.
+        Citations and deletions.
     """
     with open_binary(path) as stream:
         found = _searched(stream, path)
@@ -162,13 +162,13 @@ def scan(path: str | os.PathLike[str]) -> Scan:
 
 
 def fates_of(scans: Iterable[Scan]) -> NDArray[np.uint8]:
-    """Works out what became of each citation.
+    """Computes the fate of each citation.
 
     Args:
-        scans: Of the files, in their order.
+        scans: Scans of the files, in order.
 
     Returns:
-        `(citations,)` uint8 of all files together.
+        `(citations,)` uint8 fates for all files together.
 
     Example:
         >>> first = Scan(np.uint32([3, 5, 7]), np.uint8([1, 1, 1]), np.zeros((0, 2), np.uint32))
@@ -176,7 +176,7 @@ def fates_of(scans: Iterable[Scan]) -> NDArray[np.uint8]:
         >>> fates_of([first, update]).tolist()
         [0, 1, 2, 0]
     """
-    newest = np.zeros(_PMIDS, np.uint32)  # by pmid: the place of the citation that counts, from 1
+    newest = np.zeros(_PMIDS, np.uint32)  # by pmid: the position of the current citation, from 1
     highest = np.zeros(_PMIDS, np.uint8)  # its version
     out: list[tuple[NDArray[np.int64], int]] = []
     total = 0
@@ -185,25 +185,25 @@ def fates_of(scans: Iterable[Scan]) -> NDArray[np.uint8]:
         for after in sorted({*deletions[:, 0].tolist(), len(pmids)}):
             out.append((_give(pmids[start:after], versions[start:after], total + start, newest, highest), SUPERSEDED))
             start = after
-            gone = np.unique(deletions[deletions[:, 0] == after, 1])
-            places = newest[gone].astype(np.int64)
-            out.append((places[places > 0] - 1, DELETED))
-            newest[gone] = highest[gone] = 0
+            deleted = np.unique(deletions[deletions[:, 0] == after, 1])
+            positions = newest[deleted].astype(np.int64)
+            out.append((positions[positions > 0] - 1, DELETED))
+            newest[deleted] = highest[deleted] = 0
         total += len(pmids)
     fates = np.zeros(total, np.uint8)
-    for places, fate in out:
-        fates[places] = fate
+    for positions, fate in out:
+        fates[positions] = fate
     return fates
 
 
 def missing_files(files: Iterable[Path]) -> list[str]:
-    """Names the files that are missing between others of NLM's numbering.
+    """Finds gaps in the numbered sequence of files.
 
     Args:
         files: MEDLINE files.
 
     Returns:
-        Their names, without suffix; none if other files are named otherwise.
+        Names of the missing files, without suffix. Files with other names are ignored.
 
     Example:
         >>> missing_files(map(Path, ["pubmed24n0002.xml.gz", "pubmed24n0004.xml.gz", "mine.xml"]))
@@ -231,7 +231,7 @@ def _places(files: Iterable[Path], lengths: Iterable[int]) -> dict[str, tuple[in
 
 
 def _searched(stream: IO[bytes], path: object) -> tuple[list[int], list[int], list[tuple[int, int]]] | None:
-    """Searches the bytes; None if there is anything that only a parser can tell."""
+    """Searches the bytes; returns None if they need a parser."""
     pmids: list[int] = []
     versions: list[int] = []
     deletions: list[tuple[int, int]] = []
@@ -286,16 +286,16 @@ def _give(
     newest: NDArray[np.uint32],
     highest: NDArray[np.uint8],
 ) -> NDArray[np.int64]:
-    """Takes in citations that follow each other, the first at place `start`; returns the places superseded."""
+    """Adds consecutive citations from position `start` on; returns the superseded positions."""
     order = np.lexsort((versions, pmids))  # stable: of equal versions, the last of the file is last
     order = order[pmids[order] > 0]
-    pmids, versions, places = pmids[order], versions[order], start + order.astype(np.int64)
+    pmids, versions, positions = pmids[order], versions[order], start + order.astype(np.int64)
     last = np.append(pmids[1:] != pmids[:-1], True)[: len(pmids)]
     wins = last & (versions >= highest[pmids])
     before = newest[pmids[wins]].astype(np.int64)
-    newest[pmids[wins]] = places[wins] + 1
+    newest[pmids[wins]] = positions[wins] + 1
     highest[pmids[wins]] = versions[wins]
-    return np.concatenate([places[~wins], before[before > 0] - 1])
+    return np.concatenate([positions[~wins], before[before > 0] - 1])
 
 
 def _scanned(piece: Piece, report: ReadReport) -> Iterator[dict[str, Any]]:
@@ -314,5 +314,5 @@ def _unpacked(row: dict[str, Any]) -> Scan:
 def _features() -> Features:
     from datasets import Features, Value
 
-    # As bytes, since a list of numbers costs datasets an object for each.
+    # As bytes, since datasets would create an object for each number of a list.
     return Features({"citations": Value("int64"), **{name: Value("binary") for name in Scan._fields}})

@@ -1,8 +1,8 @@
-"""Pickles of strangers, read without running anything they name.
+"""Safe loading of untrusted pickles.
 
-A pickle is a program: it names functions and has them called. Here every name it may use stands for a function of this
-file that makes plain data or refuses, and all other names are refused. numpy's own functions are not among them:
-`dtype.__setstate__` takes any memory layout, such as one in which bytes of the file are addresses of objects.
+A pickle is a program that names functions to call. Here, every permitted name is mapped to a function of this file that
+creates plain data or raises an error. All other names are refused. Functions of numpy are not permitted:
+`dtype.__setstate__` accepts any memory layout, including object pointers read from the file.
 """
 
 from __future__ import annotations
@@ -20,25 +20,24 @@ import numpy as np
 
 from .files import read_held
 
-_FREE = 1 << 20  # opcodes and values that any file may have
+_FREE = 1 << 20  # number of opcodes and values that any file may have
 
 
 def load_pickle(path: str | os.PathLike[str]) -> Any:
-    """Reads a pickle of lists, tuples, dicts, sets, texts, numbers and numpy arrays, and of nothing else.
+    """Loads a pickle that contains only lists, tuples, dicts, sets, texts, numbers and numpy arrays.
 
-    Keys of dicts and members of sets are texts and whole numbers below 2^61: hashing tuples within tuples could take
-    forever. What is made takes no more memory than a small multiple of the file's size.
+    Keys of dicts and members of sets must be texts or integers below 2^61, since hashing nested tuples could take
+    forever. Memory use is limited to a small multiple of the file size.
 
     Args:
-        path: A file of any protocol, packed by gzip or not.
+        path: A file of any protocol, optionally gzipped.
 
     Returns:
-        What was pickled. A `str` of Python 2 comes as bytes: it does not say its encoding, and `unicode` comes as text.
-        Arrays come as a subclass of `np.ndarray`, which `np.asarray` makes plain.
+        The unpickled object. A `str` of Python 2 is returned as bytes, since its encoding is unknown, and `unicode` as
+        text. Arrays are of a subclass of `np.ndarray`, which `np.asarray` converts.
 
     Raises:
-        ValueError: If the file is empty, damaged or no pickle, if it names anything else, or if it is made to grow
-            beyond its size; the message tells.
+        ValueError: If the file is empty, damaged or not a pickle, contains anything else, or expands beyond its size.
     """
     size = Path(path).stat().st_size
     data = read_held(path)
@@ -49,7 +48,7 @@ def load_pickle(path: str | os.PathLike[str]) -> Any:
         plain = _is_plain(data, most)
         value = pickle.loads(data, encoding="bytes") if plain else _Unpickler(data, most).load()
         _check_size(value, max(1 << 17, 8 * len(data)))
-    except Exception as error:  # garbage can raise anything
+    except Exception as error:  # invalid data can raise any exception
         raise ValueError(
             f"{path}: expected a pickle of lists, tuples, dicts, sets, texts, numbers and numpy arrays: "
             f"{str(error)[:200] or type(error).__name__}"
@@ -58,9 +57,9 @@ def load_pickle(path: str | os.PathLike[str]) -> Any:
 
 
 def _is_plain(data: bytes, most: int) -> bool:
-    """Whether a pickle has only lists, tuples, texts and numbers, which the fast unpickler in C can have.
+    """Checks whether the fast C unpickler is safe: only lists, tuples, texts and numbers.
 
-    That one names nothing and hashes nothing for them; it takes memory for what is promised, which is checked here.
+    For these it neither looks up names nor hashes. It allocates memory as declared in the file, which is checked here.
     """
     at = 0
     while True:
@@ -83,7 +82,7 @@ def _is_plain(data: bytes, most: int) -> bool:
         at += number if code not in (pickle.LONG_BINPUT, pickle.FRAME) else 0
 
 
-# Opcodes of one length, and those with a number of so many bytes behind them: an index or a length.
+# Opcodes of fixed length, and opcodes followed by an index or a length of so many bytes.
 _PLAIN = re.compile(rb"(?s)(?P<floats>(?:G.{8})+)|(?:[N\x88\x89\](eat)\x85\x86\x87\x94]|[Khq\x80].|M..|[Jj].{4})*")
 _WIDTHS = {
     pickle.LONG_BINPUT: 4,
@@ -100,7 +99,7 @@ _WIDTHS = {
 
 
 class _Opcodes(dict[int, Callable[["_Unpickler"], None]]):
-    """What is done for each opcode, up to a number of opcodes."""
+    """Handlers of opcodes, which also limit the number of opcodes."""
 
     left = 0
 
@@ -108,10 +107,10 @@ class _Opcodes(dict[int, Callable[["_Unpickler"], None]]):
         self.left -= 1
         if self.left < 0:
             raise pickle.UnpicklingError(
-                "more values than a file of this size has; if it is honest, unpack it (gunzip)"
+                "too many values for a file of this size; if you trust it, decompress it (gunzip)"
             )
         if code not in self:
-            raise pickle.UnpicklingError(f"the opcode {bytes([code])!r} is forbidden or not known")
+            raise pickle.UnpicklingError(f"the opcode {bytes([code])!r} is forbidden or unknown")
         return super().__getitem__(code)
 
 
@@ -119,7 +118,7 @@ _InPython: Any = pickle._Unpickler
 
 
 class _Unpickler(_InPython):
-    """The unpickler in Python, which can be watched: that in C gives a file of nine bytes four gigabytes."""
+    """The Python unpickler with limits; the C unpickler would allocate four gigabytes for a file of nine bytes."""
 
     def __init__(self, data: bytes, most: int) -> None:
         super().__init__(io.BytesIO(data), encoding="bytes")
@@ -131,11 +130,11 @@ class _Unpickler(_InPython):
         if (module, name) not in _STAND_INS:
             raise pickle.UnpicklingError(f"the global {module[:80]}.{name[:80]} is forbidden")
         stand_in = _STAND_INS[module, name]
-        # A new function each time: a pickle may also write into what it gets.
+        # A new function each time, since a pickle may also modify it.
         return stand_in and (lambda *arguments: stand_in(*arguments))
 
     def load_keys(self, name: str, step: int) -> None:
-        """Does an opcode that hashes what stands behind the mark."""
+        """Handles an opcode that hashes the values after the mark."""
         _check_hashed(self.stack[::step])
         getattr(super(), name)()
 
@@ -145,7 +144,7 @@ class _Unpickler(_InPython):
         super().load_setitem()
 
     def load_made(self, name: str) -> None:
-        """Does an opcode that makes something out of what is there, which may be there once for many."""
+        """Handles an opcode that builds an object from values, which may be shared."""
         getattr(super(), name)()
         made = self.stack[-1]
         if isinstance(made, np.ndarray):
@@ -153,10 +152,10 @@ class _Unpickler(_InPython):
         elif isinstance(made, bytes | set | frozenset):
             self.left -= len(made) * (1 if isinstance(made, bytes) else 8)
         if self.left < 0:
-            raise pickle.UnpicklingError("arrays of more bytes than a file of this size has")
+            raise pickle.UnpicklingError("arrays are too large for a file of this size")
 
     def load_bytearray8(self) -> None:
-        """Makes a bytearray of what is there, not of what is promised."""
+        """Creates a bytearray of the actual size, not of the declared size."""
         size = int.from_bytes(self.read(8), "little")
         self.append(bytearray(self.read(size)))
 
@@ -178,14 +177,14 @@ for _code in (pickle.INST, pickle.OBJ, pickle.NEWOBJ, pickle.NEWOBJ_EX, pickle.E
 
 def _check_hashed(values: Iterable[Any]) -> None:
     for value in values:
-        # Whole numbers that differ by 2^61 - 1 have one hash: a set of many would take forever.
+        # Integers that differ by 2^61 - 1 have the same hash: a large set of them would take forever.
         is_number = isinstance(value, int | np.integer) and abs(int(value)) < 1 << 61
         if not (value is None or is_number or type(value) in (str, bytes, np.str_, np.bytes_)):
-            raise pickle.UnpicklingError("keys and members of sets must be texts or whole numbers below 2^61")
+            raise pickle.UnpicklingError("dict keys and set members must be texts or integers below 2^61")
 
 
 def _check_size(value: object, most: int) -> None:
-    """Goes through all values as often as they are there: lists within lists may be a few, named again and again."""
+    """Counts all values including repetitions, since a few nested lists can refer to each other many times."""
     waiting = [value]
     while waiting:
         value = waiting.pop()
@@ -194,7 +193,7 @@ def _check_size(value: object, most: int) -> None:
             value = value.ravel().tolist() if value.dtype.hasobject else ()
         most -= len(value) if isinstance(value, _CONTAINERS) else 0
         if most < 0:
-            raise pickle.UnpicklingError("the same lists within lists so often that they never end")
+            raise pickle.UnpicklingError("nested lists are repeated too often")
         if isinstance(value, dict):
             value = value.values()
         if isinstance(value, (*_CONTAINERS, type({}.values()))) and not _LEAVES.issuperset(map(type, value)):
@@ -207,7 +206,7 @@ _LEAVES = {str, bytes, int, float, type(None)}
 
 
 class _Dtype:
-    """What a pickle says of a dtype, as long as it is one of numbers, texts or any objects."""
+    """A dtype in a pickle, limited to numbers, texts and objects."""
 
     def __init__(self, code: str | bytes, *_: object) -> None:
         self.code = code
@@ -233,9 +232,9 @@ class _Array(np.ndarray[Any, Any]):
         _, shape, dtype, is_fortran, items = state
         if not isinstance(dtype, _Dtype):
             raise pickle.UnpicklingError("an array has no dtype")
-        # numpy checks the size of bytes, but reads on behind the end of a list that is too short.
+        # numpy checks the size of bytes, but reads past the end of a list that is too short.
         if dtype.dtype.hasobject and not (isinstance(items, list) and len(items) == math.prod(shape)):
-            raise pickle.UnpicklingError(f"an array of shape {shape} has another number of objects")
+            raise pickle.UnpicklingError(f"an array of shape {shape} has a wrong number of objects")
         checked: Any = (1, shape, dtype.dtype, bool(is_fortran), items)
         super().__setstate__(checked)
 
@@ -257,7 +256,7 @@ def _scalar(dtype: _Dtype, item: bytes | str) -> Any:
 
 
 def _encoded(text: str, encoding: str | bytes) -> bytes:
-    # How protocol 2 writes bytes. Any other encoding would have Python look for a codec of that name.
+    # The encoding of bytes in protocol 2. For any other, Python would search for a codec of that name.
     if _text(encoding) not in ("latin1", "latin-1"):
         raise pickle.UnpicklingError(f"the encoding {encoding!r} is forbidden")
     return text.encode("latin-1")
@@ -276,13 +275,13 @@ def _text(value: str | bytes) -> str:
 _STAND_INS: dict[tuple[str, str], Callable[..., Any] | None] = {
     (module, name): stand_in
     for modules, name, stand_in in [
-        ("numpy", "ndarray", None),  # only ever handed to _reconstruct, which makes no other
+        ("numpy", "ndarray", None),  # only passed to _reconstruct, which ignores it
         ("numpy", "dtype", _Dtype),
         ("numpy.core.multiarray numpy._core.multiarray", "_reconstruct", _array),
         ("numpy.core.multiarray numpy._core.multiarray", "scalar", _scalar),
         ("numpy.core.numeric numpy._core.numeric", "_frombuffer", _array_of_buffer),
         ("_codecs", "encode", _encoded),
-        ("builtins __builtin__", "bytes", lambda: b""),  # by protocol 2 only if there are none
+        ("builtins __builtin__", "bytes", lambda: b""),  # empty bytes in protocol 2
         ("builtins __builtin__", "set", _set),
         ("builtins __builtin__", "frozenset", lambda items=(): frozenset(_set(items))),
         ("builtins __builtin__", "complex", complex),

@@ -1,4 +1,4 @@
-"""Concepts of a thesaurus or another vocabulary in SKOS as labels.
+"""Reader of SKOS vocabularies, such as thesauri, as labels.
 
     @prefix skos: <http://www.w3.org/2004/02/skos/core#> .
     @prefix ex: <http://example.org/> .
@@ -7,18 +7,18 @@
     ex:2 a skos:Concept ; skos:prefLabel "heart valve"@en ; skos:altLabel "cardiac valve"@en ;
         skos:definition "Keeps blood from flowing back."@en .
 
-The suffix tells the format, with or without `.gz`:
+The suffix determines the format, with or without `.gz`:
 
 | suffix | format | |
 | --- | --- | --- |
 | `.nt`, `.nq` | N-Triples, N-Quads | read line by line |
 | `.rdf`, `.xml`, `.owl` | RDF/XML | read element by element |
-| `.ttl`, `.trig` | Turtle, TriG | the whole text is held in memory while it is parsed |
-| `.jsonld`, `.json` | JSON-LD | all values are held in memory while they are parsed |
+| `.ttl`, `.trig` | Turtle, TriG | the whole text is kept in memory while parsing |
+| `.jsonld`, `.json` | JSON-LD | all values are kept in memory while parsing |
 
-Texts may be plain (`skos:prefLabel "heart"@en`), of SKOS-XL (`skosxl:prefLabel [skosxl:literalForm "heart"@en]`) or, as
-some write definitions, nodes with an `rdf:value`. What is kept in memory are texts in the languages asked for and links
-between concepts, whatever else a file holds.
+Texts may be literals (`skos:prefLabel "heart"@en`), SKOS-XL labels
+(`skosxl:prefLabel [skosxl:literalForm "heart"@en]`) or nodes with an `rdf:value`, as in some definitions. Only texts in
+the requested languages and links between concepts are kept in memory.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from rdflib.store import Store
 
 DESCRIPTIONS = ("alt_labels", "definition", "broader")
-"""What the description of a concept can be made of."""
+"""Possible parts of the description of a concept."""
 
 FORMATS = {
     ".nt": "nt",
@@ -60,12 +60,12 @@ FORMATS = {
     ".jsonld": "json-ld",
     ".json": "json-ld",
 }
-"""From the suffix of a file to rdflib's name of its format."""
+"""rdflib format names by file suffix."""
 
 _LONGEST_ENTITY = 256
 _LONGEST_URI = 8192
 _LONGEST_LINE = 1 << 18
-"""Bytes of a line of N-Triples: rdflib searches a line again for every 2 KB that it reads of it."""
+"""Maximum bytes of an N-Triples line: rdflib searches the line again for every 2 KB that it reads."""
 _MOST_PARTS = 5000
 _SKOS = "http://www.w3.org/2004/02/skos/core#"
 _XL = "http://www.w3.org/2008/05/skos-xl#"
@@ -81,7 +81,7 @@ _TEXTS = {
     f"{_XL}literalForm": "text",
     f"{_RDF}value": "text",
 }
-_LINKS = {  # and whether they lead the other way
+_LINKS = {  # and whether they are inverse
     f"{_SKOS}broader": ("broader", False),
     f"{_SKOS}narrower": ("broader", True),
     f"{_SKOS}inScheme": ("scheme", False),
@@ -97,34 +97,34 @@ def load_skos(
     scheme: str | None = None,
     report: ReadReport | None = None,
 ) -> LabelSet:
-    """Reads concepts as a label set, by their URIs; their alternative labels are the synonyms, `broader` has parents.
+    """Reads concepts as a label set. URIs are label ids, alternative labels synonyms, and `broader` has the parents.
 
-    Concepts without a URI, deprecated ones and those without a name in the languages are left out and counted. Of
-    several names in one language the first in the alphabet is taken. Where names and descriptions are the same, what
-    tells the concepts apart is put behind the description: the name of the broader concept, else the definition, the
-    alternative labels, the notation or the last part of the URI; the report counts these concepts.
+    Concepts without a URI, deprecated concepts and concepts without a name in the languages are skipped and counted. Of
+    several names in a language, the alphabetically first is used. If concepts have the same name and description, a
+    text that distinguishes them is appended to the description: the name of the broader concept, or else the
+    definition, the alternative labels, the notation or the last part of the URI. The report counts these concepts.
 
-    rdflib parses some 40,000 statements a second of N-Triples, fewer of Turtle and half as many of RDF/XML: where a
-    large vocabulary comes in several formats, take N-Triples.
+    rdflib parses about 40,000 statements per second of N-Triples, fewer of Turtle and half as many of RDF/XML. Use
+    N-Triples for large vocabularies, if available.
 
     Args:
-        paths: Files and folders (their own files of a known suffix), which together hold one vocabulary.
-        language: Tags of languages, the best first. `"en"` takes `en-GB` too where there is no plain `en`; texts
-            without a tag are taken where there is no text in any of the languages.
-        describe: What to make descriptions of, in this order: any of `"alt_labels"`, `"definition"` (or scope note,
-            where there is none) and `"broader"`, the names above the concept from the top; of several broader concepts
-            the one with the first URI is followed.
-        scheme: URI of the concept scheme to keep; by default all.
-        report: Counts concepts and says whether malformed input raises, as it does without.
+        paths: Files and folders (not searched recursively) of a vocabulary.
+        language: Language tags in order of preference. `"en"` matches `en-GB` if `en` is missing. Untagged texts are
+            used if there is no text in any of the languages.
+        describe: Parts of the descriptions, in order: any of `"alt_labels"`, `"definition"` (or else the scope note)
+            and `"broader"`, the names of ancestors from the top. Of several broader concepts, the first by URI is
+            followed.
+        scheme: URI of the concept scheme to read; by default all.
+        report: Counts concepts and decides whether malformed input raises (the default).
 
     Returns:
-        The concepts in the order of their URIs, in which 10 comes after 9.
+        The concepts in natural order of their URIs, where 10 comes after 9.
 
     Raises:
         ImportError: If rdflib is not installed.
-        FileNotFoundError: If a path leads nowhere.
-        ValueError: If a path leads to nothing of a known format, `describe` is not a choice of these, or no concept is
-            left. Unless the report says to skip: if a file is malformed; what comes before the damage is kept then.
+        FileNotFoundError: If a path does not exist.
+        ValueError: If a path has no file of a known format, `describe` is invalid, or no concept is usable; also if a
+            file is malformed, unless the report says to skip, which keeps everything before the damage.
     """
     report = ReadReport() if report is None else report
     chosen = check_choices(describe, DESCRIPTIONS)
@@ -167,7 +167,7 @@ def load_skos(
 
 
 class _Vocabulary:
-    """The statements that labels are made of."""
+    """The statements needed for labels."""
 
     def __init__(self, languages: list[str]) -> None:
         if not languages or not all(isinstance(tag, str) and tag for tag in languages):
@@ -177,7 +177,7 @@ class _Vocabulary:
         self.concepts: set[str] = set()
         self.deprecated: set[str] = set()
         self.notations: dict[str, list[str]] = defaultdict(list)
-        # Texts of a role by subject, as (place of the language, whether regional, tag, text), or nodes that have one.
+        # Texts of a role by subject, as (rank of the language, whether regional, tag, text), or nodes that have a text.
         self.stated: dict[str, dict[str, list[tuple[int, bool, str, str] | str]]] = {
             role: defaultdict(list) for role in _TEXTS.values()
         }
@@ -185,7 +185,7 @@ class _Vocabulary:
         self.tags: Counter[str] = Counter()
 
     def add_text(self, role: str, subject: str, text: str, tag: str) -> None:
-        """Keeps a text if it is of use."""
+        """Stores a text if it is usable."""
         text, tag = " ".join(text.split()), tag.lower()
         if role in ("name", "text"):
             self.tags[tag] += 1
@@ -200,7 +200,7 @@ class _Vocabulary:
                 return
 
     def texts(self, role: str, subject: str) -> list[str]:
-        """The texts of a concept in the best language that there are any in, plain tags before regional ones."""
+        """Returns the texts of a concept in the best available language, plain tags before regional ones."""
         found: set[tuple[int, bool, str, str] | str] = set()
         for value in self.stated[role].get(subject, ()):
             found.update(self.stated["text"].get(value, ()) if isinstance(value, str) else [value])
@@ -208,11 +208,11 @@ class _Vocabulary:
         return list(dict.fromkeys(text for place, _, _, text in ranked if place == ranked[0][0]))
 
     def name(self, concept: str) -> str:
-        """The name, or nothing."""
+        """Returns the name, or an empty string."""
         return next(iter(self.texts("name", concept)), "")
 
     def useless(self, concept: str, scheme: str | None) -> str | None:
-        """Why a concept is no label, if it is none."""
+        """Returns the reason why a concept is not a usable label, or None."""
         if concept.startswith("_:"):
             return "without a URI"
         if concept in self.deprecated:
@@ -222,29 +222,29 @@ class _Vocabulary:
         return None if self.name(concept) else f"without a name in {self.wanted()}"
 
     def broader(self, concept: str) -> tuple[str, ...]:
-        """The concepts right above a concept."""
+        """Returns the parents of a concept."""
         return tuple(sorted((self.links["broader"].get(concept, set()) & self.concepts) - {concept}, key=_natural))
 
     def broader_names(self, concept: str) -> list[str]:
-        """The names above a concept, from the top."""
+        """Returns the names of ancestors, from the top."""
         path, seen = [], {concept}
-        while parents := [one for one in self.broader(concept) if one not in seen]:
+        while parents := [parent for parent in self.broader(concept) if parent not in seen]:
             concept = parents[0]
             seen.add(concept)
             path.append(self.name(concept))
         return [name for name in reversed(path) if name]
 
     def wanted(self) -> str:
-        """The languages asked for, in words."""
+        """Formats the requested languages."""
         return " or ".join(self.languages)
 
     def summary(self, scheme: str | None) -> str:
-        """What there is, for those who found nothing."""
+        """Summarizes the content for the message that no concept is usable."""
         tags = ", ".join(f"{tag or 'no language'} ({count:,})" for tag, count in self.tags.most_common(30))
-        text = f"{len(self.concepts):,} concepts found; names wanted in {self.wanted()}, found in {tags or 'none'}"
+        text = f"{len(self.concepts):,} concepts; names requested in {self.wanted()}, available in {tags or 'none'}"
         if scheme is not None:
             schemes = sorted(set().union(*self.links["scheme"].values()))
-            text += f"; scheme wanted {scheme}, found {', '.join(schemes[:30]) or 'none'}"
+            text += f"; scheme requested {scheme}, available {', '.join(schemes[:30]) or 'none'}"
         return text
 
 
@@ -254,13 +254,15 @@ def _read(path: Path, vocabulary: _Vocabulary, report: ReadReport) -> None:
         from rdflib.parser import PythonInputSource
     before = vocabulary.statements
     kind = FORMATS[suffix_of(path)]
-    # Relative URIs depend neither on where the folder is nor on packing.
+    # Relative URIs depend neither on the folder nor on compression.
     base = PurePosixPath("/", path.with_suffix("").name if path.suffix.lower() == ".gz" else path.name).as_uri()
     try:
         if kind == "xml":
             _check_entities(path)
         with open_binary(path, held=kind != "nt") as stream, warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # rdflib's parsers use what rdflib wants replaced
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # the parsers of rdflib use deprecated functions of rdflib
             if stream.read(3) != b"\xef\xbb\xbf":  # a byte order mark
                 stream.seek(0)
             source: Any = stream
@@ -271,20 +273,20 @@ def _read(path: Path, vocabulary: _Vocabulary, report: ReadReport) -> None:
             Graph(store=_store(vocabulary)).parse(source, format=kind, publicID=base)
         if vocabulary.statements == before:
             raise ValueError("no statements")
-    except Exception as error:  # garbage can raise anything
+    except Exception as error:  # invalid data can raise any exception
         if isinstance(error, (OSError, MemoryError)) and not isinstance(error, BadGzipFile):
             raise
         report.problem("damaged file", f"{path}: {' '.join(str(error).split())[:300]}")
 
 
 class _Lines(BufferedIOBase):
-    """The bytes of a file of lines; refuses a line that is too long while it is read."""
+    """A stream that refuses lines that are too long."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.stream, self.length = stream, 0
 
     def read(self, size: int | None = -1) -> bytes:
-        """Reads so many bytes."""
+        """Reads `size` bytes."""
         data = self.stream.read(-1 if size is None else size)
         end = max(data.rfind(b"\n"), data.rfind(b"\r"))
         self.length = len(data) - 1 - end + (self.length if end < 0 else 0)
@@ -294,7 +296,7 @@ class _Lines(BufferedIOBase):
 
 
 def _check_entities(path: Path) -> None:
-    """Refuses entities that stand for more than a prefix does: rdflib takes hours for those within others."""
+    """Refuses entities longer than a prefix, since rdflib takes hours to expand nested entities."""
     declared: set[str] = set()
     inside: list[str] = []
     parts = 0
@@ -302,8 +304,7 @@ def _check_entities(path: Path) -> None:
     def declare(name: str, is_parameter: bool, value: str | None, *_: object) -> None:
         if value is not None and (is_parameter or "&" in value or len(value) > _LONGEST_ENTITY):
             raise ValueError(
-                f"the entity {shortened(name)} is more than a short text, as in files that are made to grow; "
-                "write out what it stands for"
+                f"the entity {shortened(name)} is not a short text, like an XML bomb; replace it by its value"
             )
         declared.add(name)
 
@@ -314,8 +315,8 @@ def _check_entities(path: Path) -> None:
     def add(_: str) -> None:
         nonlocal parts
         parts += 1
-        if parts > _MOST_PARTS:  # each is put behind the ones before, which are copied for that
-            raise ValueError(f"a text of <{inside[0][:80]}> is made of more than {_MOST_PARTS:,} lines and entities")
+        if parts > _MOST_PARTS:  # each is appended by copying the previous ones
+            raise ValueError(f"a text of <{inside[0][:80]}> has more than {_MOST_PARTS:,} lines and entities")
 
     parser = expat.ParserCreate()
     parser.EntityDeclHandler, parser.StartElementHandler, parser.CharacterDataHandler = declare, start, add
@@ -324,7 +325,7 @@ def _check_entities(path: Path) -> None:
             try:
                 parser.Parse(data)
             except expat.ExpatError:
-                return  # for rdflib to tell
+                return  # rdflib reports the error
 
 
 def _store(vocabulary: _Vocabulary) -> Store:
@@ -335,7 +336,7 @@ def _store(vocabulary: _Vocabulary) -> Store:
         return f"_:{node}" if isinstance(node, BNode) else str(node)
 
     class Statements(Store):
-        """Where a parser of rdflib puts statements; a graph that keeps and indexes all takes many times the memory."""
+        """Store that receives the statements of rdflib parsers; an indexed graph needs many times the memory."""
 
         context_aware = graph_aware = True
 
@@ -344,7 +345,7 @@ def _store(vocabulary: _Vocabulary) -> Store:
             subject, predicate, value = triple
             predicate = str(predicate)
             for node in (subject, predicate, () if isinstance(value, Literal) else value):
-                if len(node) > _LONGEST_URI:  # a prefix may stand for a million characters
+                if len(node) > _LONGEST_URI:  # a prefix may expand to a million characters
                     raise ValueError(f"a URI is longer than {_LONGEST_URI:,} characters: {node[:80]}...")
             if predicate in _TEXTS:
                 role = _TEXTS[predicate]
@@ -364,16 +365,16 @@ def _store(vocabulary: _Vocabulary) -> Store:
                 vocabulary.deprecated.add(name(subject))
 
         def add_graph(self, graph: object) -> None:
-            """Named graphs are one."""
+            """Ignored: named graphs are merged."""
 
         def remove_graph(self, graph: object) -> None:
-            """Named graphs are one."""
+            """Ignored: named graphs are merged."""
 
     return Statements()
 
 
 def _json(stream: IO[bytes]) -> Any:
-    """Reads JSON-LD that draws nothing in: rdflib would fetch a context from any address."""
+    """Reads JSON-LD without external references: rdflib would fetch a context from any URL."""
     data = json.loads(stream.read())
     values = [data]
     while values:
@@ -386,7 +387,7 @@ def _json(stream: IO[bytes]) -> Any:
                 for context in contexts:
                     if isinstance(context, str):
                         raise ValueError(
-                            f"{key} is the address {shortened(context)}; nothing is fetched, put what is there in"
+                            f"{key} is the URL {shortened(context)}, which is not fetched: replace it by its content"
                         )
             values += value.values()
     return data
@@ -394,10 +395,10 @@ def _json(stream: IO[bytes]) -> Any:
 
 def _files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
     found: dict[Path, None] = {}
-    for given in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
-        path = Path(given)
-        if given == "" or not path.exists():  # Path("") is this very folder
-            raise FileNotFoundError(f"no file or folder {str(given)!r} (in {Path.cwd()})")
+    for name in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
+        path = Path(name)
+        if name == "" or not path.exists():  # Path("") is the current folder
+            raise FileNotFoundError(f"no file or folder {str(name)!r} (in {Path.cwd()})")
         files = sorted(child for child in path.iterdir() if child.is_file()) if path.is_dir() else [path]
         known = [file for file in files if suffix_of(file) in FORMATS]
         if not known:
@@ -409,6 +410,6 @@ def _files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> 
 
 
 def _natural(uri: str) -> list[Any]:
-    # Numbers by length and digits: int() refuses very long ones.
+    # Numbers by length and digits, since int() refuses very long ones.
     parts = re.split("([0-9]+)", uri)
     return [(len(part.lstrip("0")), part.lstrip("0"), part) if place % 2 else part for place, part in enumerate(parts)]

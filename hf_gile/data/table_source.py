@@ -1,4 +1,4 @@
-"""Where documents and labels of tables come from: files, columns, and the file that says what the labels mean."""
+"""Input settings for tables of documents: files, columns and label file."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,38 +21,38 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 FORMATS: dict[str, Sequence[str]] = {"table": SUFFIXES, "annif": (".tsv", ".csv", ".jsonl", ".txt"), "xmc": ()}
-"""What the format of files can be, and the suffixes of those that are read."""
+"""Formats of files, and their suffixes."""
 
 
 @dataclass
 class TableSource:
-    """Documents to train on, for validation and for the test, their columns, and what their labels mean.
+    """Documents for training, validation and testing, their columns, and their labels.
 
     Args:
-        train_files: Files, folders or globs.
-        validation_files: By default a tenth of the training documents, by a hash of their ids.
-        test_files: By default a tenth of the training documents, by a hash of their ids.
-        format: table; annif, its corpora and vocabularies; or xmc, the folder of a set of the Extreme Classification
-            Repository, with its test documents and labels.
-        dataset: Instead of files: a dataset of the Hub, or a folder.
-        dataset_config: The configuration of the dataset.
-        text: Columns of text, read in this order.
-        labels: Column of label ids: a list, or one text.
-        separator: Cuts a text of several label ids, such as ';'.
-        id: Column of ids of documents; by default file and row.
-        label_file: What the label ids mean; by default they are names.
-        label_id: Column of ids of the label file.
-        label_name: Columns of names; the first that is not empty counts.
-        label_description: Columns of what else is known; of SKOS: alt_labels, definition, broader; of MeSH:
-            entry_terms, scope_note, tree_path.
-        label_synonyms: Columns of other names.
-        label_language: Of SKOS: languages of names, the first one there is counts.
-        on_unknown_label: Label ids that the label file lacks: raise, or drop.
-        encoding: Of the files.
+        train_files: Training files, folders or globs.
+        validation_files: Validation files; by default a tenth of the training documents, by a hash of their ids.
+        test_files: Test files; by default a tenth of the training documents, by a hash of their ids.
+        format: table; annif for Annif corpora and vocabularies; or xmc for a folder of the Extreme Classification
+            Repository, which includes test documents and labels.
+        dataset: Dataset on the Hub, or a folder, instead of files.
+        dataset_config: Configuration of the dataset.
+        text: Columns with the text, joined in this order.
+        labels: Column with the label ids: a list or a string.
+        separator: Separator of label ids within a string, such as ';'.
+        id: Column with the document ids; by default file and row.
+        label_file: File with the names of label ids; by default the ids are names.
+        label_id: Column of the label file with the ids.
+        label_name: Columns with the label names; the first non-empty one is used.
+        label_description: Columns that describe labels; for SKOS alt_labels, definition, broader; for MeSH entry_terms,
+            scope_note, tree_path.
+        label_synonyms: Columns with synonyms.
+        label_language: Languages of SKOS names, in order of preference.
+        on_unknown_label: Label ids missing from the label file: raise, or drop.
+        encoding: Encoding of the files.
         on_error: Malformed rows and labels: raise, or skip and count.
-        num_proc: Processes that read files.
-        held_out: Share of the labels, by a hash of their ids, that only test documents have, for figures of unseen
-            labels. To choose settings for these, hold out others: --held_out_labels.
+        num_proc: Number of processes that read files.
+        held_out: Fraction of labels that only test documents keep, by a hash of their ids, to evaluate unseen labels.
+            Use --held_out_labels to hold out other labels for choosing settings.
     """
 
     train_files: list[str] = field(default_factory=list)
@@ -78,25 +78,25 @@ class TableSource:
     held_out: float = 0.0
 
     def check_source(self) -> None:
-        """Names settings that do not go together, before any file is read.
+        """Checks for incompatible settings before any file is read.
 
         Raises:
-            ValueError: There are some.
+            ValueError: If there are any.
         """
         if self.dataset and (self.train_files or self.validation_files or self.test_files):
             raise ValueError("pass either --dataset or files, not both")
         if not self.dataset and not self.train_files:
-            raise ValueError("there is nothing to train on: pass --train_files, or a --dataset with a split `train`")
+            raise ValueError("no training documents: pass --train_files, or a --dataset with a split `train`")
         if self.format == "xmc" and (len(self.train_files) != 1 or self.test_files or self.label_file):
             raise ValueError(
-                "format xmc takes one folder as train_files, which has the test documents and the labels as well"
+                "format xmc takes a single folder as train_files, which includes test documents and labels"
             )
         if not 0 <= self.held_out < 1:
-            raise ValueError(f"held_out is a share of the labels, from 0 to below 1, got {self.held_out}")
+            raise ValueError(f"held_out must be a fraction from 0 to below 1, got {self.held_out}")
 
     @property
     def name(self) -> str:
-        """What the documents to train on are called: the name of the dataset, or those of the files."""
+        """Returns the name of the training data, from the dataset or the files."""
         if self.dataset:
             place = Path(self.dataset)
             return place.name if place.exists() else self.dataset
@@ -109,12 +109,12 @@ class TableSource:
             say: Prints a line about each part.
 
         Returns:
-            For each of `PARTS` the columns `id`, `text` and `labels`; and the labels, those of training documents,
-            with their counts, before the others.
+            A dataset with the columns `id`, `text` and `labels` for each of `PARTS`; and the labels, where labels of
+            training documents come first and have counts.
 
         Raises:
-            OSError: A path leads nowhere.
-            ValueError: The files cannot be read, or documents have labels that the label file lacks.
+            OSError: If a path does not exist.
+            ValueError: If the files cannot be read, or documents have labels missing from the label file.
         """
         parts, labels = self._read_parts(say)
         parts = all_parts(parts)
@@ -123,7 +123,7 @@ class TableSource:
         return parts, self._labels_of(parts, labels, say)
 
     def _read_parts(self, say: Callable[..., None]) -> "tuple[dict[str, Dataset], LabelSet | None]":
-        """The parts that there are, and the labels that a dataset names itself."""
+        """Reads the available parts, and the labels that a dataset defines."""
         parts: dict[str, Dataset] = {}
         labels, report = None, ReadReport(self.on_error)
         if self.dataset:
@@ -133,7 +133,7 @@ class TableSource:
                 if part in PARTS:
                     parts[part], labels = table_of(rows, **self.columns())
             if "train" not in parts:
-                raise ValueError(f"there is nothing to train on: the dataset {self.dataset} has no split `train`")
+                raise ValueError(f"no training documents: the dataset {self.dataset} has no split `train`")
         elif self.format == "xmc":
             corpus = load_xmc(self.train_files[0], encoding=self.encoding, report=report)
             parts, labels = corpus.documents, corpus.label_set
@@ -146,7 +146,7 @@ class TableSource:
         return parts, labels
 
     def _labels_of(self, parts: "Mapping[str, Dataset]", labels: LabelSet | None, say: Callable[..., None]) -> LabelSet:
-        """What the label ids mean, the labels of training documents first."""
+        """Reads the labels, those of training documents first."""
         of_parts = {part: Counter(one for row in rows["labels"] for one in row) for part, rows in parts.items()}
         used = sum(of_parts.values(), Counter[str]())
         if self.label_file is not None:
@@ -156,13 +156,13 @@ class TableSource:
             labels = LabelSet.from_names(list(used))
         if missing := {label_id: count for label_id, count in used.items() if label_id not in labels}:
             names = ", ".join(map(repr, list(missing)[:3]))
-            message = f"{self.label_file}: {len(missing):,} label ids of the documents are not in it, such as {names}"
+            message = f"{self.label_file} lacks {len(missing):,} label ids of the documents, such as {names}"
             if self.on_unknown_label != "drop":
                 raise ValueError(
-                    f"{message}; add them, choose the column of ids with --label_id, or leave them out with "
+                    f"{message}; add them, choose the column of ids with --label_id, or drop them with "
                     "--on_unknown_label drop"
                 )
-            say(f"{message}: left out, {sum(missing.values()):,} times")
+            say(f"{message}: dropped {sum(missing.values()):,} times")
         return seen_first(labels, {one: number for one, number in of_parts["train"].items() if one in labels})
 
     def columns(self) -> dict[str, Any]:
@@ -170,17 +170,17 @@ class TableSource:
         return {"text": self.text, "labels": self.labels, "id": self.id, "separator": self.separator}
 
     def read(self, files: Sequence[str]) -> "tuple[Dataset, ReadReport]":
-        """Reads documents of tables or of Annif.
+        """Reads documents from tables or Annif files.
 
         Args:
             files: Files, folders and globs.
 
         Returns:
-            The columns `id`, `text` and `labels`, and the report of how they were read.
+            Documents with the columns `id`, `text` and `labels`, and the read report.
 
         Raises:
-            OSError: A path leads nowhere.
-            ValueError: The files cannot be read.
+            OSError: If a path does not exist.
+            ValueError: If the files cannot be read.
         """
         reading: dict[str, Any] = {"on_error": self.on_error, "num_proc": self.num_proc}
         if self.format == "annif":
@@ -188,14 +188,14 @@ class TableSource:
         return load_table(files, **self.columns(), encoding=self.encoding, **reading)
 
     def read_labels(self) -> tuple[LabelSet, ReadReport]:
-        """Reads the label file; the vocabulary of an Annif corpus may be a table of its kind.
+        """Reads the label file; for Annif, this may be an Annif vocabulary.
 
         Returns:
-            The labels, and the report of how they were read.
+            The labels and the read report.
 
         Raises:
-            OSError: There is no such file.
-            ValueError: It cannot be read.
+            OSError: If the file does not exist.
+            ValueError: If it cannot be read.
         """
         path, report = self.label_file or "", ReadReport(self.on_error)
         if self.format == "annif" and suffix_of(Path(path)) in (".tsv", ".csv"):
@@ -214,7 +214,7 @@ class TableSource:
 
 
 def names_of(files: Sequence[str]) -> str:
-    """What documents of some files are called.
+    """Returns a name for documents, from the names of their files.
 
     Args:
         files: Files, folders and globs.

@@ -1,19 +1,19 @@
-"""Word vectors that were trained elsewhere, from files of any format that has a reader here.
+"""Readers of pretrained word vectors in several formats.
 
-| suffix | what is in it |
+| suffix | content |
 | --- | --- |
-| `.vec`, `.txt` | text: on each line a word and D numbers, with a space between them. fastText and word2vec begin with a line `V D`, GloVe does not; the content tells |
-| `.bin` | binary word2vec: a line `V D`, then V times a word, a space, D numbers as float32 and perhaps a line end |
+| `.vec`, `.txt` | text: a word and D numbers per line, separated by spaces. fastText and word2vec start with a line `V D`, GloVe does not; this is detected |
+| `.bin` | binary word2vec: a line `V D`, then V times a word, a space, D float32 numbers and optionally a newline |
 | `.npz` | two arrays of numpy: `words`, V texts, and `vectors`, `(V, D)` |
 | `.pkl` | a pickled pair: a list of V words, and a list or an array of their V vectors of D numbers |
 
-Each may be packed by gzip, and have `.gz` behind its suffix then. fastText's own `.bin` is another format, a whole model;
-its vectors are in the `.vec` beside it.
+Each may be compressed with gzip, with the additional suffix `.gz`. The `.bin` files of fastText are another format, for
+whole models; their vectors are also available as `.vec`.
 
-The last is the published format of multilingual hierarchical attention networks (Pappas & Popescu-Belis, IJCNLP 2017),
-which GILE uses on Deutsche Welle; it is read without running anything that the pickle names.
+The last is the format published with multilingual hierarchical attention networks (Pappas & Popescu-Belis, IJCNLP
+2017), which GILE uses on Deutsche Welle. It is read without executing code of the pickle.
 
-From a file to a model, where `V` is `2 +` the number of words:
+To use a file in a model, where `V` is `2 +` the number of words:
 
     words, vectors = load_word_vectors("glove.840B.300d.txt", max_words=400_000).normalized().table()
     tokenizer = build_tokenizer(vocabulary=words)
@@ -42,11 +42,11 @@ from .report import ReadReport
 from .safe_pickle import load_pickle
 
 Matrix = np.ndarray[Any, np.dtype[np.float32]]
-Block = tuple[Sequence[Any], Matrix, Sequence[int]]  # words, vectors and where in the file they are
+Block = tuple[Sequence[Any], Matrix, Sequence[int]]  # words, vectors and their positions in the file
 
 _LONGEST_LINE = 1 << 20
 _ROWS = 1000  # parsed at a time
-_SAMPLE = 100  # lines that tell the size of the vectors
+_SAMPLE = 100  # lines used to detect the vector size
 _CHUNK = 1 << 20
 _LONGEST_HEADER = 100
 _HEADER = re.compile(rb"([0-9]{1,18})\s+([0-9]{1,18})")
@@ -56,10 +56,10 @@ _NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 @dataclass(frozen=True, eq=False)
 class WordVectors:
-    """Words and their vectors; a word's id is its place.
+    """Words and their vectors; the id of a word is its position.
 
     Args:
-        words: V words, each once.
+        words: V distinct words.
         vectors: `(V, D)` float32, all finite.
 
     Example:
@@ -78,40 +78,40 @@ class WordVectors:
     vectors: Matrix
 
     def table(self) -> tuple[list[str], Matrix]:
-        """Puts the padding word and the unknown word in front, as `build_tokenizer` does.
+        """Adds the padding word and the unknown word in front, as `build_tokenizer` does.
 
         Returns:
             `2 + V` words for `build_tokenizer(vocabulary=...)`, and their `(2 + V, D)` vectors for
             `hf_gile.training.set_word_vectors`: zeros for padding, and for the unknown word the mean of all words.
 
         Raises:
-            ValueError: If one of the two is among the words already.
+            ValueError: If the vocabulary already contains one of the two.
         """
         for name in (PAD, UNK):
             if name in self.words:
-                raise ValueError(f"word {self.words.index(name):,} is {name!r}, which the table puts in front itself")
+                raise ValueError(f"word {self.words.index(name):,} is {name!r}, which the table adds itself")
         table = np.empty((2 + len(self.words), self.vectors.shape[1]), np.float32)
         table[0] = 0
-        # The mean of all words says nothing in particular, as an unknown word should.
+        # The mean of all words is neutral, as an unknown word should be.
         table[1] = self.vectors.mean(0, dtype=np.float64)
         table[2:] = self.vectors
         return [PAD, UNK, *self.words], table
 
     def normalized(self, report: ReadReport | None = None) -> WordVectors:
-        """Writes the words as the tokenizer writes those of a text, and drops those that it never can.
+        """Normalizes the words like the tokenizer, and drops words that it never produces.
 
-        The tokenizer lower-cases, replaces numbers that stand alone and cuts at all but letters and digits
-        (`normalizer_and_splitter`). So most rows of a large file, such as `The`, `U.S.` or `New York`, are never looked
-        up. Of several words that become the same one the first is kept, in most files the most frequent.
+        The tokenizer lower-cases, replaces standalone numbers and splits at all characters but letters and digits
+        (`normalizer_and_splitter`), so it never looks up most rows of a large file, such as `The`, `U.S.` or `New
+        York`. Of several words with the same normal form, the first is used, which is the most frequent in most files.
 
         Args:
-            report: Counts what is dropped; its number of records stays that of the words read.
+            report: Counts dropped words; its number of records does not change.
 
         Returns:
-            The words that are exactly one word of the tokenizer, in their order.
+            The words that correspond to exactly one word of the tokenizer, in order.
 
         Raises:
-            ValueError: If there is no such word.
+            ValueError: If there are none.
         """
         report = ReadReport() if report is None else report
         normalizer, splitter = normalizer_and_splitter()
@@ -124,7 +124,7 @@ class WordVectors:
                 report.leave_out("same word in normal form", f"word {row:,}: {word!r}, as word {rows[text]:,}")
         if not rows:
             raise ValueError(
-                f"of {len(self.words):,} words, none is one word of the tokenizer: {shortened(self.words)}"
+                f"none of {len(self.words):,} words is a single word of the tokenizer: {shortened(self.words)}"
             )
         return WordVectors(list(rows), self.vectors[list(rows.values())])
 
@@ -136,26 +136,25 @@ def load_word_vectors(
     encoding: str = "utf-8",
     report: ReadReport | None = None,
 ) -> WordVectors:
-    """Reads word vectors; the suffix tells the format.
+    """Reads word vectors; the suffix determines the format.
 
     Args:
         path: The file.
-        max_words: Rows read at most, from the start of the file, where most files have the frequent words. Of text and
-            `.bin` files the rest is not even read.
-        encoding: Of the words, unless they are text already (`.npz`, most pickles).
-        report: Counts words and says whether malformed ones raise, as they do without, or are left out; the rows after
-            them move up. Of a word that is there twice the first row stays.
+        max_words: Maximum number of rows, from the start of the file, where most files have frequent words. Text and
+            `.bin` files are not read any further.
+        encoding: Encoding of the words, unless they are stored as text (`.npz`, most pickles).
+        report: Counts words and decides whether malformed words raise (the default) or are skipped. Of repeated words,
+            the first row is used.
 
     Returns:
-        The words, in the order of the file, and their vectors.
+        The words in file order, and their vectors.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If the suffix or the encoding is not known, the file is of another format or has no words, words and
-            vectors differ in number, or vectors differ in size. Unless the report says to skip: if the file is damaged,
-            a word is empty, of another encoding or there twice, a vector is not of finite numbers, or the first line
-            promises another number of words. The message names the line of a text file, counted from 1, or else the
-            word, counted from 0.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the suffix or the encoding is unknown, the file is of another format or has no words, the numbers
+            of words and vectors differ, or vectors differ in size; also, unless the report says to skip, if the file is
+            damaged, a word is empty, repeated or in another encoding, a vector contains NaN or infinity, or the header
+            has a wrong number of words. The message gives the line in a text file, from 1, or else the word, from 0.
     """
     path = Path(path)
     report = ReadReport() if report is None else report
@@ -171,9 +170,9 @@ def load_word_vectors(
     table = _Table(source)
     for block in reader(source):
         table.add(*block)
-    if not table.places:
+    if not table.positions:
         raise ValueError(f"{path}: no words")
-    report.records += len(table.places)
+    report.records += len(table.positions)
     return table.word_vectors()
 
 
@@ -183,7 +182,7 @@ class _Source:
     max_words: int | None
     encoding: str
     report: ReadReport
-    unit: str  # in which messages count
+    unit: str  # unit of positions in messages
 
 
 @dataclass
@@ -191,34 +190,34 @@ class _Table:
     """The words and vectors read so far."""
 
     source: _Source
-    places: dict[str, int] = field(default_factory=dict)
+    positions: dict[str, int] = field(default_factory=dict)
     vectors: Matrix = field(default_factory=lambda: np.empty((0, 0), np.float32))
 
-    def add(self, words: Sequence[Any], vectors: Matrix, places: Sequence[int]) -> None:
-        """Takes over the rows that are well-formed and new, and treats the others as problems."""
-        before = len(self.places)
+    def add(self, words: Sequence[Any], vectors: Matrix, positions: Sequence[int]) -> None:
+        """Adds well-formed new rows, and reports the others as problems."""
+        before = len(self.positions)
         infinite = set(np.flatnonzero(~np.isfinite(vectors).all(1)).tolist())
         rows = []
-        for row, (word, place) in enumerate(zip(words, places, strict=True)):
+        for row, (word, position) in enumerate(zip(words, positions, strict=True)):
             if row in infinite:
                 self._refuse(
-                    "malformed word", f"vector {place:,} must be finite, got {shortened(vectors[row].tolist())}"
+                    "malformed word", f"vector {position:,} must be finite, got {shortened(vectors[row].tolist())}"
                 )
-            elif self._add(word, place):
+            elif self._add(word, position):
                 rows.append(row)
         kept = vectors if len(rows) == len(vectors) else vectors[rows]
         if before == 0:
             self.vectors = kept
             return
-        if len(self.places) > len(self.vectors):
+        if len(self.positions) > len(self.vectors):
             if not self.vectors.flags.owndata:
                 self.vectors = self.vectors.copy()
-            # In place, where np.concatenate would hold all twice.
-            self.vectors.resize((len(self.places) * 9 // 8, vectors.shape[1]), refcheck=False)
-        self.vectors[before : len(self.places)] = kept
+            # In position, since np.concatenate would double the memory.
+            self.vectors.resize((len(self.positions) * 9 // 8, vectors.shape[1]), refcheck=False)
+        self.vectors[before : len(self.positions)] = kept
 
-    def _add(self, word: object, place: int) -> bool:
-        where = f"{self.source.unit} {place:,}"
+    def _add(self, word: object, position: int) -> bool:
+        where = f"{self.source.unit} {position:,}"
         codec = self.source.encoding
         try:
             word = word.decode(codec) if isinstance(word, bytes) else word
@@ -230,11 +229,11 @@ class _Table:
             return self._refuse("malformed word", f"{where} must be a text, got {shortened(word)}")
         if not word or "\0" in word:
             return self._refuse("malformed word", f"{where} must not be empty or hold a NUL, got {shortened(word)}")
-        first = self.places.setdefault(str(word), place)  # a text of an array is of numpy's own kind
-        if first != place:
+        first = self.positions.setdefault(str(word), position)  # numpy texts become str
+        if first != position:
             return self._refuse(
                 "repeated word",
-                f"{shortened(word)} is {self.source.unit} {first:,} and {where}; each must be there once",
+                f"{shortened(word)} is {self.source.unit} {first:,} and {where}; words must be unique",
             )
         return True
 
@@ -243,10 +242,10 @@ class _Table:
         return False
 
     def word_vectors(self) -> WordVectors:
-        """Gives the table away."""
-        if len(self.vectors) > len(self.places):
-            self.vectors.resize((len(self.places), self.vectors.shape[1]), refcheck=False)
-        return WordVectors(list(self.places), self.vectors)
+        """Returns the result and releases the table."""
+        if len(self.vectors) > len(self.positions):
+            self.vectors.resize((len(self.positions), self.vectors.shape[1]), refcheck=False)
+        return WordVectors(list(self.positions), self.vectors)
 
 
 def _read_text(source: _Source) -> Iterator[Block]:
@@ -264,12 +263,12 @@ def _read_text(source: _Source) -> Iterator[Block]:
         if promised is not None and number != min(promised, source.max_words or promised):
             more = "at least " if number == source.max_words else ""
             source.report.problem(
-                "wrong header", f"{source.path}: line 1 promises {promised:,} words, the file has {more}{number:,}"
+                "wrong header", f"{source.path}: line 1 declares {promised:,} words, the file has {more}{number:,}"
             )
 
 
 def _lines(stream: IO[bytes], source: _Source) -> Iterator[tuple[int, bytes]]:
-    """Yields the lines that are not empty, by number and without white space at their end."""
+    """Yields non-empty lines with their numbers, without trailing white space."""
 
     def lines() -> Iterator[bytes]:
         while line := stream.readline(_LONGEST_LINE):
@@ -283,36 +282,36 @@ def _lines(stream: IO[bytes], source: _Source) -> Iterator[tuple[int, bytes]]:
         if b"\0" in line:
             source.report.problem(
                 "malformed line",
-                f"{source.path}: line {number:,} holds a NUL byte; a binary word2vec file should be named .bin, "
-                "and UTF-16 is not read",
+                f"{source.path}: line {number:,} contains a NUL byte; a binary word2vec file must be named .bin, "
+                "and UTF-16 is not supported",
             )
         elif line:
             yield number, line
 
 
 def _size_and_number(first: list[tuple[int, bytes]], source: _Source) -> tuple[int, int | None]:
-    """Returns the size of the vectors, and the number of words if the first line is one that promises both."""
+    """Returns the vector size, and the number of words if the first line is a header."""
     header = _HEADER.fullmatch(first[0][1])
     if not header:
         return _size(first, source), None
     promised, promised_size = map(int, header.groups())
     size = _size(first[1:], source) if first[1:] else promised_size
-    if size == 1 and promised_size != 1:  # a word that is a number, and its vector of one number
+    if size == 1 and promised_size != 1:  # a word that is a number, with a vector of size 1
         return size, None
     if size != promised_size:
         source.report.problem(
             "wrong header",
-            f"{source.path}: line 1 promises vectors of {promised_size:,} numbers, the lines after it have {size:,}",
+            f"{source.path}: line 1 declares vectors of {promised_size:,} numbers, the lines after it have {size:,}",
         )
     return size, promised
 
 
 def _size(lines: list[tuple[int, bytes]], source: _Source) -> int:
-    """Returns how many numbers most lines end with: a word may have spaces (". . ."), or be a number itself."""
+    """Returns the count of trailing numbers in most lines, as words may have spaces (". . .") or be numbers."""
     sizes = Counter[int]()
     for _, line in lines:
         parts = line.split()[1:]
-        others = (place for place, part in enumerate(reversed(parts)) if not _NUMBER.fullmatch(part))
+        others = (position for position, part in enumerate(reversed(parts)) if not _NUMBER.fullmatch(part))
         sizes[next(others, len(parts))] += 1
     size = max(sizes, key=lambda size: (sizes[size], -size))
     if size == 0:
@@ -322,17 +321,17 @@ def _size(lines: list[tuple[int, bytes]], source: _Source) -> int:
 
 def _parsed(lines: list[tuple[int, bytes]], size: int, source: _Source) -> Block:
     rows: list[tuple[bytes, bytes, int]] = []
-    for place, line in lines:
+    for position, line in lines:
         word, _, numbers = line.partition(b" ")
         try:
             if word.split() != [word] or numbers.count(b" ") != size - 1:
                 word, numbers = _apart(line, size)
         except ValueError as error:
-            source.report.problem("malformed line", f"{source.path}: line {place:,}: {error}")
+            source.report.problem("malformed line", f"{source.path}: line {position:,}: {error}")
         else:
-            rows.append((word, numbers, place))
+            rows.append((word, numbers, position))
     vectors = _matrix([numbers for _, numbers, _ in rows], size)
-    if vectors is None:  # line by line, to see which
+    if vectors is None:  # line by line, to find the malformed ones
         good = []
         for row in rows:
             try:
@@ -341,11 +340,11 @@ def _parsed(lines: list[tuple[int, bytes]], size: int, source: _Source) -> Block
                 source.report.problem("malformed line", f"{source.path}: line {row[2]:,}: {error}")
         rows = [row for row, _ in good]
         vectors = np.array([vector for _, vector in good], np.float32).reshape(-1, size)
-    return [word for word, _, _ in rows], vectors, [place for _, _, place in rows]
+    return [word for word, _, _ in rows], vectors, [position for _, _, position in rows]
 
 
 def _apart(line: bytes, size: int) -> tuple[bytes, bytes]:
-    """Takes a line of any white space apart, whose word may have spaces; the numbers come with one space between."""
+    """Splits a line into a word, which may have spaces, and numbers separated by single spaces."""
     word, *numbers = line.rsplit(None, size)
     parts = word.split()
     if line[:1].isspace():
@@ -356,11 +355,11 @@ def _apart(line: bytes, size: int) -> tuple[bytes, bytes]:
 
 
 def _matrix(texts: list[bytes], size: int) -> Matrix | None:
-    """Returns the numbers of good lines; None if there is any other among them."""
+    """Returns the numbers if all lines are well-formed, else None."""
     if not texts:
         return None
     try:
-        # Faster than np.array(line.split(), np.float32) and than np.fromstring, and stricter.
+        # Faster and stricter than np.array(line.split(), np.float32) and np.fromstring.
         matrix = np.loadtxt(texts, np.float32, comments=None, delimiter=" ", ndmin=2)
     except ValueError:
         return None
@@ -374,13 +373,13 @@ def _vector(text: bytes, size: int) -> Matrix:
     vector = _float32([float(number) if _NUMBER.fullmatch(number) else np.nan for number in numbers])
     finite = np.isfinite(vector)
     if not finite.all():
-        place = int(finite.argmin())
-        raise ValueError(f"number {place + 1:,} of {size:,} must be finite, got {numbers[place][:80]!r}")
+        position = int(finite.argmin())
+        raise ValueError(f"number {position + 1:,} of {size:,} must be finite, got {numbers[position][:80]!r}")
     return vector
 
 
 def _float32(numbers: object) -> Matrix:
-    with np.errstate(over="ignore"):  # what is too large for float32 is not finite then
+    with np.errstate(over="ignore"):  # numbers too large for float32 become infinite
         return np.asarray(numbers).astype(np.float32, copy=False)
 
 
@@ -389,9 +388,7 @@ def _read_binary(source: _Source) -> Iterator[Block]:
     with open_binary(path) as stream:
         start = next(report.until_damage(iter(lambda: stream.readline(_LONGEST_HEADER), None), path), b"")
         if start.startswith(_FASTTEXT_MODEL):
-            raise ValueError(
-                f"{path}: a model of fastText, not binary word2vec; read its word vectors from the .vec file"
-            )
+            raise ValueError(f"{path}: a fastText model, not binary word2vec; read its word vectors from the .vec file")
         header = _HEADER.fullmatch(start.rstrip())
         if not header or not 0 < int(header[2]) <= _CHUNK // 4:
             raise ValueError(f"{path}: expected a first line such as b'3000000 300' (words, numbers), got {start!r}")
@@ -399,7 +396,7 @@ def _read_binary(source: _Source) -> Iterator[Block]:
         number = 0
         while block := list(islice(rows, _ROWS if number else 1)):
             if number == 0 and not block[0][1].strip(b"0123456789+-.eE \r\n"):
-                raise ValueError(f"{path}: text, not binary word2vec; name it .vec or .txt")
+                raise ValueError(f"{path}: text, not binary word2vec; rename it to .vec or .txt")
             vectors = np.frombuffer(b"".join(vector for _, vector in block), "<f4").reshape(len(block), -1)
             yield [word for word, _ in block], vectors.astype(np.float32), range(number, number + len(block))
             number += len(block)
@@ -413,13 +410,13 @@ def _binary_rows(stream: IO[bytes], promised: int, width: int, max_words: int | 
                 raise ValueError(f"word {number:,} has no end")
             more = stream.read(_CHUNK)
             if not more:
-                raise ValueError(f"line 1 promises {promised:,} words, the file ends within word {number:,}")
+                raise ValueError(f"line 1 declares {promised:,} words, the file ends within word {number:,}")
             data, at = data[at:] + more, 0
-        # word2vec itself ends a vector with a line end, others do not.
+        # word2vec itself ends a vector with a newline, others do not.
         yield data[at:end].lstrip(b"\n"), data[end + 1 : end + 1 + width]
         at = end + 1 + width
     if (max_words is None or max_words > promised) and (data[at:] + stream.read(1)).strip():
-        raise ValueError(f"line 1 promises {promised:,} words, the file goes on behind them")
+        raise ValueError(f"line 1 declares {promised:,} words, the file has more")
 
 
 def _read_pickle(source: _Source) -> Iterator[Block]:
@@ -445,13 +442,13 @@ def _checked(words: Any, vectors: Any, source: _Source) -> Block:
         raise ValueError(f"{path}: no words")
     words, vectors = words[: source.max_words], vectors[: source.max_words]
     for row, vector in enumerate(vectors if isinstance(vectors, list | tuple) else ()):
-        if not _is_of_numbers(vector):  # of texts, numpy would make a table as wide as the longest of them
+        if not _is_of_numbers(vector):  # for texts, numpy would allocate a table as wide as the longest
             raise ValueError(f"{path}: vectors must be rows of numbers, got {shortened(vector)} as vector {row:,}")
         if np.size(vector) != np.size(vectors[0]):
             raise ValueError(
-                f"{path}: vector {row:,} has {np.size(vector)} numbers, those before it have {np.size(vectors[0])}"
+                f"{path}: vector {row:,} has {np.size(vector)} numbers, previous vectors have {np.size(vectors[0])}"
             )
-    matrix = np.asarray(vectors)  # plain, whatever subclass of an array it was
+    matrix = np.asarray(vectors)  # converts subclasses to plain arrays
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
         raise ValueError(f"{path}: vectors must be rows of numbers, got shape {matrix.shape} of {matrix.dtype}")
     return words, _float32(matrix), range(len(words))
@@ -475,7 +472,7 @@ READERS: dict[str, Callable[[_Source], Iterator[Block]]] = {
     }.items()
     for packed in ("", ".gz")
 }
-"""From the suffix of a file to the function that reads its words and vectors."""
+"""Reader functions by file suffix."""
 
 
 def _codec(encoding: str) -> str:
@@ -485,4 +482,4 @@ def _codec(encoding: str) -> str:
             return name
     except (LookupError, TypeError):
         pass
-    raise ValueError(f"encoding must be one that has ASCII in it, such as 'utf-8' or 'latin-1', got {encoding!r}")
+    raise ValueError(f"encoding must be a superset of ASCII, such as 'utf-8' or 'latin-1', got {encoding!r}")

@@ -1,7 +1,7 @@
 """A split by year, the protocol of GILE for BioASQ (section 4.1.1, after Nam et al., 2016).
 
-Documents up to 2004 are for training, those of 2005 to 2015 for the test, and of the former 100,000 drawn at random are
-for validation. No label is held out: those of the test part that no training document has are the unseen ones.
+Documents up to 2004 are for training and those of 2005 to 2015 for testing. 100,000 random documents of the former are
+for validation. No labels are held out: labels of test documents without training documents are unseen.
 """
 
 from __future__ import annotations
@@ -32,23 +32,22 @@ def year_split(
     validation: int | float = 100_000,
     salt: str = SALT,
 ) -> ZeroShotSplit:
-    """Splits records by year, all with all their labels.
+    """Splits records by year and keeps all their labels.
 
     Args:
         records: A `datasets.Dataset`, or any records; the parts are datasets or lists accordingly.
-        train_until: Last year to train on.
-        test_from: First year to test on; by default the one after.
-        test_until: Last year to test on, 2015 in the paper; by default there is none.
-        validation: How many of the documents up to `train_until` are for validation; a share of them if it is a float.
+        train_until: Last training year.
+        test_from: First test year; by default the following year.
+        test_until: Last test year, 2015 in the paper; by default unlimited.
+        validation: Number of validation documents among those up to `train_until`, or their fraction if it is a float.
             They are drawn by a hash of the pmid.
-        salt: Another salt draws others.
+        salt: Salt of the hash, for a different choice.
 
     Returns:
-        The parts and their labels. `dropped` counts the documents `without year` and those of `other years`.
+        The parts and their labels. `dropped` counts documents `without year` and of `other years`.
 
     Raises:
-        ValueError: If the years overlap, validation would leave nothing to train on, or there is no document to train
-            or test on.
+        ValueError: If the years overlap, or the training or test part would be empty.
 
     Example:
         >>> record = {"title": "", "abstractText": "Mice.", "meshMajor": ["Mice"]}
@@ -72,8 +71,8 @@ def year_split(
     for part, wanted in ((_TRAIN, f"up to {train_until} to train on"), (_TEST, f"from {test_from} on to test on")):
         if not np.any(parts == part):
             known = years[years > 0]
-            there_are = f"they are of {known.min()} to {known.max()}" if len(known) else "none has a year"
-            raise ValueError(f"no document is {wanted}, of {len(table):,}: {there_are}")
+            years = f"they are from {known.min()} to {known.max()}" if len(known) else "none has a year"
+            raise ValueError(f"none of {len(table):,} documents is {wanted}: {years}")
     _draw_validation(parts, table, validation, salt)
     seen, _, found = label_counts(table, parts, 3)
     return ZeroShotSplit(
@@ -96,7 +95,7 @@ def _draw_validation(parts: NDArray[np.int8], table: object, validation: float, 
     rows = np.flatnonzero(is_train)
     if not 0 <= validation < (1 if isinstance(validation, float) else len(rows)):
         raise ValueError(
-            f"validation must be a share (a float) below 1, or a number below the {len(rows):,} documents of the "
+            f"validation must be a fraction (a float) below 1, or a number below the {len(rows):,} documents of the "
             f"training years, got {validation!r}"
         )
     pmids = compress(pmids_of(table), is_train.tobytes())

@@ -1,8 +1,8 @@
-"""Splits with labels that are truly unseen in training, by a rule anyone can compute again.
+"""Zero-shot splits: labels that are unseen in training, by a reproducible rule.
 
-A label is held out if a hash of its id says so and it is neither rare nor frequent. A document is
-in the training, validation or test part by a hash of its pmid. Training and validation documents
-lose the held-out labels from their gold; test documents keep all.
+Labels that are neither rare nor frequent are held out by a hash of their id. Documents are assigned to the training,
+validation or test part by a hash of their pmid. Held-out labels are removed from training and validation documents;
+test documents keep all labels.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 SALT = "hf_gile"
-"""What all splits are drawn with, unless another is given."""
+"""Default salt of all splits."""
 
 _Part = Literal["train", "validation", "test"]
 _PARTS: tuple[_Part, ...] = get_args(_Part)
@@ -30,18 +30,18 @@ _PARTS: tuple[_Part, ...] = get_args(_Part)
 
 @dataclass(frozen=True)
 class ZeroShotSplit:
-    """The three parts, and which labels of the test part were seen in training.
+    """The three parts of a split, with its seen and unseen labels.
 
     Args:
         train: Training records, without held-out labels.
         validation: Validation records, without held-out labels.
         test: Test records with all their labels.
-        seen: From each label of the training part to its number of training documents.
-        unseen: From each label that the split means to be unseen to its number of test documents: those held out, which
-            may be 0, or those that came up after the years of training.
-        unseen_by_chance: The same for other labels of the test part which no training document happens to have.
-        dropped: How many documents are in no part: by the part whose documents had held-out labels only, or by what is
-            wrong with their year.
+        seen: Number of training documents by seen label.
+        unseen: Number of test documents, possibly 0, by unseen label: held-out labels, or labels introduced after the
+            training years.
+        unseen_by_chance: The same for other labels of test documents that no training document happens to have.
+        dropped: Number of documents in no part: by the part whose documents had only held-out labels, or by the fault
+            of their year.
     """
 
     train: list[Record] | Dataset
@@ -61,17 +61,17 @@ def held_out_labels(
     max_count: int = 500,
     salt: str = SALT,
 ) -> list[str]:
-    """Returns the labels to hold out of training.
+    """Chooses the labels to hold out of training.
 
-    The range keeps out labels too rare to be found in the test part, and those so frequent that
-    training without them would be another task.
+    The range of counts excludes labels too rare for the test part, and labels so frequent that training without them
+    would be a different task.
 
     Args:
-        counts: From each label to the number of documents that have it.
-        share: Of the labels in the range, about how many to hold out.
-        min_count: Fewest documents of a held-out label.
-        max_count: Most documents of a held-out label.
-        salt: Another salt holds out other labels.
+        counts: Number of documents by label.
+        share: Approximate fraction of labels in the range to hold out.
+        min_count: Minimum number of documents of a held-out label.
+        max_count: Maximum number of documents of a held-out label.
+        salt: Salt of the hash, for a different choice.
 
     Returns:
         The labels, sorted.
@@ -95,19 +95,19 @@ def held_out_labels(
 
 
 def split_of(pmid: str, *, validation: float = 0.1, test: float = 0.1, salt: str = SALT) -> _Part:
-    """Returns the part that a document belongs to.
+    """Returns the part of a document.
 
     Args:
-        pmid: The document's id.
-        validation: About which share of the documents is for validation.
-        test: About which share is for the test.
-        salt: Another salt gives other parts.
+        pmid: Id of the document.
+        validation: Approximate fraction of validation documents.
+        test: Approximate fraction of test documents.
+        salt: Salt of the hash, for a different split.
 
     Returns:
-        The name of the part.
+        Name of the part.
 
     Raises:
-        ValueError: If the shares are negative or leave nothing to train on.
+        ValueError: If a fraction is negative, or no training documents would be left.
 
     Example:
         >>> split_of("12345")
@@ -115,7 +115,7 @@ def split_of(pmid: str, *, validation: float = 0.1, test: float = 0.1, salt: str
     """
     if not (validation >= 0 and test >= 0 and validation + test < 1):
         raise ValueError(
-            f"validation and test must be shares that leave some documents to train on, got {validation} and {test}"
+            f"validation and test must be fractions that leave some training documents, got {validation} and {test}"
         )
     fraction = fraction_of("document", pmid, salt)
     if fraction < test:
@@ -133,10 +133,9 @@ def zero_shot_split(
     test: float = 0.1,
     salt: str = SALT,
 ) -> ZeroShotSplit:
-    """Splits records so that some labels of the test part are unseen in training.
+    """Splits records such that some labels of test documents are unseen in training.
 
-    To choose anything that concerns unseen labels without a look at the test part, split the
-    training part once more, with another salt.
+    To tune anything for unseen labels without using test documents, split the training part again with another salt.
 
     Args:
         records: A `datasets.Dataset`, or any records; the parts are datasets or lists accordingly.
@@ -145,13 +144,13 @@ def zero_shot_split(
         max_count: See `held_out_labels`.
         validation: See `split_of`.
         test: See `split_of`.
-        salt: See both.
+        salt: See both functions.
 
     Returns:
         The parts and their labels.
 
     Raises:
-        ValueError: If a share is out of range or no document is left to train on.
+        ValueError: If a fraction is out of range or no training documents are left.
 
     Example:
         >>> record = {"title": "", "abstractText": "Mice.", "year": None}
@@ -176,7 +175,7 @@ def zero_shot_split(
     dropped: dict[str, int] = {part: int(np.sum(~left & (parts == place))) for place, part in enumerate(_PARTS[:2])}
     parts[~left] = len(_PARTS)
     if not np.any(parts == _PARTS.index("train")):
-        raise ValueError(f"no document is left to train on, of {int(np.sum(parts < len(_PARTS)))}")
+        raise ValueError(f"none of {int(np.sum(parts < len(_PARTS)))} documents is left for training")
     seen, _, found = label_counts(table, parts, len(_PARTS))
     for label in held_out:
         seen.pop(label, None)
@@ -194,12 +193,12 @@ def zero_shot_split(
 
 
 def drop_labels(rows: Dataset, labels: Collection[Any], column: str = "labels") -> Dataset:
-    """Removes some labels from documents, and the documents that have no others.
+    """Removes labels from documents, and documents that have no other labels.
 
     Args:
         rows: The documents.
-        labels: Ids, or columns of encoded documents.
-        column: The column of the lists of labels.
+        labels: Label ids, or label indices of encoded documents.
+        column: Name of the column with the labels.
 
     Example:
         >>> from datasets import Dataset
@@ -215,11 +214,11 @@ def drop_labels(rows: Dataset, labels: Collection[Any], column: str = "labels") 
 
 
 def seen_first(labels: LabelSet, counts: Mapping[str, int]) -> LabelSet:
-    """Puts the labels that training sees before the others, each in the order they had.
+    """Moves seen labels to the front, keeping the order otherwise.
 
     Args:
         labels: The labels.
-        counts: From the id of each seen label to its number of training documents.
+        counts: Number of training documents by id of seen label.
 
     Example:
         >>> labels = seen_first(LabelSet.from_names(["mice", "rats", "cats"]), {"rats": 3})
@@ -230,15 +229,15 @@ def seen_first(labels: LabelSet, counts: Mapping[str, int]) -> LabelSet:
 
 
 def fraction_of(kind: str, name: str, salt: str) -> float:
-    """Draws a number by a hash, the same for everybody.
+    """Computes a reproducible pseudo-random number by a hash.
 
     Args:
-        kind: Of what the name is.
-        name: What to draw for.
-        salt: Another salt draws another number.
+        kind: Kind of the name.
+        name: The name to hash.
+        salt: Salt of the hash, for a different number.
 
     Returns:
-        A number from 0 to 1, without 1.
+        A number in [0, 1).
     """
     digest = blake2b(f"{salt}\0{kind}\0{name}".encode(), digest_size=6).digest()
     return int.from_bytes(digest, "big") / 2**48  # 48 bits: exact in a float

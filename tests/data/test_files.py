@@ -26,7 +26,7 @@ def test_a_packed_file_that_grows_is_refused_and_told_what_to_do(packed, held):
     path = packed("a.txt.gz", bytes(GROWN))
     with (
         open_binary(path, held=held) as stream,
-        pytest.raises(ValueError, match=r"a\.txt\.gz: .* unpack it \(gunzip\)"),
+        pytest.raises(ValueError, match=r"a\.txt\.gz: .* decompress it \(gunzip\)"),
     ):
         stream.read()
 
@@ -69,7 +69,9 @@ def test_aliases_of_yaml_are_refused_with_their_line(tmp_path):
         for before, name in zip("abcdefgh", "bcdefghi", strict=True)
     ]
     path.write_text("\n".join(["a: &a [lol]", *lines]), encoding="utf-8")
-    with pytest.raises(ValueError, match=r"settings\.yaml is not YAML: line 2: write out what \*a stands for"):
+    with pytest.raises(
+        ValueError, match=r"settings\.yaml is not YAML: line 2: aliases are not allowed, replace \*a by"
+    ):
         read_yaml(path)
 
 

@@ -109,8 +109,8 @@ def test_a_dataset_sorted_by_year_gives_views_without_a_list_of_rows():
         ({"validation": 892}, "a number below the 892 documents of the training years, got 892"),
         ({"validation": -1}, "got -1"),
         ({"validation": float("nan")}, "got nan"),
-        ({"train_until": 1998}, "no document is up to 1998 to train on, of 2,003: they are of 1999 to 2016"),
-        ({"test_from": 2017}, "no document is from 2017 on to test on, of 2,003: they are of 1999 to 2016"),
+        ({"train_until": 1998}, "none of 2,003 documents is up to 1998 to train on: they are from 1999 to 2016"),
+        ({"test_from": 2017}, "none of 2,003 documents is from 2017 on to test on: they are from 1999 to 2016"),
     ],
 )
 def test_years_and_numbers_that_make_no_sense_are_refused(options, message):

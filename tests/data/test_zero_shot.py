@@ -138,10 +138,10 @@ def test_shares_are_met_and_a_salt_chooses_others():
         ({"share": -0.1}, "share must be between 0 and 1"),
         ({"share": float("nan")}, "share must be between 0 and 1"),
         ({"min_count": 7, "max_count": 5}, "min_count 7 must not exceed max_count 5"),
-        ({"validation": 0.5, "test": 0.5}, "leave some documents to train on, got 0.5 and 0.5"),
-        ({"test": -0.1}, "leave some documents to train on"),
-        ({"test": float("nan")}, "leave some documents to train on"),
-        ({"share": 1.0, "min_count": 0, "max_count": 10**9}, "no document is left to train on"),
+        ({"validation": 0.5, "test": 0.5}, "leave some training documents, got 0.5 and 0.5"),
+        ({"test": -0.1}, "leave some training documents"),
+        ({"test": float("nan")}, "leave some training documents"),
+        ({"share": 1.0, "min_count": 0, "max_count": 10**9}, "documents is left for training"),
     ],
 )
 def test_shares_that_make_no_sense_are_refused(options, message):
@@ -150,7 +150,7 @@ def test_shares_that_make_no_sense_are_refused(options, message):
 
 
 def test_nothing_to_split_is_refused():
-    with pytest.raises(ValueError, match="no document is left to train on, of 0"):
+    with pytest.raises(ValueError, match="none of 0 documents is left for training"):
         zero_shot_split([])
 
 

@@ -45,9 +45,13 @@ def test_help_is_that_of_the_recipe_behind_the_list_of_recipes(run, name, flag):
     [
         (["--recipe", "bio"], 2, "must be one of table, bioasq, dw, got 'bio'"),
         (["--no_such_flag", "1"], 2, "error: --no_such_flag: there is no such flag"),
-        (["--label", "tags"], 2, "error: --label: there is no such flag; did you mean --labels (Column of label ids"),
+        (
+            ["--label", "tags"],
+            2,
+            "error: --label: there is no such flag; did you mean --labels (Column with the label ids",
+        ),
         (["--config", "absent.yaml"], 2, "--config: cannot read absent.yaml"),
-        ([], 2, "error: there is nothing to train on: pass --train_files"),
+        ([], 2, "error: no training documents: pass --train_files"),
         (["--train-files", "absent.csv"], 2, "error: train_files: no file, folder or glob match at absent.csv"),
         (["--train_files", "__init__.py"], 2, "error: train_files: nothing to read at __init__.py"),
     ],

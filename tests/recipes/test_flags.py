@@ -30,13 +30,16 @@ def parse(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--label", "tags"], "error: --label: there is no such flag; did you mean --labels (Column of label ids"),
+        (
+            ["--label", "tags"],
+            "error: --label: there is no such flag; did you mean --labels (Column with the label ids",
+        ),
         (["--labels-file", "a.csv"], "did you mean --label_file (What the label ids mean"),
         (["--train_file=a.csv"], "error: --train_file: there is no such flag; did you mean --train_files ("),
         (["--epochs", "3"], "did you mean --num_train_epochs ("),
         (["--batch_size", "3"], "did you mean --per_device_train_batch_size ("),
         (["--lr", "3"], "did you mean --learning_rate ("),
-        (["--text-column", "body"], "did you mean --text (Columns of text"),
+        (["--text-column", "body"], "did you mean --text (Columns with the text"),
         (["--hub_tok", "x"], "did you mean --hub_token (The token to use to push"),
         (["--zzz"], "error: --zzz: there is no such flag; --help shows the flags"),
         (["notes.csv"], "error: 'notes.csv' belongs to no flag"),
@@ -147,8 +150,8 @@ WRONG = [
     ({"validation_files": ["absent.csv"]}, "validation_files: no file, folder or glob match at absent.csv"),
     ({"test_files": ["absent.csv"]}, "test_files: no file, folder or glob match at absent.csv"),
     ({"label_file": "absent.csv"}, "label_file: no file absent.csv"),
-    ({"held_out": 2.0}, "held_out is a share"),
-    ({"train_files": []}, "there is nothing to train on"),
+    ({"held_out": 2.0}, "held_out must be a fraction"),
+    ({"train_files": []}, "no training documents"),
 ]
 
 

@@ -152,15 +152,15 @@ def test_pairs_that_an_extreme_classification_set_filters_are_no_candidates(tmp_
     ("arguments", "message"),
     [
         (["--format", "xml", "--train_files", "notes.csv"], "format must be one of table, annif, xmc, got 'xml'"),
-        (["--format", "xmc", "--train_files", "a", "b"], "format xmc takes one folder as train_files"),
+        (["--format", "xmc", "--train_files", "a", "b"], "format xmc takes a single folder as train_files"),
         (["--format", "annif", "--train_files", "notes.pdf"], "notes.pdf"),
-        ([], "there is nothing to train on: pass --train_files"),
+        ([], "no training documents: pass --train_files"),
         (["--train_files", "notes.csv", "--dataset", "x"], "pass either --dataset or files"),
         (["--train_files", "absent.csv"], "absent.csv"),
         (["--train_files", "notes.csv", "--text", "words"], "'words'"),
         (
             ["--train_files", "notes.csv", "--text", "body", "--labels", "tags", "--label_file", "two.csv"],
-            "two.csv: 1 label ids of the documents are not in it, such as 'iron'",
+            "two.csv lacks 1 label ids of the documents, such as 'iron'",
         ),
     ],
 )
