@@ -250,7 +250,7 @@ def test_no_documents_get_no_answers(made, built):
         (lambda codes: codes[:, 1:], r"must have shape \(N, 53\)"),
         (lambda codes: codes[0], r"must have shape \(N, 53\)"),
         (lambda codes: codes[:31], "with N at least size, got .* for size 32"),
-        (lambda codes: codes * torch.nan, "not finite"),
+        (lambda codes: codes * torch.nan, "contain NaN or infinity"),
         (lambda codes: codes * 0, "all zero"),
     ],
 )

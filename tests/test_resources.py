@@ -19,7 +19,7 @@ def test_a_recipe_is_found(name):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("recipes/absent.py", "no file 'recipes/absent.py' in .*; there are .*recipes/train_table.py"),
+        ("recipes/absent.py", "no file 'recipes/absent.py' in .*; it has .*recipes/train_table.py"),
         ("docs/data.md", "'docs/data.md' is not a resource: resources are in recipes/, model_cards/"),
         ("recipes", "'recipes' is not a resource"),
         ("../etc/passwd", "is not a resource"),

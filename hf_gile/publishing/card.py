@@ -1,4 +1,4 @@
-"""The card of a model: what it is for, which labels it knows, what was measured, and where its limits are."""
+"""Model cards: purpose, labels, results and limitations of a model."""
 
 import re
 from collections.abc import Mapping
@@ -23,10 +23,10 @@ from .plots import calibration_plot, label_map, learning_curve
 from .report import Report, stored_labels
 
 TEMPLATE = "model_cards/model_card.md.jinja"
-"""The page, as a resource of the project."""
+"""Template of the card, a resource of the project."""
 
 FIGURES = {name: f"figures/{name}.png" for name in ("calibration", "label_map", "learning_curve")}
-"""The figures of a card, by what they show."""
+"""Figures of a card by content."""
 
 _NAMED_METRICS = {
     "accuracy": ("accuracy", "Accuracy"),
@@ -50,27 +50,26 @@ def make_card(
     report: Report | None = None,
     folder: str | PathLike[str] | None = None,
 ) -> ModelCard:
-    """Writes the card of a model. Sections of which nothing is known are left out.
+    """Creates a model card. Sections without information are left out.
 
-    The task on the Hub, `pipeline_tag`, is zero-shot-classification, which is how the model is called and what it can
-    do that others cannot: score labels that it was not trained on. A linear unit cannot, and is text-classification.
-    Figures go into the metadata (`model-index`) as numbers from 0 to 1, if the report or `info` names the data: the Hub
-    has no results without a data set. Those of unseen labels stand there under zero-shot-classification.
+    The task on the Hub (`pipeline_tag`) is zero-shot-classification, as the model can score labels that it was not
+    trained on, or text-classification for a linear unit. Results are added to the metadata (`model-index`) as numbers
+    from 0 to 1 if the report or `info` names the dataset, which the Hub requires. Results of unseen labels are listed
+    under zero-shot-classification.
 
     Args:
         model: A `GileForSequenceClassification`.
-        label_set: Its labels; None for those stored with it.
-        info: What you know about it.
-        report: What was measured, by `make_report`.
-        folder: Where the figures and the table of all labels go, `labels.csv`, which the card then shows and links;
-            figures of an earlier card that this one does not show are removed. The card itself is not written: that is
-            `card.save(folder / "README.md")`.
+        label_set: Its labels; None for the labels stored with it.
+        info: Information about the model.
+        report: Evaluation report from `make_report`.
+        folder: Folder for the figures and the table of all labels, `labels.csv`, which the card refers to. Outdated
+            figures of an earlier card are removed. To write the card itself, call `card.save(folder / "README.md")`.
 
     Returns:
         The card, with its metadata in `data`.
 
     Raises:
-        ImportError: The extra `train` is not installed.
+        ImportError: If the extra `train` is not installed.
 
     Example:
         >>> from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, build_tokenizer
@@ -83,7 +82,7 @@ def make_card(
         ('zero-shot-classification', '# hearts')
     """
     with needs_extra("train", "a model card"):
-        import jinja2  # noqa: F401  (ModelCard asks for it without saying which extra has it)
+        import jinja2  # noqa: F401  (ModelCard needs it, but does not name the extra)
     model = unwrapped(model)
     labels = stored_labels(model) if label_set is None else label_set
     figures = {} if report is None else {row["id"]: row for row in report.labels}
@@ -158,7 +157,7 @@ def _eval_results(info: CardInfo, report: Report) -> list[EvalResult]:
     for prefix, task in groups.items():
         for metric, (kind, title) in _NAMED_METRICS.items():
             value = report.metrics.get(prefix + metric)
-            # Of one label a document, these are the accuracy again.
+            # For single-label models, these equal the accuracy.
             if value is None or ("accuracy" in report.metrics and metric in ("micro_f1", "precision_at_1")):
                 continue
             group = f" ({prefix[:-1]} labels)" if prefix else ""
@@ -202,7 +201,7 @@ def _draw(
 
 
 def _draw_map(path: Path, model: GileForSequenceClassification, labels: LabelSet, report: Report | None) -> str | None:
-    """Draws the labels whose codes the model keeps; returns how, or None where they are too few."""
+    """Draws a map of the labels; returns the projection method, or None for too few labels."""
     columns = torch.arange(len(labels)) if model.label_set is None else model.stored_labels.columns_of(labels)
     stored = [label for label, column in zip(labels, columns.tolist(), strict=True) if column >= 0]
     if len(stored) < 3:
@@ -221,7 +220,7 @@ def _draw_map(path: Path, model: GileForSequenceClassification, labels: LabelSet
         range(len(chosen)),
         key=lambda place: (-stored[chosen[place]].count, -supports.get(stored[chosen[place]].id, 0)),
     )
-    # Names of both kinds of labels: after three frequent ones, one of those never trained on.
+    # Names of both kinds of labels: three frequent ones, then an unseen one.
     seen = [place for place in ranked if stored[chosen[place]].seen]
     unseen = [place for place in ranked if not stored[chosen[place]].seen]
     order: list[int] = []

@@ -1,4 +1,4 @@
-"""The files of a card: `README.md`, and `card.yaml`, what a person knows about the model."""
+"""Files of a model card: `README.md`, and `card.yaml` with information from the author."""
 
 import difflib
 import json
@@ -20,11 +20,11 @@ from .card_info import CardInfo
 from .report import Report
 
 CARD_FILE = "card.yaml"
-"""The file, in a saved model, of the fields of `CardInfo` that its card was made of."""
+"""File in a saved model with the fields of `CardInfo` used for its card."""
 
 
 def read_card_fields(path: str | PathLike[str]) -> dict[str, Any]:
-    """Reads fields of a `CardInfo` from a YAML file, `name: value`.
+    """Reads fields of `CardInfo` from a YAML file, `name: value`.
 
     Args:
         path: The file.
@@ -33,19 +33,19 @@ def read_card_fields(path: str | PathLike[str]) -> dict[str, Any]:
         The fields, for `CardInfo(**fields)`.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: It is not YAML, or holds something that is not a field of `CardInfo`.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If it is not YAML, or has an unknown field.
     """
     path = Path(path)
     content = read_yaml(path)
     if not isinstance(content, dict):
-        raise ValueError(f"{path} must hold `name: value` lines, got {shortened(content)}")
+        raise ValueError(f"{path} must contain `name: value` lines, got {shortened(content)}")
     names: Sequence[str] = [field.name for field in fields(CardInfo)]
     for name in content:
         if name not in names:
             near = difflib.get_close_matches(str(name), names, n=1)
             hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
-            raise ValueError(f"{path}: a card knows no {name!r}{hint}")
+            raise ValueError(f"{path}: a card has no field {name!r}{hint}")
     return content
 
 
@@ -55,22 +55,22 @@ def write_card(
     info: CardInfo | None = None,
     report: Report | None = None,
 ) -> None:
-    """Writes the card of a saved model with its figures, and what it was made of, where the next card finds it.
+    """Writes the card of a saved model with its figures, and `info` for later cards.
 
     Args:
-        folder: The folder of the model; what is there of an earlier card is replaced.
+        folder: Folder of the model; an earlier card is replaced.
         model: The model.
-        info: What you know about it; kept as `card.yaml`. None for nothing, and then that stays as it is.
-        report: What was measured.
+        info: Information about the model, saved as `card.yaml`. If None, an existing `card.yaml` is not changed.
+        report: Evaluation report.
 
     Raises:
-        ImportError: The extra `train` is not installed.
-        ValueError: The folder of the figures is a link to one elsewhere.
+        ImportError: If the extra `train` is not installed.
+        ValueError: If the folder for figures is a link to another folder.
     """
     folder = Path(folder)
     if leads_out(folder / "figures", folder):
         raise ValueError(
-            f"{folder / 'figures'} is a link to a folder elsewhere, whose files would be replaced: remove it"
+            f"{folder / 'figures'} is a link to another folder, whose files would be replaced: remove the link"
         )
     text = str(make_card(model, None, CardInfo() if info is None else info, report, folder))
     with whole_file(folder / "README.md") as written:
@@ -78,7 +78,7 @@ def write_card(
     if info is not None:
         plain = asdict(CardInfo())
         said = {name: value for name, value in asdict(info).items() if value != plain[name]}
-        said = json.loads(json.dumps(said, default=lambda number: number.item()))  # of numpy
+        said = json.loads(json.dumps(said, default=lambda number: number.item()))  # numpy scalars
         with whole_file(folder / CARD_FILE) as written:
             written.write_text(yaml.safe_dump(said, allow_unicode=True, sort_keys=False, width=120), encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""What a person knows about a model, and no file of it says: for its card."""
+"""Information about a model for its card, provided by the author."""
 
 import re
 from dataclasses import dataclass, field, fields
@@ -11,43 +11,43 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from ..masking import masked
 
 EMISSIONS = ("emissions", "source", "training_type", "geographical_location", "hardware_used")
-"""What the Hub knows of the energy that training took."""
+"""Fields of the Hub about the energy used in training."""
 
 _LISTS = ("language", "datasets", "tags", "limits")
 
 
 @dataclass
 class CardInfo:
-    """What a person knows about a model, and no file of it says. What is not known stays out of the card.
+    """Information about a model that its files do not contain. Missing information is left out of the card.
 
-    Secrets in it, such as a token in `training_command`, are masked.
+    Secrets, such as a token in `training_command`, are masked.
 
-    `summary`, `training_data`, `limits` and `citation` are put into the page as they are, and may hold Markdown.
+    `summary`, `training_data`, `limits` and `citation` are inserted verbatim and may use Markdown.
 
     Args:
-        model_name: The title; by default what follows the slash in `repo_id`.
-        repo_id: Where the model is on the Hub.
-        summary: A sentence or two: what it was made for.
-        language: Codes of the languages of the texts, such as "en".
-        license: The licence of the model, by its id on the Hub, such as "apache-2.0".
-        datasets: Ids on the Hub of the data that it was trained on.
-        dataset_name: What people call this data.
-        dataset_license: Its licence.
-        base_model: Id on the Hub of the model that training began with.
-        tags: Further tags.
-        training_command: The command that trains it.
-        training_data: What it was trained on, in words.
-        energy: What training took: `energy_consumed` (kWh), and the fields of the Hub, `emissions` (grams of CO2
+        model_name: Title; by default the last part of `repo_id`.
+        repo_id: Repository of the model on the Hub.
+        summary: Purpose of the model, in a sentence or two.
+        language: Language codes of the texts, such as "en".
+        license: Licence of the model, by its id on the Hub, such as "apache-2.0".
+        datasets: Ids of the training data on the Hub.
+        dataset_name: Name of the training data.
+        dataset_license: Licence of the training data.
+        base_model: Id on the Hub of the model that training started from.
+        tags: Additional tags.
+        training_command: Command that trains the model.
+        training_data: Description of the training data.
+        energy: Energy used in training: `energy_consumed` (kWh), and the fields of the Hub, `emissions` (grams of CO2
             equivalent), `source`, `training_type`, `geographical_location`, `hardware_used`.
-        limits: What it should not be used for, or is known to do badly, each a sentence.
-        citation: BibTeX of your own work, beside that of GILE.
-        show_examples: Whether the card shows example texts of the report, which the licence of the texts must allow.
-        example_text: A text for the code on the card; by default a sentence made of names of labels.
-        example_labels: Names and descriptions of labels that the model does not know, for the same.
+        limits: Limitations and out-of-scope uses, each a sentence.
+        citation: BibTeX of your work, in addition to that of GILE.
+        show_examples: Whether the card shows example texts of the report. Their licence must allow it.
+        example_text: Text in the code example; by default a sentence with names of labels.
+        example_labels: Names and descriptions of unknown labels in the code example.
 
     Raises:
-        ValueError: A field of the wrong type, an id, a language or a licence that the Hub would not take, or an unknown
-            field of `energy`.
+        ValueError: If a field has the wrong type, the Hub would not accept an id, a language or a licence, or `energy`
+            has an unknown field.
 
     Example:
         >>> CardInfo(repo_id="somebody/news", language="en").language
@@ -122,11 +122,11 @@ class CardInfo:
 
     @property
     def name(self) -> str:
-        """The title of the card."""
+        """Returns the title of the card."""
         return self.model_name or (self.repo_id or "GILE model").rpartition("/")[2]
 
 
 Card = CardInfo | ModelCard | str | Literal[False] | None
-"""What a card can be made of, or a card that is made already; False for none."""
+"""Information for a card, or an existing card; False for no card."""
 
 __all__ = ["EMISSIONS", "Card", "CardInfo"]

@@ -1,4 +1,4 @@
-"""The sections of a card as texts and rows of tables: what the template puts into its sentences."""
+"""Values for the template of model cards: texts and table rows of its sections."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from .markdown import escaped, python_text
 from .report import Report
 
 METHODS = {"platt": "Platt scaling", "spline": "a monotone spline"}
-"""What people call the methods of calibration."""
+"""Names of calibration methods on a card."""
 
 RESULTS = {
     "accuracy": "accuracy",
@@ -27,7 +27,7 @@ RESULTS = {
     "psp_at_5": "propensity-scored precision at 5",
     "ranking_loss": "ranking loss (lower is better)",
 }
-"""The figures of a card, by their names in a report."""
+"""Metrics on a card, by their names in a report."""
 
 _CALIBRATION_ERRORS = {
     "expected_calibration_error": "all scores",
@@ -40,20 +40,20 @@ _CONFUSED = 10
 
 
 def overview(model: GileForSequenceClassification, labels: LabelSet, info: CardInfo) -> dict[str, Any]:
-    """Numbers of labels, some of their names, and what the code on the card works with.
+    """Returns numbers and names of labels, and values for the code examples.
 
     Args:
         model: The model.
-        labels: The labels that the card is about.
-        info: What a person knows about the model.
+        labels: The labels of the card.
+        info: Information about the model.
 
     Returns:
-        Values of the template.
+        Values for the template.
     """
     groups = shown_labels(labels)
     named = [label for _, group in groups for label in group[: 6 if len(groups) == 1 else 3]][:6]
     config = model.config
-    # Labels of a linear unit are in its weights; others are read, in the language of their texts.
+    # A linear unit stores its labels as weights; other models read labels in their language.
     language = list(config.language_labels)[-1] if config.language_labels else None
     about = " and ".join(label.name for label in _spoken(groups, language)[:2])
     call = f", language={python_text(language)}" if language else ""
@@ -91,16 +91,16 @@ def label_tables(
     thresholds: Mapping[str, float | None],
     report: Report | None,
 ) -> dict[str, Any]:
-    """The table of some labels, with the columns that say something, and their example texts.
+    """Returns a table of selected labels with informative columns, and example texts.
 
     Args:
         labels: The labels.
-        figures: What was measured of each, by id.
-        thresholds: The thresholds in use, by id.
-        report: The report with example texts, if the card may show them.
+        figures: Results of each label, by id.
+        thresholds: Thresholds in use, by id.
+        report: Report with example texts, if the card may show them.
 
     Returns:
-        Values of the template.
+        Values for the template.
     """
     supports = {label_id: row["support"] for label_id, row in figures.items()}
     groups = shown_labels(labels, supports)
@@ -139,20 +139,20 @@ def label_tables(
 
 
 def results(report: Report | None, labels: LabelSet) -> dict[str, Any]:
-    """Tables of what was measured: by group of labels, by frequency, and of the labels most confused.
+    """Returns tables of results: by group of labels, by frequency, and of the most confused labels.
 
     Args:
-        report: What was measured, if anything was.
+        report: Evaluation report, if available.
         labels: The labels, for their names.
 
     Returns:
-        Values of the template.
+        Values for the template.
     """
     if report is None:
         return {"result_rows": [], "decile_rows": [], "confused_rows": []}
     metrics = report.metrics
     shown = [name for name in RESULTS if "accuracy" not in metrics or name in _OF_ONE_LABEL]
-    # The k best of k labels are always the same.
+    # Metrics at k are trivial for k labels or fewer.
     shown = [name for name in shown if "_at_" not in name or int(name.rpartition("_")[2]) < len(report.labels)]
     groups = [group for group, prefix in _GROUPS.items() if any(prefix + name in metrics for name in shown)]
     rows = []
@@ -193,15 +193,15 @@ def _deciles(report: Report) -> dict[str, Any]:
 
 
 def calibration(model: GileForSequenceClassification, labels: LabelSet, report: Report | None) -> dict[str, Any]:
-    """How probabilities were calibrated, how far they are off, and from which of them a label is given.
+    """Returns the calibration method, calibration errors and thresholds.
 
     Args:
         model: The model.
         labels: The labels.
-        report: What was measured, if anything was.
+        report: Evaluation report, if available.
 
     Returns:
-        Values of the template.
+        Values for the template.
     """
     config = model.config
     rows: list[list[str]] = []
@@ -211,7 +211,7 @@ def calibration(model: GileForSequenceClassification, labels: LabelSet, report: 
         for name, cells in _CALIBRATION_ERRORS.items():
             times = [metrics.get(f"{time}{prefix}{name}") for time in ("uncalibrated_", "")]
             row = [f"{group} labels, {cells}", *(_percent(one, 2) for one in times if one is not None)]
-            # Of five labels, the five best are all of them.
+            # With five labels, the five best are all labels.
             if times[1] is not None and (not rows or rows[-1][1:] != row[1:]):
                 rows.append(row)
     methods: dict[str, list[str]] = {}
@@ -233,13 +233,13 @@ def calibration(model: GileForSequenceClassification, labels: LabelSet, report: 
 
 
 def limits(model: GileForSequenceClassification, labels: LabelSet, info: CardInfo, report: Report | None) -> list[str]:
-    """What can be said of the limits of a model without knowing what it was made for.
+    """Returns general limitations of a model.
 
     Args:
         model: The model.
         labels: Its labels.
-        info: What a person knows about it.
-        report: What was measured, if anything was.
+        info: Information about the model.
+        report: Evaluation report, if available.
 
     Returns:
         Sentences.

@@ -1,8 +1,8 @@
-"""Files of a folder replaced together: all of them or none, whatever ends the process or the machine.
+"""Atomic replacement of several files in a folder, even if the process or the machine fails.
 
-New files are written to `.saving/new` in the folder. When they are complete, `.saving/moves.json` is written: from then
-on the new files count. Each is moved to its place, and the file that was there to `.saving/old`; then `.saving` is
-removed. If the process is killed on the way, `complete` does the moves that are left. Until then models refuse to load.
+New files are written to `.saving/new` in the folder. When they are complete, writing `.saving/moves.json` commits them.
+Each file is then moved to its destination, and an existing file to `.saving/old`. Finally, `.saving` is removed. If the
+process is killed meanwhile, `complete` finishes the moves. Until then, models refuse to load.
 """
 
 import json
@@ -20,16 +20,16 @@ from ..writing import sync_to_disk, whole_file
 
 @contextmanager
 def alone(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
-    """Keeps other processes from changing a saved model or a file; waits for one that does. May be nested.
+    """Locks a saved model or a file against changes by other processes, waiting if necessary. Can be nested.
 
-    The lock is a hidden file, in the folder or beside the file, that is removed at the end.
+    The lock is a hidden file, in the folder or next to the file, that is removed at the end.
 
     Args:
-        path: The folder of the model, or the file.
-        waiting: Called before a wait.
+        path: Folder of the model, or the file.
+        waiting: Called before waiting.
 
     Raises:
-        OSError: The folder cannot be written to.
+        OSError: If the folder cannot be written to.
     """
     path = path.resolve()
     place = path / ".lock" if path.is_dir() else path.with_name(f".{path.name}.lock")
@@ -47,48 +47,48 @@ def alone(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[Non
     finally:
         try:
             if lock.lock_counter == 1:
-                with suppress(OSError):  # Windows removes it itself
+                with suppress(OSError):  # Windows removes it automatically
                     place.unlink()
         finally:
             lock.release()
 
 
 def complete(folder: Path) -> None:
-    """Does what is left of a save that was interrupted after all its files were written.
+    """Completes a save that was interrupted after it was committed.
 
     Args:
-        folder: The folder of a saved model.
+        folder: Folder of a saved model.
 
     Raises:
-        OSError: The folder cannot be written to.
-        ValueError: A file would leave the folder.
+        OSError: If the folder cannot be written to.
+        ValueError: If a file would be moved outside the folder.
     """
     journal = folder / UNFINISHED_SAVE
     if not journal.is_file():
         return
     try:
         with alone(folder):
-            if journal.is_file():  # else a running save has ended
+            if journal.is_file():  # otherwise another save has just completed
                 names, stale = _names(journal.with_name("new")), json.loads(journal.read_bytes())["stale"]
                 _check(folder, [*names, *stale])
                 _move(folder, names, stale)
                 _end(folder)
             _discard(folder)
     except OSError as error:
-        raise OSError(f"{folder}: a save was interrupted, and cannot be completed: {error}") from error
+        raise OSError(f"{folder}: a save was interrupted and cannot be completed: {error}") from error
 
 
 @contextmanager
 def exchange(folder: Path, stale: Callable[[set[str]], list[str]]) -> Iterator[Path]:
-    """Gives an empty folder to write to, and puts its files in their places if nothing fails.
+    """Provides an empty folder to write to, and moves its files to their destination on success.
 
     Args:
-        folder: Where the files go.
-        stale: Called with the names of the new files; returns those of other files to remove.
+        folder: Destination of the files.
+        stale: Called with the names of the new files; returns the names of other files to remove.
 
     Raises:
-        OSError: A file cannot be written, or its place is a folder; the error names it. The folder is as it was.
-        ValueError: A file would leave the folder, through a link. The folder is as it was.
+        OSError: If a file cannot be written, or its destination is a folder; the error names it. Nothing is changed.
+        ValueError: If a file would be moved outside the folder through a link. Nothing is changed.
     """
     complete(folder)
     journal = folder / UNFINISHED_SAVE
@@ -121,7 +121,7 @@ def exchange(folder: Path, stale: Callable[[set[str]], list[str]]) -> Iterator[P
 
 @contextmanager
 def _naming(new: Path, folder: Path) -> Iterator[None]:
-    """Names, in errors of writing, the file as the user knows it: libraries name none, or the source of a copy."""
+    """Names the destination file in write errors, as libraries name no file or the source of a copy."""
     try:
         yield
     except Exception as error:
@@ -129,7 +129,7 @@ def _naming(new: Path, folder: Path) -> Iterator[None]:
             target = Path(str(error.filename2 or error.filename or new))
             if target.is_relative_to(new) and error.errno is not None:
                 raise OSError(error.errno, error.strerror, str(folder / target.relative_to(new))) from error
-        elif "(os error " in str(error):  # of a library in Rust
+        elif "(os error " in str(error):  # from a Rust library
             raise OSError(f"{folder}: {error}") from error
         raise
 
@@ -142,13 +142,13 @@ def _check(folder: Path, names: list[str]) -> None:
     for name in names:
         place = folder / name
         if not place.parent.resolve().is_relative_to(folder.resolve()):
-            raise ValueError(f"{place} is outside of {folder}: replace the link in its path by a folder")
+            raise ValueError(f"{place} is outside {folder}: replace the link in its path by a folder")
         if place.is_dir():
-            raise FileExistsError(f"{place} is a folder, where a file of the model goes: move it away")
+            raise FileExistsError(f"{place} is a folder, but the model has a file with this name: move it away")
 
 
 def _move(folder: Path, names: list[str], stale: list[str]) -> None:
-    """Moves new files to their places, and those that are there away. Goes on where an earlier call has ended."""
+    """Moves new files to their destination and existing files away. Resumes an interrupted call."""
     new, old = (folder / UNFINISHED_SAVE).with_name("new"), (folder / UNFINISHED_SAVE).with_name("old")
     for name in [*names, *stale]:
         place, before = folder / name, old / name
@@ -157,8 +157,8 @@ def _move(folder: Path, names: list[str], stale: list[str]) -> None:
             before.parent.mkdir(parents=True, exist_ok=True)
             before.unlink(missing_ok=True)
             try:
-                os.link(place, before, follow_symlinks=False)  # whoever reads meanwhile misses no file
-            except (OSError, NotImplementedError):  # not on this file system
+                os.link(place, before, follow_symlinks=False)  # readers never miss a file
+            except (OSError, NotImplementedError):  # not supported by this file system
                 place.replace(before)
         if name in stale:
             place.unlink(missing_ok=True)
@@ -171,7 +171,7 @@ def _move(folder: Path, names: list[str], stale: list[str]) -> None:
 
 
 def _move_back(folder: Path, names: list[str], stale: list[str]) -> None:
-    """Undoes `_move`; if this is interrupted in turn, `_move` can still be called."""
+    """Undoes `_move`; if this is interrupted too, `_move` can still be called."""
     new, old = (folder / UNFINISHED_SAVE).with_name("new"), (folder / UNFINISHED_SAVE).with_name("old")
     for name in [*names, *stale]:
         place, before = folder / name, old / name
@@ -188,7 +188,7 @@ def _end(folder: Path) -> None:
 
 
 def _discard(folder: Path) -> None:
-    """Removes what saves have left that do not count, unless one is to be completed."""
+    """Removes the remains of uncommitted saves, unless a committed one must be completed."""
     journal = folder / UNFINISHED_SAVE
     if journal.parent.is_dir() and not journal.is_file():
         shutil.rmtree(journal.parent)

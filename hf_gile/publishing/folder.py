@@ -1,4 +1,4 @@
-"""A model saved as it goes to the Hub: weights, code, processor, labels, index, results and card in one folder."""
+"""Saves a model as published on the Hub: weights, code, processor, labels, index, results and card."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from .exchange import exchange
 from .report import REPORT_FILE, Report
 
 INDEX_FOLDER = "index"
-"""Where the codes of the labels are, for `LabelIndex.from_pretrained`; those of several languages in folders below."""
+"""Folder of the label index, for `LabelIndex.from_pretrained`; multilingual models have a subfolder per language."""
 
 
 def save(
@@ -33,33 +33,32 @@ def save(
     report: Report | None = None,
     card: Card = None,
 ) -> list[Path]:
-    """Saves a model with all that belongs to it, as `publish` does and as the Hub would have it.
+    """Saves a model with all its parts, as `publish` uploads them.
 
-    All files are written first and then put in their places. If something fails, the folder is as it was. If the
-    process is killed, the folder is as it was, or its model refuses to load until the next `save` or `hf-gile` command
-    has put the rest in place. Weights, code and index of a model saved there before are replaced; other files stay,
-    and so do a report, a card and its figures where no new ones are given.
+    The save is atomic: all files are written first and then moved to their destination, and on an error nothing
+    changes. If the process is killed, either nothing has changed, or the model refuses to load until the next `save` or
+    `hf-gile` command has completed the save. Weights, code and index of an earlier model are replaced. Other files
+    stay, including report, card and figures unless new ones are passed.
 
     Args:
-        folder: Where to.
-        model: A `GileForSequenceClassification`; it stays as it is.
+        folder: Destination folder.
+        model: A `GileForSequenceClassification`. It is not changed.
         processor: Its `GileProcessor`.
-        label_set: The labels to store; by default those the model has. If they are others, in number, order or
-            words, they are stored in the copy that is saved, as `set_labels` does.
+        label_set: Labels to store; by default those of the model. Different labels are stored in the saved copy, as by
+            `set_labels`.
         index: Whether to save the codes of the labels, in 16 bits; or a `LabelIndex` of this model to save.
-        report: What `make_report` found, to be saved as `results.json` and shown on the card. Its example texts go with
-            it only if `card.show_examples` says that their licence allows it.
-        card: A `CardInfo`, what a person knows about the model (by default nothing), of which a card is made, and which
-            is kept as `card.yaml`; or a card, as a `ModelCard` or its text. False for none; one that is there stays.
+        report: Evaluation report from `make_report`, saved as `results.json` and shown on the card. Its example texts
+            are included only if `card.show_examples` is set, which their licence must allow.
+        card: Information for a card as a `CardInfo`, which is also saved as `card.yaml`; or a card, as a `ModelCard` or
+            text. By default, a card without further information. False keeps an existing card.
 
     Returns:
         The files written.
 
     Raises:
-        ValueError: The model has no labels and none are given, is no classifier or has adapters, the labels or the
-            processor do not fit it, an index of another model, codes that are not finite in 16 bits, or an argument of
-            another kind.
-        FileExistsError: The folder is a file, or has a folder where a file goes.
+        ValueError: If there are no labels, the model is not a classifier or has adapters, labels or processor do not
+            fit it, the index belongs to another model, codes overflow in 16 bits, or an argument has a wrong type.
+        FileExistsError: If the folder is a file, or has a folder in place of a file.
 
     Example:
         >>> import tempfile
@@ -95,27 +94,27 @@ def check_saveable(
     report: Report | None,
     card: Card,
 ) -> None:
-    """Makes sure of what can be told before anything is written; arguments as in `save`.
+    """Checks the arguments of `save` before anything is written.
 
     Raises:
-        ValueError: The model is no classifier, has no labels or has adapters, or something is of another kind.
+        ValueError: If the model is not a classifier, has no labels or has adapters, or an argument has a wrong type.
     """
     if not hasattr(model, "set_labels"):
         raise ValueError(
-            f"a model is published with its labels, which a {type(model).__name__} does not store: save it, load it as "
-            "GileForSequenceClassification.from_pretrained(folder), and pass that"
+            f"a model is published with its labels, which a {type(model).__name__} does not store: save it and pass "
+            "GileForSequenceClassification.from_pretrained(folder)"
         )
     if label_set is None and model.label_set is None:
         raise ValueError("the model has no labels stored: pass label_set=, or call model.set_labels first")
     if label_set is not None and not hasattr(label_set, "id2label"):
-        raise ValueError(f"label_set must be a LabelSet, got {type(label_set).__name__}; load_labels(file) reads one")
+        raise ValueError(f"label_set must be a LabelSet, got {type(label_set).__name__}; use load_labels(file)")
     if report is not None and not hasattr(report, "reliability"):
-        raise ValueError(f"report must be a Report, got {type(report).__name__}; make_report(...) makes one")
+        raise ValueError(f"report must be a Report, got {type(report).__name__}; use make_report(...)")
     is_card = isinstance(card, str) or hasattr(card, "content") or hasattr(card, "show_examples")
     if card is not None and card is not False and not is_card:
         raise ValueError(f"card must be a CardInfo, a ModelCard or the text of a card, got {type(card).__name__}")
     if any(".lora_" in name for name, _ in model.named_parameters()):
-        raise ValueError("the model has adapters, with which it loads nowhere else: call merge_lora(model) first")
+        raise ValueError("a model with adapters cannot be published: call merge_lora(model) first")
 
 
 def _write(
@@ -135,7 +134,7 @@ def _write(
     processor.save_pretrained(folder)
     missing = missing_parts(folder)
     if missing:
-        raise ValueError(f"what was saved would not load elsewhere, for it lacks {'; '.join(missing)}")
+        raise ValueError(f"the saved model would not load elsewhere: it lacks {'; '.join(missing)}")
     if index is not False:
         _write_index(folder / INDEX_FOLDER, model, index)
     if report is not None:
@@ -147,7 +146,7 @@ def _write(
     if isinstance(card, str) or hasattr(card, "content"):
         (folder / "README.md").write_text(str(card), encoding="utf-8")
     else:
-        from .card_files import write_card  # what draws and renders is not needed to save a card that is there
+        from .card_files import write_card  # plotting libraries are not needed to keep an existing card
 
         write_card(folder, model, card, report)
 
@@ -155,11 +154,11 @@ def _write(
 def _with_labels(
     model: GileForSequenceClassification, folder: Path, processor: GileProcessor, label_set: LabelSet
 ) -> Any:
-    """A copy of a model that was just saved, with other labels."""
+    """Returns a copy of a saved model with other labels."""
     copy = type(model).from_pretrained(folder, dtype="auto").to(model.device).eval()
     words = None
     if copy.label_set is not None and _texts(copy.label_set) == _texts(label_set):
-        words = copy.label_input_ids  # nothing that is read has changed: words that came with the labels stay theirs
+        words = copy.label_input_ids  # the texts have not changed, so the stored words stay
     copy.set_labels(label_set, processor, words)
     return copy
 
@@ -182,7 +181,7 @@ def _write_index(folder: Path, model: GileForSequenceClassification, index: Lite
 
 
 def _save_index(folder: Path, index: LabelIndex) -> None:
-    """Saves an index in files named by what they hold, so that an index that did not change is the same files."""
+    """Saves an index in files named by their hash, so that an unchanged index has the same files."""
     index.save_pretrained(folder)
     head = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
     digest = hashlib.sha256()
@@ -200,7 +199,7 @@ def _save_index(folder: Path, index: LabelIndex) -> None:
 
 
 def _stale(folder: Path, written: set[str]) -> list[str]:
-    """What a model saved here before would mislead by. Of code only that model's own: the rest is somebody's work."""
+    """Returns files of an earlier model that would be outdated. Only its own code is included, not other code."""
     candidates = [path for path in folder.iterdir() if path.is_file()]
     if (folder / INDEX_FOLDER).is_dir():
         candidates += [path for path in (folder / INDEX_FOLDER).rglob("*") if path.is_file()]

@@ -1,4 +1,4 @@
-"""A saved model on the Hub: what would go up, and one commit that takes it there or leaves everything as it was."""
+"""Uploads saved models to the Hub in one atomic commit."""
 
 import re
 import shlex
@@ -31,9 +31,9 @@ class PlannedFile:
     """A file of a push.
 
     Attributes:
-        path: Its path in the repository.
-        size: Its bytes; of a file to be deleted, those it has there.
-        status: What the push does: `"new"`, `"changed"` and `"deleted"`, or nothing, `"unchanged"`.
+        path: Path in the repository.
+        size: Size in bytes; for a file to be deleted, its size on the Hub.
+        status: Effect of the push: `"new"`, `"changed"`, `"deleted"` or `"unchanged"`.
     """
 
     path: str
@@ -43,16 +43,16 @@ class PlannedFile:
 
 @dataclass(frozen=True)
 class Publication:
-    """What a push did, or what one would do.
+    """Result of a push, or of a dry run.
 
     Attributes:
         repo_id: The repository.
-        url: Where a browser finds it.
-        commit: The id of the commit; None of a dry run, and where nothing had changed.
-        pull_request: The address of the pull request, if one was asked for.
-        files: All files of the model, and those of an earlier one that go; in the order of their paths.
-        left_out: What of the folder stays here, and why.
-        is_new: Whether there was no repository before, as far as this token can tell; None where nobody asked, offline.
+        url: URL of the repository.
+        commit: Id of the commit; None for a dry run, or if nothing has changed.
+        pull_request: URL of the pull request, if requested.
+        files: All files of the model, and deleted files of an earlier version, in the order of their paths.
+        left_out: Files of the folder that are not uploaded, with the reason.
+        is_new: Whether the repository is new, as far as visible with this token; None if unknown, offline.
     """
 
     repo_id: str
@@ -65,7 +65,7 @@ class Publication:
 
     @property
     def changes(self) -> list[PlannedFile]:
-        """The files that are not unchanged."""
+        """Returns the files that the push changes."""
         return [file for file in self.files if file.status != "unchanged"]
 
 
@@ -85,32 +85,32 @@ def publish(
     token: str | bool | None = None,
     dry_run: bool = False,
 ) -> Publication:
-    """Puts a model on the Hub in one commit: weights, code, processor, labels, index, results and card.
+    """Uploads a model to the Hub in one atomic commit: weights, code, processor, labels, index, results and card.
 
-    It is saved to a temporary folder first. If the upload fails, that folder stays, the error names it, and
-    `hf-gile push FOLDER REPO`, or `push_folder`, goes on from there. The branch has all of the commit or nothing of it.
+    The model is first saved to a temporary folder. If the upload fails, this folder is kept and named in the error, and
+    `hf-gile push FOLDER REPO`, or `push_folder`, can continue from there.
 
     Args:
-        model: A `GileForSequenceClassification`; it stays as it is.
+        model: A `GileForSequenceClassification`. It is not changed.
         processor: Its `GileProcessor`.
         label_set: As in `save`; None for the labels stored with the model.
-        repo_id: `"user/name"` or `"organisation/name"`; made if there is none.
+        repo_id: `"user/name"` or `"organisation/name"`; created if missing.
         report: As in `save`.
         card: As in `save`.
         index: As in `save`.
-        private: As in `push_folder`, and so are all below.
-        revision: A branch.
-        create_pr: Whether to open a pull request.
-        commit_message: The message.
-        token: A token.
-        dry_run: Whether only to say what would be done.
+        private: As in `push_folder`.
+        revision: As in `push_folder`.
+        create_pr: As in `push_folder`.
+        commit_message: As in `push_folder`.
+        token: As in `push_folder`.
+        dry_run: As in `push_folder`.
 
     Raises:
-        ValueError: As for `save` and `push_folder`, and so are the errors below.
-        PermissionError: The token.
-        FileNotFoundError: The repository.
-        ConnectionError: The connection.
-        OSError: Any other answer of the Hub.
+        ValueError: As in `save` and `push_folder`.
+        PermissionError: As in `push_folder`.
+        FileNotFoundError: As in `push_folder`.
+        ConnectionError: As in `push_folder`.
+        OSError: As in `push_folder`.
 
     Example:
         ```python
@@ -127,7 +127,7 @@ def publish(
         card = _for_repository(card, repo_id)
         save(folder, model, processor, label_set, index=index, report=report, card=card)
         keep = not dry_run
-        hint = f"the saved model is kept in {folder}: {target.command(folder)}" if keep else ""
+        hint = f"the model is saved in {folder}: {target.command(folder)}" if keep else ""
         publication = target.push(folder, commit_message, dry_run, hint)
         keep = False
     finally:
@@ -147,47 +147,47 @@ def push_folder(
     token: str | bool | None = None,
     dry_run: bool = False,
 ) -> Publication:
-    """Puts a saved model on the Hub in one commit.
+    """Uploads a saved model to the Hub in one atomic commit.
 
-    Files of an earlier version of the model that this one does not have (weights, code, index, labels, results,
-    figures) are deleted in the same commit; files of others stay. Pickles, checkpoints, logs, caches and hidden files
-    do not go up, nor do texts of documents in `results.json` that the card does not show. What is there already is not
-    sent again, and where nothing has changed there is no commit. A card that was made without a `repo_id` names the
-    repository there.
+    Outdated files of an earlier version of the model (weights, code, index, labels, results, figures) are deleted in
+    the same commit; other files in the repository stay. Pickles, checkpoints, logs, caches and hidden files are not
+    uploaded, nor are texts of documents in `results.json` unless the card shows them. Unchanged files are not sent
+    again, and without changes there is no commit. A card without a `repo_id` gets the name of the repository.
 
     Args:
-        folder: What `save` wrote, or a Trainer's `save_model`.
-        repo_id: `"user/name"` or `"organisation/name"`; made if there is none. The Hub is that of `HF_ENDPOINT`.
-        private: Whether a new repository is private; by default as its owner's settings say. One that exists must be
-            so already.
-        revision: The branch, made from `main` if there is none; `"refs/pr/3"` adds to a pull request.
-        create_pr: Whether to open a pull request instead of changing the branch; a token that may read is enough for
-            a public repository.
-        commit_message: The message; by default it names the number of labels and the version of this package.
-        token: A token of the Hub; by default that of `HF_TOKEN` or `hf auth login`.
-        dry_run: Whether only to say what would be done: nothing changes. Without a repository that can be read, or
-            offline, all files are new.
+        folder: Folder written by `save` or `Trainer.save_model`.
+        repo_id: `"user/name"` or `"organisation/name"`; created if missing. `HF_ENDPOINT` selects the Hub.
+        private: Whether a new repository is private; by default as in its owner's settings. The visibility of an
+            existing repository must match.
+        revision: Branch, created from `main` if missing; `"refs/pr/3"` adds to a pull request.
+        create_pr: Whether to open a pull request instead of changing the branch. For a public repository, this needs
+            only a token with read permission.
+        commit_message: Commit message; by default it has the number of labels and the version of this package.
+        token: Access token; by default from `HF_TOKEN` or `hf auth login`.
+        dry_run: Whether to report the changes without making them. If the repository cannot be read, or offline, all
+            files count as new.
 
     Raises:
-        ValueError: The folder is no saved model, `repo_id` names no owner, `token` can be none, a repository that is
-            there is private or public other than asked for, or `revision` is a tag or a commit.
-        PermissionError: No token, or one that may not do this.
-        FileNotFoundError: There is no such folder, or the token may not see the repository or the pull request.
-        ConnectionError: The Hub is not reached, or in trouble.
-        OSError: Somebody else pushed to the branch meanwhile, or the Hub refused the files.
+        ValueError: If the folder is not a saved model, `repo_id` has no owner, `token` is malformed, the visibility of
+            an existing repository differs, or `revision` is a tag or a commit.
+        PermissionError: If the token is missing or lacks permission.
+        FileNotFoundError: If the folder does not exist, or the repository or pull request is not visible with the
+            token.
+        ConnectionError: If the Hub cannot be reached or is not available.
+        OSError: If the branch was changed meanwhile, or the Hub refused the files.
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise FileNotFoundError(f"no folder {folder}: pass that of a saved model")
+        raise FileNotFoundError(f"no folder {folder}: pass the folder of a saved model")
     complete(folder)
     missing = missing_parts(folder)
     if missing:
-        raise ValueError(f"{folder} is no saved GILE model that loads anywhere: it lacks {'; '.join(missing)}")
+        raise ValueError(f"{folder} is not a complete saved GILE model: it lacks {'; '.join(missing)}")
     return _Target(repo_id, revision, create_pr, private, token).push(folder, commit_message, dry_run)
 
 
 def _for_repository(card: Card, repo_id: str) -> Card:
-    """What is known about a model, and where it will be; a card that is there stays as it is."""
+    """Adds the repository to the information about a model; an existing card is not changed."""
     if card is not None and not isinstance(card, CardInfo):
         return card
     card = CardInfo() if card is None else card
@@ -195,26 +195,24 @@ def _for_repository(card: Card, repo_id: str) -> Card:
 
 
 class _Target:
-    """A branch of a repository, to be pushed to."""
+    """A branch of a repository to push to."""
 
     def __init__(
         self, repo_id: str, revision: str | None, create_pr: bool, private: bool | None, token: str | bool | None
     ) -> None:
         if not isinstance(repo_id, str) or repo_id.count("/") != 1:
             raise ValueError(f"repo_id must be 'user/name' or 'organisation/name', got {repo_id!r}")
-        hf_hub_url(repo_id, "README.md")  # refuses what no repository can be called
+        hf_hub_url(repo_id, "README.md")  # raises an error for an invalid name
         if revision is not None and re.fullmatch(r"[0-9a-f]{40}", revision):
-            raise ValueError(f"revision {revision} is a commit, which cannot change: name a branch")
+            raise ValueError(f"revision {revision} is a commit, which cannot be changed: pass a branch")
         if isinstance(token, str) and not re.fullmatch(r"[!-~]+", token):
-            # The way to the Hub would say so too, and show it.
-            raise ValueError(
-                "token must be that of the Hub and nothing else, no space or end of a line: pass the token alone"
-            )
+            # The HTTP library would report it too, but show the token.
+            raise ValueError("token must not contain spaces or line breaks: pass the token alone")
         self.repo_id, self.revision, self.create_pr, self.private = repo_id, revision, create_pr, private
         self.api = HfApi(token=token)
 
     def command(self, folder: Path) -> str:
-        """What pushes a folder to this place from a shell."""
+        """Returns the shell command that pushes a folder to this target."""
         words = ["hf-gile", "push", str(folder), self.repo_id]
         if self.private is not None:
             words.append("--private" if self.private else "--public")
@@ -237,7 +235,7 @@ class _Target:
                 head = self._head()
                 if head is None:
                     raise FileNotFoundError(
-                        f"there is a repository {self.repo_id}, but this token may not see it: take another token, or "
+                        f"repository {self.repo_id} exists, but is not visible with this token: use another token or "
                         "another name"
                     )
             plan = _plan(files, {} if head is None else self._files(head.commit))
@@ -252,21 +250,21 @@ class _Target:
         return Publication(self.repo_id, url, commit, pull_request, plan, left_out, is_new)
 
     def _head(self) -> "_Head | None":
-        """Where the branch is, or starts; None if there is no repository, as far as anybody without a key can tell."""
+        """Returns the head of the branch, or its starting point; None if no repository is visible."""
         try:
             info = self.api.model_info(self.repo_id)
         except RepositoryNotFoundError:
             return None
         except HfHubHTTPError as error:
-            # To whom it does not know, the Hub says the same of what is private and of what is not there.
+            # Without access, the Hub gives the same answer for private and missing repositories.
             if error.response.status_code == 401 and "Invalid credentials" not in str(error.server_message):
                 return None
             raise
         if self.private is not None and bool(info.private) != self.private:
             kind, other = ("private", "public") if info.private else ("public", "private")
             raise ValueError(
-                f"{self.repo_id} is there already and {kind}, not {other} as asked for: change that in its settings on "
-                "the Hub, or ask for neither (private=None, or without --private and --public)"
+                f"{self.repo_id} exists and is {kind}, not {other} as requested: change its settings on the Hub, or do "
+                "not set the visibility (private=None, or without --private and --public)"
             )
         if self.revision is None:
             return _Head(str(info.sha))
@@ -275,13 +273,13 @@ class _Target:
         refs = self.api.list_repo_refs(self.repo_id)
         if any(tag.name == self.revision for tag in refs.tags):
             raise ValueError(
-                f"revision {self.revision!r} is a tag of {self.repo_id}, which cannot change: name a branch"
+                f"revision {self.revision!r} is a tag of {self.repo_id}, which cannot be changed: pass a branch"
             )
         for branch in refs.branches:
             if branch.name == self.revision:
                 return _Head(branch.target_commit)
         if self.create_pr:
-            raise ValueError(f"{self.repo_id} has no branch {self.revision!r} that a pull request could be made to")
+            raise ValueError(f"{self.repo_id} has no branch {self.revision!r} as the target of a pull request")
         return _Head(str(info.sha), is_new_branch=True)
 
     def _files(self, revision: str) -> dict[str, RepoFile]:
@@ -291,10 +289,10 @@ class _Target:
     def _commit(
         self, head: str, files: dict[str, Path], plan: list[PlannedFile], message: str
     ) -> tuple[str, str | None]:
-        """Makes the commit; returns its id and the address of the pull request."""
+        """Creates the commit; returns its id and the URL of the pull request."""
         additions = [CommitOperationAdd(file.path, files[file.path]) for file in plan if file.status in _SENT]
         deletions = [CommitOperationDelete(file.path) for file in plan if file.status == "deleted"]
-        # Before create_commit does it: the list is complete, so no .gitignore of the repository shall shorten it.
+        # Checked before create_commit, which would skip files in the .gitignore of the repository.
         self.api.preupload_lfs_files(
             self.repo_id,
             additions=additions,
@@ -303,11 +301,11 @@ class _Target:
             free_memory=False,
             gitignore_content="",
         )
-        # Only create_commit knows otherwise, and leaves them out without a word.
+        # create_commit would silently skip them.
         ignored = [addition.path_in_repo for addition in additions if addition._should_ignore]
         if ignored:
             among = f"{len(ignored)} of the files, among them {ignored[0]}"
-            raise ValueError(f"the .gitignore of {self.repo_id} keeps out {among}: delete it there")
+            raise ValueError(f"the .gitignore of {self.repo_id} excludes {among}: delete it there")
         try:
             info = self.api.create_commit(
                 self.repo_id,
@@ -320,7 +318,7 @@ class _Target:
         except Exception as error:
             if isinstance(error, ValueError) or _is_refusal(error):
                 raise
-            # An answer may be lost, or be an error, though the commit was made.
+            # The commit may exist even if the response was lost or is an error.
             found = self._arrived(head, files, plan, message)
             if found is None:
                 raise
@@ -330,7 +328,7 @@ class _Target:
     def _arrived(
         self, head: str, files: dict[str, Path], plan: list[PlannedFile], message: str
     ) -> tuple[str, str | None] | None:
-        """Looks whether a commit was made of which no word came back: returns the same as `_commit`, or None."""
+        """Checks whether the commit exists after an error; returns the same as `_commit`, or None."""
         try:
             places: list[tuple[str | None, str | None]] = [(self.revision, None)]
             if self.create_pr:
@@ -342,13 +340,13 @@ class _Target:
                 commit = str(self.api.model_info(self.repo_id, revision=revision).sha)
                 if commit != head and all(one.status == "unchanged" for one in _plan(files, self._files(commit))):
                     return commit, url
-        except Exception:  # the reason why the push failed is the one to tell
+        except Exception:  # report the original error of the push
             return None
         return None
 
 
 def _name_repository(files: dict[str, Path], repo_id: str, scratch: Path) -> None:
-    """Lets a card that was made before anybody knew its place say it, in what goes up."""
+    """Inserts the name of the repository into the uploaded card, if it has none."""
     text = _card_of(files)
     if UNKNOWN_PLACE in text:
         files["README.md"] = scratch / "README.md"
@@ -356,18 +354,18 @@ def _name_repository(files: dict[str, Path], repo_id: str, scratch: Path) -> Non
 
 
 def _without_hidden_texts(files: dict[str, Path], scratch: Path) -> list[tuple[str, str]]:
-    """Takes texts of documents out of the report that goes up, unless the card shows them; returns what stays here."""
+    """Removes texts of documents from the uploaded report, unless the card shows them; returns what is left out."""
     if REPORT_FILE not in files or TEXTS_HEADING in _card_of(files):
         return []
     try:
         report = Report.load(files[REPORT_FILE])
-    except ValueError:  # of somebody else
+    except ValueError:  # not one of ours
         return []
     if not report.examples:
         return []
     files[REPORT_FILE] = scratch / REPORT_FILE
     replace(report, examples={}).save(files[REPORT_FILE])
-    return [(f"{REPORT_FILE}, examples", "texts of documents, which the card does not show")]
+    return [(f"{REPORT_FILE}, examples", "texts of documents that the card does not show")]
 
 
 def _card_of(files: dict[str, Path]) -> str:
@@ -376,7 +374,7 @@ def _card_of(files: dict[str, Path]) -> str:
     try:
         return files["README.md"].read_bytes().decode()
     except UnicodeDecodeError as error:
-        raise ValueError(f"{files['README.md']} is no text in UTF-8 ({error.reason}): save it as such") from None
+        raise ValueError(f"{files['README.md']} is not UTF-8 ({error.reason}): convert it") from None
 
 
 @dataclass(frozen=True)
@@ -392,16 +390,16 @@ def _is_refusal(error: Exception) -> bool:
     return isinstance(error, HfHubHTTPError) and 400 <= error.response.status_code < 409
 
 
-def _plan(files: dict[str, Path], there: dict[str, RepoFile]) -> list[PlannedFile]:
+def _plan(files: dict[str, Path], remote_files: dict[str, RepoFile]) -> list[PlannedFile]:
     plan = []
     for path, file in files.items():
         size = file.stat().st_size
-        remote = there.get(path)
+        remote = remote_files.get(path)
         same = remote is not None and remote.size == size and _is_same(file, remote)
         plan.append(PlannedFile(path, size, "new" if remote is None else "unchanged" if same else "changed"))
     plan += [
         PlannedFile(path, remote.size, "deleted")
-        for path, remote in there.items()
+        for path, remote in remote_files.items()
         if path not in files and is_ours(path)
     ]
     return sorted(plan, key=lambda file: file.path)

@@ -457,13 +457,13 @@ def flags(**changes):
         (flags(languages=LANGUAGES[:2]), r"no .* layer for text_encoder.*german"),
         (flags(languages=["pt-br"]), r"args.json: .*'pt-br'"),
         (flags(languages="english"), r"args.json: languages must be a list of names, got 'english'"),
-        (flags(sdim=H + 1), r"args.json: ddim should be 6 like sdim, got 5"),
+        (flags(sdim=H + 1), r"args.json: ddim must be 6 like sdim, got 5"),
         (flags(swpad="30"), r"args.json: swpad must be a number, got '30'"),
         (flags(spad=-1), r"args.json: .*max_sentences must be positive, got -1"),
         (flags(ladim=[7]), r"args.json: ladim must be a number, or null, got \[7\]"),
         (flags(enc="attlstm"), r"args.json: enc must be one of attdense, attgru, attbigru, got 'attlstm'"),
         (flags(act=["relu"]), r"args.json: act must be one of relu, .*, got \['relu'\]"),
-        (flags(onlyinput=True, onlylabel=True), r"args.json: onlyinput should be false where onlylabel is true"),
+        (flags(onlyinput=True, onlylabel=True), r"args.json: onlyinput must be false where onlylabel is true"),
     ],
 )
 def test_files_that_do_not_fit_are_refused(tmp_path, change, message):
@@ -483,7 +483,7 @@ def test_gates_of_keras_1_must_be_three_alike(tmp_path):
     checkpoint = Checkpoint(1, "attgru")
     for gate, columns in {"z": H - 1, "r": H + 1}.items():
         edit("gru_1", f"gru_1_W_{gate}", lambda kernel, columns=columns: np.ones((D, columns)))(checkpoint)
-    with pytest.raises(ValueError, match=r"layer gru_1: kernel should be .*'z': \(3, 4\), 'r': \(3, 6\)"):
+    with pytest.raises(ValueError, match=r"layer gru_1: kernel must be .*'z': \(3, 4\), 'r': \(3, 6\)"):
         from_keras(*checkpoint.save(tmp_path))
 
 

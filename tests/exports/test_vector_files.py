@@ -100,6 +100,6 @@ def test_what_no_database_can_hold_is_refused(index, tmp_path):
     with pytest.raises(ValueError, match="size 4001, and pgvector indexes at most 4000"):
         export_vectors(wide, tmp_path / "labels.sql")
     index.postings = object()
-    with pytest.raises(ValueError, match="words that text and label share"):
+    with pytest.raises(ValueError, match="has lexical terms"):
         export_vectors(index, tmp_path / "labels.sql")
     assert list(tmp_path.iterdir()) == []

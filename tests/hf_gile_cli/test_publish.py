@@ -34,8 +34,8 @@ def test_a_card_made_again_says_what_it_said(run, saved_model):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("licence: mit", "card.yaml: a card knows no 'licence'; did you mean license?"),
-        ("- mit", "must hold `name: value` lines"),
+        ("licence: mit", "card.yaml: a card has no field 'licence'; did you mean license?"),
+        ("- mit", "must contain `name: value` lines"),
         ("a: [", "is not YAML"),
         ("license: No Licence", "license must be the id of a licence on the Hub"),
     ],
@@ -62,4 +62,4 @@ def test_what_cannot_be_pushed_is_said_in_a_sentence(run, saved_model, tmp_path)
     assert "repo_id must be 'user/name'" in run("push", saved_model, "model", ends=1).stderr
     assert "no folder" in run("push", tmp_path / "absent", "user/model", ends=1).stderr
     (saved_model / "config.json").write_text(json.dumps({"model_type": "bert"}))
-    assert "is no saved GILE model" in run("push", saved_model, "user/model", ends=1).stderr
+    assert "is not a complete saved GILE model" in run("push", saved_model, "user/model", ends=1).stderr

@@ -18,7 +18,7 @@ REPO = "ada/gile"
 
 def kept_folder(error):
     """The folder that an error of `publish` says the model is kept in."""
-    words = str(error.value).split("the saved model is kept in ")[1]
+    words = str(error.value).split("the model is saved in ")[1]
     return words.split(":")[0]
 
 
@@ -73,7 +73,7 @@ def test_a_card_made_before_its_place_was_known_names_it_there(hub, make_saved):
 def test_a_card_that_is_no_text_is_named(hub, make_saved):
     folder = make_saved()
     (folder / "README.md").write_bytes(b"# caf\xe9")
-    with pytest.raises(ValueError, match=r"saved/README\.md is no text in UTF-8 .*: save it as such"):
+    with pytest.raises(ValueError, match=r"saved/README\.md is not UTF-8 .*: convert it"):
         push_folder(folder, REPO)
     assert hub.requests == []
 
@@ -82,7 +82,7 @@ def test_texts_that_the_card_does_not_show_stay_here(hub, make_saved, make_model
     folder = make_saved()
     Report({"micro_f1": 0.5}, [], examples={"Iron": ["A text of somebody."]}).save(folder / "results.json")
     published = push_folder(folder, REPO)
-    assert ("results.json, examples", "texts of documents, which the card does not show") in published.left_out
+    assert ("results.json, examples", "texts of documents that the card does not show") in published.left_out
     assert b"of somebody" not in hub.repositories[REPO].files()["results.json"]
     (folder / "sent.json").write_bytes(hub.repositories[REPO].files()["results.json"])
     assert Report.load(folder / "sent.json") == Report({"micro_f1": 0.5}, [])
@@ -221,11 +221,11 @@ def test_a_private_repository_is_one_from_the_start(hub, make_saved):
     push_folder(folder, REPO, private=True)
     assert hub.repositories[REPO].private
     assert push_folder(folder, REPO, private=True).commit is None
-    with pytest.raises(ValueError, match="is there already and private, not public as asked for"):
+    with pytest.raises(ValueError, match="exists and is private, not public as requested"):
         push_folder(folder, REPO, private=False)
     hub.create("engines/gile")
     for dry_run in (True, False):
-        with pytest.raises(ValueError, match="is there already and public, not private as asked for"):
+        with pytest.raises(ValueError, match="exists and is public, not private as requested"):
             push_folder(folder, "engines/gile", private=True, dry_run=dry_run)
     assert len(hub.repositories["engines/gile"].history()) == 1
 
@@ -235,7 +235,7 @@ def test_a_rule_of_the_repository_keeps_no_file_out(hub, make_saved):
     hub.create(REPO, files={".gitignore": b"*.jsonl\n*.py\n*.safetensors\n"})
     hub.heeds_rules = True
     with pytest.raises(
-        ValueError, match=r"the .gitignore of ada/gile keeps out \d+ of the files, among them .*\.py: delete"
+        ValueError, match=r"the .gitignore of ada/gile excludes \d+ of the files, among them .*\.py: delete"
     ):
         push_folder(folder, REPO)
     assert hub.repositories[REPO].history() == ["initial commit"]
@@ -249,9 +249,9 @@ def test_a_rule_of_the_repository_keeps_no_file_out(hub, make_saved):
     [
         (
             {"token": "hf_nobody"},
-            r"takes no token, or not this one, for ada/gile \(401: Invalid credentials.*hf auth login",
+            r"needs a valid token for ada/gile \(401: Invalid credentials.*hf auth login",
         ),
-        ({"token": False}, r"takes no token, or not this one, for ada/gile \(401"),
+        ({"token": False}, r"needs a valid token for ada/gile \(401"),
         (
             {"token": "hf_ada_reads"},
             r"may not write to ada/gile \(403: You don't have the rights to create.*write role",
@@ -290,9 +290,11 @@ def test_a_repository_that_is_hidden_from_a_token_is_told_from_one_that_is_not_t
     folder = make_saved()
     hub.create(REPO)
     hub.faults = [Fault(f"GET /api/models/{REPO}$", status=404, code="RepoNotFound", times=2)]
-    with pytest.raises(FileNotFoundError, match="there is a repository ada/gile, but this token may not see it"):
+    with pytest.raises(FileNotFoundError, match="repository ada/gile exists, but is not visible with this token"):
         push_folder(folder, REPO)
-    with pytest.raises(FileNotFoundError, match=r"there is no ada/gile, or no such branch.*\(404: Invalid rev id"):
+    with pytest.raises(
+        FileNotFoundError, match=r"ada/gile, or this branch of it, does not exist.*\(404: Invalid rev id"
+    ):
         push_folder(folder, REPO, revision="refs/pr/7")
 
 
@@ -301,7 +303,7 @@ def test_what_somebody_else_pushed_meanwhile_is_not_overwritten(hub, make_saved)
     hub.create(REPO)
     between = Fault("POST .*/commit/", before=lambda hub: hub.change(REPO, "README.md", b"# By bob"))
     hub.faults = [between]
-    with pytest.raises(OSError, match=r"somebody else pushed to ada/gile meanwhile \(412") as error:
+    with pytest.raises(OSError, match=r"somebody else has pushed to ada/gile meanwhile \(412") as error:
         push_folder(folder, REPO)
     assert error.value.__cause__.response.status_code == 412
     assert hub.repositories[REPO].history() == ["Change README.md", "initial commit"]
@@ -312,13 +314,21 @@ def test_what_somebody_else_pushed_meanwhile_is_not_overwritten(hub, make_saved)
 @pytest.mark.parametrize(
     ("fault", "kind", "message"),
     [
-        (Fault("GET /api/models/[^/]+/[^/]+$", status=503, times=9), ConnectionError, r"the Hub is in trouble \(503"),
-        (Fault("POST .*/preupload/", status=500, times=9), ConnectionError, r"the Hub is in trouble \(500"),
-        (Fault("POST .*/preupload/", status=429, times=9), ConnectionError, r"the Hub asks to wait \(429"),
-        (Fault("PUT /lfs/", cut=100, times=20), ConnectionError, "the connection to the Hub broke off"),
+        (
+            Fault("GET /api/models/[^/]+/[^/]+$", status=503, times=9),
+            ConnectionError,
+            r"the Hub is not available \(503",
+        ),
+        (Fault("POST .*/preupload/", status=500, times=9), ConnectionError, r"the Hub is not available \(500"),
+        (
+            Fault("POST .*/preupload/", status=429, times=9),
+            ConnectionError,
+            r"the Hub limits the rate of requests \(429",
+        ),
+        (Fault("PUT /lfs/", cut=100, times=20), ConnectionError, "the connection to the Hub was interrupted"),
         (Fault("PUT /lfs/", status=403), PermissionError, r"may not write to ada/gile \(403"),
-        (Fault("POST .*/commit/", status=504), ConnectionError, r"the Hub is in trouble \(504"),
-        (Fault("POST .*/commit/", cut=1000), ConnectionError, "the connection to the Hub broke off"),
+        (Fault("POST .*/commit/", status=504), ConnectionError, r"the Hub is not available \(504"),
+        (Fault("POST .*/commit/", cut=1000), ConnectionError, "the connection to the Hub was interrupted"),
         (Fault("POST .*/commit/", status=413), OSError, r"the Hub refused the files of ada/gile \(413"),
         (Fault("POST .*/commit/", status=422), OSError, r"the Hub refused the files of ada/gile \(422"),
     ],
@@ -382,10 +392,10 @@ def test_what_is_no_model_or_no_place_is_refused_before_the_hub_is_asked(hub, ma
     for repo_id in ("gile", "https://huggingface.co/ada/gile", "ada/gi le", ""):
         with pytest.raises(ValueError, match=r"repo_id must be|Repo id must"):
             push_folder(folder, repo_id)
-    with pytest.raises(ValueError, match="is a commit, which cannot change: name a branch"):
+    with pytest.raises(ValueError, match="is a commit, which cannot be changed: pass a branch"):
         push_folder(folder, REPO, revision="0" * 40)
     (folder / "labels.jsonl").unlink()
-    with pytest.raises(ValueError, match=r"no saved GILE model that loads anywhere: it lacks its labels"):
+    with pytest.raises(ValueError, match=r"not a complete saved GILE model: it lacks its labels"):
         push_folder(folder, REPO)
     assert hub.requests == []
 
@@ -401,9 +411,9 @@ def test_only_a_branch_can_be_pushed_to(hub, make_saved):
     folder = make_saved()
     repository = hub.create(REPO)
     repository.tags["v1"] = repository.branches["main"]
-    with pytest.raises(ValueError, match="'v1' is a tag of ada/gile, which cannot change: name a branch"):
+    with pytest.raises(ValueError, match="'v1' is a tag of ada/gile, which cannot be changed: pass a branch"):
         push_folder(folder, REPO, revision="v1")
-    with pytest.raises(ValueError, match="no branch 'next' that a pull request could be made to"):
+    with pytest.raises(ValueError, match="no branch 'next' as the target of a pull request"):
         push_folder(folder, REPO, revision="next", create_pr=True)
     assert repository.branches.keys() == {"main"}
 
@@ -425,7 +435,7 @@ def test_an_interrupted_push_says_where_the_model_is(hub, make_model, monkeypatc
 
     model, processor = make_model()
     monkeypatch.setattr("huggingface_hub.HfApi.create_commit", lambda *args, **options: interrupt(hub))
-    with pytest.raises(KeyboardInterrupt, match="interrupted; the saved model is kept in") as error:
+    with pytest.raises(KeyboardInterrupt, match="interrupted; the model is saved in") as error:
         publish(model, processor, None, REPO, card="", private=True, revision="next", create_pr=False)
     folder = kept_folder(error)
     assert str(error.value).endswith(f": hf-gile push {folder} {REPO} --private --revision next")

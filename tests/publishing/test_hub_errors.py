@@ -24,9 +24,17 @@ def why(hub, tmp_path):
 @pytest.mark.parametrize(
     ("token", "reason"),
     [
-        (False, "it is not there, or not for this token (401: Invalid username or password.): check the name; if it"),
-        ("hf_bob", "it is not there, or not for this token (404: Repository not found): check the name; if it is priv"),
-        ("hf_nobody", "it does not know this token (401: Invalid credentials in Authorization header): log in with `h"),
+        (
+            False,
+            "it does not exist or is not visible with this token (401: Invalid username or password.): check the name; "
+            "if it",
+        ),
+        (
+            "hf_bob",
+            "it does not exist or is not visible with this token (404: Repository not found): check the name; if it is "
+            "priv",
+        ),
+        ("hf_nobody", "this token is not valid (401: Invalid credentials in Authorization header): log in with `h"),
     ],
     ids=["no token", "another's token", "no token of the Hub"],
 )
@@ -39,9 +47,9 @@ def test_who_may_not_see_a_model_is_told_to_log_in(why, token, reason):
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
-        (403, "this token may not read it (403: as the test asked): ask for access on its page, or log in with"),
-        (500, "the Hub is in trouble (500: as the test asked): try again later"),
-        (429, "the Hub is in trouble (429: as the test asked): try again later"),
+        (403, "this token may not read it (403: as the test asked): request access on its page, or log in with"),
+        (500, "the Hub is not available (500: as the test asked): try again later"),
+        (429, "the Hub is not available (429: as the test asked): try again later"),
     ],
 )
 def test_what_the_hub_answered_is_said(hub, why, status, reason):
@@ -59,4 +67,4 @@ def test_a_file_that_is_not_there_is_said_in_the_words_of_the_library(why):
 
 def test_offline_mode_is_said(why, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert why() == "offline mode is on, and there is no copy of it here: unset HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE"
+    assert why() == "offline mode is on, and it is not in the cache: unset HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE"

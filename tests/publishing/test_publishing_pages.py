@@ -56,8 +56,8 @@ def test_the_fields_of_the_page_are_those_of_a_card(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("langage: en", "a card knows no 'langage'; did you mean language?"),
-        ("- en", "must hold `name: value` lines"),
+        ("langage: en", "a card has no field 'langage'; did you mean language?"),
+        ("- en", "must contain `name: value` lines"),
         ("a: [", "is not YAML"),
     ],
 )

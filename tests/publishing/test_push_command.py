@@ -65,7 +65,7 @@ def test_flags_are_named_where_a_push_is_refused(hub, make_saved):
     hub.create("ada/milk")
     assert "or --create-pr" in push(folder, "ada/milk", "--token", "hf_bob").stderr
     assert "without --private and --public" in push(folder, "ada/milk", "--private").stderr
-    assert "or --token" in push(folder, "ada/milk", "--token", "hf_nobody").stderr
+    assert "(--token)" in push(folder, "ada/milk", "--token", "hf_nobody").stderr
 
 
 def test_a_token_that_may_not_write_is_named(hub, make_saved):
@@ -101,11 +101,11 @@ def test_a_pushed_model_is_scored_with_and_shown_by_its_name(hub, make_saved, tm
     assert (shown.returncode, shown.stdout) == (0, CliRunner().invoke(app, ["labels", "show", str(folder)]).stdout)
     assert absent.returncode == 1
     assert absent.stderr == (
-        "hf-gile score: ada/beer is not a local folder, and cannot be read from the Hub: it is not there, or not for "
-        "this token (404: Repository not found): check the name; if it is private, log in with `hf auth login` or set "
-        "HF_TOKEN\n"
+        "hf-gile score: ada/beer is not a local folder, and cannot be read from the Hub: it does not exist or is not "
+        "visible with this token (404: Repository not found): check the name; if it is private, log in "
+        "with `hf auth login` or set HF_TOKEN\n"
     )
     unknown = run("labels", "show", "ada/milk", HF_TOKEN="hf_nobody", HF_HOME=str(tmp_path / "other"))
     assert unknown.returncode == 1
-    assert "it does not know this token (401: Invalid credentials in Authorization header): log in" in unknown.stderr
+    assert "this token is not valid (401: Invalid credentials in Authorization header): log in" in unknown.stderr
     assert unknown.stderr.count("\n") == 1
