@@ -1,4 +1,4 @@
-"""Streaming multi-label metrics, equal to scikit-learn, that never hold documents x labels; figures of translations."""
+"""Streaming multi-label metrics equal to scikit-learn, in memory below documents x labels; translation metrics."""
 
 from .calibration import CalibrationMetrics
 from .classification import F1Metrics

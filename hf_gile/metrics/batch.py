@@ -1,4 +1,4 @@
-"""The one door of the metrics: checks scores, gold labels and groups of labels for all of them.
+"""Input validation of all metrics: scores, gold labels and groups of labels.
 
 Shapes: B documents in the batch, L labels scored, P gold labels per document, padded.
 """
@@ -18,23 +18,23 @@ Array = Tensor | NDArray[Any]
 SCORE_TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 MOST_LABELS = 1 << 24
-"""A metric keeps numbers of each label: more of these would be a mistake, and take all memory."""
+"""Upper bound for the number of labels, since metrics store several numbers per label."""
 
 
 def read_batch(scores: Array, labels: Array, num_labels: int | None = None) -> tuple[Tensor, Tensor]:
-    """Checks a batch and brings its gold labels to one form.
+    """Checks a batch and converts its gold labels to a uniform form.
 
     Args:
         scores: `(B, L)` floating point.
-        labels: `(B, P)` integer columns padded with -100, `(B,)` one column each, or `(B, L)` multi-hot.
-        num_labels: L, where it is known.
+        labels: `(B, P)` label indices padded with -100, `(B,)` a label index each, or `(B, L)` multi-hot.
+        num_labels: L, if known.
 
     Returns:
-        `(B, L)` scores as they came, without gradient, and `(B, P)` int64 gold columns padded with
-        -100, on the device of the scores; P is at least 1.
+        `(B, L)` scores without gradient, and `(B, P)` int64 gold label indices padded with -100, on the device of the
+        scores; P is at least 1.
 
     Raises:
-        ValueError: If scores and labels do not fit together.
+        ValueError: If scores and labels do not match.
 
     Example:
         >>> read_batch(torch.zeros(2, 3), torch.tensor([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]))[1]
@@ -49,8 +49,8 @@ def read_batch(scores: Array, labels: Array, num_labels: int | None = None) -> t
         )
     if num_labels is not None and scores.shape[1] != num_labels:
         raise ValueError(
-            f"scores must have one column for each of the {num_labels} labels, got "
-            f"{scores.shape[1]} columns; score the same label set that the metrics were made for"
+            f"scores must have a column for each of the {num_labels} labels, got "
+            f"{scores.shape[1]} columns; score the label set of the metrics"
         )
     labels = _to_tensor(labels, "labels").detach().to(scores.device)
     if labels.ndim == 1 and labels.dtype != torch.bool and not labels.is_floating_point():
@@ -58,7 +58,7 @@ def read_batch(scores: Array, labels: Array, num_labels: int | None = None) -> t
     if labels.ndim != 2 or len(labels) != len(scores):
         raise ValueError(
             f"labels must have a row for each of the {len(scores)} documents, got "
-            f"{_described(labels)}; pass columns (documents, gold) padded with -100 or "
+            f"{_described(labels)}; pass label indices (documents, gold) padded with -100 or "
             "multi-hot (documents, labels)"
         )
     # amax passes NaN on and needs no (B, L) mask
@@ -66,7 +66,7 @@ def read_batch(scores: Array, labels: Array, num_labels: int | None = None) -> t
     if undefined:
         raise ValueError(
             f"scores must be numbers, got NaN in {undefined} of {len(scores)} documents; "
-            "look for a diverged or half-precision model"
+            "check whether training diverged or half precision overflowed"
         )
     if labels.dtype == torch.bool or labels.is_floating_point():
         return scores, _gold_of_multi_hot(labels, scores.shape[1])
@@ -99,13 +99,13 @@ def read_columns(columns: Array | Sequence[bool], num_labels: int) -> Tensor:
         )
     if not mask.any():
         raise ValueError(
-            f"a group of labels must hold at least one of the {num_labels} labels, got none; leave the group out"
+            f"a group of labels must contain at least one of the {num_labels} labels, got none; leave the group out"
         )
     return mask
 
 
 def read_groups(num_labels: int, seen: Array | Sequence[bool] | None) -> dict[str, Tensor]:
-    """Makes the groups of labels that are measured, by the prefix of their names.
+    """Returns the groups of labels to evaluate, by prefix of metric names.
 
     Args:
         num_labels: Number of labels L.
@@ -116,7 +116,7 @@ def read_groups(num_labels: int, seen: Array | Sequence[bool] | None) -> dict[st
         also "seen_" and "unseen_".
 
     Raises:
-        ValueError: If there are no labels, or the mask does not fit or does not divide them.
+        ValueError: If there are no labels, the mask does not fit, or a group is empty.
 
     Example:
         >>> read_groups(2, seen=[True, False])["unseen_"]
@@ -140,13 +140,13 @@ def read_groups(num_labels: int, seen: Array | Sequence[bool] | None) -> dict[st
 
 
 def require_documents(documents: int) -> None:
-    """Refuses to compute metrics of nothing.
+    """Raises an error if there are no documents.
 
     Args:
         documents: Number of documents so far.
 
     Raises:
-        ValueError: If there are none.
+        ValueError: If it is 0.
 
     Example:
         >>> require_documents(1)
@@ -156,10 +156,10 @@ def require_documents(documents: int) -> None:
 
 
 def require_same_groups(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
-    """Refuses to merge metrics of different labels.
+    """Raises an error for metrics of different labels, which cannot be merged.
 
     Args:
-        ours: `(L,)` bool for each group of the metrics that grow.
+        ours: `(L,)` bool for each group of the metrics to extend.
         theirs: `(L,)` bool for each group of the metrics to add.
 
     Raises:
@@ -186,15 +186,15 @@ def _to_tensor(array: Array, name: str) -> Tensor:
     if isinstance(array, Tensor):
         return array
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
-        found = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+        kind = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
         raise ValueError(
-            f"{name} must be a torch tensor or a numeric numpy array, got {found}; convert with torch.as_tensor"
+            f"{name} must be a torch tensor or a numeric numpy array, got {kind}; convert with torch.as_tensor"
         )
-    # torch takes neither read-only memory nor negative strides
+    # torch supports neither read-only memory nor negative strides
     try:
         return torch.from_numpy(np.require(array, requirements=["C", "W"]))
     except TypeError:  # a type that torch lacks, such as long double
-        raise ValueError(f"{name} must be of a type that torch has, got {array.dtype}; convert with astype") from None
+        raise ValueError(f"{name} has type {array.dtype}, which torch does not support; convert with astype") from None
 
 
 def _gold_of_columns(labels: Tensor, num_labels: int) -> Tensor:
@@ -203,7 +203,7 @@ def _gold_of_columns(labels: Tensor, num_labels: int) -> Tensor:
     if outside.any():
         document, place = outside.nonzero()[0].tolist()
         raise ValueError(
-            f"gold labels must be columns 0..{num_labels - 1}, or -100 for padding, got "
+            f"gold labels must be label indices 0..{num_labels - 1}, or -100 for padding, got "
             f"{gold[document, place]} in document {document}; check the label set or the padding"
         )
     ordered = gold.sort(dim=1).values
@@ -211,7 +211,7 @@ def _gold_of_columns(labels: Tensor, num_labels: int) -> Tensor:
     if repeated.any():
         document, place = repeated.nonzero()[0].tolist()
         raise ValueError(
-            f"each gold label of a document must be given once, got {ordered[document, place]} "
+            f"gold labels of a document must be distinct, got {ordered[document, place]} "
             f"twice in document {document}; remove it, or pass multi-hot labels as bool"
         )
     return gold if gold.shape[1] else gold.new_full((len(gold), 1), IGNORE)
@@ -221,13 +221,13 @@ def _gold_of_multi_hot(labels: Tensor, num_labels: int) -> Tensor:
     if labels.shape[1] != num_labels:
         raise ValueError(
             f"multi-hot labels must have {num_labels} columns, got {_described(labels)}; "
-            "score the same label set, or pass gold columns as integers"
+            "score the same label set, or pass gold label indices as integers"
         )
     soft = (labels != 0) & (labels != 1)
     if soft.any():
         raise ValueError(
             f"multi-hot labels must be 0 or 1, got {labels[soft][0].item():g}; "
-            "round soft labels, and give gold columns as integers"
+            "round soft labels, and pass gold label indices as integers"
         )
     document, column = labels.nonzero(as_tuple=True)
     counts = document.bincount(minlength=len(labels))

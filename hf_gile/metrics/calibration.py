@@ -1,4 +1,4 @@
-"""How far probabilities can be trusted: calibration error, Brier score, and the reliability that a plot shows.
+"""Calibration metrics: expected calibration error, Brier score, and reliability diagrams.
 
 Shapes: `N` documents, `L` labels scored, `P` gold labels per document, padded, `K` best labels of a document.
 """
@@ -15,29 +15,29 @@ from .trainer import TrainerMetric
 
 
 class CalibrationMetrics(TrainerMetric):
-    """Calibration of probabilities over any number of batches, in memory that does not grow with them.
+    """Streaming calibration metrics of probabilities, in constant memory.
 
         probability = sigmoid(score)
         ECE         = sum over bins of | sum of probabilities - number of gold labels | / number of cells
 
-    A cell is a document with a label; bins are of equal width in the probability. With many labels nearly all cells are
-    near zero and right, and a small `expected_calibration_error` says little: `top_5_expected_calibration_error`, over
-    the five best labels of each document, is of those that people look at. `brier` is the mean squared difference of
-    probability and gold label (1 or 0), over all cells.
+    A cell is a pair of document and label. Bins have equal width in the probability. With many labels, nearly all cells
+    are correctly near zero, so a small `expected_calibration_error` says little. `top_5_expected_calibration_error`
+    covers the five best labels of each document, which users look at. `brier` is the mean squared difference of
+    probability and gold label (1 or 0) over all cells.
 
-    With a mask of seen labels every value comes three times: over all labels under its own name, and over the columns
-    of a group as `seen_...` and `unseen_...`, where seen labels are ranked among the seen ones only, and unseen ones
-    among the unseen. A label that is no candidate, its score at minus infinity or the minimum of its dtype, is no cell.
+    With a mask of seen labels, each metric is also computed as `seen_...` and `unseen_...`. The best labels are then
+    chosen within the group. Labels that are not candidates (scores of minus infinity or the minimum of the dtype) are
+    not counted.
 
-    Calibrated logits are those of `hf_gile.models.search_gile.calibrated`. It serves `transformers.Trainer` as
-    `LabelMetrics` does.
+    `hf_gile.models.search_gile.calibrated` returns calibrated logits. Like `LabelMetrics`, this class can be used as
+    `compute_metrics` of `transformers.Trainer`.
 
     Args:
         num_labels: Number of labels L of every batch.
         seen: `(L,)` bool, True for the labels that were seen in training.
         bins: Number of bins.
         top_k: Number K of best labels.
-        chunk_size: Number of documents worked on at once.
+        chunk_size: Number of documents processed together.
 
     Raises:
         ValueError: If the mask does not fit the labels, or a number is below one.
@@ -72,8 +72,8 @@ class CalibrationMetrics(TrainerMetric):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets every batch."""
-        # Of each group: cells, sum of probabilities and gold cells of each bin; all cells, and the best ones.
+        """Discards all batches."""
+        # For each group: cells, sum of probabilities and gold cells per bin; for all cells, and for the best.
         self.all_cells = {prefix: torch.zeros(3, self.bins, dtype=torch.double) for prefix in self.groups}
         self.best_cells = {prefix: torch.zeros(3, self.bins, dtype=torch.double) for prefix in self.groups}
         self.squares = dict.fromkeys(self.groups, 0.0)
@@ -84,10 +84,10 @@ class CalibrationMetrics(TrainerMetric):
 
         Args:
             scores: `(N, L)` logits.
-            labels: `(N, P)` integer columns padded with -100, or `(N, L)` multi-hot.
+            labels: `(N, P)` label indices padded with -100, or `(N, L)` multi-hot.
 
         Raises:
-            ValueError: If scores and labels do not fit together; nothing is added then.
+            ValueError: If scores and labels do not match; nothing is added then.
         """
         scores, gold = read_batch(scores, labels, self.num_labels)
         for start in range(0, len(scores), self.chunk_size):
@@ -100,20 +100,20 @@ class CalibrationMetrics(TrainerMetric):
                 cells = probabilities[:, chosen], is_gold[:, chosen], candidate[:, chosen]
                 self.squares[prefix] += float(((cells[0] - cells[1].float()) ** 2)[cells[2]].double().sum())
                 self.all_cells[prefix] += self._counted(*cells)
-                # Of the scores, as probabilities near 1 are equal; and so are labels that are none, at the end.
+                # Ranked by scores, since probabilities near 1 are equal. Labels that are not candidates come last.
                 best = own[:, chosen].topk(min(self.top_k, cells[0].shape[1]), dim=1).indices
                 self.best_cells[prefix] += self._counted(*(cell.gather(1, best) for cell in cells))
         self.documents += len(gold)
 
     def compute(self) -> dict[str, float]:
-        """Returns the figures so far.
+        """Computes the metrics.
 
         Returns:
-            `expected_calibration_error`, `top_5_expected_calibration_error` (of `top_k` 5) and `brier` of each group;
-            NaN if no label of the group was ever a candidate.
+            `expected_calibration_error`, `top_5_expected_calibration_error` (for `top_k` 5) and `brier` of each group;
+            NaN if no label of the group was a candidate.
 
         Raises:
-            ValueError: If no document came yet.
+            ValueError: If there are no documents yet.
         """
         require_documents(self.documents)
         result = {}
@@ -126,18 +126,18 @@ class CalibrationMetrics(TrainerMetric):
         return result
 
     def reliability(self, group: str = "", best: bool = False) -> list[dict[str, Any]]:
-        """What a reliability plot shows.
+        """Returns the data of a reliability diagram.
 
         Args:
             group: `""` for all labels, `"seen"` or `"unseen"`.
-            best: Whether of the `top_k` best labels of each document, instead of all cells.
+            best: Whether to use only the `top_k` best labels of each document.
 
         Returns:
-            For each bin that has cells, in order: `low` and `high`, its bounds; `probability`, their mean; `frequency`,
-            the share of gold labels among them; `count`, their number.
+            For each non-empty bin in order: its bounds `low` and `high`, the mean `probability`, the `frequency` of
+            gold labels, and the `count` of cells.
 
         Raises:
-            ValueError: There is no such group.
+            ValueError: If the group does not exist.
         """
         prefix = f"{group}_" if group else ""
         if prefix not in self.groups:
@@ -158,10 +158,10 @@ class CalibrationMetrics(TrainerMetric):
         ]
 
     def merge(self, other: "CalibrationMetrics") -> None:
-        """Adds the batches that another worker has seen.
+        """Adds the batches of another worker.
 
         Args:
-            other: Metrics made alike; it stays as it is.
+            other: Metrics with the same settings. They are not changed.
 
         Raises:
             ValueError: If labels, seen labels, bins or `top_k` differ; nothing is added then.
@@ -169,8 +169,8 @@ class CalibrationMetrics(TrainerMetric):
         require_same_groups(self.groups, other.groups)
         if (self.bins, self.top_k) != (other.bins, other.top_k):
             raise ValueError(
-                f"metrics can be merged with the same bins and top_k only, got {self.bins} and {self.top_k} beside "
-                f"{other.bins} and {other.top_k}; make both alike"
+                f"metrics can be merged only with the same bins and top_k, got {self.bins} and {self.top_k}, but "
+                f"{other.bins} and {other.top_k}; create both with the same settings"
             )
         for prefix in self.groups:
             self.all_cells[prefix] += other.all_cells[prefix]
@@ -187,11 +187,11 @@ class CalibrationMetrics(TrainerMetric):
 
 
 def calibration_error(counts: Tensor, probabilities: Tensor, gold: Tensor) -> float:
-    """The expected calibration error of binned cells.
+    """Computes the expected calibration error of binned cells.
 
     Args:
         counts: `(bins,)` number of cells.
-        probabilities: `(bins,)` sum of their probabilities.
+        probabilities: `(bins,)` sum of probabilities.
         gold: `(bins,)` number of gold cells.
 
     Returns:

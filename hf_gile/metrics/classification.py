@@ -1,4 +1,4 @@
-"""How well thresholded probabilities name the gold labels.
+"""Classification metrics: F1 of thresholded probabilities, and accuracy.
 
 Shapes: `B` documents in the batch, `L` labels scored, `P` gold labels per document, padded.
 """
@@ -15,32 +15,30 @@ from .frequency import read_deciles, require_same_deciles
 
 
 class F1Metrics:
-    """Micro, macro and example F1 over any number of batches, in O(L) memory.
+    """Streaming micro, macro and example F1, in O(L) memory.
 
         predicted = sigmoid(score) >= threshold
-        F1        = 2 hits / (predicted + gold), and 0 where nothing is predicted nor gold
+        F1        = 2 hits / (predicted + gold), and 0 if there are neither predicted nor gold labels
 
     `micro_f1` counts all cells together, `macro_f1` is the mean over the labels, `example_f1` the
     mean over the documents: scikit-learn's `f1_score` with `zero_division=0` and the averages
-    "micro", "macro" and "samples". A label that is never gold nor predicted thus counts as 0 in
-    macro F1, and so does a document without both in example F1; no document is skipped. Values are
-    in 0..1. A label whose score was minus infinity for every document was never a candidate, and is not among the
-    labels of macro F1.
+    "micro", "macro" and "samples". A label that is neither gold nor predicted thus counts as 0 in macro F1, and
+    likewise a document in example F1. Values are in 0..1. Labels that are never candidates (with a score of minus
+    infinity for every document) are excluded from macro F1.
 
-    With `one_label` the prediction is the label with the highest score, whatever the threshold (of equal scores that of
-    the lowest column), and `accuracy` is the share of the documents with a gold label whose gold label is predicted.
+    With `one_label`, the prediction is the label with the highest score (the lowest index among equal scores), whatever
+    the threshold, and `accuracy` is the fraction of documents with a gold label for which it is predicted.
 
-    Half-precision scores are taken to float32 before the sigmoid. A threshold is compared in the
-    precision of the probabilities, so `torch.sigmoid(scores) >= threshold` is what is counted.
+    Half-precision scores are converted to float32 before the sigmoid. Predictions are exactly
+    `torch.sigmoid(scores) >= threshold`, in the precision of the probabilities.
 
-    With a mask of seen labels every value comes three times: over all labels under its own name,
-    and over the columns of a group as `seen_...` and `unseen_...`. With the training documents of the labels, macro F1
-    also comes as `decile_1_macro_f1` (the rarest tenth of the labels with training documents) to `decile_10_macro_f1`
-    (the most frequent tenth).
+    With a mask of seen labels, each metric is also computed as `seen_...` and `unseen_...`. With the counts of training
+    documents, macro F1 is also computed as `decile_1_macro_f1` (the rarest tenth of the labels with training documents)
+    to `decile_10_macro_f1` (the most frequent tenth).
 
     Args:
         num_labels: Number of labels L of every batch.
-        threshold: Least probability of a predicted label, for all labels or `(L,)` for each.
+        threshold: Minimum probability of a predicted label, for all labels or `(L,)` for each.
         seen: `(L,)` bool, True for the labels that were seen in training.
         counts: `(L,)` training documents of each label.
         one_label: Whether every document has one label, as with `problem_type="single_label_classification"`.
@@ -84,19 +82,19 @@ class F1Metrics:
 
         Args:
             scores: `(B, L)` logits.
-            labels: `(B, P)` integer columns padded with -100, or `(B, L)` multi-hot.
+            labels: `(B, P)` label indices padded with -100, or `(B, L)` multi-hot.
 
         Raises:
-            ValueError: If scores and labels do not fit together, or a document has several gold labels where each
-                has one; nothing is added then.
+            ValueError: If scores and labels do not match, or a document has several gold labels despite `one_label`;
+                nothing is added then.
         """
         scores, gold = read_batch(scores, labels, self.num_labels)
         is_gold = gold != IGNORE
         if self.one_label:
             if bool((is_gold.sum(dim=1) > 1).any()):
                 raise ValueError(
-                    f"a document has {int(is_gold.sum(dim=1).max())} gold labels, and one_label=True is for documents "
-                    "with one; leave it out for documents with any number"
+                    f"a document has {int(is_gold.sum(dim=1).max())} gold labels, and one_label=True needs documents "
+                    "with a single label; leave it out for multi-label documents"
                 )
             predicted = torch.zeros_like(scores, dtype=torch.bool)  # (B, L)
             predicted.scatter_(1, scores.argmax(dim=1, keepdim=True), True)
@@ -119,11 +117,11 @@ class F1Metrics:
         self.documents += len(gold)
 
     def compute(self) -> dict[str, float]:
-        """Returns the F1 values so far.
+        """Computes the F1 metrics.
 
         Returns:
-            `micro_f1`, `macro_f1` and `example_f1` of each group, with `one_label` also `accuracy`, and `macro_f1` of
-            each decile; `macro_f1` is NaN if no label of the group was ever a candidate, `accuracy` if none was gold.
+            `micro_f1`, `macro_f1` and `example_f1` of each group, `accuracy` with `one_label`, and `macro_f1` of each
+            decile. `macro_f1` is NaN if no label of the group was a candidate, and `accuracy` if none was gold.
 
         Raises:
             ValueError: If no document came yet.
@@ -143,7 +141,7 @@ class F1Metrics:
         return result
 
     def require_same(self, other: "F1Metrics") -> None:
-        """Refuses other metrics than these to merge.
+        """Raises an error for metrics that cannot be merged.
 
         Args:
             other: Metrics to add.
@@ -155,18 +153,20 @@ class F1Metrics:
         require_same_deciles(self.deciles, other.deciles)
         ours, theirs = (each.threshold.expand(self.num_labels) for each in (self, other))
         if self.one_label != other.one_label:
-            raise ValueError("metrics with one_label=True and metrics without it cannot be merged; make both alike")
+            raise ValueError(
+                "metrics with and without one_label=True cannot be merged; create both with the same settings"
+            )
         if not torch.equal(ours, theirs):
             raise ValueError(
-                "metrics can be merged at the same threshold only, got two different ones; "
-                "make both with the same threshold"
+                "metrics can be merged only at the same threshold, got different thresholds; "
+                "create both with the same threshold"
             )
 
     def merge(self, other: "F1Metrics") -> None:
         """Adds the batches that another worker has seen.
 
         Args:
-            other: Metrics of the same labels, seen labels and threshold; it stays as it is.
+            other: Metrics of the same labels, seen labels and threshold. They are not changed.
 
         Raises:
             ValueError: As `require_same`; nothing is added then.
@@ -198,7 +198,7 @@ def read_threshold(threshold: float | Array, num_labels: int) -> Tensor:
         >>> read_threshold(0.5, num_labels=3)
         tensor(0.5000, dtype=torch.float64)
     """
-    # not by way of float32, and a copy: what the caller does to it later is not our threshold
+    # a copy, and not via float32: later changes by the caller have no effect
     if isinstance(threshold, Tensor):
         known = threshold.detach().cpu().double().clone()
     else:
@@ -206,17 +206,18 @@ def read_threshold(threshold: float | Array, num_labels: int) -> Tensor:
             known = torch.from_numpy(np.array(threshold, dtype=np.float64))
         except (TypeError, ValueError):
             raise ValueError(
-                f"threshold must be a probability, or one for each of the {num_labels} labels, got {threshold!r:.100}"
+                f"threshold must be a probability, or a probability for each of the {num_labels} labels, got "
+                f"{threshold!r:.100}"
             ) from None
     if known.shape not in ((), (num_labels,)):
         raise ValueError(
-            f"threshold must be one probability or one for each of the {num_labels} labels, got "
-            f"shape {tuple(known.shape)}; give a number, or a tensor of shape ({num_labels},)"
+            f"threshold must be a probability, or a probability for each of the {num_labels} labels, got "
+            f"shape {tuple(known.shape)}; pass a number, or a tensor of shape ({num_labels},)"
         )
     if not ((known >= 0) & (known <= 1)).all():
         raise ValueError(
             f"threshold must be a probability in 0..1, got {known.tolist()}; "
-            "pass sigmoid(logit) of a threshold on logits"
+            "pass sigmoid(logit) for a threshold on logits"
         )
     return known
 

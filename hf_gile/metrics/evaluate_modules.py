@@ -1,7 +1,7 @@
-"""Metrics of labels as modules of `evaluate`, equal to those of this package. It takes seconds to import.
+"""Label metrics as modules of `evaluate`, equal to those of this package. The import takes seconds.
 
 ranking = LabelRanking(top_k=(1, 5), seen=[label.seen for label in labels])
-ranking.add_batch(predictions=logits, references=gold)  # (N, L) logits, and of each document its gold columns
+ranking.add_batch(predictions=logits, references=gold)  # (N, L) logits, and gold label indices of each document
 ranking.compute()
 evaluate.combine([LabelRanking(), LabelF1(threshold=0.3), LabelCalibration()])
 write_metric(LabelF1, "label_f1")  # then evaluate.load("label_f1", threshold=0.3)
@@ -32,8 +32,8 @@ class _LabelMetric(evaluate.Metric):
     """A metric of logits and gold labels.
 
     Args:
-        seen: `(L,)` booleans, true for labels seen in training: figures then also come as `seen_...` and `unseen_...`.
-        options: Those of the metric of `hf_gile.metrics`, and those of any module of `evaluate`.
+        seen: `(L,)` booleans, true for labels seen in training; adds metrics `seen_...` and `unseen_...`.
+        options: Further arguments of the metric in `hf_gile.metrics`, and of `evaluate` modules.
     """
 
     metric: ClassVar[type[Any]]
@@ -48,7 +48,7 @@ class _LabelMetric(evaluate.Metric):
         return evaluate.MetricInfo(
             description=str(type(self).__doc__),
             citation="",
-            inputs_description="predictions: a logit for each label; references: the columns of the gold labels.",
+            inputs_description="predictions: a logit for each label; references: the indices of the gold labels.",
             features=datasets.Features(
                 {
                     "predictions": datasets.Sequence(datasets.Value("float32")),
@@ -73,7 +73,7 @@ class LabelRanking(_LabelMetric):
 
 
 class LabelF1(_LabelMetric):
-    """Micro-, macro- and example-F1 of labels whose probability reaches `threshold`, one number or `(L,)`."""
+    """Micro-, macro- and example-F1 of labels whose probability reaches `threshold`, a number or `(L,)`."""
 
     metric = F1Metrics
     names = ("threshold", "counts", "one_label")
@@ -87,14 +87,14 @@ class LabelCalibration(_LabelMetric):
 
 
 def write_metric(metric: type[_LabelMetric], folder: str | PathLike[str]) -> Path:
-    """Writes a folder that `evaluate.load` takes, and that can go to the Hub as it is; who loads it needs hf-gile.
+    """Writes a folder for `evaluate.load` or the Hub. Loading it requires hf-gile.
 
     Args:
-        metric: One of the classes of this module.
-        folder: Where; its name is that of the metric.
+        metric: A metric class of this module.
+        folder: Output folder, named like the metric.
 
     Returns:
-        The file of the metric.
+        Path of the metric script.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Evaluation with a label index, in memory that does not grow with the number of documents.
+"""Evaluation with a label index, in memory independent of the number of documents.
 
 Shapes: B documents in a batch, L labels scored, P gold labels of a document, E excluded labels of a document.
 """
@@ -24,38 +24,37 @@ def evaluate_index(
     label_set: LabelSet | None = None,
     max_scores: int = 1 << 24,
 ) -> dict[str, float]:
-    """Scores documents with all labels of an index, and measures.
+    """Scores documents against all labels of an index and computes metrics.
 
-    The figures are those of `Trainer.evaluate` with the same metrics, where the index holds the labels stored with the
-    model; but labels are not encoded again, and never more than `max_scores` scores exist at once. With what
-    metrics make of them they take up to 25 bytes each: 400 MB by default, when there are a million labels and 16
-    documents are scored at a time. What else is held: the codes of the index, and one batch with what the encoder makes
-    of it.
+    If the index has the labels stored with the model, the results equal those of `Trainer.evaluate` with the same
+    metrics. Labels are not encoded again, and never more than `max_scores` scores exist at once. Including temporary
+    results of metrics, they take up to 25 bytes each: 400 MB by default, for 16 documents with a million labels.
+    Further memory is used for the codes of the index, and for a batch and its encoding.
 
-    To evaluate in several processes, let each do this with a part of the documents and metrics of its own, and add
-    these up with `merge` before `compute`.
+    To evaluate in several processes, let each process a part of the documents with separate metrics, and combine these
+    with `merge` before `compute`.
 
     Args:
         index: The label index.
-        model: The model that made it, a `GileModel` or a `GileForSequenceClassification`; its mode (training or
-            evaluation) is afterwards as before.
-        batches: Batches as `GileDataCollator` makes them, such as `DataLoader(encoded, 64, collate_fn=collator)`:
-            `input_ids` or `inputs_embeds`, `attention_mask`, `labels`, and if need be `language`,
-            `lexical_ids` and `excluded_columns`. They may be a stream.
-        metrics: What to measure over the L labels of the index: a `LabelMetrics`, a `ThresholdTuner`, or several. They
-            forget what they have measured before.
-        label_set: The labels whose columns are in the batches, by default those stored with the model; columns are
-            translated by label id. So a dataset that was encoded once serves an index to which labels were added.
-            Needed where the labels of the index are not those stored with the model.
-        max_scores: Documents times labels scored at once; of one document all labels are always scored.
+        model: The model that computed it, a `GileModel` or a `GileForSequenceClassification`. Its mode (training or
+            evaluation) is restored.
+        batches: Batches from `GileDataCollator`, such as `DataLoader(encoded, 64, collate_fn=collator)`: `input_ids` or
+            `inputs_embeds`, `attention_mask`, `labels`, and if needed `language`, `lexical_ids` and `excluded_columns`.
+            They may be a stream.
+        metrics: Metrics over the L labels of the index: a `LabelMetrics`, a `ThresholdTuner`, or several. They are
+            reset.
+        label_set: Label set of the label indices in the batches, by default that of the model. Label indices are
+            translated by label id, so an encoded dataset can be used with an index to which labels were added. Required
+            if the labels of the index are not those stored with the model.
+        max_scores: Number of documents times labels scored together, but at least a document with all labels.
 
     Returns:
-        What the metrics compute, together.
+        The results of all metrics.
 
     Raises:
-        ValueError: Another model than that of the index; other labels than those stored with it, and no `label_set`;
-            batches without gold labels, not of tensors, in another language than the index, or with gold labels that it
-            does not have; no documents; or no metrics.
+        ValueError: If the index belongs to another model; its labels differ from the stored ones and `label_set` is
+            missing; batches lack gold labels, are not tensors, or have a language or gold labels that the index does
+            not have; there are no documents or no metrics.
     """
     measured = _checked_metrics(index, metrics, max_scores)
     model, gile = unwrapped(model), towers_of(model)
@@ -63,8 +62,8 @@ def evaluate_index(
     stored = getattr(model, "label_set", None)
     if label_set is None and (stored is None or stored.ids != index.label_set.ids):
         raise ValueError(
-            "the labels of the index are not those stored with the model, in their order: pass label_set=, the label "
-            "set that the documents were encoded with (label_set=index.label_set, if it was that of the index)"
+            "the labels of the index differ from those stored with the model, or in their order: pass label_set=, the "
+            "label set that the documents were encoded with (such as label_set=index.label_set)"
         )
     translate = _Translation(label_set, index.label_set) if label_set is not None else None
     documents = max(1, max_scores // len(index))
@@ -96,22 +95,26 @@ def _checked_metrics(
     if max_scores < 1:
         raise ValueError(f"max_scores must be at least 1, got {max_scores}")
     if not hasattr(index, "check_fits"):
-        raise ValueError(f"the first argument must be a LabelIndex, the second the model; got {type(index).__name__}")
+        raise ValueError(
+            f"the first argument must be a LabelIndex and the second the model, got {type(index).__name__}"
+        )
     chosen = list(metrics) if isinstance(metrics, Sequence) else [metrics]
     if not chosen or not all(isinstance(metric, TrainerMetric) for metric in chosen):
-        raise ValueError(f"metrics must be metrics, such as LabelMetrics(num_labels), or a list of some; got {metrics}")
+        raise ValueError(
+            f"metrics must be a metric, such as LabelMetrics(num_labels), or a list of metrics, got {metrics}"
+        )
     return chosen
 
 
 def _gold_of(batch: object) -> tuple[Tensor, Tensor | None]:
-    """The gold labels of a batch, and the labels that are no candidates."""
+    """Returns the gold labels of a batch, and the excluded labels."""
     if not isinstance(batch, Mapping) or not isinstance(batch.get("labels", torch.empty(0)), Tensor):
         raise ValueError(
-            "batches must be as GileDataCollator makes them: DataLoader(encode_dataset(...), 64, "
-            f"collate_fn=GileDataCollator(processor)); got one of {type(batch).__name__} without tensors"
+            "batches must come from GileDataCollator: DataLoader(encode_dataset(...), 64, "
+            f"collate_fn=GileDataCollator(processor)); got a {type(batch).__name__} without tensors"
         )
     if "labels" not in batch:
-        raise ValueError(f"a batch has no labels, only {', '.join(sorted(batch))}: they are what to measure by")
+        raise ValueError(f"a batch has no gold labels, only {', '.join(sorted(batch))}: evaluation needs them")
     return batch["labels"], batch.get("excluded_columns")
 
 
@@ -123,14 +126,14 @@ def _text_codes(index: LabelIndex, gile: GileModel, batch: Mapping[str, Tensor])
     known = gile.config.languages
     if language is not None and not (index.language in known and bool((language == known.index(index.language)).all())):
         raise ValueError(
-            f"the index scores documents in {index.language}, and a batch has others: evaluate the documents of each "
-            "language with an index of its own"
+            f"the index scores documents in {index.language}, but a batch has other languages: evaluate each language "
+            "with a separate index"
         )
     return gile.project_texts(**inputs, language=index.language)
 
 
 class _Translation:
-    """From the columns of one label set to those of another, by label id."""
+    """Translates label indices of a label set to those of another, by label id."""
 
     def __init__(self, old: LabelSet, new: LabelSet) -> None:
         self.old = old
@@ -138,24 +141,24 @@ class _Translation:
         self.columns = torch.tensor([columns.get(label.id, IGNORE) for label in old])
 
     def __call__(self, columns: Tensor) -> Tensor:
-        """The new columns, -100 where there was padding or the new set has no such label."""
+        """Returns the new label indices, or -100 for padding and missing labels."""
         columns = columns.cpu()
         if bool((columns >= len(self.columns)).any()):
             raise ValueError(
-                f"a batch has column {int(columns.max())}, and label_set has {len(self.columns)} labels: pass the "
+                f"a batch has label index {int(columns.max())}, but label_set has {len(self.columns)} labels: pass the "
                 "label set that the documents were encoded with"
             )
         return self.columns[columns.clamp(min=0)].masked_fill(columns < 0, IGNORE)
 
     def gold(self, columns: Tensor) -> Tensor:
         if columns.is_floating_point() or columns.dtype == torch.bool:
-            raise ValueError("with label_set=, gold labels must be columns padded with -100, got zeros and ones")
+            raise ValueError("with label_set=, gold labels must be label indices padded with -100, got zeros and ones")
         new = self(columns)
         lost = columns.cpu()[(columns.cpu() >= 0) & (new < 0)]
         if len(lost):
             raise ValueError(
-                f"the index has no label {self.old[int(lost[0])].id!r}, which a document has: add it to the index, or "
-                "encode the documents anew (encode_dataset with on_unknown_label='drop')"
+                f"the index lacks label {self.old[int(lost[0])].id!r} of a document: add it to the index, or encode "
+                "the documents again (encode_dataset with on_unknown_label='drop')"
             )
         return new
 

@@ -1,4 +1,4 @@
-"""How often labels occur in training: propensities, and groups of rare and frequent labels.
+"""Label frequencies in training: propensities, and groups of rare and frequent labels.
 
 Shapes: `L` labels scored.
 """
@@ -14,30 +14,30 @@ from torch import Tensor
 from .batch import Array
 
 DECILES = tuple(f"decile_{number}_" for number in range(1, 11))
-"""The prefixes of the figures of labels by frequency, from the rarest tenth to the most frequent."""
+"""Prefixes of metrics by label frequency, from the rarest to the most frequent tenth."""
 
 
 def propensities(
     counts: Array | Sequence[float], num_documents: int, a: float = 0.55, b: float = 1.5
 ) -> NDArray[np.float64]:
-    """Estimates the chance that a label that applies to a document was assigned to it (Jain et al., KDD 2016).
+    """Estimates the probability that a relevant label was assigned to a document (Jain et al., KDD 2016).
 
         p_l = 1 / (1 + C (N_l + b)^-a),  C = (log N - 1) (b + 1)^a
 
-    with N_l training documents of label l among N. The defaults are theirs for all but two sources of data: Wikipedia
-    (a 0.5, b 0.4) and Amazon (a 0.6, b 2.6).
+    with N_l training documents of label l among N. The defaults are those of the authors, except for data from
+    Wikipedia (a 0.5, b 0.4) and Amazon (a 0.6, b 2.6).
 
     Args:
         counts: `(L,)` training documents of each label, 0 for a label unseen in training.
         num_documents: N, the number of training documents; at least 3, as C is negative below.
         a: Exponent of the frequency.
-        b: Added to the frequency.
+        b: Offset of the frequency.
 
     Returns:
         `(L,)` propensities, in 0..1, higher for more frequent labels.
 
     Raises:
-        ValueError: Counts that are no numbers from 0 to N, too few documents, or an `a` or `b` that is not positive.
+        ValueError: If counts are not between 0 and N, there are too few documents, or `a` or `b` is not positive.
 
     Example:
         >>> propensities([0, 1, 1000], num_documents=1000).round(3)
@@ -50,25 +50,25 @@ def propensities(
     known = read_counts(counts)
     if known.max(initial=0) > num_documents:
         raise ValueError(
-            f"a label has {known.max():g} training documents, and num_documents is {num_documents}; count each "
-            "document of a label once, and give the number of all training documents"
+            f"a label has {known.max():g} training documents, but num_documents is {num_documents}; count each "
+            "document of a label once, and pass the number of all training documents"
         )
     scale = (math.log(num_documents) - 1) * (b + 1) ** a
     return 1 / (1 + scale * (known + b) ** -a)
 
 
 def decile_figures(result: Mapping[str, float], prefix: str = "") -> dict[str, list[float]]:
-    """Collects the figures of labels by frequency, for a table or a curve.
+    """Collects metrics by label frequency, for a table or a plot.
 
     Args:
-        result: What metrics with `counts` have computed, or a dictionary that holds it.
-        prefix: What stands before each name, such as the "eval_" of a Trainer.
+        result: Results of metrics with `counts`, possibly among others.
+        prefix: Prefix of each name, such as "eval_" of a Trainer.
 
     Returns:
-        By name of a figure its ten values, from the rarest tenth of the seen labels to the most frequent.
+        Ten values for each metric, from the rarest to the most frequent tenth of the seen labels.
 
     Raises:
-        ValueError: If there are none.
+        ValueError: If there are no such metrics.
 
     Example:
         >>> from hf_gile.metrics import F1Metrics
@@ -80,65 +80,65 @@ def decile_figures(result: Mapping[str, float], prefix: str = "") -> dict[str, l
     names = [name.removeprefix(prefix + DECILES[0]) for name in result if name.startswith(prefix + DECILES[0])]
     if not names:
         raise ValueError(
-            f"no figure starts with {prefix + DECILES[0]!r}: make the metrics with counts=, and give the prefix of "
+            f"no metric starts with {prefix + DECILES[0]!r}: create the metrics with counts=, and pass the prefix of "
             f"the names, got {', '.join(sorted(result)[:5])}..."
         )
     return {name: [result[prefix + decile + name] for decile in DECILES] for name in names}
 
 
 def read_counts(counts: Array | Sequence[float], num_labels: int | None = None) -> NDArray[np.float64]:
-    """Checks numbers of training documents.
+    """Checks counts of training documents.
 
     Args:
         counts: `(L,)` training documents of each label.
-        num_labels: L, where it is known.
+        num_labels: L, if known.
 
     Returns:
         `(L,)` float64, a copy.
 
     Raises:
-        ValueError: If they are no finite numbers from 0 on, or not one for each label.
+        ValueError: If counts are negative, NaN or infinite, or their number is wrong.
 
     Example:
         >>> read_counts([3, 0], num_labels=2)
         array([3., 0.])
     """
-    return _read(counts, "counts", num_labels, lambda known: known >= 0, "from 0 on")
+    return _read(counts, "counts", num_labels, lambda known: known >= 0, "of at least 0")
 
 
-def read_propensities(given: Array | Sequence[float], num_labels: int) -> Tensor:
+def read_propensities(values: Array | Sequence[float], num_labels: int) -> Tensor:
     """Checks propensities.
 
     Args:
-        given: `(L,)` one for each label.
+        values: `(L,)` propensities.
         num_labels: Number of labels L.
 
     Returns:
         `(L,)` float64 on the CPU, a copy.
 
     Raises:
-        ValueError: If they are not above 0 and at most 1, or not one for each label.
+        ValueError: If they are not above 0 and at most 1, or their number is wrong.
 
     Example:
         >>> read_propensities([0.5, 1], num_labels=2)
         tensor([0.5000, 1.0000], dtype=torch.float64)
     """
-    known = _read(given, "propensities", num_labels, lambda known: (known > 0) & (known <= 1), "above 0 and up to 1")
+    known = _read(values, "propensities", num_labels, lambda known: (known > 0) & (known <= 1), "above 0 and up to 1")
     return torch.from_numpy(known)
 
 
 def read_deciles(counts: Array | Sequence[float] | None, num_labels: int) -> dict[str, Tensor]:
-    """Cuts the labels that have training documents into ten groups by their number.
+    """Divides the labels with training documents into ten groups by frequency.
 
-    The groups are of equal size, or differ by one; of labels of the same number, the lower column counts as rarer. With
-    fewer than ten labels the last groups are empty.
+    The sizes of groups differ by at most one. Among labels of the same frequency, the lower index counts as rarer. With
+    fewer than ten labels, the last groups are empty.
 
     Args:
-        counts: `(L,)` training documents of each label; None for no groups.
+        counts: `(L,)` training documents of each label; None returns no groups.
         num_labels: Number of labels L.
 
     Returns:
-        The columns of each group by the prefix of its figures, "decile_1_" (the rarest) to "decile_10_".
+        Label indices of each group by prefix of its metrics, "decile_1_" (the rarest) to "decile_10_".
 
     Raises:
         ValueError: As `read_counts`, or if no label has training documents.
@@ -153,16 +153,16 @@ def read_deciles(counts: Array | Sequence[float] | None, num_labels: int) -> dic
     order = np.argsort(known, kind="stable")
     seen = order[known[order] > 0]
     if len(seen) == 0:
-        raise ValueError("counts must hold a label with training documents, got only zeros; leave counts out")
+        raise ValueError("counts must contain a label with training documents, got only zeros; leave counts out")
     return dict(zip(DECILES, map(torch.from_numpy, np.array_split(seen, len(DECILES))), strict=True))
 
 
 def require_same_deciles(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
-    """Refuses to merge metrics of other groups by frequency.
+    """Raises an error for metrics with different groups by frequency, which cannot be merged.
 
     Args:
-        ours: Columns of each group of the metrics that grow.
-        theirs: Columns of each group of the metrics to add.
+        ours: Label indices of each group of the metrics to extend.
+        theirs: Label indices of each group of the metrics to add.
 
     Raises:
         ValueError: If they differ.
@@ -172,26 +172,26 @@ def require_same_deciles(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> 
     """
     if ours.keys() != theirs.keys() or not all(torch.equal(ours[prefix], theirs[prefix]) for prefix in ours):
         raise ValueError(
-            "metrics can be merged over the same counts only, got two that group labels differently; make both with "
-            "the same counts"
+            "metrics can be merged only with the same counts, got different groups of labels; create both with the "
+            "same counts"
         )
 
 
 def _read(
-    given: Array | Sequence[float],
+    values: Array | Sequence[float],
     name: str,
     num_labels: int | None,
     is_right: Callable[[NDArray[np.float64]], NDArray[np.bool_]],
     described: str,
 ) -> NDArray[np.float64]:
-    known = given.detach().cpu().numpy() if isinstance(given, Tensor) else np.asarray(given)
+    known = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
     if known.dtype.kind not in "iuf" or known.ndim != 1 or num_labels not in (None, len(known)):
         wanted = "(L,)" if num_labels is None else f"({num_labels},)"
         raise ValueError(
-            f"{name} must be numbers of shape {wanted}, one for each label, got {known.dtype} of shape {known.shape}"
+            f"{name} must have shape {wanted}, a number for each label, got {known.dtype} of shape {known.shape}"
         )
     known = known.astype(np.float64)
     wrong = np.flatnonzero(~(np.isfinite(known) & is_right(known)))
     if len(wrong):
-        raise ValueError(f"{name} must be numbers {described}, got {known[wrong[0]]:g} for column {wrong[0]}")
+        raise ValueError(f"{name} must be numbers {described}, got {known[wrong[0]]:g} for label {wrong[0]}")
     return known

@@ -1,4 +1,4 @@
-"""All label metrics at once, for seen and unseen labels, as the `compute_metrics` of a Trainer.
+"""All label metrics, for seen and unseen labels, as `compute_metrics` of a Trainer.
 
 Shapes: `N` documents, `L` labels scored, `P` gold labels per document, padded.
 """
@@ -12,40 +12,36 @@ from .trainer import TrainerMetric
 
 
 class LabelMetrics(TrainerMetric):
-    """Ranking metrics and F1 over any number of batches, in O(L) memory.
+    """Streaming ranking metrics and F1, in O(L) memory.
 
-    With a mask of seen labels, every metric comes three times: over all labels under its own name,
-    and as `seen_...` and `unseen_...`. As in the GILE paper, seen labels are ranked among the seen
-    ones only and unseen among the unseen. Ranking metrics leave out the documents without a gold
-    label in the group (`documents` and `skipped` count them), F1 leaves out none. Values are in
-    0..1, where the tables of the paper show percent; coverage is a number of labels.
+    With a mask of seen labels, each metric is also computed as `seen_...` and `unseen_...`. As in the GILE paper,
+    labels are then ranked within the group. Ranking metrics skip documents without a gold label in the group
+    (`documents` and `skipped` count them), F1 does not. Values are in 0..1, where the paper shows percent; coverage is
+    a number of labels.
 
-    It serves `transformers.Trainer` as it is, best with batches so that no logits are kept:
+    Use it as `compute_metrics` of `transformers.Trainer`, preferably with batches to avoid storing logits:
 
         metrics = LabelMetrics(model.config.num_labels, seen=seen)
         args = TrainingArguments(..., batch_eval_metrics=True)
         Trainer(model, args, compute_metrics=metrics, ...)
 
-    An evaluation that broke off outside of the metrics leaves its batches here; call `reset` before
-    the next one.
+    Call `reset` after an evaluation that failed outside the metrics.
 
     Args:
         num_labels: Number of labels L of every batch.
-        seen: `(L,)` bool, True for the labels that were seen in training. Without it, only the
-            metrics over all labels.
-        threshold: Least probability of a predicted label, for all labels or `(L,)` for each.
-        chunk_size: Number of documents worked on at once, which bounds the memory when a batch
-            holds a whole data set.
+        seen: `(L,)` bool, True for labels seen in training. By default only metrics over all labels are computed.
+        threshold: Minimum probability of a predicted label, for all labels or `(L,)` for each.
+        chunk_size: Number of documents processed together, which limits memory if a batch is a whole dataset.
         top_k: Numbers of labels k, for precision, recall and nDCG at k.
-        propensities: `(L,)` of the labels, as `hf_gile.metrics.propensities` makes them, for propensity-scored
-            precision at k.
-        counts: `(L,)` training documents of each label, for macro recall at k, and for macro recall and macro F1 of
-            labels by frequency; `decile_figures` collects these.
-        one_label: Whether every document has one label: F1 is then that of the label with the highest score, and
-            `accuracy` is measured, see `F1Metrics`.
+        propensities: `(L,)` label propensities from `hf_gile.metrics.propensities`, for propensity-scored precision at
+            k.
+        counts: `(L,)` training documents of each label, for macro recall at k, and for macro recall and macro F1 by
+            label frequency; `decile_figures` collects these.
+        one_label: Whether every document has a single label. F1 then uses the label with the highest score, and
+            `accuracy` is computed, see `F1Metrics`.
 
     Raises:
-        ValueError: If what is given does not fit the labels, or chunks are empty.
+        ValueError: If an argument does not fit the labels, or `chunk_size` is below 1.
 
     Example:
         >>> import torch
@@ -82,7 +78,7 @@ class LabelMetrics(TrainerMetric):
         self.f1.reset()
 
     def update(self, scores: Array, labels: Array) -> None:
-        """Adds a batch, or a whole data set.
+        """Adds a batch, or a whole dataset.
 
         Args:
             scores: `(N, L)` logits.
@@ -98,16 +94,15 @@ class LabelMetrics(TrainerMetric):
             self.f1.update(scores[chunk], gold[chunk])
 
     def compute(self) -> dict[str, float]:
-        """Returns all metrics so far.
+        """Computes all metrics.
 
         Returns:
             `average_precision`, `ranking_loss`, `one_error`, `coverage`, `documents`, `skipped`,
-            `micro_f1`, `macro_f1`, `example_f1`, with `one_label` `accuracy`, and of each k of `top_k`
-            `precision_at_k`, `recall_at_k` and `ndcg_at_k`, with propensities `psp_at_k`, with counts
-            `macro_recall_at_k`; with seen labels also each with `seen_` and `unseen_` in front. With counts also
-            `macro_f1` and `macro_recall_at_k` with `decile_1_` (the rarest tenth of the labels with training
-            documents) to `decile_10_` (the most frequent tenth) in
-            front. Ranking metrics of a group in which no document has a gold label are NaN.
+            `micro_f1`, `macro_f1`, `example_f1`; `accuracy` with `one_label`; for each k of `top_k`, `precision_at_k`,
+            `recall_at_k` and `ndcg_at_k`, `psp_at_k` with propensities, and `macro_recall_at_k` with counts. With seen
+            labels, each also has the prefixes `seen_` and `unseen_`. With counts, `macro_f1` and `macro_recall_at_k`
+            also have the prefixes `decile_1_` (the rarest tenth of the labels with training documents) to `decile_10_`
+            (the most frequent tenth). Ranking metrics are NaN for groups without gold labels.
 
         Raises:
             ValueError: If no document came yet.
@@ -118,11 +113,10 @@ class LabelMetrics(TrainerMetric):
         """Adds the batches that another worker has seen.
 
         Args:
-            other: Metrics made alike; it stays as it is.
+            other: Metrics with the same settings. They are not changed.
 
         Raises:
-            ValueError: If labels, seen labels, thresholds, `top_k`, propensities or counts differ; nothing is added
-                then.
+            ValueError: If settings differ; nothing is added then.
         """
         self.ranking.require_same(other.ranking)
         self.f1.merge(other.f1)

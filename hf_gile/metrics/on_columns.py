@@ -1,4 +1,4 @@
-"""Figures of some of the labels that a model scores."""
+"""Metrics over a subset of the labels."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from .trainer import TrainerMetric
 
 
 class OnColumns(TrainerMetric):
-    """A metric that knows some labels only, and gets the scores of all.
+    """A metric over a subset of labels, computed from the scores of all labels.
 
     Args:
         metric: The metric, such as `LabelMetrics`.
-        columns: The labels it knows, ascending; gold labels that are not among them are left out.
+        columns: Label indices of the subset, ascending. Other gold labels are ignored.
 
     Example:
         >>> from hf_gile.metrics import LabelMetrics
@@ -32,7 +32,7 @@ class OnColumns(TrainerMetric):
         self.metric.reset()
 
     def update(self, scores: Array, labels: Array) -> None:
-        """Adds a batch of all labels."""
+        """Adds a batch with all labels."""
         scores, gold = read_batch(scores, labels)
         columns = self.columns.to(scores.device)
         new = torch.full((scores.shape[1] + 1,), -100, device=scores.device)
@@ -40,5 +40,5 @@ class OnColumns(TrainerMetric):
         self.metric.update(scores[:, columns], new[gold.masked_fill(gold < 0, scores.shape[1])])
 
     def compute(self) -> dict[str, float]:
-        """Returns what the metric computes."""
+        """Computes the metric."""
         return self.metric.compute()

@@ -1,4 +1,4 @@
-"""How well scores rank the gold labels of a document above its other labels.
+"""Ranking metrics: how well scores rank gold labels above other labels.
 
 Shapes: `B` documents in the batch, `L` labels scored, `P` gold labels per document, padded.
 """
@@ -17,7 +17,7 @@ from .frequency import read_deciles, read_propensities, require_same_deciles
 def ranking_metrics(
     scores: Array, labels: Array, columns: Array | Sequence[bool] | None = None, top_k: Sequence[int] = ()
 ) -> dict[str, Tensor]:
-    """Scores the ranking of each document.
+    """Computes the ranking metrics of each document.
 
     With `rank(l)` the number of labels that score at least as high as label `l`, itself included,
     and `gold_rank(l)` the number of gold labels among them, a document with `G` gold labels has
@@ -27,14 +27,14 @@ def ranking_metrics(
         one_error         = 1 if rank(l) > gold_rank(l) for the best-scored gold l, else 0
         coverage          = rank(l) of the worst-scored gold l
 
-    A tie thus counts against the model, and the order of the labels never matters. The first two
-    are `label_ranking_average_precision_score` and `label_ranking_loss` of scikit-learn, in 0..1
-    (the tables of the GILE paper show percent); coverage is a number of labels, its
-    `coverage_error`. A document whose labels are all gold has average precision 1, losses 0. A label with a
-    score of minus infinity is no candidate for the document, and is not among its L labels unless it is gold.
+    Ties thus count against the model, and the order of labels does not matter. The first two equal
+    `label_ranking_average_precision_score` and `label_ranking_loss` of scikit-learn, in 0..1 (the GILE paper shows
+    percent); coverage is a number of labels, as in `coverage_error`. A document with only gold labels has average
+    precision 1 and losses 0. Labels with a score of minus infinity are not candidates, and do not count among the L
+    labels unless gold.
 
-    With `position(l)` the rank of a gold label when all others of its score stand before it (but no two gold labels on
-    one place), and `hits` the number of gold labels with `position(l) <= k`, each k of `top_k` adds
+    Let `position(l)` be the rank of a gold label after all other labels with the same score (with distinct positions
+    for gold labels), and `hits` the number of gold labels with `position(l) <= k`. Each k of `top_k` adds
 
         precision_at_k = hits / k
         recall_at_k    = hits / G
@@ -44,18 +44,16 @@ def ranking_metrics(
 
     Args:
         scores: `(B, L)` logits, or any scores in the same order.
-        labels: `(B, P)` integer columns of the gold labels, padded with -100; or `(B, L)` multi-hot
-            of bool or 0.0 and 1.0.
-        columns: `(L,)` bool, the group of labels to look at: ranks and gold labels are restricted
-            to it. All labels by default.
+        labels: `(B, P)` indices of gold labels, padded with -100; or `(B, L)` multi-hot as bool or 0.0 and 1.0.
+        columns: `(L,)` bool, the group of labels to which ranks and gold labels are restricted. By default all labels.
         top_k: Numbers of labels k, each at least 1.
 
     Returns:
-        `(B,)` float64 for each of the names above, NaN where a document has no gold label in
-        the group, and `(B,)` bool `counted`, False there.
+        `(B,)` float64 for each of the names above, NaN for documents without a gold label in the group, and `(B,)` bool
+        `counted`, False for these.
 
     Raises:
-        ValueError: If scores, labels or columns do not fit together.
+        ValueError: If scores, labels or columns do not match.
 
     Example:
         >>> result = ranking_metrics(torch.tensor([[0.9, 0.1, 0.4, 0.3]]), torch.tensor([[0, 3]]))
@@ -72,39 +70,37 @@ def ranking_metrics(
 
 
 class RankingMetrics:
-    """Means of `ranking_metrics` over any number of batches, which it does not keep.
+    """Streaming means of `ranking_metrics`.
 
-    With a mask of seen labels every mean comes three times: over all labels under its own name, and
-    as `seen_...` and `unseen_...`. As in the GILE paper, seen labels are ranked among the seen ones
-    only, and unseen among the unseen. Documents without a gold label in a group are left out of its
-    means and counted as `skipped`.
+    With a mask of seen labels, each mean is also computed as `seen_...` and `unseen_...`. As in the GILE paper, labels
+    are then ranked within the group. Documents without a gold label in a group are skipped and counted as `skipped`.
 
-    With propensities p of the labels there is also, of each k, the propensity-scored precision (Jain et al., KDD 2016),
-    normalised as the Extreme Classification Repository reports it: by the best that was possible, summed over all
-    documents before the division (it is no mean over documents).
+    With propensities p, the propensity-scored precision (Jain et al., KDD 2016) is computed for each k, normalised as
+    in the Extreme Classification Repository: divided by the best possible value, after summing both over all documents
+    (it is not a mean over documents).
 
         psp_at_k = sum over documents, gold l with position(l) <= k of 1/p(l)
                    / sum over documents of the k largest 1/p(l) of their gold labels
 
-    Of gold labels of one score, the one with the lowest p stands last.
+    Among gold labels with the same score, the label with the lowest p comes last.
 
-    With the training documents of the labels there is also a mean over the labels instead of the documents:
+    With the counts of training documents, a mean over labels is also computed:
 
-        macro_recall_at_k = mean over the labels with a gold document of the share of these documents with rank(l) <= k
+        macro_recall_at_k = mean over labels with gold documents of the fraction of these documents with rank(l) <= k
 
-    Here labels are ranked among all labels, whatever the group: `seen_...` and `unseen_...` are means of these shares
-    over some of the labels, and so are `decile_1_...` (the rarest tenth of the labels with training documents) to
-    `decile_10_...` (the most frequent tenth). NaN where no label of the group has a gold document.
+    Here labels are ranked among all labels, whatever the group. `seen_...` and `unseen_...` are means of these
+    fractions over a group of labels, and so are `decile_1_...` (the rarest tenth of the labels with training documents)
+    to `decile_10_...` (the most frequent tenth). They are NaN if no label of the group has a gold document.
 
     Args:
         num_labels: Number of labels L of every batch.
         seen: `(L,)` bool, True for the labels that were seen in training.
         top_k: Numbers of labels k, for precision, recall and nDCG at k.
-        propensities: `(L,)` of the labels, as the function `propensities` makes them, for `psp_at_k`.
+        propensities: `(L,)` label propensities from `propensities`, for `psp_at_k`.
         counts: `(L,)` training documents of each label, for `macro_recall_at_k`.
 
     Raises:
-        ValueError: If what is given does not fit the labels, or a k is below 1.
+        ValueError: If an argument does not fit the labels, or a k is below 1.
 
     Example:
         >>> metrics = RankingMetrics(num_labels=3)
@@ -128,11 +124,11 @@ class RankingMetrics:
         self.deciles = read_deciles(counts, num_labels)
         self.gains = None if propensities is None else 1 / read_propensities(propensities, num_labels)
         self.num_labels = num_labels
-        self.top_k = tuple(dict.fromkeys(top_k))  # each once
+        self.top_k = tuple(dict.fromkeys(top_k))  # distinct
         self.reset()
 
     def reset(self) -> None:
-        """Forgets every batch."""
+        """Discards all batches."""
         names = ["average_precision", "ranking_loss", "one_error", "coverage"]
         names += [f"{name}_at_{k}" for k in self.top_k for name in ("precision", "recall", "ndcg")]
         if self.gains is not None:
@@ -141,17 +137,17 @@ class RankingMetrics:
         self.counted = dict.fromkeys(self.groups, 0)
         self.documents = 0
         self.gold = torch.zeros(self.num_labels if self.deciles else 0, dtype=torch.long)
-        self.found = {k: torch.zeros_like(self.gold) for k in self.top_k}
+        self.label_hits = {k: torch.zeros_like(self.gold) for k in self.top_k}
 
     def update(self, scores: Array, labels: Array) -> None:
         """Adds a batch.
 
         Args:
             scores: `(B, L)` logits, or any scores in the same order.
-            labels: `(B, P)` integer columns padded with -100, or `(B, L)` multi-hot.
+            labels: `(B, P)` label indices padded with -100, or `(B, L)` multi-hot.
 
         Raises:
-            ValueError: If scores and labels do not fit together; nothing is added then.
+            ValueError: If scores and labels do not match; nothing is added then.
         """
         scores, gold = read_batch(scores, labels, self.num_labels)
         at_gold = _at_gold(scores, gold)
@@ -161,7 +157,7 @@ class RankingMetrics:
             for prefix, columns in groups.items()
             if prefix or len(groups) == 1
         }
-        # seen and unseen make up all labels: their ranks add up, which saves the longest sort
+        # seen and unseen labels partition all labels: adding their ranks saves the longest sort
         if len(groups) > 1:
             ranks[""] = tuple(one + other for one, other in zip(ranks["seen_"], ranks["unseen_"], strict=True))
         gains = None if self.gains is None else self.gains[gold.clamp(min=0).cpu()]
@@ -176,21 +172,21 @@ class RankingMetrics:
         if self.deciles:
             is_gold = gold != IGNORE
             self.gold += gold[is_gold].cpu().bincount(minlength=self.num_labels)
-            for k, found in self.found.items():
+            for k, label_hits in self.label_hits.items():
                 among = is_gold & (ranks[""][0] <= k) & ~at_gold.isneginf()
-                found += gold[among].cpu().bincount(minlength=self.num_labels)
+                label_hits += gold[among].cpu().bincount(minlength=self.num_labels)
         self.documents += len(gold)
 
     def compute(self) -> dict[str, float]:
-        """Returns the means so far.
+        """Computes the means.
 
         Returns:
-            For each group the means, the number of `documents` they are over, and of documents
-            `skipped`. If all were skipped, no mean is defined and each is NaN. With propensities also `psp_at_k`, and
-            with counts `macro_recall_at_k`, of the deciles as well.
+            For each group, the means and the numbers of `documents` and of `skipped` documents. Means are NaN if all
+            documents were skipped. Also `psp_at_k` with propensities, and `macro_recall_at_k` with counts, including
+            deciles.
 
         Raises:
-            ValueError: If no document came yet.
+            ValueError: If there are no documents yet.
         """
         require_documents(self.documents)
         result: dict[str, float] = {}
@@ -205,14 +201,14 @@ class RankingMetrics:
             result[f"{prefix}skipped"] = self.documents - counted
         if self.deciles:
             has_gold = self.gold > 0
-            for k, found in self.found.items():
-                recall = found.double() / self.gold.clamp(min=1)
+            for k, label_hits in self.label_hits.items():
+                recall = label_hits.double() / self.gold.clamp(min=1)
                 for prefix, columns in {**self.groups, **self.deciles}.items():
                     result[f"{prefix}macro_recall_at_{k}"] = recall[columns][has_gold[columns]].mean().item()
         return result
 
     def require_same(self, other: "RankingMetrics") -> None:
-        """Refuses other metrics than these to merge.
+        """Raises an error for metrics that cannot be merged.
 
         Args:
             other: Metrics to add.
@@ -227,23 +223,23 @@ class RankingMetrics:
         ours, theirs = ([] if each.gains is None else each.gains.tolist() for each in (self, other))
         if ours != theirs:
             raise ValueError(
-                "metrics can be merged over the same propensities only, got two different ones; make both with the "
-                "same propensities"
+                "metrics can be merged only with the same propensities, got different ones; create both with the same "
+                "propensities"
             )
 
     def merge(self, other: "RankingMetrics") -> None:
-        """Adds the batches that another worker has seen.
+        """Adds the batches of another worker.
 
         Args:
-            other: Metrics of the same labels and seen labels; it stays as it is.
+            other: Metrics of the same labels and seen labels. They are not changed.
 
         Raises:
             ValueError: As `require_same`; nothing is added then.
         """
         self.require_same(other)
         self.gold += other.gold
-        for k, found in self.found.items():
-            found += other.found[k]
+        for k, label_hits in self.label_hits.items():
+            label_hits += other.label_hits[k]
         for prefix in self.groups:
             for name, value in other.sums[prefix].items():
                 self.sums[prefix][name] += value
@@ -253,10 +249,10 @@ class RankingMetrics:
 
 def _check_top_k(top_k: Sequence[int]) -> None:
     if not isinstance(top_k, Iterable) or isinstance(top_k, str):
-        raise ValueError(f"top_k must be a list of numbers of labels, such as (1, 3, 5), got {top_k!r:.100}")
+        raise ValueError(f"top_k must be a list of numbers, such as (1, 3, 5), got {top_k!r:.100}")
     for k in top_k:
         if not hasattr(k, "__index__") or getattr(k, "ndim", False) or k < 1:
-            raise ValueError(f"top_k must be numbers of labels from 1 on, got {k!r:.100}")
+            raise ValueError(f"numbers in top_k must be at least 1, got {k!r:.100}")
 
 
 def _at_gold(scores: Tensor, gold: Tensor) -> Tensor:
@@ -264,7 +260,7 @@ def _at_gold(scores: Tensor, gold: Tensor) -> Tensor:
 
 
 def _rank(scores: Tensor, at_gold: Tensor) -> tuple[Tensor, ...]:
-    """Counts the scores of each document that are at least as high as those of its gold labels, and its candidates."""
+    """Counts the scores that are at least as high as those of gold labels, and the candidates, of each document."""
     ascending = _ascending(widened(scores).contiguous())
     nowhere = torch.full_like(ascending[:, :1], -torch.inf)
     candidates = scores.shape[1] - torch.searchsorted(ascending, nowhere, right=True)[:, 0]
@@ -280,7 +276,7 @@ def _measure(
     gains: Tensor | None = None,
 ) -> dict[str, Tensor]:
     gold_count = is_gold.sum(dim=1)
-    # what is not gold sorts behind every gold score, so it is never among the scores below one
+    # other labels sort after all gold scores, so they are never below a gold score
     gold_ascending = at_gold.masked_fill(~is_gold, torch.inf).sort(dim=1).values
     gold_rank = gold_count[:, None] - torch.searchsorted(gold_ascending, at_gold)
 
@@ -288,8 +284,10 @@ def _measure(
     on_cpu = (tensor.cpu() for tensor in (rank, gold_rank, at_gold, is_gold, gold_count, candidates))
     rank, gold_rank, at_gold, is_gold, gold_count, candidates = on_cpu
     is_left_out = is_gold & at_gold.isneginf()
-    left_out = is_left_out.sum(dim=1)  # gold, and so a candidate all the same
-    rank = torch.minimum(rank, (candidates + left_out)[:, None])  # what is no candidate is above nothing
+    left_out = is_left_out.sum(dim=1)  # gold labels count as candidates
+    rank = torch.minimum(
+        rank, (candidates + left_out)[:, None]
+    )  # labels that are not candidates never rank above others
     wrong = rank - gold_rank
     pairs = (gold_count * (candidates + left_out - gold_count)).clamp(min=1)
     precision = (gold_rank.double() / rank.clamp(min=1)).masked_fill(~is_gold, 0)
@@ -301,7 +299,7 @@ def _measure(
         "coverage": rank.masked_fill(~is_gold, 0).amax(dim=1).double(),
     }
     if top_k:
-        # of equal scores, the one with the largest gain last
+        # among equal scores, the largest gain comes last
         by_gain = torch.arange(at_gold.shape[1]).expand_as(at_gold) if gains is None else gains.argsort(dim=1)
         scores = at_gold.masked_fill(~is_gold, -torch.inf).gather(1, by_gain)
         best_first = by_gain.gather(1, scores.argsort(dim=1, descending=True, stable=True))
@@ -314,14 +312,14 @@ def _measure(
             gains = gains.masked_fill(~is_gold, 0)
             best_gains = gains.sort(dim=1, descending=True).values.cumsum(dim=1)
         for k in top_k:
-            found = position <= k
-            hits = found.sum(dim=1).double()
+            is_hit = position <= k
+            hits = is_hit.sum(dim=1).double()
             ideal = best_gain[gold_count.clamp(min=1, max=k) - 1]
             result[f"precision_at_{k}"] = hits / k
             result[f"recall_at_{k}"] = hits / gold_count
-            result[f"ndcg_at_{k}"] = gain.masked_fill(~found, 0).sum(dim=1) / ideal
+            result[f"ndcg_at_{k}"] = gain.masked_fill(~is_hit, 0).sum(dim=1) / ideal
             if gains is not None:
-                result[f"gain_at_{k}"] = gains.masked_fill(~found, 0).sum(dim=1)
+                result[f"gain_at_{k}"] = gains.masked_fill(~is_hit, 0).sum(dim=1)
                 result[f"best_gain_at_{k}"] = best_gains[:, min(k, best_gains.shape[1]) - 1]
     counted = gold_count > 0
     result = {name: value.masked_fill(~counted, torch.nan) for name, value in result.items()}
@@ -329,7 +327,7 @@ def _measure(
 
 
 def _restrict(scores: Tensor, gold: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
-    """Keeps the labels of a group only, and numbers them anew."""
+    """Restricts scores and gold labels to a group and renumbers the labels."""
     columns = columns.to(scores.device)
     position = (columns.cumsum(dim=0) - 1).masked_fill(~columns, IGNORE)  # (L,)
     kept = position[gold.clamp(min=0)].masked_fill(gold == IGNORE, IGNORE)

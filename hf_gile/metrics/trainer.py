@@ -1,4 +1,4 @@
-"""Metrics as the `compute_metrics` of a Trainer."""
+"""Base class of metrics for `compute_metrics` of a Trainer."""
 
 from typing import TYPE_CHECKING
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
 
 class TrainerMetric:
-    """What serves `transformers.Trainer` as `compute_metrics`, whole or with `batch_eval_metrics=True`.
+    """A metric for `compute_metrics` of `transformers.Trainer`, with or without `batch_eval_metrics=True`.
 
-    A subclass has `reset`, `update` and `compute`.
+    Subclasses implement `reset`, `update` and `compute`.
     """
 
     def reset(self) -> None:
-        """Forgets every batch."""
+        """Discards all batches."""
         raise NotImplementedError
 
     def update(self, scores: Array, labels: Array) -> None:
@@ -23,29 +23,28 @@ class TrainerMetric:
         raise NotImplementedError
 
     def compute(self) -> dict[str, float]:
-        """Returns the figures so far."""
+        """Computes the metrics."""
         raise NotImplementedError
 
     def __call__(self, eval_prediction: "EvalPrediction", compute_result: bool = True) -> dict[str, float]:
-        """Adds what a Trainer has predicted, and ends the evaluation if asked to.
+        """Adds predictions of a Trainer, and returns the metrics after the last batch.
 
         Args:
             eval_prediction: `(N, L)` logits as `predictions`, or a tuple that starts with them, and
-                `label_ids`, `(N, P)` or `(N, L)`: a batch with `batch_eval_metrics=True`, otherwise
-                the whole data set.
+                `label_ids`, `(N, P)` or `(N, L)`: a batch with `batch_eval_metrics=True`, otherwise the whole dataset.
             compute_result: Whether this is the last batch.
 
         Returns:
-            What `compute` returns after the last batch, and the batches are forgotten; nothing before.
+            The result of `compute` after the last batch, followed by a reset; an empty dictionary before.
 
         Raises:
-            ValueError: If scores and labels do not fit together; the evaluation is forgotten then.
+            ValueError: If scores and labels do not match; this also resets the metric.
         """
         scores, labels = eval_prediction.predictions, eval_prediction.label_ids
         try:
             if isinstance(labels, tuple):
                 raise ValueError(
-                    f"label_ids must be one array of gold labels, got {len(labels)}; set "
+                    f"label_ids must be a single array of gold labels, got {len(labels)}; set "
                     "TrainingArguments(label_names=['labels'])"
                 )
             self.update(scores[0] if isinstance(scores, tuple) else scores, labels)

@@ -1,4 +1,4 @@
-"""Figures of translations: BLEU with intervals and paired tests, and how well words of each frequency come out."""
+"""Translation metrics: BLEU with confidence intervals and paired tests, and word F1 by frequency."""
 
 import re
 from collections import Counter
@@ -8,26 +8,26 @@ from typing import Any
 from ..extras import needs_extra
 
 THIRDS = ("low", "medium", "high")
-"""Groups of words by their frequency in training, the rarest first; each has a third of the different words."""
+"""Groups of words by training frequency, rarest first; each has a third of the distinct words."""
 
 
 def compare_translations(
     systems: Mapping[str, Sequence[str]], references: Sequence[str], samples: int = 1000
 ) -> dict[str, dict[str, float]]:
-    """Computes BLEU, and how likely chance alone sets systems apart from the first (Koehn 2004), by sacrebleu.
+    """Computes BLEU with sacrebleu, and compares systems to the first by paired bootstrap (Koehn 2004).
 
     Args:
-        systems: The translations of each system, by its name.
-        references: What is right.
+        systems: Translations of each system, by name.
+        references: Reference translations.
         samples: Number of bootstrap samples.
 
     Returns:
-        For each system `bleu`; `interval`, half the width of its 95 % confidence interval; and of all but the first
-        `p_value`, that of a paired bootstrap.
+        For each system `bleu`; `interval`, half the width of its 95 % confidence interval; and, except for the first
+        system, the `p_value` of a paired bootstrap test.
 
     Raises:
-        ImportError: sacrebleu is not installed.
-        ValueError: A system has not as many translations as there are references.
+        ImportError: If sacrebleu is not installed.
+        ValueError: If the numbers of translations and references differ.
 
     Example:
         >>> lines = ["the cat sat on the mat", "a dog runs in the park"]
@@ -40,7 +40,7 @@ def compare_translations(
         from sacrebleu.significance import PairedTest
     for name, lines in systems.items():
         if len(lines) != len(references):
-            raise ValueError(f"{name} has {len(lines):,} translations, and there are {len(references):,} references")
+            raise ValueError(f"{name} has {len(lines):,} translations, but there are {len(references):,} references")
     named: Any = [(name, [*lines]) for name, lines in systems.items()]
     scores: Any = PairedTest(named, {"BLEU": BLEU()}, [[*references]], test_type="bs", n_samples=samples)()[1]
     figures: dict[str, dict[str, float]] = {}
@@ -55,18 +55,18 @@ def compare_translations(
 def word_f1_by_frequency(
     translations: Sequence[str], references: Sequence[str], training: Iterable[str]
 ) -> dict[str, float]:
-    """Computes the F1 of words by how frequent they are in training, as compare-mt does (Neubig et al. 2019).
+    """Computes the F1 of words by training frequency, like compare-mt (Neubig et al. 2019).
 
-    A word of a translation is right as often as the reference has it. Words are those of a text in lower case; one
-    that training never has counts in no group.
+    A word of a translation is correct up to as many times as it occurs in the reference. Words are lower-cased; words
+    that do not occur in training are ignored.
 
     Args:
-        translations: What a system wrote.
-        references: What is right.
-        training: The texts of the target language that it was trained on.
+        translations: Translations of a system.
+        references: Reference translations.
+        training: Training texts in the target language.
 
     Returns:
-        The F1, 0 to 1, of each of `THIRDS`.
+        The F1, 0 to 1, of each group in `THIRDS`.
 
     Example:
         >>> word_f1_by_frequency(["a cat", "a dog"], ["a cat", "a fox"], ["a a a", "cat cat dog", "fox"])

@@ -125,11 +125,11 @@ def test_what_does_not_fit_is_refused():
     before = metrics.compute()
     for other, message in [
         (measured(scores, gold, seen=~SEEN), "the same seen labels only"),
-        (measured(scores, gold, seen=SEEN, bins=10), "the same bins and top_k only, got 15 and 5 beside 10 and 5"),
-        (measured(scores, gold, seen=SEEN, top_k=3), "the same bins and top_k only, got 15 and 5 beside 15 and 3"),
+        (measured(scores, gold, seen=SEEN, bins=10), "only with the same bins and top_k, got 15 and 5, but 10 and 5"),
+        (measured(scores, gold, seen=SEEN, top_k=3), "only with the same bins and top_k, got 15 and 5, but 15 and 3"),
     ]:
         with pytest.raises(ValueError, match=message):
             metrics.merge(other)
-    with pytest.raises(ValueError, match="one column for each of the 17 labels"):
+    with pytest.raises(ValueError, match="a column for each of the 17 labels"):
         metrics.update(scores[:, :5], gold[:, :5])
     assert metrics.compute() == before

@@ -132,7 +132,7 @@ def test_gold_labels_follow_their_ids_to_another_label_set(make_model, label_set
     found = evaluate_index(index, model, batches_of(dataset, processor), LabelMetrics(6), label_set=label_set)
     assert found == expected
     index.remove(GOLD[4])
-    with pytest.raises(ValueError, match="the index has no label 'Blood', which a document has"):
+    with pytest.raises(ValueError, match="the index lacks label 'Blood' of a document"):
         evaluate_index(index, model, batches_of(dataset, processor), LabelMetrics(5), label_set=label_set)
 
 
@@ -174,10 +174,10 @@ def test_arguments_of_another_kind_are_refused(make_model, label_set):
     with pytest.raises(ValueError, match="the first argument must be a LabelIndex"):
         evaluate_index(model, index, batches_of(encoded, processor), LabelMetrics(5))
     for metrics in (LabelMetrics, [], [LabelMetrics], len):
-        with pytest.raises(ValueError, match="metrics must be metrics, such as LabelMetrics"):
+        with pytest.raises(ValueError, match="metrics must be a metric, such as LabelMetrics"):
             evaluate_index(index, model, batches_of(encoded, processor), metrics)
     for batches in (raw, encoded, ["text"]):
-        with pytest.raises(ValueError, match=r"batches must be as GileDataCollator makes them: DataLoader"):
+        with pytest.raises(ValueError, match=r"batches must come from GileDataCollator: DataLoader"):
             evaluate_index(index, model, batches, LabelMetrics(5))
 
 
@@ -214,7 +214,7 @@ def test_each_language_is_evaluated_with_an_index_of_its_own(tmp_path):
         without = [{name: tensor for name, tensor in batch.items() if name != "language"} for batch in batches]
         assert evaluate_index(index, model, without, LabelMetrics(size), label_set=label_set) == found
     mixed = DataLoader(MultilingualDataset(datasets), 2, collate_fn=GileDataCollator(processor))
-    with pytest.raises(ValueError, match="scores documents in german, and a batch has others"):
+    with pytest.raises(ValueError, match="scores documents in german, but a batch has other languages"):
         evaluate_index(index, model, mixed, LabelMetrics(2), label_set=label_set)
 
 
@@ -230,9 +230,12 @@ def test_an_index_of_other_weights_is_refused(make_model):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda batch: batch.pop("labels"), "a batch has no labels, only attention_mask, excluded_columns, input_ids"),
-        (lambda batch: batch.update(labels=torch.tensor([[5]] * 7)), "has column 5, and label_set has 5 labels"),
-        (lambda batch: batch.update(labels=torch.ones(7, 5)), "gold labels must be columns"),
+        (
+            lambda batch: batch.pop("labels"),
+            "a batch has no gold labels, only attention_mask, excluded_columns, input_ids",
+        ),
+        (lambda batch: batch.update(labels=torch.tensor([[5]] * 7)), "has label index 5, but label_set has 5 labels"),
+        (lambda batch: batch.update(labels=torch.ones(7, 5)), "gold labels must be label indices"),
         (lambda batch: batch.update(excluded_columns=torch.tensor([[0]])), r"must be columns below 5, \(7, E\)"),
     ],
 )

@@ -29,12 +29,12 @@ def test_propensities_rise_with_the_count_and_are_chances():
 @pytest.mark.parametrize(
     ("counts", "options", "message"),
     [
-        ([1, -2], {}, "counts must be numbers from 0 on, got -2 for column 1"),
+        ([1, -2], {}, "counts must be numbers of at least 0, got -2 for label 1"),
         ([1, float("nan")], {}, "got nan for column 1"),
         ([[1, 2]], {}, r"shape \(L,\), one for each label, got int64 of shape \(1, 2\)"),
         (["a"], {}, "one for each label, got <U1"),
         ([True], {}, "one for each label, got bool"),
-        ([1, 101], {}, "a label has 101 training documents, and num_documents is 100"),
+        ([1, 101], {}, "a label has 101 training documents, but num_documents is 100"),
         ([1], {"num_documents": 2}, "at least 3 training documents, got 2"),
         ([1], {"a": 0.0}, r"a and b must be positive, got a=0.0 and b=1.5"),
         ([1], {"b": -1.0}, r"a and b must be positive, got a=0.55 and b=-1.0"),
@@ -75,5 +75,5 @@ def test_figures_by_frequency_are_found_under_a_prefix():
     result = metrics.compute()
     assert decile_figures(result) == expected
     assert decile_figures({f"eval_{name}": value for name, value in result.items()}, "eval_") == expected
-    with pytest.raises(ValueError, match="no figure starts with 'eval_decile_1_': make the metrics with counts="):
+    with pytest.raises(ValueError, match="no metric starts with 'eval_decile_1_': create the metrics with counts="):
         decile_figures(result, "eval_")

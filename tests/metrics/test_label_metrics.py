@@ -111,10 +111,10 @@ def test_it_has_the_figures_of_tails_if_given_what_they_need():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"threshold": 0.3}, "same threshold only"),
+        ({"threshold": 0.3}, "only at the same threshold"),
         ({"top_k": [5]}, "top_k must be the same"),
-        ({"counts": range(17)}, "same counts only"),
-        ({"propensities": np.ones(17)}, "same propensities only"),
+        ({"counts": range(17)}, "only with the same counts"),
+        ({"propensities": np.ones(17)}, "only with the same propensities"),
     ],
     ids=["threshold", "top_k", "counts", "propensities"],
 )
@@ -154,7 +154,7 @@ def test_a_refused_batch_ends_the_evaluation():
     scores, gold = batch()
     metrics = LabelMetrics(17)
     metrics(prediction(-scores, gold), compute_result=False)
-    with pytest.raises(ValueError, match="one column for each of the 17 labels"):
+    with pytest.raises(ValueError, match="a column for each of the 17 labels"):
         metrics(prediction(scores[:, 1:], gold), compute_result=False)
     assert metrics(prediction(scores, gold)) == full(scores, gold)
 

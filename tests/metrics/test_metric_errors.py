@@ -19,10 +19,10 @@ BATCHES = {
     "scores as a list": (SCORES.tolist(), LABELS, "scores must be a torch tensor .* got list"),
     "complex scores": (SCORES.numpy() * 1j, LABELS, "numeric numpy array, got complex"),
     "scores of other labels": (torch.zeros(2, 3), LABELS, "each of the 5 labels, got 3 columns"),
-    "NaN": (NAN, LABELS, "NaN in 1 of 2 documents; look for a diverged"),
+    "NaN": (NAN, LABELS, "NaN in 1 of 2 documents; check whether training diverged"),
     "half-precision NaN": (NAN.half(), LABELS, "NaN in 1 of 2 documents"),
     "labels of one document": (SCORES, LABELS[0], r"each of the 2 documents, got int64 of shape"),
-    "labels of other documents": (SCORES, LABELS[:1], r"got int64 of shape \(1, 3\); pass columns"),
+    "labels of other documents": (SCORES, LABELS[:1], r"got int64 of shape \(1, 3\); pass label indices"),
     "strings": (SCORES, np.array([["a"], ["b"]]), "labels must be a torch tensor .* got <U1"),
     "column too large": (SCORES, torch.tensor([[0], [5]]), r"0\.\.4, or -100 .* got 5 in document"),
     "padding of -1": (SCORES, torch.tensor([[0, 2], [1, -1]]), "got -1 in document 1; check"),
@@ -30,7 +30,7 @@ BATCHES = {
     "integer multi-hot": (SCORES, torch.eye(5)[:2].long(), "or pass multi-hot labels as bool"),
     "multi-hot of other labels": (SCORES, torch.ones(2, 3), "must have 5 columns, got float32"),
     "soft labels": (SCORES, torch.full((2, 5), 0.25), "must be 0 or 1, got 0.25; round"),
-    "columns as floats": (SCORES, torch.full((2, 5), -100.0), "got -100; .* columns as integers"),
+    "columns as floats": (SCORES, torch.full((2, 5), -100.0), "got -100; .* label indices as integers"),
     "NaN labels": (SCORES, torch.full((2, 5), torch.nan), "must be 0 or 1, got nan"),
 }
 
@@ -94,10 +94,10 @@ def test_a_threshold_is_refused(make, threshold, message):
 
 
 COUNTS = {
-    "too few": ([1, 2, 3], r"counts must be numbers of shape \(5,\), one for each label, got int64 of shape \(3,\)"),
-    "negative": ([1, 2, -3, 4, 5], "counts must be numbers from 0 on, got -3 for column 2"),
-    "infinite": ([1, np.inf, 3, 4, 5], "got inf for column 1"),
-    "of nothing": (torch.zeros(5), "counts must hold a label with training documents, got only zeros; leave counts"),
+    "too few": ([1, 2, 3], r"counts must have shape \(5,\), a number for each label, got int64 of shape \(3,\)"),
+    "negative": ([1, 2, -3, 4, 5], "counts must be numbers of at least 0, got -3 for label 2"),
+    "infinite": ([1, np.inf, 3, 4, 5], "got inf for label 1"),
+    "of nothing": (torch.zeros(5), "counts must contain a label with training documents, got only zeros; leave counts"),
     "a mask": (np.ones(5, bool), "got bool of shape"),
 }
 
@@ -112,9 +112,9 @@ def test_counts_are_refused(make, counts, message):
 @pytest.mark.parametrize("make", [RankingMetrics, LabelMetrics])
 @pytest.mark.parametrize("wrong", [0.0, -0.1, 1.5, float("nan")])
 def test_propensities_are_refused(make, wrong):
-    with pytest.raises(ValueError, match=f"propensities must be numbers above 0 and up to 1, got {wrong:g} for column"):
+    with pytest.raises(ValueError, match=f"propensities must be numbers above 0 and up to 1, got {wrong:g} for label"):
         make(5, propensities=[0.5, 0.5, 0.5, 0.5, wrong])
-    with pytest.raises(ValueError, match=r"propensities must be numbers of shape \(5,\)"):
+    with pytest.raises(ValueError, match=r"propensities must have shape \(5,\)"):
         make(5, propensities=[0.5])
 
 

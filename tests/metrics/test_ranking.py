@@ -344,9 +344,9 @@ def test_figures_at_k_of_a_group_are_those_of_its_own_labels():
 
 
 def test_a_k_below_one_and_merging_other_ks_are_refused():
-    with pytest.raises(ValueError, match="from 1 on, got 0"):
+    with pytest.raises(ValueError, match="at least 1, got 0"):
         RankingMetrics(3, top_k=[5, 0])
-    with pytest.raises(ValueError, match="from 1 on, got -1"):
+    with pytest.raises(ValueError, match="at least 1, got -1"):
         ranking_metrics(torch.zeros(1, 2), torch.tensor([[0]]), top_k=[-1])
     with pytest.raises(ValueError, match="top_k must be the same"):
         RankingMetrics(3, top_k=[5]).merge(RankingMetrics(3))
@@ -476,9 +476,9 @@ def test_split_and_merged_tail_figures_equal_those_of_one_worker():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"propensities": [0.5, 0.5, 1.0]}, "same propensities only"),
-        ({}, "same propensities only"),
-        ({"propensities": [0.5, 1.0, 1.0], "counts": [1, 2, 3]}, "same counts only"),
+        ({"propensities": [0.5, 0.5, 1.0]}, "only with the same propensities"),
+        ({}, "only with the same propensities"),
+        ({"propensities": [0.5, 1.0, 1.0], "counts": [1, 2, 3]}, "only with the same counts"),
     ],
     ids=["other propensities", "no propensities", "counts"],
 )

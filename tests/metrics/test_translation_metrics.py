@@ -27,7 +27,7 @@ def test_the_same_translations_do_not_differ():
 
 
 def test_each_system_needs_a_translation_of_each_reference():
-    with pytest.raises(ValueError, match="short has 2 translations, and there are 8"):
+    with pytest.raises(ValueError, match="short has 2 translations, but there are 8"):
         compare_translations({"all": RIGHT, "short": RIGHT[:2]}, RIGHT)
 
 

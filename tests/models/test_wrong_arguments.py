@@ -138,8 +138,11 @@ MISTAKES = {
     ),
     # metrics
     "label set in a metric": (lambda a: F1Metrics(a.labels), "num_labels must be a whole number"),
-    "one k": (lambda a: RankingMetrics(5, top_k=3), r"top_k must be a list of numbers of labels, such as \(1, 3, 5\)"),
-    "text of a threshold": (lambda a: F1Metrics(5, threshold="stored"), "threshold must be a probability, or one for"),
+    "one k": (lambda a: RankingMetrics(5, top_k=3), r"top_k must be a list of numbers, such as \(1, 3, 5\)"),
+    "text of a threshold": (
+        lambda a: F1Metrics(5, threshold="stored"),
+        "threshold must be a probability, or a probability for",
+    ),
     "half a bin": (lambda a: CalibrationMetrics(5, bins=2.5), "bins must be a whole number, at least 1, got 2.5"),
 }
 

@@ -35,9 +35,9 @@ def test_a_beta_out_of_range_is_refused(beta):
 
 
 def test_counts_of_nothing_are_refused():
-    with pytest.raises(ValueError, match="counts must hold a label with training documents, got only zeros"):
+    with pytest.raises(ValueError, match="counts must contain a label with training documents, got only zeros"):
         class_balanced_weights([0, 0], 0.9)
-    with pytest.raises(ValueError, match="counts must be numbers from 0 on, got -1 for column 1"):
+    with pytest.raises(ValueError, match="counts must be numbers of at least 0, got -1 for label 1"):
         class_balanced_weights([1, -1], 0.9)
 
 

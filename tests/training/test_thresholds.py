@@ -171,7 +171,7 @@ def test_undefined_scores_are_refused_and_add_nothing():
     undefined[3, 5] = np.nan
     with pytest.raises(ValueError, match="scores must be numbers, got NaN in 1 of 23"):
         tuner.update(undefined, gold)
-    with pytest.raises(ValueError, match="one column for each of the 17 labels"):
+    with pytest.raises(ValueError, match="a column for each of the 17 labels"):
         tuner.update(scores[:, :5], gold[:, :5])
     assert tuner.compute() == before
 
@@ -180,7 +180,7 @@ def test_a_failed_evaluation_leaves_nothing_to_the_next():
     scores, gold = batch(seed=5)
     tuner = ThresholdTuner(17)
     assert tuner(EvalPrediction(-scores, gold), compute_result=False) == {}
-    with pytest.raises(ValueError, match="label_ids must be one array of gold labels, got 2"):
+    with pytest.raises(ValueError, match="label_ids must be a single array of gold labels, got 2"):
         tuner(EvalPrediction(scores, (gold, gold)))
     assert tuner(EvalPrediction((scores, scores), gold)) == tuned(scores, gold)
     assert tuner.documents == 0
