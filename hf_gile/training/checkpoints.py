@@ -1,4 +1,4 @@
-"""Where training goes on: the newest checkpoint that is whole, which one is not that a killed run was writing."""
+"""Finds the newest complete checkpoint, skipping those that a killed run left incomplete."""
 
 import json
 import zipfile
@@ -12,16 +12,16 @@ _NO, _NEWEST = ("", "0", "false", "no"), ("1", "true", "yes")
 
 
 def checkpoint_to_resume(trainer: Trainer) -> str | None:
-    """Finds the checkpoint that `--resume_from_checkpoint` asks for, and says which it is.
+    """Finds and prints the checkpoint selected by `--resume_from_checkpoint`.
 
     Args:
-        trainer: The trainer; `true` asks for the newest whole checkpoint in its `output_dir`, a path for that one.
+        trainer: The trainer; `true` selects the newest complete checkpoint in its `output_dir`, a path that checkpoint.
 
     Returns:
-        Its folder; None to start from the beginning.
+        Folder of the checkpoint; None to start from the beginning.
 
     Raises:
-        ValueError: The checkpoint of a path is not whole, or of another model.
+        ValueError: If the checkpoint of a path is incomplete or belongs to another model.
     """
     wanted = str(trainer.args.resume_from_checkpoint or "")
     if wanted.lower() in _NO:
@@ -30,7 +30,7 @@ def checkpoint_to_resume(trainer: Trainer) -> str | None:
         fault = _fault(Path(wanted), trainer) or _other_model(Path(wanted), trainer)
         if fault:
             raise ValueError(
-                f"--resume_from_checkpoint {wanted}: {fault}; --resume_from_checkpoint true takes the newest whole "
+                f"--resume_from_checkpoint {wanted}: {fault}; --resume_from_checkpoint true uses the newest complete "
                 f"checkpoint in {trainer.args.output_dir}"
             )
         return wanted
@@ -41,30 +41,30 @@ def checkpoint_to_resume(trainer: Trainer) -> str | None:
         if fault is None:
             say(f"resuming from {folder}")
             return str(folder)
-        say(f"passing over {folder}: {fault}; was the run killed while writing it?")
-    say(f"no whole checkpoint in {trainer.args.output_dir}: starting from the beginning")
+        say(f"skipping {folder}: {fault}; the run may have been killed while writing it")
+    say(f"no complete checkpoint in {trainer.args.output_dir}: starting from the beginning")
     return None
 
 
 def _fault(folder: Path, trainer: Trainer) -> str | None:
-    """What a checkpoint lacks of what the trainer reads, in words; None if nothing."""
+    """Describes what is missing from a checkpoint; None if it is complete."""
     if not folder.is_dir():
-        return "there is no such folder"
+        return "the folder does not exist"
     try:
         state = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         return "it has no trainer_state.json"
     except ValueError:
-        return "its trainer_state.json is not whole"
+        return "its trainer_state.json is incomplete"
     if not isinstance(state, dict) or "global_step" not in state:
-        return "its trainer_state.json is not that of a trainer"
+        return "its trainer_state.json is not from a trainer"
     if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
-        return None  # each keeps weights in a way of its own, and checks them
+        return None  # these have different formats and check them
     try:
         index = folder / "model.safetensors.index.json"
         shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()) if index.is_file() else set()
     except (ValueError, LookupError):
-        return f"its {index.name} is not whole"
+        return f"its {index.name} is incomplete"
     weights = sorted(folder / name for name in shards) or list(folder.glob("*model.safetensors"))
     states = [] if trainer.args.save_only_model else [folder / "optimizer.pt", folder / "scheduler.pt"]
     if not trainer.args.save_only_model:
@@ -76,12 +76,12 @@ def _fault(folder: Path, trainer: Trainer) -> str | None:
             return f"it has no {path.name}"
         try:
             if path.suffix == ".safetensors":
-                with safe_open(path, framework="pt"):  # refuses a file that does not have the length its head says
+                with safe_open(path, framework="pt"):  # raises an error if the length differs from the header
                     pass
             else:
-                zipfile.ZipFile(path).close()  # what torch.save writes; its list of contents is at the end
+                zipfile.ZipFile(path).close()  # written by torch.save; the table of contents is at the end
         except (SafetensorError, zipfile.BadZipFile):
-            return f"its {path.name} is not whole"
+            return f"its {path.name} is incomplete"
     return None
 
 
@@ -92,5 +92,5 @@ def _other_model(folder: Path, trainer: Trainer) -> str | None:
         with safe_open(path, framework="pt") as weights:
             for name in weights.keys():  # noqa: SIM118, not a mapping
                 if sizes.get(name) != weights.get_slice(name).get_shape():
-                    return f"it is a checkpoint of another model, with another {name}"
+                    return f"it is a checkpoint of another model, with a different {name}"
     return None

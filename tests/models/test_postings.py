@@ -395,11 +395,11 @@ def test_weights_of_unseen_labels_are_those_that_explain_the_held_out_ones(make_
     assert (fitted - expected).abs().mean() < 0.06
     with pytest.raises(ValueError, match="was trained on"):
         fit_unseen_weights(model, [], [0])
-    with pytest.raises(ValueError, match="0 gold labels of 0 documents are held-out ones"):
+    with pytest.raises(ValueError, match="0 documents have 0 held-out gold labels"):
         fit_unseen_weights(model, [], [3])
     few = torch.where(torch.arange(len(texts)) < 7, 3, 0)
     model.config.term_weights = before = {"unseen": {"joint": 0.1, "match": 0.2, "offset": 0.3}}
-    with pytest.raises(ValueError, match="7 gold labels of 7 documents are held-out ones: too few to fit, at least 50"):
+    with pytest.raises(ValueError, match="7 documents have 7 held-out gold labels: too few to fit, at least 50"):
         fit_unseen_weights(model, [{**inputs, "labels": few}], [3, 4])
     assert model.config.term_weights == before
 

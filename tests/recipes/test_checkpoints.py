@@ -81,7 +81,7 @@ def test_a_run_that_ends_within_a_checkpoint_goes_on_from_the_one_before(make_tr
     capsys.readouterr()
     assert same(weights_of(make_trainer(resume_from_checkpoint="true")), whole)
     said = capsys.readouterr().out
-    assert f"passing over {tmp_path / 'run' / 'checkpoint-8'}: it has no trainer_state.json" in said
+    assert f"skipping {tmp_path / 'run' / 'checkpoint-8'}: it has no trainer_state.json" in said
     assert f"resuming from {tmp_path / 'run' / 'checkpoint-4'}\n" in said
 
 
@@ -103,9 +103,9 @@ def test_a_checkpoint_is_whole_with_all_that_the_trainer_reads(make_trainer, tra
     trainer = make_trainer(resume_from_checkpoint="true")
     assert checkpoint_to_resume(trainer) == str(trained / "checkpoint-4")
     trainer.args.resume_from_checkpoint = str(trained / "checkpoint-8")
-    fault = f"it has no {file}" if damage == "absent" else f"its {file} is not whole"
+    fault = f"it has no {file}" if damage == "absent" else f"its {file} is incomplete"
     with pytest.raises(
-        ValueError, match=f"checkpoint-8: {fault}; --resume_from_checkpoint true takes the newest whole"
+        ValueError, match=f"checkpoint-8: {fault}; --resume_from_checkpoint true uses the newest complete"
     ):
         checkpoint_to_resume(trainer)
     path.write_bytes(data)
@@ -119,15 +119,15 @@ def test_what_is_asked_for_is_resumed_or_refused(make_trainer, trained, capsys):
         trainer.args.resume_from_checkpoint = said
         assert checkpoint_to_resume(trainer) == found
     trainer.args.resume_from_checkpoint = str(trained / "checkpoint-9")
-    with pytest.raises(ValueError, match="checkpoint-9: there is no such folder"):
+    with pytest.raises(ValueError, match="checkpoint-9: the folder does not exist"):
         checkpoint_to_resume(trainer)
     other = make_trainer(joint_size=17, resume_from_checkpoint=str(trained / "checkpoint-8"))
-    with pytest.raises(ValueError, match="checkpoint-8: it is a checkpoint of another model, with another gile"):
+    with pytest.raises(ValueError, match="checkpoint-8: it is a checkpoint of another model, with a different gile"):
         checkpoint_to_resume(other)
     capsys.readouterr()
     fresh = make_trainer("fresh", resume_from_checkpoint="true")
     assert checkpoint_to_resume(fresh) is None
-    assert capsys.readouterr().out.startswith("no whole checkpoint in")
+    assert capsys.readouterr().out.startswith("no complete checkpoint in")
 
 
 @pytest.mark.slow

@@ -624,5 +624,5 @@ def test_what_cannot_be_promised_is_refused(scripted):
     logits = scores(seed=1)[0]
     gold = torch.zeros_like(logits, dtype=torch.bool).scatter(1, logits.argmax(1, keepdim=True), True)
     model, batches = scripted(logits, gold, "single_label_classification")
-    with pytest.raises(ValueError, match="one label, its best, by no threshold"):
+    with pytest.raises(ValueError, match="a single-label model has no thresholds"):
         calibrate(model, batches, objective="recall@0.8")

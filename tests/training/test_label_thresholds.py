@@ -67,7 +67,7 @@ def test_the_own_threshold_of_a_label_is_the_best_of_all_edges(objective):
     logits, gold = batch(seed=1, documents=37)
     gold[:, 4] = False
     _, whole = fitted_on(logits, gold)
-    own = whole.own_thresholds(objective, micro_f1=0.4)
+    own = whole.best_thresholds(objective, micro_f1=0.4)
     tried = [*EDGES.tolist(), whole.common]
 
     def worth(label, threshold):
@@ -94,7 +94,7 @@ def test_labels_with_more_gold_documents_keep_more_of_their_own_threshold():
     _, whole = fitted_on(logits, gold)
     own = torch.linspace(-3, 3, 13).double()
     for shrinkage in (0.0, 3.0, 1e6, math.inf):
-        for label, threshold in enumerate(whole.shrunk(own, shrinkage).tolist()):
+        for label, threshold in enumerate(whole.shrink(own, shrinkage).tolist()):
             n = int(whole.num_gold[label])
             expected = whole.common
             if math.isfinite(shrinkage):

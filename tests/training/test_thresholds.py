@@ -208,7 +208,7 @@ def test_merged_tuners_are_one_tuner_of_all_batches(limits):
     first.merge(second)
     assert first.compute() == whole.compute()
     assert second.compute() == before
-    with pytest.raises(ValueError, match="of the same labels can be merged, got 13 and 12"):
+    with pytest.raises(ValueError, match="only with the same labels, got 13 and 12"):
         first.merge(ThresholdTuner(12))
 
 
@@ -289,7 +289,7 @@ def test_merged_tuners_of_groups_are_one_tuner_of_all_batches():
     first.merge(second)
     assert "unseen_threshold" in first.compute()
     assert first.compute() == tuned(scores, gold, seen=seen)
-    with pytest.raises(ValueError, match="over the same seen labels can be merged"):
+    with pytest.raises(ValueError, match="only with the same seen labels"):
         first.merge(ThresholdTuner(12))
     first.reset()
     first.update(scores, gold)

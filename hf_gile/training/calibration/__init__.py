@@ -1,4 +1,4 @@
-"""Probabilities and thresholds that documents held out of training confirm."""
+"""Calibration of probabilities and thresholds on held-out documents."""
 
 from .fitting import Calibration, calibrate, fit, fit_promise
 from .thresholds import ThresholdTuner, paper_threshold, tune_threshold

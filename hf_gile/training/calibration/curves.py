@@ -1,4 +1,4 @@
-"""Fits of a calibration: of each label on its own from counts of logits, or of a softmax from the logits themselves.
+"""Fits calibration curves: for independent labels from counts of logits, or for a softmax from the logits.
 
 Shapes: `M` distinct logits, `N` documents, `C` candidate labels.
 """
@@ -24,22 +24,22 @@ _LEAST_SLOPE = 1e-3
 
 
 def fit_calibration(method: str, values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:
-    """Fits the calibration of labels each on its own, as `calibrated` of `hf_gile.models.search_gile` applies it.
+    """Fits a calibration curve for independent labels, as applied by `calibrated` of `hf_gile.models.search_gile`.
 
-    "platt" is a logistic regression of gold labels on logits. "spline" is one on a rising line that bends at quantiles
-    of the gold labels, around that of "platt", with slopes that change no more than the data say.
+    "platt" is a logistic regression of gold labels on logits. "spline" is a monotone piecewise linear function with
+    knots at quantiles of the gold labels, regularized towards "platt".
 
     Args:
         method: `"platt"` or `"spline"`.
         values: `(M,)` distinct logits, ascending.
-        cells: `(M,)` number of times that each came.
-        gold: `(M,)` number of times that its label was gold, at least one of them.
+        cells: `(M,)` number of occurrences of each.
+        gold: `(M,)` number of these with a gold label, not all zero.
 
     Returns:
         An entry of `GileConfig.calibration`.
 
     Raises:
-        ValueError: There is no such method.
+        ValueError: If the method does not exist.
 
     Example:
         >>> values, cells, gold = torch.tensor([[-2.0, 2.0], [1000.0, 1000.0], [100.0, 900.0]])
@@ -61,21 +61,21 @@ def fit_calibration(method: str, values: Tensor, cells: Tensor, gold: Tensor) ->
 
 
 def fit_softmax_calibration(logits: Tensor, gold: Tensor, seen: Tensor) -> dict[str, Any]:
-    """Fits "platt" to labels of which one is right: the likelihood of a softmax over the candidates.
+    """Fits "platt" for single-label models, by the likelihood of a softmax over the candidates.
 
-    An offset only counts beside labels of the other group.
+    Offsets only matter relative to labels of the other group.
 
     Args:
-        logits: `(N, C)` logits of the candidates; minus infinity for labels that are none of a document.
-        gold: `(N,)` place of the gold label among them, which is a candidate.
-        seen: `(C,)` bool, whether each was trained on.
+        logits: `(N, C)` logits of the candidates; minus infinity for labels that are not candidates of a document.
+        gold: `(N,)` index of the gold label among the candidates.
+        seen: `(C,)` bool, whether each label was seen in training.
 
     Returns:
-        `GileConfig.calibration`, for the groups that there are.
+        `GileConfig.calibration` for the existing groups.
     """
     groups = [group for group in GROUPS if bool((seen == (group == "seen")).any())]
     places = torch.where(seen, 0, len(groups) - 1)  # of each label's group
-    # Labels that are no candidates of a document stay out of the products: infinity times zero has no gradient.
+    # Labels that are not candidates are excluded from products, as infinity times zero has no gradient.
     absent = logits.isneginf()
     logits = logits.masked_fill(absent, 0.0)
 
@@ -90,10 +90,10 @@ def fit_softmax_calibration(logits: Tensor, gold: Tensor, seen: Tensor) -> dict[
 
 
 def check_method(method: str, problem_type: str | None = None) -> None:
-    """Refuses a method that does not exist, or not for this problem type.
+    """Checks that a method exists for a problem type.
 
     Raises:
-        ValueError: It does not.
+        ValueError: If it does not.
     """
     single = problem_type == "single_label_classification"
     known = ("platt",) if single else tuple(METHODS)
@@ -105,7 +105,7 @@ def check_method(method: str, problem_type: str | None = None) -> None:
 def _fit_platt(
     groups: list[str], loss: Callable[[dict[str, dict[str, Tensor]]], Tensor], size: float
 ) -> dict[str, Any]:
-    """The numbers of each group that minimise a loss and the priors; `size` only scales the numbers in the search."""
+    """Minimizes a loss with priors over the parameters of each group; `size` only scales the search."""
     # The logarithm of the scale, which stays positive.
     raw = {group: {name: torch.zeros((), dtype=torch.double) for name in METHODS["platt"]} for group in groups}
     every = [number.requires_grad_() for own in raw.values() for number in own.values()]
@@ -132,7 +132,7 @@ def _fit_platt(
 
 
 def _spline(values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:
-    # Bends of the line that "platt" finds, so that it does not matter how large logits are.
+    # Relative to the line of "platt", so that the scale of logits does not matter.
     platt = fit_calibration("platt", values, cells, gold)
     values = values * platt["scale"] + platt["offset"]
     share = gold.cumsum(0) / gold.sum()

@@ -1,11 +1,11 @@
-"""Thresholds that promise a share of the right labels, by conformal risk control (Angelopoulos et al., 2022).
+"""Thresholds that guarantee an expected recall, by conformal risk control (Angelopoulos et al., 2022).
 
-Of n documents, R(t) is the mean share of the gold labels of a document that are below the threshold t. With
+For n documents, R(t) is the mean fraction of gold labels of a document below the threshold t. With
 
     (n R(t) + 1) / (n + 1) <= 1 - recall
 
-the expected share of the gold labels of another document like them that reach t is at least `recall`, whatever the
-model is worth.
+the expected fraction of gold labels above t in another document from the same distribution is at least `recall`, for
+any model.
 """
 
 import math
@@ -20,18 +20,18 @@ from ...models.losses_gile import IGNORE, widened
 
 _OBJECTIVE = re.compile(r"recall@(0?\.\d+)")
 _BELOW = 1 - 1e-5
-"""A threshold is this much lower than the label that it is to let through: probabilities are rounded."""
+"""Margin of a threshold below the lowest accepted label, because probabilities are rounded."""
 
 
 def recall_of(objective: str, one_label: bool = False) -> float | None:
-    """The recall that an objective promises; None of another objective.
+    """Returns the recall that an objective guarantees, or None for other objectives.
 
     Args:
-        objective: Such as "recall@0.8".
-        one_label: Whether the model gives a document one label.
+        objective: Objective, such as "recall@0.8".
+        one_label: Whether it is a single-label model.
 
     Raises:
-        ValueError: It does, and a recall is to be promised.
+        ValueError: If a single-label model is asked for a recall.
 
     Example:
         >>> recall_of("recall@0.8"), recall_of("micro_f1")
@@ -41,18 +41,18 @@ def recall_of(objective: str, one_label: bool = False) -> float | None:
     if found is None or float(found[1]) == 0:
         return None
     if one_label:
-        raise ValueError(f"objective {objective}: the model gives a document one label, its best, by no threshold")
+        raise ValueError(f"objective {objective}: a single-label model has no thresholds")
     return float(found[1])
 
 
 class GoldLogits:
-    """The logits of the gold labels of documents, by group, collected while documents pass by.
+    """Collects the logits of gold labels by group while iterating over documents.
 
     Args:
-        seen: `(C,)` booleans, of the candidate labels.
+        seen: `(C,)` booleans, whether each candidate label is seen.
 
     Attributes:
-        of_group: For "seen" and "unseen", of each document with such gold labels, their logits.
+        of_group: Logits of the gold labels of each document that has some, for "seen" and "unseen".
     """
 
     def __init__(self, seen: Tensor) -> None:
@@ -60,10 +60,10 @@ class GoldLogits:
         self.of_group: dict[str, list[Tensor]] = {group: [] for group in GROUPS}
 
     def through(self, documents: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Passes documents on.
+        """Yields documents unchanged.
 
         Args:
-            documents: Of each batch `(B, C)` logits and `(B, P)` gold columns, padded with -100.
+            documents: `(B, C)` logits and `(B, P)` gold label indices, padded with -100, of each batch.
         """
         for logits, gold in documents:
             for row, columns in zip(widened(logits).cpu(), gold.cpu(), strict=True):
@@ -76,16 +76,16 @@ class GoldLogits:
 
 
 def promised_threshold(gold: list[Tensor], recall: float) -> float:
-    """The highest threshold that keeps the promise.
+    """Finds the highest threshold that guarantees a recall.
 
     Args:
-        gold: Of each document the probabilities of its gold labels, one at least.
-        recall: What is promised, below 1.
+        gold: Probabilities of the gold labels of each document, at least one each.
+        recall: The recall to guarantee, below 1.
 
     Raises:
-        ValueError: There are too few documents to promise that much, whatever the threshold.
+        ValueError: If there are too few documents to guarantee this recall at any threshold.
     """
-    number, risk = len(gold), 1 - recall + 1e-9  # which lets 4 documents promise 0.8
+    number, risk = len(gold), 1 - recall + 1e-9  # so that 4 documents suffice for 0.8
     if 1 / (number + 1) > risk:
         raise ValueError(
             f"{number:,} documents are too few for a recall of {recall:g}: at least {math.ceil(1 / risk) - 1:,} are "
@@ -93,6 +93,6 @@ def promised_threshold(gold: list[Tensor], recall: float) -> float:
         )
     values, order = torch.cat(gold).double().sort()
     shares = torch.cat([torch.full((len(own),), 1 / len(own), dtype=torch.double) for own in gold])[order]
-    lost = torch.cat([shares.new_zeros(1), shares.cumsum(0)])  # of thresholds above that many labels
+    lost = torch.cat([shares.new_zeros(1), shares.cumsum(0)])  # for thresholds above that many labels
     lost = lost[torch.searchsorted(values, values)]
     return float(values[(lost + 1) / (number + 1) <= risk].max()) * _BELOW

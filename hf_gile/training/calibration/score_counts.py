@@ -1,4 +1,4 @@
-"""How often each logit was right, in memory that does not grow with the documents: what calibration is fitted on.
+"""Counts of logits and gold labels for calibration, in memory independent of the number of documents.
 
 Shapes: `N` documents, `C` candidate labels, `P` gold labels per document, padded, `E` edges.
 """
@@ -9,33 +9,33 @@ from torch import Tensor
 from ...models.losses_gile import IGNORE, widened
 
 _LARGEST = 0x7BFF
-"""The bits of the largest float16, which count all positive ones."""
+"""Bit pattern of the largest float16, equal to the number of positive float16 values."""
 
 VALUES = torch.arange(_LARGEST + 1, dtype=torch.int16).view(torch.float16).double()
 VALUES = torch.cat([-VALUES[1:].flip(0), VALUES])
-"""`(BINS,)` logits that are told apart: all finite float16, ascending."""
+"""`(BINS,)` distinct logits: all finite float16 values, ascending."""
 
 BINS = len(VALUES)
 
 BEGINS = torch.cat([VALUES[:1], (VALUES[1:] + VALUES[:-1]) / 2])
-"""`(BINS,)` least logit that is rounded to each, or between it and the next lower one."""
+"""`(BINS,)` lowest logit that is rounded to each value, or lies between it and the next lower value."""
 
 _STEPS = torch.cat([torch.arange(8, 16) * 2.0**power for power in range(-6, 3)]).double()  # 1/8 to 60
 EDGES = BEGINS[torch.searchsorted(VALUES, torch.cat([-_STEPS.flip(0), torch.zeros(1), _STEPS]))]
-"""`(E,)` logits between which those of single labels are not told apart: eight from a power of two to the next."""
+"""`(E,)` bin edges for logits of single labels: eight per power of two."""
 
 _INTERVALS = torch.bucketize(VALUES, EDGES, right=True, out_int32=True)
 """`(BINS,)` 0 is below the first edge."""
 
 
 def rounded(logits: Tensor) -> Tensor:
-    """Rounds logits to float16, to nearest, those of other ranges to the ends of it.
+    """Rounds logits to the nearest float16 value, clipped to its range.
 
     Args:
         logits: `(N, C)`, of any precision.
 
     Returns:
-        `(N, C)` places in `VALUES`, on the CPU.
+        `(N, C)` indices into `VALUES`, on the CPU.
 
     Example:
         >>> VALUES[rounded(torch.tensor([0.1, -1e9, -0.0]))].tolist()
@@ -45,11 +45,11 @@ def rounded(logits: Tensor) -> Tensor:
     return torch.where(bits >= 0, bits, -32768 - bits).int() + _LARGEST
 
 
-def half_of(places: Tensor) -> Tensor:
-    """The half that a document belongs to: a hash of its place, as languages or sources may take turns.
+def half_of(positions: Tensor) -> Tensor:
+    """Assigns documents to halves by a hash of their position, since languages or sources may alternate.
 
     Args:
-        places: `(N,)` places among all documents.
+        positions: `(N,)` positions among all documents.
 
     Returns:
         `(N,)` 0 or 1.
@@ -58,31 +58,31 @@ def half_of(places: Tensor) -> Tensor:
         >>> half_of(torch.arange(12))
         tensor([0, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0])
     """
-    return (places * 0x9E3779B1 >> 16) & 1  # Knuth's multiplicative hash
+    return (positions * 0x9E3779B1 >> 16) & 1  # Knuth's multiplicative hash
 
 
 class ScoreCounts:
-    """Counts of the logits of candidate labels: of seen and of unseen ones finely, of each label coarsely.
+    """Counts of the logits of candidate labels: in fine bins for seen and unseen labels, in coarse bins for each label.
 
-    Documents go to two halves (`half_of`), so that what is fitted on one half can be measured on the other.
+    Documents are divided into two halves (`half_of`) for cross-validation.
 
-    A label that is no candidate for a document, its logit at minus infinity or the minimum of its dtype, is not
-    counted; if it is gold after all, it is among `num_gold`, as a label that no threshold finds.
+    Labels that are not candidates for a document (logits of minus infinity or the minimum of the dtype) are not
+    counted. If they are gold anyway, they are included in `num_gold`, as labels below any threshold.
 
     Attributes:
         cells: `(2, 2, BINS)` documents with a label, by half, by group (unseen, seen), and by rounded logit.
-        gold: `(2, 2, BINS)` those in which the label is gold.
+        gold: `(2, 2, BINS)` documents in which the label is gold.
         best_cells: `(2, BINS)` the `top_k` best labels of each document among those of a group.
-        best_gold: `(2, BINS)` those of them that are gold.
+        best_gold: `(2, BINS)` gold labels among these.
         label_cells: `(2, C, E + 1)` documents by half, label and interval between `EDGES`.
-        label_gold: `(2, C, E + 1)` those in which the label is gold.
+        label_gold: `(2, C, E + 1)` documents in which the label is gold.
         num_gold: `(2, C)` gold documents of each label, by half.
         gold_documents: `(2,)` documents with a gold label of each group.
 
     Args:
-        seen: `(C,)` bool, whether each label was trained on.
+        seen: `(C,)` bool, whether each label was seen in training.
         top_k: Number of best labels.
-        chunk_size: Number of documents worked on at once.
+        chunk_size: Number of documents processed together.
 
     Example:
         >>> counts = ScoreCounts(torch.tensor([True, True, False]))
@@ -108,7 +108,7 @@ class ScoreCounts:
 
         Args:
             logits: `(N, C)`.
-            gold: `(N, P)` places among the candidate labels, padded with -100.
+            gold: `(N, P)` indices among the candidate labels, padded with -100.
         """
         for start in range(0, len(logits), self.chunk_size):
             self._add(logits[start : start + self.chunk_size], gold[start : start + self.chunk_size])
@@ -125,7 +125,7 @@ class ScoreCounts:
         of_label = _INTERVALS[bins].add_(width * labels).add_(width * len(labels) * half)
         if bool(candidate.all()):
             _count(self.cells, of_group)
-            _count(self.label_cells, of_label.T)  # label by label, for the memory near it
+            _count(self.label_cells, of_label.T)  # label by label, for memory locality
         else:
             _count(self.cells, of_group[candidate])
             _count(self.label_cells, of_label.T[candidate.T])
@@ -150,13 +150,13 @@ class ScoreCounts:
 
 
 def above_edges(label_counts: Tensor) -> Tensor:
-    """How many documents have at least the logit of each of `EDGES`, label by label.
+    """Counts documents with at least the logit of each of `EDGES`, for each label.
 
     Args:
         label_counts: `(C, E + 1)` documents by interval.
 
     Returns:
-        `(C, E + 2)` int32: all documents, those of each edge, and 0.
+        `(C, E + 2)` int32: all documents, documents above each edge, and 0.
     """
     above = label_counts.new_zeros(len(label_counts), label_counts.shape[1] + 1)
     above[:, :-1] = label_counts.flip(1).cumsum(1, dtype=torch.int32).flip(1)
@@ -164,11 +164,11 @@ def above_edges(label_counts: Tensor) -> Tensor:
 
 
 def counts_above(above: Tensor, logits: Tensor) -> Tensor:
-    """How many documents have at least a logit, label by label: exactly at `EDGES`, evenly spread between them.
+    """Counts documents with at least a logit, for each label: exact at `EDGES`, interpolated between them.
 
     Args:
-        above: `(C, E + 2)`, of `above_edges`; the outermost intervals are taken to be 1 wide.
-        logits: `(C,)` a logit of each label.
+        above: `(C, E + 2)` from `above_edges`; the outermost intervals are treated as 1 wide.
+        logits: `(C,)` a logit for each label.
 
     Returns:
         `(C,)` float64.

@@ -1,4 +1,4 @@
-"""Decision thresholds (section 4.2.1 of GILE): the paper's fixed ones, and the best one for validation data.
+"""Decision thresholds (section 4.2.1 of GILE): fixed thresholds of the paper, and tuning on validation data.
 
 Shapes: `N` documents, `L` labels scored, `P` gold labels per document, padded.
 """
@@ -25,7 +25,7 @@ seen labels in the mean, and more than a point in 65 % of the draws; with 20 doc
 and 70 in 10 %, with 80 and 111 in 3 %. Labels with more documents need fewer. Calibration pays from three on."""
 
 LEAST = 2.0**-126
-"""No threshold is below this probability, that of a logit of -87: it is the least normal number of float32."""
+"""Lowest threshold, the smallest normal number of float32; it corresponds to a logit of -87."""
 DROPPED_BITS = 39
 """Last bits of a float64 that its bin does not depend on, which leaves 13 after the leading one."""
 FIRST = int(np.float64(LEAST).view(np.int64))
@@ -33,11 +33,11 @@ BINS = ((int(np.float64(1).view(np.int64)) - FIRST) >> DROPPED_BITS) + 1
 
 
 def paper_threshold(num_labels: int, low_resource: bool = False) -> float:
-    """The fixed threshold of the paper.
+    """Returns the fixed threshold of the paper.
 
     Args:
-        num_labels: Number of labels of the set.
-        low_resource: Whether only a part of the training documents is used, as in the paper's Table 7.
+        num_labels: Number of labels.
+        low_resource: Whether only a part of the training documents is used, as in Table 7 of the paper.
 
     Returns:
         A probability: 0.4 for fewer than 400 labels, 0.2 from 400 on; 0.3 for any number in low-resource training.
@@ -50,38 +50,38 @@ def paper_threshold(num_labels: int, low_resource: bool = False) -> float:
         (0.4, 0.2, 0.3)
     """
     if num_labels < 1:
-        raise ValueError(f"num_labels must be at least 1, got {num_labels}; give the number of labels scored")
+        raise ValueError(f"num_labels must be at least 1, got {num_labels}; pass the number of labels scored")
     if low_resource:
         return 0.3
     return 0.4 if num_labels < 400 else 0.2
 
 
 def tells_enough(documents: int, gold: int) -> bool:
-    """Whether validation documents tell enough of unseen labels to fit a threshold or a calibration to these alone.
+    """Checks whether enough validation documents have unseen labels for a separate threshold or calibration.
 
     Args:
         documents: Number of documents with an unseen gold label.
         gold: Number of their unseen gold labels.
 
     Returns:
-        Whether there are `LEAST_DOCUMENTS` and `LEAST_GOLD`.
+        Whether there are at least `LEAST_DOCUMENTS` and `LEAST_GOLD`.
     """
     return documents >= LEAST_DOCUMENTS and gold >= LEAST_GOLD
 
 
 def tune_threshold(scores: Array, labels: Array) -> float:
-    """The threshold with the best micro-F1, over every distinct score.
+    """Finds the threshold with the best micro-F1 among all distinct scores.
 
     Args:
-        scores: `(N, L)` logits; those of labels that are no candidates at -inf or the dtype's minimum.
-        labels: `(N, P)` integer columns padded with -100, or `(N, L)` multi-hot.
+        scores: `(N, L)` logits; -inf or the minimum of the dtype for labels that are not candidates.
+        labels: `(N, P)` label indices padded with -100, or `(N, L)` multi-hot.
 
     Returns:
-        A probability, for `sigmoid(score) >= threshold`, as `LabelMetrics` and the pipeline use it. Of equally good
-        ones the highest.
+        A probability, for `sigmoid(score) >= threshold`, as in `LabelMetrics` and the pipeline; the highest among
+        equally good ones.
 
     Raises:
-        ValueError: If scores and labels do not fit together, or no threshold finds any gold label.
+        ValueError: If scores and labels do not match, or no gold label has a positive probability.
 
     Example:
         >>> import torch
@@ -95,25 +95,24 @@ def tune_threshold(scores: Array, labels: Array) -> float:
 
 
 class ThresholdTuner(TrainerMetric):
-    """The threshold with the best micro-F1 over any number of batches, in bounded memory.
+    """Finds the threshold with the best micro-F1 in a stream of batches, in bounded memory.
 
-    Up to `max_cells` probabilities are kept, and every one of them is tried. When more come, they are only counted, in
-    a million bins (16 MB), each 2^-13 or 0.012 % wide of the probability where it begins, and thresholds are tried
-    where a bin begins. Then:
+    Up to `max_cells` probabilities are stored and all tried as thresholds. Beyond that, they are counted in a million
+    bins (16 MB), each with a relative width of 2^-13 or 0.012 %, and the lower bounds of bins are tried. In this case,
 
-    - `tuned_micro_f1` is still the exact micro-F1 of `threshold`, as `LabelMetrics` would compute it;
-    - no other beginning of a bin is better. A threshold within a bin can be, by what the cells of that one bin add.
+    - `tuned_micro_f1` is still the exact micro-F1 of `threshold`, as in `LabelMetrics`;
+    - no other bound of a bin is better. A threshold within a bin may be, by the effect of the cells in that bin.
 
-    The result does not depend on how the documents are divided into batches, nor on their order.
+    The result depends neither on the division into batches nor on the order of documents.
 
-    A label that is no candidate, its logit at -inf or the minimum of its dtype, has probability 0 and is never
-    predicted; if it is gold after all it counts as missed, as in `LabelMetrics`.
+    Labels that are not candidates (logits of -inf or the minimum of the dtype) have probability 0 and are never
+    predicted. If they are gold anyway, they count as missed, as in `LabelMetrics`.
 
-    With a mask of seen labels the threshold is tuned over these alone. Validation documents cannot have the others as
-    gold labels, unless some were held out of training: there they would only count as mistakes, and move the threshold.
-    If the documents have enough of them (`tells_enough`), the unseen labels get a threshold of their own.
+    With a mask of seen labels, the threshold is tuned for seen labels only, because unseen labels are usually not gold
+    in validation documents and would only count as mistakes. If the documents have enough of them (`tells_enough`), the
+    unseen labels get a separate threshold.
 
-    It serves `transformers.Trainer` with `batch_eval_metrics=True`, alone or beside `LabelMetrics`:
+    Use it in `compute_metrics` of `transformers.Trainer` with `batch_eval_metrics=True`, alone or with `LabelMetrics`:
 
         metrics, tuner = LabelMetrics(num_labels), ThresholdTuner(num_labels)
 
@@ -122,12 +121,12 @@ class ThresholdTuner(TrainerMetric):
 
     Args:
         num_labels: Number of labels L of every batch.
-        max_cells: Number of probabilities (documents times labels) that are kept, 8 bytes each.
-        chunk_size: Number of documents worked on at once.
-        seen: `(L,)` bool, True for the labels that were seen in training; by default all labels are tuned together.
+        max_cells: Number of stored probabilities (documents times labels), 8 bytes each.
+        chunk_size: Number of documents processed together.
+        seen: `(L,)` bool, True for labels seen in training; by default all labels are tuned together.
 
     Raises:
-        ValueError: If a number is below one, or `seen` is no mask of the labels or has none of them.
+        ValueError: If a number is below 1, or `seen` is not a mask of the labels or selects none.
 
     Example:
         >>> import torch
@@ -157,22 +156,22 @@ class ThresholdTuner(TrainerMetric):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets every batch."""
+        """Discards all batches."""
         self.kept: list[tuple[IntArray, IntArray]] = []  # bits of all probabilities, and of the gold ones
-        self.counts: IntArray | None = None  # cells of each bin, all and gold, in place of what was kept
+        self.counts: IntArray | None = None  # cells per bin, all and gold, instead of stored probabilities
         self.cells = self.gold = self.documents = self.gold_documents = 0
         if self.unseen is not None:
             self.unseen.reset()
 
     def update(self, scores: Array, labels: Array) -> None:
-        """Adds a batch, or a whole data set.
+        """Adds a batch, or a whole dataset.
 
         Args:
-            scores: `(N, L)` logits; those of labels that are no candidates at -inf or the dtype's minimum.
-            labels: `(N, P)` integer columns padded with -100, or `(N, L)` multi-hot.
+            scores: `(N, L)` logits; -inf or the minimum of the dtype for labels that are not candidates.
+            labels: `(N, P)` label indices padded with -100, or `(N, L)` multi-hot.
 
         Raises:
-            ValueError: If scores and labels do not fit together; nothing is added then.
+            ValueError: If scores and labels do not match; nothing is added then.
         """
         scores, gold = read_batch(scores, labels, self.num_labels)
         if self.unseen is not None:
@@ -195,20 +194,20 @@ class ThresholdTuner(TrainerMetric):
         self.documents += len(gold)
 
     def compute(self) -> dict[str, float]:
-        """Returns the best threshold so far.
+        """Computes the best threshold.
 
         Returns:
-            `threshold`, of equally good ones the highest; `tuned_micro_f1` at it; `threshold_resolution`, 0.0 where
-            every distinct probability was tried, see above. With `seen` these are of the seen labels, and the same with
-            `unseen_` in front are of the others, if the documents tell enough of them; if not, the unseen labels have
-            no threshold but that of the seen ones.
+            `threshold`, the highest among equally good ones; its `tuned_micro_f1`; `threshold_resolution`, 0.0 if all
+            distinct probabilities were tried. With `seen`, these are for seen labels. The same with the prefix
+            `unseen_` are for unseen labels, if the documents have enough of them; otherwise they share the threshold of
+            seen labels.
 
         Raises:
-            ValueError: If no document came yet, or no threshold finds any gold label.
+            ValueError: If there are no documents yet, or no gold label has a positive probability.
         """
         require_documents(self.documents)
         if self.counts is None:
-            # From one gold label's probability down to just above the next, a threshold only adds mistakes.
+            # Between the probabilities of consecutive gold labels, a lower threshold only adds mistakes.
             bits, gold_cells = np.unique(np.concatenate([gold for _, gold in self.kept]), return_counts=True)
             cells = np.zeros(len(bits), np.int64)
             for every, _ in self.kept:
@@ -234,18 +233,20 @@ class ThresholdTuner(TrainerMetric):
         return found
 
     def merge(self, other: "ThresholdTuner") -> None:
-        """Adds the batches that another worker has seen.
+        """Adds the batches of another worker.
 
         Args:
-            other: A tuner of the same labels; it stays as it is.
+            other: A tuner of the same labels. It is not changed.
 
         Raises:
             ValueError: If the labels differ; nothing is added then.
         """
         if self.num_labels != other.num_labels:
-            raise ValueError(f"tuners of the same labels can be merged, got {self.num_labels} and {other.num_labels}")
+            raise ValueError(
+                f"tuners can be merged only with the same labels, got {self.num_labels} and {other.num_labels}"
+            )
         if not torch.equal(self.columns[0], other.columns[0]):
-            raise ValueError("tuners over the same seen labels can be merged, got two masks; make both with the same")
+            raise ValueError("tuners can be merged only with the same seen labels, got different masks")
         if self.unseen is not None and other.unseen is not None:
             self.unseen.merge(other.unseen)
         if other.counts is not None:
@@ -264,7 +265,7 @@ class ThresholdTuner(TrainerMetric):
             self._counted()
 
     def _counted(self) -> IntArray:
-        """The counts, with what was kept among them."""
+        """Returns the counts, including the stored probabilities."""
         if self.counts is None:
             self.counts = np.zeros((2, BINS), np.int64)
         for kept in self.kept:
@@ -275,6 +276,6 @@ class ThresholdTuner(TrainerMetric):
 
 
 def _bits(probabilities: Tensor) -> IntArray:
-    """The bits of positive numbers, read as integers, are in the order of the numbers."""
-    wide = probabilities.cpu().double().numpy()  # to the CPU first: not every accelerator has float64
+    """Reads the bits of positive numbers as integers, which preserves their order."""
+    wide = probabilities.cpu().double().numpy()  # to the CPU first, as not every accelerator supports float64
     return wide[wide >= LEAST].view(np.int64)

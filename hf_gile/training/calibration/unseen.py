@@ -1,4 +1,4 @@
-"""How sure a model may be of labels it was never trained on, fitted on labels held out of training."""
+"""Fits the weights of score terms for unseen labels on held-out labels."""
 
 from collections.abc import Iterable, Sequence
 
@@ -18,39 +18,39 @@ def fit_unseen_weights(
     columns: Sequence[int],
     bf16: bool = False,
 ) -> dict[str, float]:
-    """Fits what each term of the score counts for labels without a row, on held-out ones, and sets it in the model.
+    """Fits the weights of score terms for labels without a row on held-out labels, and sets them in the model.
 
-    It is a logistic regression on the terms, see `fit_term_weights`. A model scores labels that it was not trained on
-    as surely as the others, and is right less often; and what their words in the document tell, no training document
-    shows, as the model knows more of those labels than their words.
+    This is a logistic regression on the terms, see `fit_term_weights`. Without it, a model is as confident about unseen
+    labels as about seen ones, but less often right. The weight of lexical terms cannot be learned from training
+    documents, because the model knows more about seen labels than their words.
 
     Args:
-        model: A `GileForSequenceClassification` with `config.label_rows`, that was not trained on these labels.
-        batches: Documents that have some of them, as `GileDataCollator` makes them, with `labels` (B, P).
-        columns: The columns of these labels among the stored ones.
+        model: A `GileForSequenceClassification` with `config.label_rows`, not trained on these labels.
+        batches: Documents with held-out labels, from `GileDataCollator`, with `labels` (B, P).
+        columns: Indices of the held-out labels among the stored ones.
         bf16: Whether to run under bfloat16 autocast.
 
     Returns:
         `config.term_weights["unseen"]`, for a final training on all labels.
 
     Raises:
-        ValueError: The model has no rows, a label was trained on, or too few documents have these labels. The model
-            stays as it was then.
+        ValueError: If the model has no rows, a label was trained on, or too few documents have these labels. The model
+            is not changed then.
     """
     gile = towers_of(model)
     if not gile.config.label_rows:
-        raise ValueError("weights of unseen labels are of models that tell them from seen ones, by label_rows")
+        raise ValueError("weights of unseen labels need a model that distinguishes seen labels, by label_rows")
     chosen = torch.zeros(model.config.num_labels, dtype=torch.bool)
     chosen[list(columns)] = True
     if bool(gile.label_rows.weight[chosen.to(model.device)].any()):
-        raise ValueError("columns holds a label that has a row: it was trained on, and nothing can be learned of it")
+        raise ValueError("columns has a label with a row: it was seen in training, so it is not held out")
     example = _example(model, batches, chosen, bf16)
     is_gold = example.documents.gold >= 0
     documents, number = int(is_gold.any(1).sum()), int(is_gold.sum())
     if not tells_enough(documents, number):
         raise ValueError(
-            f"{number} gold labels of {documents} documents are held-out ones: too few to fit, at least {LEAST_GOLD} "
-            f"of {LEAST_DOCUMENTS} documents are needed; hold out more labels, or ones with more documents"
+            f"{documents} documents have {number} held-out gold labels: too few to fit, at least {LEAST_GOLD} in "
+            f"{LEAST_DOCUMENTS} documents are needed; hold out more labels, or more frequent labels"
         )
     bias = float(gile.output_layer.bias())
     prior = {name: TERMS[name]["unseen"] for name in example.terms} | {"offset": bias}
@@ -63,7 +63,7 @@ def fit_unseen_weights(
 def _example(
     model: GileForSequenceClassification, batches: Iterable[dict[str, Tensor]], chosen: Tensor, bf16: bool
 ) -> Example:
-    """What each term gives the labels chosen, a `(L,)` mask, without the bias, and which of them are gold."""
+    """Computes each term for selected labels, a `(L,)` mask, without the bias, and their gold labels."""
     config, was_training = model.config, model.training
     before, bias = config.term_weights, float(towers_of(model).output_layer.bias())
     has = {"joint": True, "cosine": config.cosine_score, "match": config.lexical, "coverage": config.lexical}
