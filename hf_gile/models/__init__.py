@@ -1,7 +1,7 @@
-"""The files that travel to the Hub with every saved model, and their registration with Transformers.
+"""Model code that is uploaded with every saved model, and its registration with Transformers.
 
-They import each other as flat siblings, and besides only torch and what transformers always brings: this folder is
-copied as it is, and runs where hf_gile is not installed.
+The modules import each other as siblings, and otherwise only torch, transformers and its dependencies: this folder is
+copied unchanged and runs without hf_gile.
 """
 
 from typing import Any
@@ -17,26 +17,26 @@ from .processing_gile import GileProcessor
 from .published_gile import PublishedGileConfig, PublishedGileForSequenceClassification, PublishedGileModel
 
 Scorer = GileModel | GileForSequenceClassification
-"""What has label codes: both towers, alone or with stored labels."""
+"""Models with label codes: both towers, alone or with stored labels."""
 
 
 def unwrapped(model: object) -> Any:
-    """The model itself, of one in a wrapper such as `DistributedDataParallel`.
+    """Removes a wrapper such as `DistributedDataParallel` from a model.
 
     Args:
-        model: A model, or a wrapper that has it as its `module`.
+        model: A model, or a wrapper with the model as its `module`.
     """
     return getattr(model, "module", model)
 
 
 def towers_of(model: object) -> GileModel:
-    """The `GileModel` of a classifier, or that itself, out of any wrapper.
+    """Returns the `GileModel` of a classifier or of any wrapper.
 
     Args:
         model: A `GileModel` or a `GileForSequenceClassification`, wrapped or not.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: If it is another kind of model.
     """
     model = unwrapped(model)
     gile: Any = getattr(model, "gile", model)
@@ -55,13 +55,13 @@ for config, model, classifier in CLASSES:
     AutoModelForSequenceClassification.register(config, classifier, exist_ok=True)
     AutoProcessor.register(config, GileProcessor, exist_ok=True)
 
-# Without this, a saved model would name its code in config.json and not carry it.
+# Without this, config.json of a saved model would refer to code that is not saved with it.
 GileConfig.register_for_auto_class()
 GileModel.register_for_auto_class("AutoModel")
 GileForSequenceClassification.register_for_auto_class("AutoModelForSequenceClassification")
 GileProcessor.register_for_auto_class("AutoProcessor")
 
-# For those who have the package: this task needs no trust_remote_code.
+# With the package installed, this task needs no trust_remote_code.
 PIPELINE_REGISTRY.register_pipeline(
     "label-scoring", pipeline_class=LabelScoringPipeline, pt_model=AutoModelForSequenceClassification, type="text"
 )

@@ -1,4 +1,4 @@
-"""The configuration of a GILE model: the paper's hyper-parameter table as validated fields."""
+"""Configuration of GILE models: the hyper-parameters of the paper as validated fields."""
 
 import json
 import math
@@ -17,7 +17,7 @@ from transformers import AutoConfig, PreTrainedConfig
 from transformers.activations import ACT2FN
 
 GROUPS = ("seen", "unseen")
-"""The groups of labels that are calibrated, and have a threshold, each on its own."""
+"""Groups of labels with separate calibration and thresholds."""
 
 TERMS: dict[str, dict[str, float]] = {
     "joint": {"seen": 1.0, "unseen": 1.0},
@@ -28,16 +28,16 @@ TERMS: dict[str, dict[str, float]] = {
     "words": {"seen": 0.0, "unseen": 0.0},
     "offset": {"seen": 0.0, "unseen": 0.0},
 }
-"""The terms of a score, and what each counts by default in the score of labels with a row, "seen", and of others."""
+"""Terms of the score and their default weights for labels with a row, "seen", and for others."""
 
 METHODS = {"platt": ("scale", "offset"), "spline": ("logits", "values")}
-"""What a calibration can be, and the numbers it has."""
+"""Calibration methods and their parameters."""
 
-# Numbers that are not sizes; far below where 32 bits overflow.
+# Limit of numbers that are not sizes, far below the overflow of float32.
 _LARGEST_NUMBER = 1e9
 
 FORMAT_VERSION = 2
-"""Raised when a saved model changes meaning, so that older code refuses it instead of misreading it."""
+"""Incremented when the meaning of a saved model changes, so that older code refuses to load it."""
 
 _READ_SENTENCES = ("hnn", "han", "hierarchical_transformer")
 _READ_PRETRAINED = ("transformer", "hierarchical_transformer")
@@ -63,20 +63,20 @@ _LARGEST: dict[str, int] = {
     "text_encoder_size": 1 << 24,
     "text_encoder_number": 1 << 31,
 }
-"""The limits of `GileConfig.largest`."""
+"""Limits of `GileConfig.largest`."""
 
 _MAY_BE_NOTHING = ("bag_size", "label_length", "row_words")
 
 checks_of_makers: list[Callable[[PreTrainedConfig], None]] = []
-"""What a configuration must pass where models are made; hf_gile adds it, and it does not travel with them."""
+"""Additional checks of configurations, which hf_gile adds and which are not uploaded with models."""
 
 
 def read_json_object(file: str | PathLike[str]) -> dict[str, Any]:
     """Reads a JSON file of a saved model.
 
     Raises:
-        OSError: It cannot be read.
-        ValueError: It does not hold a JSON object.
+        OSError: If it cannot be read.
+        ValueError: If it does not contain a JSON object.
     """
     try:
         content = json.loads(Path(file).read_bytes())
@@ -84,18 +84,18 @@ def read_json_object(file: str | PathLike[str]) -> dict[str, Any]:
         content = None
     if not isinstance(content, dict):
         raise ValueError(
-            f"{file} holds no JSON object: it is damaged, or not of a saved model; save the model again, or download "
-            "it again"
+            f"{file} holds no JSON object: it is damaged, or not part of a saved model; save or download the model "
+            "again"
         )
     return content
 
 
 def _fields_of(config: type[PreTrainedConfig]) -> set[str]:
-    """The names of the fields that a class of configurations has beside those of all."""
+    """Returns the names of the fields that a configuration class adds to the base class."""
     return {one.name for one in fields(config)} - {one.name for one in fields(PreTrainedConfig)}
 
 
-# What transformers itself passes to configurations, and writes into their files, beside what is in their class.
+# Further fields that transformers passes to configurations and writes to their files.
 _GENERIC = (
     "attn_implementation",
     "auto_map",
@@ -107,7 +107,7 @@ _GENERIC = (
 
 
 def _refuse_unknown(config: PreTrainedConfig, unknown: Mapping[str, Any]) -> None:
-    """Refuses fields that a configuration does not have, and says which may be meant."""
+    """Refuses unknown fields of a configuration, and suggests similar ones."""
     for name in unknown:
         if name in _GENERIC or hasattr(PreTrainedConfig, name) or name.startswith("_") or name.endswith("_token_id"):
             continue
@@ -115,21 +115,21 @@ def _refuse_unknown(config: PreTrainedConfig, unknown: Mapping[str, Any]) -> Non
         if type(config) is not GileTextConfig:
             known |= _fields_of(GileTextConfig)
         close = get_close_matches(name, known, 1)
-        hint = f": did you mean {close[0]}?" if close else f"; there are {', '.join(sorted(known))}"
+        hint = f": did you mean {close[0]}?" if close else f"; it has {', '.join(sorted(known))}"
         raise ValueError(f"{type(config).__name__} has no field {name!r:.100}{hint}")
 
 
 def check_largest(limit: str, value: object, name: str | None = None) -> None:
-    """Refuses a whole number above a limit of `GileConfig.largest`; the error calls it `name`, or as the limit."""
+    """Refuses an integer above a limit of `GileConfig.largest`; `name` is used in the error, by default `limit`."""
     if isinstance(value, int) and value > _LARGEST[limit]:
         raise ValueError(
             f"{name or limit} is {value}, more than the {_LARGEST[limit]} that a configuration may ask for; "
-            f"if it is meant, set GileConfig.largest[{limit!r}] = {value} first"
+            f"if intended, set GileConfig.largest[{limit!r}] = {value} first"
         )
 
 
 def _check_fields(config: PreTrainedConfig) -> None:
-    """Refuses sizes and numbers that can only be a mistake, or an attack, and activations that nobody knows."""
+    """Refuses sizes and numbers that must be a mistake or an attack, and unknown activations."""
     for one in fields(config):
         name, value = one.name, getattr(config, one.name)
         if name in _LARGEST:
@@ -137,8 +137,8 @@ def _check_fields(config: PreTrainedConfig) -> None:
             least = 0 if name in _MAY_BE_NOTHING else 1
             if isinstance(value, int) and value < least:
                 raise ValueError(f"{name} must be {'positive' if least else 'at least 0'}, got {value}")
-        if isinstance(value, float) and not abs(value) <= _LARGEST_NUMBER:  # as written, NaN is refused, too
-            raise ValueError(f"{name} must be a finite number of ordinary size, got {value}")
+        if isinstance(value, float) and not abs(value) <= _LARGEST_NUMBER:  # this form also refuses NaN
+            raise ValueError(f"{name} must be a finite number of moderate size, got {value}")
         if name.endswith("_dropout") and not 0 <= value < 1:
             raise ValueError(f"{name} must be at least 0 and below 1, got {value}")
         if name.endswith("_act") and value not in ACT2FN:
@@ -148,7 +148,7 @@ def _check_fields(config: PreTrainedConfig) -> None:
 
 
 def _check_encoder_sizes(encoder: Mapping[str, Any], where: str = "text_encoder_config") -> None:
-    """Refuses a configuration of an encoder that takes long, or much memory, only to be read."""
+    """Refuses an encoder configuration that takes excessive time or memory to load."""
     for key, value in encoder.items():
         name = f"{where}.{key}"
         if isinstance(value, Mapping):
@@ -166,37 +166,38 @@ def _check_encoder_sizes(encoder: Mapping[str, Any], where: str = "text_encoder_
 
 @strict
 class GileTextConfig(PreTrainedConfig):
-    """What reads texts: the `text_config` of a `GileConfig`.
+    """Configuration of the text encoder: the `text_config` of a `GileConfig`.
 
     Args:
-        vocab_size: Rows of the word embedding table, shared by documents and labels (section 2.2).
-        pad_token_id: Row of the padding word; it never counts.
+        vocab_size: Number of rows of the word embedding table, shared by documents and labels (section 2.2).
+        pad_token_id: Id of the padding word, which is ignored.
         embedding_size: Size D of a word vector, and of a label vector e (the mean of its word vectors).
-        text_encoder_type: What reads a document. Over its words, `input_ids` (B, W): `"nn"`, their average, or `"wan"`,
-            word attention. Over sentences of words, (B, S, W): `"hnn"`, averages at both levels, or `"han"`, attention.
-            Over the tokens of a pretrained encoder: `"transformer"`, (B, W), or `"hierarchical_transformer"`, attention
-            over windows of whole sentences, (B, S, W), for long documents.
-        text_encoder_config: Configuration of the pretrained encoder, that of any `AutoModel` that gives hidden states;
-            it sets `vocab_size`, `embedding_size` and `pad_token_id`. `model_from_text_encoder` makes it.
-        freeze_text_encoder: Whether the pretrained encoder keeps its weights in training. It then runs without dropout,
-            and unless attention pools, what it makes of a text can be kept (`pooled_embeds` of `forward`).
-        encoder_cell: The encoders g_w and g_s of Eq. 1: `"dense"`, `"gru"` or `"bigru"`. An `nn` has none. A
-            `hierarchical_transformer` has one over its windows, or `"none"`.
-        pooling: What becomes of hidden states: `"attention"` (Eq. 2), `"mean"`, `"sum"`, or of a pretrained encoder
+        text_encoder_type: Encoder of documents. Over words, `input_ids` (B, W): `"nn"`, their average, or `"wan"`, word
+            attention. Over sentences of words, (B, S, W): `"hnn"`, averages at both levels, or `"han"`, attention. Over
+            the tokens of a pretrained encoder: `"transformer"`, (B, W), or `"hierarchical_transformer"`, attention over
+            windows of whole sentences, (B, S, W), for long documents.
+        text_encoder_config: Configuration of the pretrained encoder, any `AutoModel` with hidden states. It determines
+            `vocab_size`, `embedding_size` and `pad_token_id`. `model_from_text_encoder` creates it.
+        freeze_text_encoder: Whether the pretrained encoder is frozen. It then runs without dropout, and unless pooling
+            is attention, its output for a text can be precomputed (`pooled_embeds` of `forward`).
+        encoder_cell: Encoders g_w and g_s of Eq. 1: `"dense"`, `"gru"` or `"bigru"`. An `nn` has none. For a
+            `hierarchical_transformer`, the encoder over windows, or `"none"`.
+        pooling: Pooling of hidden states: `"attention"` (Eq. 2), `"mean"`, `"sum"`, or for a pretrained encoder
             `"cls"`, the state of the first token.
-        hidden_size: Size H of the encoders, in each direction of a bigru, and so of the document vector h.
+        hidden_size: Size H of the encoders, in each direction of a bigru, and of the document vector h.
         attention_size: Size of v = f(h) in the attention of Eq. 2.
         hidden_act: Activation of encoders and attention, a key of `transformers.activations.ACT2FN`.
-        embedding_std: Standard deviation of fresh word vectors. Much smaller, label codes stay alike for epochs.
-        word_dropout: Share of the distinct words of each document that a training step does not read.
-        max_words: Words kept of a document (nn, wan, transformer).
-        max_sentences: Sentences or windows kept of a document (the others).
-        max_sentence_words: Words kept of a sentence, tokens of a window.
-        max_label_words: Words kept of a label.
+        embedding_std: Standard deviation of new word vectors. If too small, label codes stay similar for epochs.
+        word_dropout: Fraction of the distinct words of each document that a training step drops.
+        max_words: Maximum number of words of a document (nn, wan, transformer).
+        max_sentences: Maximum number of sentences or windows of a document (other types).
+        max_sentence_words: Maximum number of words of a sentence, or tokens of a window.
+        max_label_words: Maximum number of words of a label.
 
     Raises:
-        huggingface_hub.errors.StrictDataclassError: An unknown field, a field that nothing would read, a field of the
-            wrong type or with a value that makes no sense.
+        huggingface_hub.errors.StrictDataclassError: If a field is unknown, has no effect, or has a wrong type or an
+        invalid
+            value.
     """
 
     model_type = "gile_text"
@@ -225,19 +226,20 @@ class GileTextConfig(PreTrainedConfig):
         if isinstance(encoder, dict):
             _check_encoder_sizes(encoder)
             if "model_type" not in encoder:
-                raise ValueError("text_encoder_config has no model_type, such as 'bert', that says of what it is")
+                raise ValueError("text_encoder_config has no model_type, such as 'bert'")
             try:
                 encoder = self.text_encoder_config = AutoConfig.for_model(**encoder)
             except (AttributeError, KeyError, TypeError, ValueError, StrictDataclassError) as error:
                 raise ValueError(
-                    f"text_encoder_config makes no configuration of a {encoder['model_type']!r:.100}: {error!s:.300}"
+                    f"text_encoder_config is not a valid configuration of a {encoder['model_type']!r:.100}: "
+                    f"{error!s:.300}"
                 ) from None
         if encoder is not None:
             has_sizes = all(isinstance(getattr(encoder, name, None), int) for name in ("vocab_size", "hidden_size"))
             if encoder.model_type.startswith("gile") or not has_sizes:
                 raise ValueError(
-                    f"text_encoder_config is of a {encoder.model_type!r}, which does not make hidden states of tokens "
-                    "alone; take an encoder of texts, such as a 'bert'"
+                    f"text_encoder_config is of a {encoder.model_type!r}, which does not compute hidden states of "
+                    "tokens only; use a text encoder such as a 'bert'"
                 )
             sizes = {
                 "vocab_size": encoder.vocab_size,
@@ -247,7 +249,7 @@ class GileTextConfig(PreTrainedConfig):
             for name, value in sizes.items():
                 if getattr(self, name) not in (getattr(type(self), name), value):
                     raise ValueError(
-                        f"{name}={getattr(self, name)!r} would not be read: that of the pretrained encoder is {value}; "
+                        f"{name}={getattr(self, name)!r} would have no effect: the pretrained encoder has {value}; "
                         "leave it out"
                     )
                 setattr(self, name, value)
@@ -256,7 +258,7 @@ class GileTextConfig(PreTrainedConfig):
 
     @property
     def encoder_size(self) -> int:
-        """Size of what the text encoder makes of a document: h without its bag."""
+        """Size of the output of the text encoder: h without its bag."""
         if self.text_encoder_type == "nn":
             return self.embedding_size
         if self.text_encoder_type == "transformer" or self.encoder_cell == "none":
@@ -265,7 +267,7 @@ class GileTextConfig(PreTrainedConfig):
 
     @property
     def pooled_size(self) -> int:
-        """Size of what the pretrained encoder makes of a text, or of a window of it."""
+        """Size of the output of the pretrained encoder for a text or a window."""
         encoder = self.text_encoder_config
         return 0 if encoder is None else encoder.hidden_size  # type: ignore[union-attr]
 
@@ -276,16 +278,16 @@ class GileTextConfig(PreTrainedConfig):
 
     @property
     def has_fixed_pooling(self) -> bool:
-        """Whether training leaves what the pretrained encoder makes of a text as it is, so that it can be kept."""
+        """Whether the output of the pretrained encoder is constant in training, so that it can be precomputed."""
         return self.freeze_text_encoder and self.pooling != "attention"
 
     @property
     def reads_sentences(self) -> bool:
-        """Whether a document is sentences of words, or windows of tokens."""
+        """Whether a document consists of sentences of words, or of windows of tokens."""
         return self.text_encoder_type in _READ_SENTENCES
 
     def validate_fields(self) -> None:
-        """Sizes are positive and can be meant, and the padding word is a row of the table."""
+        """Checks that sizes are positive and plausible, and that the padding word is a row of the table."""
         _check_fields(self)
         if not 0 <= self.pad_token_id < self.vocab_size:
             raise ValueError(
@@ -295,7 +297,7 @@ class GileTextConfig(PreTrainedConfig):
             raise ValueError(f"embedding_std must be positive, got {self.embedding_std}")
 
     def validate_text_encoder(self) -> None:
-        """A pretrained encoder has its configuration, and what only it can do is asked of no other."""
+        """Checks that fields for pretrained encoders are used with these only."""
         if self.reads_pretrained != (self.text_encoder_config is not None):
             raise ValueError(
                 "text_encoder_config goes with text_encoder_type 'transformer' or 'hierarchical_transformer', got "
@@ -303,14 +305,14 @@ class GileTextConfig(PreTrainedConfig):
                 "hf_gile.training.model_from_text_encoder(name) makes both"
             )
         if getattr(self.text_encoder_config, "is_encoder_decoder", False):
-            raise ValueError("text_encoder_config is of an encoder-decoder; take an encoder")
+            raise ValueError("text_encoder_config is of an encoder-decoder; use an encoder")
         if not self.reads_pretrained and self.pooling == "cls":
             raise ValueError(f"pooling='cls' needs a pretrained encoder, not {self.text_encoder_type!r}")
         if self.text_encoder_type != "hierarchical_transformer" and self.encoder_cell == "none":
             raise ValueError(f"encoder_cell='none' needs a 'hierarchical_transformer', not {self.text_encoder_type!r}")
 
     def validate_read(self) -> None:
-        """Choices go together, and nothing is set that nothing would read, see `checks_of_makers`."""
+        """Checks that fields are compatible and have an effect, see `checks_of_makers`."""
         for check in checks_of_makers:
             check(self)
 
@@ -320,61 +322,61 @@ class GileConfig(PreTrainedConfig):
     """Configuration of a `GileModel` and of a `GileForSequenceClassification`.
 
     Equations are those of GILE (Pappas & Henderson, TACL 2019, Q19-1009). The defaults are the settings of its
-    section 4.1.1 (biomedical text). Of the flags of the published code, `ladim` is `joint_size`, `laact` is
-    `joint_act`, `share` is `sharing`; `hf_gile.conversion` reads all of them.
+    section 4.1.1 (biomedical text). In the published code, the flag `ladim` is `joint_size`, `laact` is `joint_act`,
+    and `share` is `sharing`; `hf_gile.conversion` reads all flags.
 
     Args:
-        text_config: What reads texts: a `GileTextConfig`, or its fields, which may also be named beside those of this
-            class: `GileConfig(text_encoder_type="han", joint_size=128)`.
-        output_layer: `"gile"`, the joint input-label embedding of Eq. 14, and what the paper compares it with:
+        text_config: The text encoder: a `GileTextConfig`, or its fields, which can also be passed directly:
+            `GileConfig(text_encoder_type="han", joint_size=128)`.
+        output_layer: `"gile"`, the joint input-label embedding of Eq. 14, or an output layer that the paper compares:
             `"only_label"` (Eq. 6a, J = H), `"only_input"` (Eq. 6b, J = D), `"bilinear"`, E W h of Eq. 5 ([N16] in
             Table 2), `"bilinear_yh15"`, act(E U) V h ([YH15]), and `"linear"`, the typical linear unit of Eq. 3, which
             scores only the labels it was trained on.
-        label_encoder_type: What reads a label: `"mean"`, the mean of its word vectors (section 2.2), or
-            `"text_encoder"`, the text encoder itself.
-        bag_size: Size of a trained vector of each token; 0 for none. Their weighted sum (`TokenBag`) is appended to h
-            and to e, so that words that text and label share show from the start.
-        cosine_score: Whether the score has terms `c cos(h, e)`, one for the encoder's part of h and e and one for that
-            of the bag.
-        cosine_scale: Value c of these terms before training.
-        lexical: Whether the score has terms that compare words, in evaluation: "match", the words and parts of words
-            that a whole document shares with a text of the label, by their idf, and "coverage", 1 where it has all
-            words of a name (`Postings`); "words", the rows of words of stored labels, where `row_words` says so.
-        term_weights: What terms of the score are multiplied with, for labels with a row, "seen", and for others,
-            "unseen", and the "offset" that is added: `{"unseen": {"joint": 0.7, "match": 1.4, "offset": -1.5}}`; those
-            not named have the weights of `TERMS`. `hf_gile.training.fit_unseen_weights` fits this.
-        label_rows: Whether each stored label has a row r and a number b, zero before training, that add `r . h + b` to
-            its score: labels with enough documents lose nothing beside a linear unit.
-        row_words: Words in the rows of words of all stored labels together (`WordRows`); set where they are fitted.
-        joint_layers: Layers of both projections into the joint space. Those behind the first have a residual connection
-            (Deep Residual Output Layers: Pappas & Henderson, ICML 2019).
+        label_encoder_type: Encoder of labels: `"mean"`, the mean of word vectors (section 2.2), or `"text_encoder"`.
+        bag_size: Size of trained token vectors; 0 for none. Their weighted sum (`TokenBag`) is appended to h and e, so
+            that words shared by text and label have an effect from the start.
+        cosine_score: Whether the score has terms `c cos(h, e)`, separately for the encoder and the bag part of h and e.
+        cosine_scale: Initial value of c in these terms.
+        lexical: Whether the score has lexical terms in evaluation: "match", the words and word parts that a whole
+            document shares with a text of the label, weighted by idf; "coverage", 1 if the document has all words of a
+            name (`Postings`); and "words", the word weights of stored labels, if `row_words` is set.
+        term_weights: Weights of score terms for labels with a row, "seen", and for others, "unseen", and an additive
+            "offset": `{"unseen": {"joint": 0.7, "match": 1.4, "offset": -1.5}}`. `TERMS` has the defaults.
+            `hf_gile.training.fit_unseen_weights` fits these.
+        label_rows: Whether each stored label has a row r and a bias b, initially zero, that add `r . h + b` to its
+            score, so that frequent labels are scored as well as by a linear unit.
+        row_words: Total number of words in the word rows of stored labels (`WordRows`); set when they are fitted.
+        joint_layers: Number of layers of both projections into the joint space. Layers after the first have a residual
+            connection (Deep Residual Output Layers: Pappas & Henderson, ICML 2019).
         joint_dropout: Dropout of h and e before the joint space, and between its layers.
-        joint_size: Size J of the joint space (d_j); `hf_gile.training.joint_size_for` gives it for as many parameters
-            as a linear unit has.
-        joint_act: The activation of Eq. 7 and 8; `"linear"` gives the bilinear form of Eq. 18.
-        languages: The languages of the model, such as `["english", "german"]`; none for a model that need not know.
-        sharing: Which parts of the text encoder the languages share: `"none"`, `"encoders"`, `"attention"` (the best in
-            the paper's Table 3) or `"both"`.
-        share_joint_space: Whether languages share U, V, b_u and b_v (section 3.3); w and b are always their own.
-        language_labels: Number of stored labels of each language, which stand one language after the other in the order
-            of `languages`; set by `set_labels`, except for a linear unit, which is made with it.
-        label_prior: Probability of any label before training, at whose logit the bias b starts: about the labels of a
-            document divided by all labels.
-        calibration: What makes logits trustworthy, as `calibrated` applies it: `{"seen": {"method": "platt", "scale":
-            0.9, "offset": -0.2}, "unseen": {"method": "spline", "logits": [...], "values": [...]}}`; a missing group
-            is calibrated like the other. The pipeline's probabilities have it, the model's logits have not.
-        thresholds: Probabilities, after calibration, from which a label counts as assigned that has no threshold of its
-            own: `{"seen": 0.31, "unseen": 0.2}`; a missing group has that of the other, without any it is 0.5.
-        label_length: Words a stored label has room for; 0 when no label set is stored. Set by `set_labels`.
-        format_version: Version of the saved form; code refuses a newer one than its own.
+        joint_size: Size J of the joint space (d_j); `hf_gile.training.joint_size_for` computes it for as many
+            parameters as a linear unit has.
+        joint_act: Activation of Eq. 7 and 8; `"linear"` gives the bilinear form of Eq. 18.
+        languages: Languages of the model, such as `["english", "german"]`; empty if the model does not distinguish
+            them.
+        sharing: Parts of the text encoder shared by the languages: `"none"`, `"encoders"`, `"attention"` (the best in
+            Table 3 of the paper) or `"both"`.
+        share_joint_space: Whether languages share U, V, b_u and b_v (section 3.3); w and b are never shared.
+        language_labels: Number of stored labels of each language, which are grouped in the order of `languages`. Set by
+            `set_labels`, but required for a linear unit.
+        label_prior: Initial probability of a label, whose logit initializes the bias b: about the number of labels per
+            document divided by the number of labels.
+        calibration: Calibration of logits, as applied by `calibrated`: `{"seen": {"method": "platt", "scale": 0.9,
+            "offset": -0.2}, "unseen": {"method": "spline", "logits": [...], "values": [...]}}`; a missing group is
+            calibrated like the other. It is applied to the probabilities of the pipeline, not to the logits of the
+            model.
+        thresholds: Lowest calibrated probabilities of assigned labels without an individual threshold: `{"seen": 0.31,
+            "unseen": 0.2}`. A missing group has the threshold of the other, or 0.5.
+        label_length: Maximum number of words of stored labels; 0 without a label set. Set by `set_labels`.
+        format_version: Version of the saved format; newer versions are refused.
 
     Attributes:
-        largest: The largest size that a configuration may name, by field (of `languages` and `num_labels`, their
-            number; of `text_encoder_config`, by kind; of `missing_weights`, numbers that a model's files do not hold):
-            a file of a few bytes can ask for any memory. If more is meant, raise the limit first.
+        largest: Largest allowed sizes by field (for `languages` and `num_labels`, their number; for
+            `text_encoder_config`, by kind; `missing_weights` is the number of weights missing from the files of a
+            model), since a file of a few bytes could request any amount of memory. Raise a limit if needed.
 
     Raises:
-        huggingface_hub.errors.StrictDataclassError: As of a `GileTextConfig`.
+        huggingface_hub.errors.StrictDataclassError: As for `GileTextConfig`.
     """
 
     model_type = "gile"
@@ -408,15 +410,15 @@ class GileConfig(PreTrainedConfig):
     @classmethod
     def _dict_from_json_file(cls, json_file: str | PathLike[str]) -> dict[str, Any]:
         content = read_json_object(json_file)
-        content.pop("configuration_files", None)  # transformers would read another file instead
+        content.pop("configuration_files", None)  # otherwise transformers would read another file
         return cls._decode_special_floats(content)
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        """Makes a configuration of what a file holds; see `PreTrainedConfig.from_dict`.
+        """Creates a configuration from the content of a file; see `PreTrainedConfig.from_dict`.
 
         Raises:
-            ValueError: A model of another kind, or a field of the wrong type or with a value that makes no sense.
+            ValueError: If it is another kind of model, or a field has a wrong type or an invalid value.
         """
         kind = config_dict.get("model_type", cls.model_type)
         if kind != cls.model_type:
@@ -440,12 +442,12 @@ class GileConfig(PreTrainedConfig):
                 f"num_labels must be a whole number and id2label a mapping, got {number!r:.100} and {names!r:.100}"
             )
         check_largest("num_labels", number)
-        # Fields of `text_config` may be named beside those of this class: `GileConfig(max_words=100)`.
+        # Fields of `text_config` can also be passed directly: `GileConfig(max_words=100)`.
         named = {name: kwargs.pop(name) for name in _fields_of(GileTextConfig) & kwargs.keys()}
         if self.text_config is None or isinstance(self.text_config, dict):
             self.text_config = GileTextConfig(**{**(self.text_config or {}), **named})
         elif named:
-            raise ValueError(f"{min(named)} is a field of text_config, which was passed beside it: name it there")
+            raise ValueError(f"{min(named)} is a field of text_config: set it there, since text_config was passed too")
         elif getattr(self.text_config, "model_type", None) != GileTextConfig.model_type:
             raise ValueError(
                 f"text_config must be a GileTextConfig or its fields, got {type(self.text_config).__name__}; the "
@@ -460,7 +462,7 @@ class GileConfig(PreTrainedConfig):
             "AutoModel": "modeling_gile.GileModel",
             "AutoModelForSequenceClassification": "modeling_gile.GileForSequenceClassification",
         }
-        # transformers looks a model's own tasks up before its built-in ones, so this name gives our pipeline.
+        # transformers prefers tasks of a model to built-in tasks, so this name selects our pipeline.
         self.custom_pipelines = {
             "zero-shot-classification": {
                 "impl": "pipeline_gile.LabelScoringPipeline",
@@ -470,7 +472,7 @@ class GileConfig(PreTrainedConfig):
         }
 
     def to_diff_dict(self) -> dict[str, Any]:
-        """What is saved; see `PreTrainedConfig.to_diff_dict`."""
+        """Returns the fields to save; see `PreTrainedConfig.to_diff_dict`."""
         return {**super().to_diff_dict(), "text_config": self.text_config.to_diff_dict()}
 
     @property
@@ -490,15 +492,15 @@ class GileConfig(PreTrainedConfig):
         return self.text_config.reads_pretrained and self.label_encoder_type == "text_encoder"
 
     def validate_fields(self) -> None:
-        """Every size is positive and of a size that can be meant, and a probability is one."""
+        """Checks that sizes are positive and plausible, and that probabilities are in range."""
         _check_fields(self)
         layers = self.joint_layers * max(1, len(self.languages))
         check_largest("joint_layers", layers, "joint_layers times the number of languages")
         if not 0 < self.label_prior < 1:
-            raise ValueError(f"label_prior is a probability between 0 and 1, got {self.label_prior}")
+            raise ValueError(f"label_prior must be a probability between 0 and 1, got {self.label_prior}")
 
     def validate_languages(self) -> None:
-        """Languages can be names of modules."""
+        """Checks that languages are valid module names."""
         for place, language in enumerate(self.languages):
             if not language.isidentifier() or hasattr(nn.ModuleDict(), language):
                 raise ValueError(
@@ -509,7 +511,7 @@ class GileConfig(PreTrainedConfig):
             raise ValueError(f"languages must differ, got {self.languages}")
         unknown = set(self.language_labels) - set(self.languages)
         if unknown:
-            raise ValueError(f"language_labels names {sorted(unknown)}, which are not among languages {self.languages}")
+            raise ValueError(f"language_labels has {sorted(unknown)}, which are not among languages {self.languages}")
         if self.output_layer == "linear" and self.languages and set(self.language_labels) != set(self.languages):
             raise ValueError(
                 "a linear unit of several languages needs the number of labels of each: "
@@ -517,32 +519,34 @@ class GileConfig(PreTrainedConfig):
             )
 
     def validate_read(self) -> None:
-        """Choices go together, and nothing is set that nothing would read, see `checks_of_makers`."""
+        """Checks that fields are compatible and have an effect, see `checks_of_makers`."""
         for check in checks_of_makers:
             check(self)
 
     def validate_term_weights(self) -> None:
-        """Each weight is a finite number, of a term that the score has, for labels that have it."""
+        """Checks that weights are finite, and belong to terms of the score and groups that have them."""
         has = {"cosine": self.cosine_score, "rows": self.label_rows, "match": self.lexical, "coverage": self.lexical}
         has["words"] = self.lexical and self.label_rows
         if self.row_words and not has["words"]:
             raise ValueError(
-                f"row_words {self.row_words} would not be read: set lexical and label_rows, or leave it out"
+                f"row_words {self.row_words} would have no effect: set lexical and label_rows, or leave it out"
             )
         for group, weights in self.term_weights.items():
             if group not in GROUPS or not isinstance(weights, Mapping):
-                raise ValueError(f"term_weights are of 'seen' and 'unseen' labels, got {group!r}: {weights!r:.100}")
+                raise ValueError(f"term_weights are for 'seen' and 'unseen' labels, got {group!r}: {weights!r:.100}")
             if group == "seen" and not self.label_rows:
-                raise ValueError("term_weights['seen'] would not be read: seen labels are those with a row, label_rows")
+                raise ValueError(
+                    "term_weights['seen'] would have no effect: seen labels are those with a row, label_rows"
+                )
             for name, weight in weights.items():
                 if group not in TERMS.get(name, ()) or not has.get(name, True):
                     known = ", ".join(term for term in TERMS if group in TERMS[term] and has.get(term, True))
-                    raise ValueError(f"term_weights[{group!r}] names {name!r:.100}; this score has {known}")
+                    raise ValueError(f"term_weights[{group!r}] has {name!r:.100}; terms of this score are {known}")
                 if not _is_number(weight) or abs(weight) > _LARGEST_NUMBER:
                     raise ValueError(f"term_weights[{group!r}][{name!r}] must be a finite number, got {weight!r:.100}")
 
     def validate_problem(self) -> None:
-        """The loss is a classification loss."""
+        """Checks that the problem is a classification."""
         if self.problem_type not in (None, "multi_label_classification", "single_label_classification"):
             raise ValueError(
                 "problem_type must be 'multi_label_classification' or 'single_label_classification': "
@@ -550,21 +554,21 @@ class GileConfig(PreTrainedConfig):
             )
 
     def validate_calibration(self) -> None:
-        """Calibration and thresholds are of seen or unseen labels, and their numbers make sense."""
+        """Checks that calibration and thresholds are valid."""
         check_calibration(self.calibration, self.problem_type)
         for group, threshold in self.thresholds.items():
             if group not in GROUPS:
-                raise ValueError(f"thresholds are of 'seen' and 'unseen' labels, got {group!r}")
+                raise ValueError(f"thresholds are for 'seen' and 'unseen' labels, got {group!r}")
             if not 0 <= threshold <= 1:
-                raise ValueError(f"thresholds[{group!r}] is a probability between 0 and 1, got {threshold!r}")
+                raise ValueError(f"thresholds[{group!r}] must be a probability between 0 and 1, got {threshold!r}")
 
     def validate_format(self) -> None:
-        """The model was saved by this version of the code, or by one that said the same things."""
+        """Checks that this code can read the saved format."""
         if self.format_version != FORMAT_VERSION:
             hint = (
                 "upgrade hf-gile (pip install -U hf-gile), or load it where hf-gile is not installed"
                 if self.format_version > FORMAT_VERSION
-                else "it is of before hf-gile was released: train or convert it again"
+                else "it predates the release of hf-gile: train or convert it again"
             )
             raise ValueError(
                 f"this model has format_version {self.format_version}, this code reads {FORMAT_VERSION}: {hint}"
@@ -572,19 +576,19 @@ class GileConfig(PreTrainedConfig):
 
 
 def check_calibration(calibration: Mapping[str, Any], problem_type: str | None = None) -> None:
-    """Refuses a calibration that makes no sense, or a "spline" of a softmax: added to all logits, it changes the best.
+    """Refuses an invalid calibration, or a "spline" for a softmax, which would change the best label.
 
     Args:
         calibration: As `GileConfig.calibration`.
-        problem_type: That of the model.
+        problem_type: Problem type of the model.
 
     Raises:
-        ValueError: A group, a method or a number that does not exist or does not fit. The message names it.
+        ValueError: If a group, a method or a number is invalid. The message names it.
     """
     for group, numbers in calibration.items():
         where = f"calibration[{group!r}]"
         if group not in GROUPS:
-            raise ValueError(f"calibration is of 'seen' and 'unseen' labels, got {group!r}")
+            raise ValueError(f"calibration is for 'seen' and 'unseen' labels, got {group!r}")
         method = numbers.get("method") if isinstance(numbers, Mapping) else None
         if method not in METHODS:
             raise ValueError(
@@ -596,8 +600,8 @@ def check_calibration(calibration: Mapping[str, Any], problem_type: str | None =
             )
         if problem_type == "single_label_classification" and method != "platt":
             raise ValueError(
-                f"{where}: {method!r} calibrates each label on its own; with problem_type "
-                "'single_label_classification' take 'platt'"
+                f"{where}: {method!r} calibrates labels independently; with problem_type "
+                "'single_label_classification' use 'platt'"
             )
         for name in METHODS[method]:
             value = numbers[name]
@@ -617,10 +621,10 @@ def check_calibration(calibration: Mapping[str, Any], problem_type: str | None =
 def _check_knots(name: str, numbers: object) -> None:
     if not isinstance(numbers, list | tuple) or not numbers or not all(map(_is_number, numbers)):
         raise ValueError(f"{name} must be a list of finite numbers, got {numbers!r}")
-    steps = torch.tensor(numbers, dtype=torch.float32).diff()  # in the type in which they are applied
+    steps = torch.tensor(numbers, dtype=torch.float32).diff()  # in the type used to apply them
     for place in (~(steps > 0)).nonzero()[:1, 0].tolist():
         first, second = numbers[place], numbers[place + 1]
-        raise ValueError(f"{name} must rise, got {first!r} and then {second!r} at place {place + 1}")
+        raise ValueError(f"{name} must be increasing, got {first!r} and then {second!r} at position {place + 1}")
 
 
 def _is_number(value: object) -> bool:
@@ -628,5 +632,5 @@ def _is_number(value: object) -> bool:
 
 
 def _code_that_travels() -> None:
-    """Never called: transformers copies the files that this one imports, and tells saved models apart by them."""
+    """Never called: transformers copies the files that this file imports, and identifies saved models by them."""
     from .modeling_gile import GileForSequenceClassification  # noqa: F401

@@ -1,4 +1,4 @@
-"""Label sets: what labels say, in order, each with an id that never changes."""
+"""Labels and label sets: ordered labels with permanent ids and descriptive texts."""
 
 import difflib
 import json
@@ -13,7 +13,7 @@ from reprlib import Repr
 from typing import Any
 
 LABELS_FILE = "labels.jsonl"
-"""The name of a label set's file in a saved model."""
+"""File name of the label set in a saved model."""
 
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 120
@@ -21,19 +21,19 @@ _SHORT.maxstring = _SHORT.maxother = 120
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """One label.
+    """A label.
 
     Args:
-        id: A URI or a code that never changes (a MeSH UI, a SKOS concept); results and thresholds are kept by it.
-        name: What people call the label.
-        description: What else is known of it (a definition, say); the model reads it after the name.
-        language: Language of name and description; in a model of several languages, one of its languages.
+        id: Permanent id, such as a MeSH UI or the URI of a SKOS concept; results and thresholds refer to it.
+        name: Name of the label.
+        description: Further text, such as a definition, which the model reads after the name.
+        language: Language of name and description; in a multilingual model, one of its languages.
         seen: Whether the model was trained on documents with this label.
         count: Number of training documents with this label.
-        threshold: Probability, after calibration, from which the label counts as assigned, where it has its own.
-        synonyms: Other names of it, in the same language, without white space around them. An encoder does not read
-            them; with `GileConfig.lexical` their words count.
-        broader: Ids of the labels right above it, which need not be in the label set.
+        threshold: Lowest calibrated probability at which the label is assigned; by default that of its group.
+        synonyms: Other names in the same language, without surrounding white space. Encoders do not read them, but
+            `GileConfig.lexical` uses their words.
+        broader: Ids of the parents of the label, which need not be in the label set.
     """
 
     id: str
@@ -48,20 +48,20 @@ class Label:
 
     @property
     def text(self) -> str:
-        """What the label encoder reads."""
+        """Text that the label encoder reads."""
         return f"{self.name}: {self.description}" if self.description else self.name
 
 
 class LabelSet(Sequence[Label]):
-    """An ordered, immutable table of labels; position j is column j of a model's logits.
+    """An ordered, immutable set of labels; label j corresponds to column j of the logits of a model.
 
     Args:
         labels: The labels, at least one.
-        source: Where they come from, for error messages.
+        source: Source of the labels, for error messages.
 
     Raises:
-        ValueError: No labels; or a row with an empty or repeated id, an empty name, the name and description of an
-            earlier row (nothing could tell the two apart), or a field of the wrong type. The message names the row.
+        ValueError: If there are no labels, an id or name is empty, an id or the text of a label is repeated, or a field
+            has a wrong type. The message names the row.
 
     Example:
         >>> labels = LabelSet.from_names({"Heart Failure": "cardiac failure", "Milk, Human": "breast milk"})
@@ -74,20 +74,20 @@ class LabelSet(Sequence[Label]):
     def __init__(self, labels: Iterable[Label], source: str = "label set") -> None:
         self._labels = tuple(_iterable(labels, "labels must be a list of Labels"))
         if not self._labels:
-            raise ValueError(f"{source}: no labels; at least one is needed")
+            raise ValueError(f"{source}: no labels; at least one is required")
         self._columns: dict[str, int] = {}
         texts: dict[Any, int] = {}
         for row, label in enumerate(self._labels):
             fault, text = _fault_of(label), None
             if not fault and label.id in self._columns:
                 before = self._columns[label.id] + 1
-                fault = f"id {_SHORT.repr(label.id)} stands in row {before} already; ids must be unique"
+                fault = f"id {_SHORT.repr(label.id)} is already used in row {before}; ids must be unique"
             if not fault:
                 text = label.text if label.language is None else (label.text, label.language)
                 if text in texts:
                     fault = (
-                        f"{_SHORT.repr(label.text)} stands in row {texts[text] + 1} already, as another label; a model "
-                        "cannot tell them apart: give them different names or descriptions"
+                        f"{_SHORT.repr(label.text)} is already the text of another label in row {texts[text] + 1}; a "
+                        "model cannot distinguish them: use different names or descriptions"
                     )
             if fault:
                 raise ValueError(f"{source}, row {row + 1}: {fault}")
@@ -95,33 +95,33 @@ class LabelSet(Sequence[Label]):
 
     @classmethod
     def from_names(cls, names: Iterable[str] | Mapping[str, str]) -> "LabelSet":
-        """Makes a label set of names, or of names and descriptions; the name serves as id."""
+        """Creates a label set from names, or from names with descriptions. Names are used as ids."""
         if isinstance(names, str):
-            raise ValueError(f"labels must be a list of names, got the one text {_SHORT.repr(names)}")
+            raise ValueError(f"labels must be a list of names, got the string {_SHORT.repr(names)}")
         names = _iterable(names, "labels must be a list of names")
         described = names.items() if isinstance(names, Mapping) else ((name, "") for name in names)
         return cls((Label(name, name, description) for name, description in described), source="label names")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "LabelSet":
-        """Reads a `.jsonl` file with the fields of `Label`; other fields are refused.
+        """Loads a `.jsonl` file with the fields of `Label`; other fields are refused.
 
         `hf_gile.load_labels` reads other tables.
 
         Raises:
-            FileNotFoundError: There is no such file.
-            ValueError: The file holds something else than labels; the message names file and row.
+            FileNotFoundError: If the file does not exist.
+            ValueError: If the file does not contain labels; the message names file and row.
         """
         path = _checked_suffix(path, "is read from", "hf_gile.load_labels(path) reads tables")
         return cls((_label_from_row(row, where) for row, where in _rows(path)), str(path))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a `.jsonl` file that `load` reads back unchanged, and that replaces one there when it is complete.
+        """Saves a `.jsonl` file that `load` reads back unchanged. An existing file is replaced atomically.
 
         Raises:
-            ValueError: A path with another suffix, or a label with half a surrogate pair, which no file in UTF-8 can
-                hold. The message names the label.
-            OSError: The file cannot be written.
+            ValueError: If the suffix is not `.jsonl`, or a label has a lone surrogate, which UTF-8 cannot encode. The
+                message names the label.
+            OSError: If the file cannot be written.
         """
         path = _checked_suffix(path, "is written to", "hf_gile.data.save_labels(label_set, path) writes a .csv file")
         lines = []
@@ -145,30 +145,30 @@ class LabelSet(Sequence[Label]):
 
     @property
     def ids(self) -> list[str]:
-        """The ids, in order."""
+        """Ids in order."""
         return [label.id for label in self]
 
     @property
     def names(self) -> list[str]:
-        """The names, in order; two labels may share one."""
+        """Names in order, not necessarily unique."""
         return [label.name for label in self]
 
     @property
     def texts(self) -> list[str]:
-        """What the label encoder reads of each label, in order."""
+        """Texts that the label encoder reads, in order."""
         return [label.text for label in self]
 
     @property
     def seen(self) -> list[bool]:
-        """Whether each label was trained on, in order."""
+        """Whether each label was seen in training, in order."""
         return [label.seen for label in self]
 
     @property
     def language_labels(self) -> dict[str, int]:
-        """Number of labels of each language, in the order they stand in; empty if no label names a language.
+        """Number of labels by language, in order; empty if no label has a language.
 
         Raises:
-            ValueError: Only some labels name a language, or the labels of a language do not stand together.
+            ValueError: If only some labels have a language, or the labels of a language are not contiguous.
         """
         languages = [label.language for label in self]
         sizes = Counter(language for language in languages if language is not None)
@@ -177,13 +177,13 @@ class LabelSet(Sequence[Label]):
         ]
         if sizes and (len(blocks) != len(sizes) or None in languages):
             raise ValueError(
-                "labels of several languages stand one language after the other, and each names its language; "
-                f"here they stand as {', '.join(map(str, blocks[:6]))}{', ...' if len(blocks) > 6 else ''}"
+                "multilingual labels must be grouped by language and all have a language; "
+                f"got the languages {', '.join(map(str, blocks[:6]))}{', ...' if len(blocks) > 6 else ''}"
             )
         return {language: sizes[language] for language in blocks if language is not None}
 
     def id2label(self) -> dict[int, str]:
-        """Unique names by column, as a Transformers config keeps them; a shared name gets its id behind it."""
+        """Unique names by index, as in a Transformers configuration; ids are appended to repeated names."""
         if len(set(self.names)) == len(self):
             return dict(enumerate(self.names))
         counts = Counter(self.names)
@@ -196,16 +196,17 @@ class LabelSet(Sequence[Label]):
         return dict(enumerate(names))
 
     def column(self, label_id: str) -> int:
-        """The column of a label.
+        """Returns the index of a label, which is its column in the logits.
 
         Raises:
-            ValueError: No label has this id; the message names the nearest ids.
+            ValueError: If no label has this id; the message suggests similar ids.
         """
         try:
             return self._columns[label_id]
         except TypeError:
             raise ValueError(
-                f"an id is a text, got {type(label_id).__name__}; give several ids one by one, as in retire(*ids)"
+                f"an id must be a string, got {type(label_id).__name__}; pass several ids separately, as in "
+                "retire(*ids)"
             ) from None
         except KeyError:
             near = difflib.get_close_matches(str(label_id), self._columns, n=3)
@@ -213,24 +214,24 @@ class LabelSet(Sequence[Label]):
             raise ValueError(f"no label has the id {_SHORT.repr(label_id)} among {len(self)} labels{hint}") from None
 
     def columns(self, label_ids: Iterable[str]) -> list[int]:
-        """The columns of several labels, in the order asked for; refuses as `column` does."""
+        """Returns the indices of several labels in the requested order; raises errors as `column` does."""
         return [self.column(label_id) for label_id in _iterable(label_ids, "label_ids must be a list of ids")]
 
     def add(self, *labels: Label) -> "LabelSet":
-        """A label set with more labels behind the present ones, whose columns stay."""
+        """Returns a label set with labels appended; existing labels keep their indices."""
         return LabelSet((*self._labels, *labels))
 
     def retire(self, *label_ids: str) -> "LabelSet":
-        """A label set without these labels."""
+        """Returns a label set without these labels."""
         gone = set(self.columns(label_ids))
         return LabelSet(label for column, label in enumerate(self._labels) if column not in gone)
 
     def rename(self, label_id: str, name: str) -> "LabelSet":
-        """A label set in which one label has another name; its id and column stay."""
+        """Returns a label set with a renamed label; its id and index do not change."""
         return self.update(label_id, name=name)
 
     def update(self, label_id: str, **changes: Any) -> "LabelSet":
-        """A label set in which fields of one label are changed; its column stays."""
+        """Returns a label set with changed fields of a label; its index does not change."""
         unknown = [name for name in changes if name not in _TYPES]
         if unknown:
             raise ValueError(f"a label has no field {unknown[0]!r}; it has {', '.join(_TYPES)}")
@@ -239,7 +240,7 @@ class LabelSet(Sequence[Label]):
         return LabelSet(labels)
 
     def with_counts(self, counts: Mapping[str, int]) -> "LabelSet":
-        """A label set with the training counts of `counts`, by id; labels with a count are seen, the others unseen."""
+        """Returns a label set with training counts by id; labels with a count are seen, others unseen."""
         if not isinstance(counts, Mapping):
             raise ValueError(f"counts must be a mapping of ids to numbers, got {type(counts).__name__}")
         for label_id, count in counts.items():
@@ -265,7 +266,7 @@ class LabelSet(Sequence[Label]):
     def __eq__(self, other: object) -> bool:
         if other is self:
             return True
-        # By content, not by class: the same class exists twice once it has travelled to the Hub and back.
+        # By content, not by class, since the class exists twice if it was also loaded as remote code.
         other_labels = getattr(other, "_labels", None)
         if other_labels is None or len(other_labels) != len(self):
             return False
@@ -301,7 +302,7 @@ def _iterable(values: object, what: str) -> Any:
 
 
 def _fault_of(label: Label) -> str:
-    """What is wrong with the fields of a label; empty if nothing is."""
+    """Describes what is wrong with the fields of a label; empty if they are valid."""
     for name, types in _TYPES.items():
         value = getattr(label, name, None)
         if not isinstance(value, types) or (name == "threshold" and isinstance(value, bool)):
@@ -312,12 +313,11 @@ def _fault_of(label: Label) -> str:
     if label.count < 0:
         return f"count must not be negative, got {label.count}"
     if label.threshold is not None and not 0 <= label.threshold <= 1:
-        return f"threshold is a probability between 0 and 1, got {label.threshold}"
+        return f"threshold must be a probability between 0 and 1, got {label.threshold}"
     for kind, texts in (("a synonym", label.synonyms), ("an id in broader", label.broader)):
         for text in texts:
             if not isinstance(text, str) or not text or text != text.strip():
-                shown = _SHORT.repr(text)
-                return f"{kind} must be a text that is not empty, without white space around it, got {shown}"
+                return f"{kind} must be a non-empty text without surrounding white space, got {_SHORT.repr(text)}"
     return ""
 
 
@@ -341,7 +341,7 @@ def _checked_suffix(path: str | os.PathLike[str], what: str, other: str) -> Path
 
 
 def _rows(path: Path) -> Iterator[tuple[object, str]]:
-    """The rows of a file of JSON lines, and where each stands."""
+    """Yields the rows of a JSON lines file with their location."""
     with path.open("rb") as file:
         for number, line in enumerate(file):
             where = f"{path}, row {number + 1}"
@@ -355,7 +355,7 @@ def _rows(path: Path) -> Iterator[tuple[object, str]]:
                     "hf_gile.load_labels(path, encoding=...)"
                 ) from None
             except UnicodeEncodeError:
-                raise ValueError(f"{where}: a text holds half a surrogate pair; write the whole character") from None
+                raise ValueError(f"{where}: a text has a lone surrogate; write the whole character") from None
             except (RecursionError, ValueError) as error:
                 raise ValueError(f"{where}: not a line of JSON ({error!s:.200})") from None
             yield row, where

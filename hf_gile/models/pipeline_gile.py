@@ -91,7 +91,7 @@ class Options:
         is_name = threshold is None or (isinstance(threshold, str) and threshold == "stored")
         is_number = isinstance(threshold, int | float | Real) and not isinstance(threshold, bool)
         if not is_name and not (is_number and 0 <= float(threshold) <= 1):
-            raise ValueError(f"threshold is a probability between 0 and 1, got {threshold!r:.100}; or 'stored'")
+            raise ValueError(f"threshold must be a probability between 0 and 1, got {threshold!r:.100}; or 'stored'")
         if self.long_texts not in LONG_TEXTS:
             raise ValueError(f"long_texts must be one of {', '.join(LONG_TEXTS)}, got {self.long_texts!r:.100}")
 

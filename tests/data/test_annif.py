@@ -239,11 +239,11 @@ def test_subjects_without_a_name_are_left_out_and_languages_named(write):
     report = ReadReport()
     assert load_annif_vocabulary(path, "en", report).names == ["Mice"]
     assert report.left_out == {"without name": 1}
-    with pytest.raises(ValueError, match=r"v\.csv: choose a language out of en, fi"):
+    with pytest.raises(ValueError, match=r"v\.csv: choose a language from en, fi"):
         load_annif_vocabulary(path)
     with pytest.raises(ValueError, match=r"v\.csv: no column 'label_de', only uri, label_en, label_fi"):
         load_annif_vocabulary(path, "de")
-    with pytest.raises(ValueError, match=r"v\.csv: choose a language out of none"):
+    with pytest.raises(ValueError, match=r"v\.csv: choose a language from none"):
         load_annif_vocabulary(write(v__csv="uri,name\na:1,Mice\n"))
     write(w__csv="uri\n")
     with pytest.raises(ValueError, match="expected one file of subjects, got 2"):

@@ -65,7 +65,7 @@ def test_every_label_whose_text_was_shared_is_counted_once():
     ("labels", "message"),
     [
         ([], "a.ttl: no labels"),
-        ([Label("3", "Mercury"), Label("3", "Mercury")], "a.ttl, row 2: id '3' stands in row 1 already"),
+        ([Label("3", "Mercury"), Label("3", "Mercury")], "a.ttl, row 2: id '3' is already used in row 1"),
     ],
 )
 def test_what_hints_cannot_mend_is_refused(labels, message):

@@ -207,7 +207,7 @@ def test_ids_are_found_by_heading_and_by_entry_terms_of_one_descriptor(written):
     ids = mesh_ids(written(xml(shared)), report)
     assert ids == {"Heart": "D3", "Cor": "D3", "Hearts": "D3", "Lungs": "D5"}
     assert report.left_out == {"name of several descriptors": 1}
-    assert report.examples["name of several descriptors"][0].endswith("'Pump' is that of D3, D5")
+    assert report.examples["name of several descriptors"][0].endswith("'Pump' belongs to D3, D5")
 
 
 def test_names_of_another_year_get_ids_in_records_of_bioasq(written):

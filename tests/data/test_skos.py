@@ -348,11 +348,11 @@ def test_nothing_found_says_what_there_is(labels_of, scheme):
     message = r"a\.ttl: 3 concepts; names requested in nl or es, available in en \(4\), de \(3\), fr \(1\)"
     with pytest.raises(ValueError, match=message) as raised:
         labels_of(HEART, ["nl", "es"], scheme=scheme)
-    found = "scheme wanted http://example.org/nowhere, found http://example.org/organs"
+    found = "scheme requested http://example.org/nowhere, available http://example.org/organs"
     assert (found in str(raised.value)) == bool(scheme)
     with pytest.raises(ValueError, match="0 concepts; names requested in en, available in none; 0 records from 1 file"):
         labels_of("ex:1 ex:2 ex:3 .")
-    with pytest.raises(ValueError, match=r"1 concepts found; .* found in none; .*: 1 without a name in en"):
+    with pytest.raises(ValueError, match=r"1 concepts; .* available in none; .*: 1 without a name in en"):
         labels_of("ex:1 a skos:Concept .")
 
 

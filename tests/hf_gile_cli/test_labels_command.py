@@ -314,7 +314,7 @@ def test_bad_rows_of_a_label_file_are_named_or_left_out(run, tmp_path):
             1,
             "model already has a label 'Iron', 'Iron': change its name with hf-gile labels rename",
         ),
-        (["add", "model", "x", "Iron"], 1, "'Iron' stands in row 3 already, as another label"),
+        (["add", "model", "x", "Iron"], 1, "'Iron' is already the text of another label in row 3"),
         (["add", "model", "x", "X", "--threshold", "2"], 2, "--threshold"),
         (["rename", "model", "iron", "Rats"], 1, "did you mean 'Iron'"),
         (["rename", "model", "Iron", " "], 1, "the name is empty"),

@@ -222,7 +222,7 @@ def test_an_index_serves_as_labels(run, saved_model, pipe, tmp_path):
         (["--long-texts", "all"], 2, "must be cut, max or mean, got 'all'"),
         (["--format", "pdf"], 1, "format must be one of text, jsonl, csv, tsv, got 'pdf'"),
         (["--label", "a", "--index", "b"], 2, "pass only one of --label, --label-file and --index"),
-        (["--label", "a", "--label", "a"], 1, "'a' stands in row 1 already"),
+        (["--label", "a", "--label", "a"], 1, "'a' is already the text of another label in row 1"),
         (["--label-file", "absent.csv"], 1, "no label file at absent.csv"),
         (["--encoding", "utf-7000"], 1, "encoding must be one that Python knows"),
         (["--labels", "a"], 2, "No such option"),
@@ -270,5 +270,5 @@ def test_labels_of_which_no_word_is_known_are_found(tokenizer, monkeypatch):
     of_languages = build_tokenizer(vocabulary=["de:milch", "en:milk"])
     processor = GileProcessor(of_languages, languages=["de", "en"])
     assert unknown_labels(processor, ["milch", "milk", "milk"], ["de", "de", "en"]) == [1]
-    with pytest.raises(ValueError, match="this model speaks de, en: name the language"):
+    with pytest.raises(ValueError, match="this model has the languages de, en: pass the language"):
         unknown_labels(processor, ["milch"])

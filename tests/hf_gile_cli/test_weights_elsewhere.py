@@ -12,7 +12,7 @@ import pytest
         ("model.safetensors.index.json", {"weight_map": {"a": "../private.safetensors"}}, "outside its folder"),
         ("model.safetensors.index.json", {"weight_map": {"a": "/private.safetensors"}}, "outside its folder"),
         ("model.safetensors.index.json", {"weight_map": ["a"]}, "does not list weight files"),
-        ("adapter_config.json", {"peft_type": "LORA", "base_model_name_or_path": "../private"}, "has adapters"),
+        ("adapter_config.json", {"peft_type": "LORA", "base_model_name_or_path": "../private"}, "contains adapters"),
     ],
 )
 def test_weights_elsewhere_are_refused(run, saved_model, tmp_path, name, content, says):

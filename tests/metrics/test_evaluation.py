@@ -162,7 +162,7 @@ def test_columns_of_other_labels_are_not_measured_by(make_model, label_set, chan
     if change == "remove":
         index.remove(GOLD[4])
     batches = batches_of(encode_dataset(Dataset.from_dict(ROWS), processor, label_set), processor)
-    with pytest.raises(ValueError, match="are not those stored with the model"):
+    with pytest.raises(ValueError, match="differ from those stored with the model"):
         evaluate_index(index, model.gile if change == "none stored" else model, batches, LabelMetrics(len(index)))
 
 
@@ -236,7 +236,7 @@ def test_an_index_of_other_weights_is_refused(make_model):
         ),
         (lambda batch: batch.update(labels=torch.tensor([[5]] * 7)), "has label index 5, but label_set has 5 labels"),
         (lambda batch: batch.update(labels=torch.ones(7, 5)), "gold labels must be label indices"),
-        (lambda batch: batch.update(excluded_columns=torch.tensor([[0]])), r"must be columns below 5, \(7, E\)"),
+        (lambda batch: batch.update(excluded_columns=torch.tensor([[0]])), r"must be label indices below 5, \(7, E\)"),
     ],
 )
 def test_batches_that_do_not_fit_are_refused(make_model, label_set, change, message):

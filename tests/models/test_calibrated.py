@@ -92,7 +92,7 @@ def test_without_a_calibration_logits_are_what_they_were():
 @pytest.mark.parametrize(
     ("calibration", "message"),
     [
-        ({"known": PLATT}, "calibration is of 'seen' and 'unseen' labels, got 'known'"),
+        ({"known": PLATT}, "calibration is for 'seen' and 'unseen' labels, got 'known'"),
         ({"seen": 0.5}, r"calibration\['seen'\] must name a method of platt, spline"),
         ({"seen": {"method": "gamma"}}, "must name a method of platt, spline"),
         ({"seen": {"method": "platt", "scale": 1.0}}, r"'platt' and has scale, offset, got \['method', 'scale'\]"),
@@ -104,9 +104,9 @@ def test_without_a_calibration_logits_are_what_they_were():
         ({"seen": STEEP | {"logits": []}}, "logits must be a list of finite numbers"),
         (
             {"seen": STEEP | {"logits": [-5.0, -4.5, 3.0, 0.25]}},
-            "logits must rise, got 3.0 and then 0.25 at place 3",
+            "logits must be increasing, got 3.0 and then 0.25 at position 3",
         ),
-        ({"seen": STEEP | {"values": [-7.0, -2.0, -2.0, 4.0]}}, "values must rise, got -2.0 and then -2.0"),
+        ({"seen": STEEP | {"values": [-7.0, -2.0, -2.0, 4.0]}}, "values must be increasing, got -2.0 and then -2.0"),
         ({"seen": STEEP | {"values": [0.0, 1.0, 1.0 + 1e-9, 4.0]}}, "values must rise"),  # not in float32
         ({"seen": STEEP | {"values": [0.0, 1.0, 2.0]}}, "every one of the 4 logits has a value, got 3 values"),
     ],
@@ -121,8 +121,8 @@ def test_a_calibration_that_makes_no_sense_is_refused(calibration, message):
 @pytest.mark.parametrize(
     ("thresholds", "message"),
     [
-        ({"all": 0.5}, "thresholds are of 'seen' and 'unseen' labels, got 'all'"),
-        ({"seen": 1.5}, r"thresholds\['seen'\] is a probability between 0 and 1, got 1.5"),
+        ({"all": 0.5}, "thresholds are for 'seen' and 'unseen' labels, got 'all'"),
+        ({"seen": 1.5}, r"thresholds\['seen'\] must be a probability between 0 and 1, got 1.5"),
         ({"seen": True}, "thresholds"),
         ({"seen": "0.5"}, "thresholds"),
     ],
@@ -134,7 +134,7 @@ def test_thresholds_that_make_no_sense_are_refused(thresholds, message):
 
 def test_a_softmax_is_not_calibrated_label_by_label():
     GileConfig(calibration={"seen": PLATT}, problem_type="single_label_classification")
-    with pytest.raises(StrictDataclassError, match="take 'platt'"):
+    with pytest.raises(StrictDataclassError, match="use 'platt'"):
         GileConfig(calibration={"seen": SPLINE}, problem_type="single_label_classification")
 
 

@@ -17,11 +17,11 @@ from hf_gile.settings import only_read
         ({"pad_token_id": 30_000}, "pad_token_id must be a row of the 30000 words"),
         ({"word_dropout": 1}, "word_dropout must be at least 0 and below 1, got 1"),
         ({"embedding_std": 0}, "embedding_std must be positive, got 0"),
-        ({"label_prior": 0.0}, "label_prior is a probability between 0 and 1, got 0.0"),
+        ({"label_prior": 0.0}, "label_prior must be a probability between 0 and 1, got 0.0"),
         ({"joint_act": "rule"}, "joint_act must be one of transformers' activations .*, got 'rule'"),
         ({"problem_type": "regression"}, "a label score is a probability, not a regression"),
         ({"format_version": 3}, "format_version 3, this code reads 2: upgrade hf-gile"),
-        ({"format_version": 1}, "format_version 1, this code reads 2: it is of before hf-gile was released"),
+        ({"format_version": 1}, "format_version 1, this code reads 2: it predates the release of hf-gile"),
         ({"joint_size": "500"}, "joint_size"),
         ({"text_encoder_type": "lstm"}, "text_encoder_type"),
         ({"output_layer": "cubic"}, "output_layer"),
@@ -47,7 +47,7 @@ def test_saved_configuration_comes_back(tmp_path):
         ({"joint_sise": 7}, "GileConfig has no field 'joint_sise': did you mean joint_size?"),
         ({"max_word": 7}, "GileConfig has no field 'max_word': did you mean max_words?"),
         ({"text_config": {"hiden_size": 7}}, "GileTextConfig has no field 'hiden_size': did you mean hidden_size?"),
-        ({"zzz": 7}, "GileConfig has no field 'zzz'; there are attention_size, bag_size"),
+        ({"zzz": 7}, "GileConfig has no field 'zzz'; it has attention_size, bag_size"),
     ],
     ids=["head", "text", "within", "unlike any"],
 )
@@ -59,15 +59,15 @@ def test_a_field_that_is_not_there_is_refused_with_the_nearest_one(options, mess
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"text_encoder_type": "nn", "encoder_cell": "gru"}, "encoder_cell='gru' would not be read"),
+        ({"text_encoder_type": "nn", "encoder_cell": "gru"}, "encoder_cell='gru' would have no effect"),
         ({"pooling": "mean", "attention_size": 7}, "attention_size=7 would have no effect without attention"),
-        ({"text_encoder_type": "han", "max_words": 7}, "max_words=7 would not be read"),
+        ({"text_encoder_type": "han", "max_words": 7}, "max_words=7 would have no effect"),
         ({"cosine_scale": 7.0}, "cosine_scale=7.0 would have no effect without cosine_score"),
-        ({"output_layer": "linear", "joint_size": 7}, "joint_size=7 would not be read"),
+        ({"output_layer": "linear", "joint_size": 7}, "joint_size=7 would have no effect"),
         ({"sharing": "both"}, "sharing='both' would have no effect without languages"),
         ({"text_encoder_type": "hnn", "languages": ["de", "en"], "sharing": "none"}, "these parts .it has encoders"),
         ({"text_encoder_type": "nn", "languages": ["de", "en"], "sharing": "both"}, "these parts .it has none"),
-        ({"text_encoder_type": "nn", "label_encoder_type": "text_encoder"}, "takes .* not the mean of words, 'nn'"),
+        ({"text_encoder_type": "nn", "label_encoder_type": "text_encoder"}, "without .* not the mean of words, 'nn'"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
@@ -84,7 +84,7 @@ def test_sizes_are_those_of_the_pretrained_encoder(name):
     fields = {"text_encoder_type": "transformer", "text_encoder_config": encoder, "pooling": "mean"}
     value = getattr(GileTextConfig(**fields), name)
     GileTextConfig(**fields, **{name: value})
-    with pytest.raises(ValueError, match=f"{name}=7 would not be read: that of the pretrained encoder is {value}"):
+    with pytest.raises(ValueError, match=f"{name}=7 would have no effect: that of the pretrained encoder is {value}"):
         GileTextConfig(**fields, **{name: 7})
 
 
@@ -102,7 +102,7 @@ def test_fields_of_the_text_configuration_may_be_named_beside_the_others(tmp_pat
     one.save_pretrained(tmp_path)
     again = GileConfig.from_pretrained(tmp_path, max_sentences=3)
     assert (again.text_config.max_sentences, again.text_config.hidden_size) == (3, 7)
-    with pytest.raises(ValueError, match="hidden_size is a field of text_config, which was passed beside it"):
+    with pytest.raises(ValueError, match="hidden_size is a field of text_config: set it there"):
         GileConfig(text_config=one.text_config, hidden_size=9)
 
 
@@ -111,7 +111,7 @@ def test_fields_of_the_text_configuration_may_be_named_beside_the_others(tmp_pat
 def test_a_configuration_file_without_an_object_is_refused_by_its_name(tmp_path, content, load):
     file = tmp_path / "config.json"
     file.write_bytes(content)
-    message = rf"{re.escape(str(file))} holds no JSON object: .* save the model again, or download it again"
+    message = rf"{re.escape(str(file))} holds no JSON object: .* save or download the model again"
     with pytest.raises(ValueError, match=message):
         load(file if load == GileConfig.from_json_file else tmp_path)
 

@@ -217,15 +217,15 @@ def test_changes_that_do_not_go_leave_the_index_as_it_was(parts):
     gile, processor = parts
     index = LabelIndex.build(gile, processor, LabelSet.from_names(NAMES))
     codes = index.codes.clone()
-    with pytest.raises(ValueError, match="id 'Iron' stands in row 1 already"):
+    with pytest.raises(ValueError, match="id 'Iron' is already used in row 1"):
         index.add([Label("Iron", "Fe")], gile, processor)
     with pytest.raises(ValueError, match="holds half of a character"):
         index.add([Label("G1", "Fe", "half a character \udc00"), Label("G2", "\u200b ")], gile, processor)
     with pytest.raises(ValueError, match="no label has the id 'Irn'"):
         index.remove("Iron", "Irn")
-    with pytest.raises(ValueError, match="at least one is needed"):
+    with pytest.raises(ValueError, match="at least one is required"):
         index.remove(*NAMES)
-    with pytest.raises(ValueError, match="'Blood' stands in row"):
+    with pytest.raises(ValueError, match="'Blood' is already the text of another label in row"):
         index.rename("Iron", "Blood", gile, processor)
     with pytest.raises(ValueError, match="holds half of a character"):
         index.rename("Iron", "Fe \udc00", gile, processor)
@@ -433,7 +433,7 @@ def test_what_cannot_be_built_is_refused(make_model):
         LabelIndex.build(model, GileProcessor(processor.tokenizer, reads_sentences=True), labels)
     with pytest.raises(ValueError, match=r"instead of the processor: call LabelIndex\.build\(model, processor,"):
         LabelIndex.build(model, labels)
-    with pytest.raises(ValueError, match=r"must be a LabelSet, got list; LabelSet\.from_names"):
+    with pytest.raises(ValueError, match=r"must be a LabelSet, got list; use LabelSet\.from_names"):
         LabelIndex.build(model, processor, NAMES)
     with pytest.raises(ValueError, match="batch_size must be a whole number, at least 1, got 0"):
         LabelIndex.build(model, batch_size=0)
@@ -787,7 +787,7 @@ def test_labels_that_name_their_language_are_read_in_it():
 
 
 def test_a_model_of_several_languages_must_be_told_which(two_languages):
-    with pytest.raises(ValueError, match="name the language of the documents"):
+    with pytest.raises(ValueError, match="pass the language of the documents"):
         LabelIndex.build(*two_languages, LabelSet.from_names(NAMES))
 
 

@@ -50,32 +50,47 @@ def test_changes_make_a_new_set_and_keep_ids_and_columns():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda labels: labels.add(Label("D1", "New"), Label("D1", "Newer")), "row 5: id 'D1' stands in row 4 already"),
-        (lambda labels: labels.add(Label("D008895", "New")), "row 4: id 'D008895' stands in row 2 already"),
-        (lambda labels: labels.add(Label("D1", "Milk, Human")), "row 4: 'Milk, Human' stands in row 2 already"),
-        (lambda labels: labels.add(Label("D1", "New"), Label("D2", "New")), "row 5: 'New' stands in row 4 already"),
+        (
+            lambda labels: labels.add(Label("D1", "New"), Label("D1", "Newer")),
+            "row 5: id 'D1' is already used in row 4",
+        ),
+        (lambda labels: labels.add(Label("D008895", "New")), "row 4: id 'D008895' is already used in row 2"),
+        (
+            lambda labels: labels.add(Label("D1", "Milk, Human")),
+            "row 4: 'Milk, Human' is already the text of another label in row 2",
+        ),
+        (
+            lambda labels: labels.add(Label("D1", "New"), Label("D2", "New")),
+            "row 5: 'New' is already the text of another label in row 4",
+        ),
         (lambda labels: labels.add(Label("D1", " ")), "row 4: the name is empty"),
         (lambda labels: labels.add("Milk"), "row 4: id must be str, got None"),
         (lambda labels: labels.rename("D008895", "Fe"), None),
         (lambda labels: labels.update("D007501", name="Milk, Human", description=""), None),  # in German
         (lambda labels: labels[:2].add(Label("x", "Fe", language="de")).rename("x", "Milk, Human"), None),
-        (lambda labels: labels.add(Label("x", "Fe")).rename("x", "Milk, Human"), "row 4: .* stands in row 2 already"),
-        (lambda labels: labels.add(Label("x", "Fe")).rename("D008895", "Fe"), "row 4: 'Fe' stands in row 2 already"),
-        (lambda labels: labels.update("D008895", id="D006333"), "row 2: id 'D006333' stands in row 1 already"),
+        (
+            lambda labels: labels.add(Label("x", "Fe")).rename("x", "Milk, Human"),
+            "row 4: .* is already the text of another label in row 2",
+        ),
+        (
+            lambda labels: labels.add(Label("x", "Fe")).rename("D008895", "Fe"),
+            "row 4: 'Fe' is already the text of another label in row 2",
+        ),
+        (lambda labels: labels.update("D008895", id="D006333"), "row 2: id 'D006333' is already used in row 1"),
         (lambda labels: labels.update("D008895", id="D1"), None),
         (lambda labels: labels.update("D008895", count=-1), "row 2: count must not be negative"),
         (lambda labels: labels.update("D008895", threshold=0.5), None),
-        (lambda labels: labels.update("D008895", threshold=5.0), "row 2: threshold is a probability"),
+        (lambda labels: labels.update("D008895", threshold=5.0), "row 2: threshold must be a probability"),
         (lambda labels: labels.update("D008895", synonyms=("milk",)), None),
         (lambda labels: labels.update("D008895", synonyms=("milk", "")), "row 2: a synonym must be a text .* got ''"),
-        (lambda labels: labels.retire(*labels.ids), "no labels; at least one is needed"),
+        (lambda labels: labels.retire(*labels.ids), "no labels; at least one is required"),
         (lambda labels: labels.retire("D006333"), None),
-        (lambda labels: labels[3:], "no labels; at least one is needed"),
+        (lambda labels: labels[3:], "no labels; at least one is required"),
         (lambda labels: labels[::-2], None),
         (lambda labels: labels.with_counts({"D007501": 3}), None),
         (lambda labels: labels.with_counts({"D007501": -3}), "row 3: count must not be negative"),
         (lambda labels: labels.update("D007501", threshold=0.5).update("D006333", threshold=None), None),
-        (lambda labels: labels.update("D007501", threshold=5.0), "row 3: threshold is a probability"),
+        (lambda labels: labels.update("D007501", threshold=5.0), "row 3: threshold must be a probability"),
         (lambda labels: labels.update("D00750", threshold=0.5), "no label has the id 'D00750' among 3 labels"),
     ],
 )
@@ -111,14 +126,14 @@ def test_labels_may_share_a_name_when_their_descriptions_differ():
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([], "no labels; at least one is needed"),
-        ([Label("1", "a"), Label("2", "b"), Label("1", "c")], "row 3: id '1' stands in row 1 already"),
-        ([Label("1", "a"), Label("2", "a")], "row 2: 'a' stands in row 1 already, as another label"),
+        ([], "no labels; at least one is required"),
+        ([Label("1", "a"), Label("2", "b"), Label("1", "c")], "row 3: id '1' is already used in row 1"),
+        ([Label("1", "a"), Label("2", "a")], "row 2: 'a' is already the text of another label in row 1"),
         ([Label("1", "a"), Label("2", " ")], "row 2: the name is empty"),
         ([Label("", "a")], "row 1: the id is empty"),
         ([Label("1", None)], "row 1: name must be str, got None"),
         ([Label("1", "a", count=-1)], "row 1: count must not be negative"),
-        ([Label("1", "a", threshold=1.5)], "row 1: threshold is a probability"),
+        ([Label("1", "a", threshold=1.5)], "row 1: threshold must be a probability"),
         ([Label("1", "a", synonyms=["b"])], r"row 1: synonyms must be tuple, got \['b'\]"),
         ([Label("1", "a", synonyms=("b", 3))], "row 1: a synonym must be a text that is not empty, .* got 3"),
         ([Label("1", "a", synonyms=(" b",))], "row 1: a synonym must be a text .* without white space around it"),
@@ -135,7 +150,7 @@ def test_bad_labels_are_refused_by_row(labels, message):
 
 
 def test_one_text_is_not_a_list_of_names():
-    with pytest.raises(ValueError, match="got the one text 'Heart Failure'"):
+    with pytest.raises(ValueError, match="got the string 'Heart Failure'"):
         LabelSet.from_names("Heart Failure")
 
 
@@ -199,7 +214,7 @@ def test_synonyms_are_no_part_of_what_the_model_reads_and_labels_may_share_them(
     assert labels.texts == ["Mercury: a metal", "Hg"]
     assert len({*labels}) == 2
     assert labels != labels.update("1", synonyms=())
-    with pytest.raises(ValueError, match="row 2: 'Hg' stands in row 1 already"):
+    with pytest.raises(ValueError, match="row 2: 'Hg' is already the text of another label in row 1"):
         LabelSet([Label("1", "Hg"), Label("2", "Hg", synonyms=("Mercury",))])
 
 

@@ -167,17 +167,17 @@ def test_labels_of_the_other_language_get_no_gradient(make, loss):
 
 def test_a_gold_label_of_the_other_language_is_refused_by_name(make):
     model, processor = make()
-    with pytest.raises(ValueError, match=r"document 1 of the batch hold column 0 \('gift \(english:gift\)'\)"):
+    with pytest.raises(ValueError, match=r"document 1 of the batch have 0 \('gift \(english:gift\)'\)"):
         model(**of(processor, "german"), labels=torch.tensor([[3], [0]]))
 
 
 @pytest.mark.parametrize(
     ("language", "message"),
     [
-        (None, "this model speaks english, german: name the language"),
+        (None, "this model has the languages english, german: pass the language"),
         ("french", "language must be one of english, german, got 'french'"),
         (["english"], r"language of each row of input_ids \(2, \d\), got shape \(1,\)"),
-        (torch.tensor([0, 2]), r"language must hold places in \['english', 'german'\], got \[0, 2\]"),
+        (torch.tensor([0, 2]), r"language must contain indices into \['english', 'german'\], got \[0, 2\]"),
     ],
     ids=["none", "unknown", "too few", "out of range"],
 )
@@ -210,7 +210,7 @@ def test_no_documents_of_no_language_get_no_scores(make):
     model, _ = make()
     documents = torch.zeros(0, 3, dtype=torch.long)
     assert model(documents, language=[]).logits.shape == (0, model.config.num_labels)
-    with pytest.raises(ValueError, match="language must hold places in"):
+    with pytest.raises(ValueError, match="language must contain indices into"):
         model(torch.tensor([[4]]), language=torch.tensor([0.5]))
 
 
@@ -348,7 +348,7 @@ def test_the_pipeline_refuses_a_language_for_each_text(make):
             "either both texts and label_texts are mappings by language",
         ),
         ({"texts": {"english": "a cat"}}, "texts of english must be an iterable of texts, got a single string"),
-        ({"texts": {"english": ["a cat"]}, "label_texts": {"german": ["hund"]}}, "label_texts has 'german'"),
+        ({"texts": {"english": ["a cat"]}, "label_texts": {"german": ["hund"]}}, "label_texts has language 'german'"),
     ],
     ids=["list of labels", "mapping of labels", "one text", "another language"],
 )

@@ -23,7 +23,7 @@ def test_multi_hot_marks_gold_columns_and_skips_padding():
 
 @pytest.mark.parametrize("wrong", [17, -1], ids=["too high", "negative"])
 def test_a_column_out_of_range_is_named(wrong):
-    with pytest.raises(ValueError, match=f"labels holds column {wrong}, but there are 17 labels"):
+    with pytest.raises(ValueError, match=f"labels has index {wrong}, but there are 17 labels"):
         multi_hot(torch.tensor([[0, wrong]]), L)
 
 

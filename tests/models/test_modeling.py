@@ -181,9 +181,9 @@ class TestLoss:
     @pytest.mark.parametrize(
         ("labels", "message"),
         [
-            (torch.tensor([[1], [5]]), r"labels holds column 5, but there are 5 labels \(0 to 4\)"),
+            (torch.tensor([[1], [5]]), r"labels has index 5, but there are 5 labels \(0 to 4\)"),
             (torch.tensor([[1]]), r"labels must have shape \(2, P\)"),
-            (torch.tensor([[0, 1, 1], [0, 0, 1]]), "names a gold column twice.*zeros and ones as floats"),
+            (torch.tensor([[0, 1, 1], [0, 0, 1]]), "repeats a gold label.*zeros and ones as floats"),
             (torch.tensor([0.0, 1.0]), r"labels must have shape \(2, P\)"),
             (torch.zeros(2, 4), "labels of zeros and ones must have 5 columns, one for each stored label, got 4"),
         ],
@@ -330,7 +330,9 @@ def test_excluded_columns_get_minus_infinity_and_the_others_keep_their_scores(ma
     sampled = model.stored_labels.masked(scores, excluded_columns=excluded, columns=columns)
     torch.testing.assert_close(sampled, expected[:, columns])
     for wrong in (torch.tensor([[5], [0]]), torch.tensor([[0]]), torch.tensor([0, 1])):
-        with pytest.raises(ValueError, match=r"excluded_columns must be columns below 5, \(2, E\) padded with -100"):
+        with pytest.raises(
+            ValueError, match=r"excluded_columns must be label indices below 5, \(2, E\) padded with -100"
+        ):
             model(**batch, excluded_columns=wrong)
-    with pytest.raises(ValueError, match=r"labels of document 0 .* hold column 1 .* one of its excluded_columns"):
+    with pytest.raises(ValueError, match=r"labels of document 0 .* hold column 1 .* in its excluded_columns"):
         model(**batch, excluded_columns=excluded, labels=torch.tensor([[1], [0]]))

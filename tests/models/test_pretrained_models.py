@@ -575,11 +575,11 @@ def test_an_encoder_that_reads_padding_is_refused(encoder_folder):
 REFUSED = {
     "reads no texts": (
         {"text_encoder_config": {"model_type": "vit"}},
-        "is of a 'vit', which does not make hidden states",
+        "is of a 'vit', which does not compute hidden states",
     ),
     "a model of this kind": ({"text_encoder_config": {"model_type": "gile"}}, "is of a 'gile'"),
     "no model type": ({"text_encoder_config": {"vocab_size": 5}}, "text_encoder_config has no model_type"),
-    "with a decoder": ({"text_encoder_config": {"model_type": "t5"}}, "is of an encoder-decoder; take an encoder"),
+    "with a decoder": ({"text_encoder_config": {"model_type": "t5"}}, "is of an encoder-decoder; use an encoder"),
     "no encoder": ({"text_encoder_config": None}, "text_encoder_config goes with text_encoder_type 'transformer'"),
     "words": ({"text_encoder_type": "wan"}, "text_encoder_config goes with text_encoder_type 'transformer'"),
     "word dropout": ({"word_dropout": 0.5}, "word_dropout=0.5 would have no effect without word vectors"),

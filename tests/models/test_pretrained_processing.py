@@ -180,7 +180,7 @@ def test_all_languages_are_read_by_one_tokenizer(pieces):
     one = GileProcessor(pieces)
     texts = ["milk", "iron"]
     assert processor(texts, language=["german", "english"])["input_ids"] == one(texts)["input_ids"]
-    with pytest.raises(ValueError, match="speaks english, german: name the language"):
+    with pytest.raises(ValueError, match="has the languages english, german: pass the language"):
         processor(texts)
 
 

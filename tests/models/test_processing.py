@@ -57,7 +57,7 @@ def test_vocabulary_has_at_most_the_size_asked_for():
         ({"texts": ["a"], "vocabulary": ["a"]}, "got both"),
         ({"texts": "a cat"}, "got a single string"),
         ({"texts": ["a cat"], "min_count": 2}, r"the vocabulary is empty.*min_count is 2"),
-        ({"vocabulary": ["a", "b", "a"]}, "lists 'a' more than once"),
+        ({"vocabulary": ["a", "b", "a"]}, "contains 'a' more than once"),
     ],
     ids=["neither", "both", "one text", "nothing left", "twice"],
 )

@@ -368,11 +368,11 @@ def test_terms_are_weighed_for_labels_with_a_row_and_for_others(make_pretrained)
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ({"new": {}}, "are of 'seen' and 'unseen' labels, got 'new'"),
+        ({"new": {}}, "are for 'seen' and 'unseen' labels, got 'new'"),
         ({"unseen": 2.0}, "got 'unseen': 2.0"),
         ({"seen": {"joint": 2.0}}, "seen labels are those with a row"),
-        ({"unseen": {"rows": 2.0}}, "names 'rows'; this score has joint, cosine, offset"),
-        ({"unseen": {"match": 2.0}}, "names 'match'; this score has joint, cosine, offset"),
+        ({"unseen": {"rows": 2.0}}, "has 'rows'; terms of this score are joint, cosine, offset"),
+        ({"unseen": {"match": 2.0}}, "has 'match'; terms of this score are joint, cosine, offset"),
         ({"unseen": {"joint": math.nan}}, "must be a finite number, got nan"),
         ({"unseen": {"joint": "2"}}, "must be a finite number, got '2'"),
     ],

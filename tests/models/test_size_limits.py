@@ -42,7 +42,7 @@ def test_a_size_beyond_reason_is_refused_by_name(fields, message):
         ({"text_encoder_config": {**ENCODER, "num_hidden_layers": 10**7}}, "text_encoder_config.num_hidden_layers is"),
         ({"text_encoder_config": {**ENCODER, "num_labels": 10**9}}, "text_encoder_config.num_labels is 1000000000"),
         ({"text_encoder_config": {**ENCODER, "hidden_size": 2**40}}, "text_encoder_config.hidden_size is"),
-        ({"text_encoder_config": {**ENCODER, "model_type": "nosuch"}}, "no configuration of a 'nosuch'"),
+        ({"text_encoder_config": {**ENCODER, "model_type": "nosuch"}}, "not a valid configuration of a 'nosuch'"),
     ],
 )
 def test_what_is_large_as_soon_as_it_is_read_is_refused_before(fields, message):

@@ -29,10 +29,13 @@ MISTAKES = {
     "number for a text": (lambda a: a.processor(5), "text must be a text, got int"),
     "number for labels": (lambda a: a.processor(label_text=5), "label_text must be a list of label texts, got int 5"),
     "mapping for labels": (lambda a: a.processor(label_text={"a": "b"}), "label_text must be a list of label texts"),
-    "number for a language": (lambda a: a.processor("a", language=5), "language must be one language, or one for each"),
+    "number for a language": (
+        lambda a: a.processor("a", language=5),
+        "language must be a language, or a language for each",
+    ),
     "array of no row for languages": (
         lambda a: a.processor(["a"], language=np.array("en")),
-        "language must be one",
+        "language must be a",
     ),
     "ragged nesting": (lambda a: a.processor([["a"], "b", ["c", "d"]]), r"text\[0\] must be a text, got list"),
     "texts for ids": (
@@ -91,7 +94,7 @@ MISTAKES = {
         lambda a: a.model(a.words["input_ids"], attention_mask=[[1]]),
         "attention_mask must be a tensor",
     ),
-    "number for a language of the model": (lambda a: a.model(**a.words, language=3), "language must be one language"),
+    "number for a language of the model": (lambda a: a.model(**a.words, language=3), "language must be a language"),
     "names for a label set": (
         lambda a: a.model.set_labels(["Iron"], a.processor),
         r"label_set must be a LabelSet, got list; LabelSet.from_names\(names\) makes one",
@@ -103,7 +106,10 @@ MISTAKES = {
     # label set
     "number for labels of a set": (lambda a: LabelSet(5), "labels must be a list of Labels, got int"),
     "number for names": (lambda a: LabelSet.from_names(5), "labels must be a list of names, got int"),
-    "list of ids for an id": (lambda a: a.labels.retire(["Iron"]), r"an id is a text, got list; .* retire\(\*ids\)"),
+    "list of ids for an id": (
+        lambda a: a.labels.retire(["Iron"]),
+        r"an id must be a string, got list; .* retire\(\*ids\)",
+    ),
     "number of ids": (lambda a: a.labels.columns(3), "label_ids must be a list of ids, got int"),
     "unknown field": (lambda a: a.labels.update("Iron", title="Fe"), "a label has no field 'title'; it has id, name"),
     "list of counts": (lambda a: a.labels.with_counts([1, 2]), "counts must be a mapping of ids to numbers, got list"),

@@ -296,7 +296,7 @@ def test_a_model_with_adapters_is_refused(tmp_path, save_text_encoder):
     processor = processor_from_text_encoder(encoder, model.config)
     model.set_labels(LabelSet.from_names(["Iron"]), processor)
     add_lora(model, rank=2)
-    with pytest.raises(ValueError, match=r"the model has adapters.*merge_lora"):
+    with pytest.raises(ValueError, match=r"a model with adapters.*merge_lora"):
         save(tmp_path / "saved", model, processor, card="")
     merge_lora(model)
     save(tmp_path / "saved", model, processor, card="")

@@ -210,7 +210,7 @@ def test_zeros_and_ones_count_documents_and_gold_columns_alone_are_refused(make_
     ours, all_batches = {"labels": zeros_and_ones}, 3 * 5
     torch.testing.assert_close(model(**inputs, **ours, num_items_in_batch=all_batches).loss, mean * 2 / 3)
     torch.testing.assert_close(model(**inputs, labels=gold, num_items_in_batch=3).loss, mean)  # there is no other batch
-    with pytest.raises(ValueError, match="let a GileDataCollator make the batches, or add shift_labels"):
+    with pytest.raises(ValueError, match="use a GileDataCollator, or add shift_labels"):
         model(**inputs, labels=gold, num_items_in_batch=4)
     with pytest.raises(TypeError, match="unexpected keyword argument 'label'"):
         model(**inputs, label=gold)
