@@ -84,8 +84,7 @@ def read_json_object(file: str | PathLike[str]) -> dict[str, Any]:
         content = None
     if not isinstance(content, dict):
         raise ValueError(
-            f"{file} holds no JSON object: it is damaged, or not part of a saved model; save or download the model "
-            "again"
+            f"{file} holds no JSON object: it is damaged or not of a saved model; save or download it again"
         )
     return content
 
@@ -195,9 +194,7 @@ class GileTextConfig(PreTrainedConfig):
         max_label_words: Maximum number of words of a label.
 
     Raises:
-        huggingface_hub.errors.StrictDataclassError: If a field is unknown, has no effect, or has a wrong type or an
-        invalid
-            value.
+        huggingface_hub.errors.StrictDataclassError: If a field is unknown, invalid or without effect.
     """
 
     model_type = "gile_text"
@@ -249,8 +246,7 @@ class GileTextConfig(PreTrainedConfig):
             for name, value in sizes.items():
                 if getattr(self, name) not in (getattr(type(self), name), value):
                     raise ValueError(
-                        f"{name}={getattr(self, name)!r} would have no effect: the pretrained encoder has {value}; "
-                        "leave it out"
+                        f"{name}={getattr(self, name)!r} has no effect, the encoder has {value}: leave it out"
                     )
                 setattr(self, name, value)
         _refuse_unknown(self, kwargs)
@@ -352,8 +348,7 @@ class GileConfig(PreTrainedConfig):
         joint_size: Size J of the joint space (d_j); `hf_gile.training.joint_size_for` computes it for as many
             parameters as a linear unit has.
         joint_act: Activation of Eq. 7 and 8; `"linear"` gives the bilinear form of Eq. 18.
-        languages: Languages of the model, such as `["english", "german"]`; empty if the model does not distinguish
-            them.
+        languages: Languages of the model, such as `["english", "german"]`; by default none.
         sharing: Parts of the text encoder shared by the languages: `"none"`, `"encoders"`, `"attention"` (the best in
             Table 3 of the paper) or `"both"`.
         share_joint_space: Whether languages share U, V, b_u and b_v (section 3.3); w and b are never shared.
@@ -363,8 +358,7 @@ class GileConfig(PreTrainedConfig):
             document divided by the number of labels.
         calibration: Calibration of logits, as applied by `calibrated`: `{"seen": {"method": "platt", "scale": 0.9,
             "offset": -0.2}, "unseen": {"method": "spline", "logits": [...], "values": [...]}}`; a missing group is
-            calibrated like the other. It is applied to the probabilities of the pipeline, not to the logits of the
-            model.
+            calibrated like the other. The pipeline applies it, the model does not.
         thresholds: Lowest calibrated probabilities of assigned labels without an individual threshold: `{"seen": 0.31,
             "unseen": 0.2}`. A missing group has the threshold of the other, or 0.5.
         label_length: Maximum number of words of stored labels; 0 without a label set. Set by `set_labels`.

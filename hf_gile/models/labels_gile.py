@@ -119,8 +119,7 @@ class LabelSet(Sequence[Label]):
         """Saves a `.jsonl` file that `load` reads back unchanged. An existing file is replaced atomically.
 
         Raises:
-            ValueError: If the suffix is not `.jsonl`, or a label has a lone surrogate, which UTF-8 cannot encode. The
-                message names the label.
+            ValueError: If the suffix is not `.jsonl`, or a label has a lone surrogate. The message names the label.
             OSError: If the file cannot be written.
         """
         path = _checked_suffix(path, "is written to", "hf_gile.data.save_labels(label_set, path) writes a .csv file")
@@ -205,8 +204,7 @@ class LabelSet(Sequence[Label]):
             return self._columns[label_id]
         except TypeError:
             raise ValueError(
-                f"an id must be a string, got {type(label_id).__name__}; pass several ids separately, as in "
-                "retire(*ids)"
+                f"an id must be a string, got {type(label_id).__name__}; pass several ids as in retire(*ids)"
             ) from None
         except KeyError:
             near = difflib.get_close_matches(str(label_id), self._columns, n=3)

@@ -132,8 +132,7 @@ def label_space(config: PreTrainedConfig, language: str | None) -> str | None:
 def own_columns(config: PreTrainedConfig, language: str | None) -> slice:
     """Returns the range of stored labels of a language, or of all labels without `language_labels`.
 
-    Labels are grouped by language in the order of `config.languages`, since a saved configuration does not preserve the
-    order of mappings.
+    Labels are grouped by language in the order of `config.languages`, as saved mappings lose their order.
     """
     if language is None or not config.language_labels:
         return slice(0, config.num_labels)

@@ -1,12 +1,12 @@
-"""GILE for Transformers: both towers, `GileModel`, and the classifier over them, which stores labels.
+"""GILE models for Transformers: `GileModel` with both towers, and a classifier with stored labels.
 
 One legend for every shape: B documents, S sentences, W words, D word-embedding size, H document size, J joint size,
 L labels, C columns scored in a training step, T words of a label, P gold labels of a document. Of a pretrained encoder
 W and T count tokens, S windows of a document, and P is the size of its hidden states.
 
-In a model of several languages (`config.languages`, section 3.3 of the paper) a call names the language of its
-documents: `language="german"`, or one for each document, as names or as a `(B,)` tensor of places in the list. Labels
-may be of any language: words of all languages share one space.
+In a multilingual model (`config.languages`, section 3.3 of the paper), calls specify the language of documents:
+`language="german"`, or a language for each document, as names or a `(B,)` tensor of indices into the list. Labels may
+be in any language: words of all languages share a space.
 """
 
 import inspect
@@ -57,23 +57,23 @@ from .text_encoders_gile import (
 )
 
 _LABELS_AT_ONCE = 2048
-"""Stored labels encoded at a time, outside training."""
+"""Number of stored labels encoded together, outside training."""
 
 UNFINISHED_SAVE = ".saving/moves.json"
-"""Is in the folder of a model while the files of another model are moved there."""
+"""Exists in the folder of a model while a save moves files there."""
 
 
 @dataclass
 class GileModelOutput(ModelOutput):
-    """What `GileModel` returns.
+    """Output of `GileModel`.
 
     Args:
         logits: `(B, L)` scores, before the sigmoid.
         text_embeds: `(B, H)` document vectors h.
-        label_embeds: `(L, D)` label vectors e; none for a linear unit.
-        attentions: With `output_attentions=True`, the word attention `(B, W)` of a WAN, or the word attention
-            `(B, S, W)` and sentence attention `(B, S)` of a HAN; of averages, the weights of the average. Those of a
-            pretrained encoder are of its pooling, and are missing where `pooled_embeds` were given.
+        label_embeds: `(L, D)` label vectors e; None for a linear unit.
+        attentions: With `output_attentions=True`, the word attention `(B, W)` of a WAN, or the word attention `(B, S,
+            W)` and sentence attention `(B, S)` of a HAN; for averages, their weights. For a pretrained encoder, these
+            are the weights of the pooling, which are missing if `pooled_embeds` were passed.
     """
 
     logits: Tensor | None = None
@@ -87,27 +87,27 @@ _STARTS = {
     "embedding_std": "text_encoder.word_embeddings.weight",
     "label_prior": "classifier.bias",
 }
-"""Fields of where weights start, and the names of these weights."""
+"""Fields with initial values of weights, and the names of these weights."""
 
 
 def with_words(scores: Tensor, postings: Postings | None, lexical_ids: Tensor | None) -> Tensor:
-    """`(B, L)` scores with what shared words add to them; of labels without postings, nothing."""
+    """Adds lexical terms to `(B, L)` scores, if labels have postings."""
     return scores if postings is None else scores + postings.scores(lexical_ids, len(scores)).to(scores)
 
 
 class GilePreTrainedModel(PreTrainedModel):
-    """What all GILE models share: configuration and initialisation."""
+    """Base class of GILE models: configuration and initialisation."""
 
     config_class = GileConfig
     base_model_prefix = "gile"
     main_input_name = "input_ids"
-    # Of the pretrained encoder, which refuses what it does not support itself.
+    # The pretrained encoder refuses implementations that it does not support.
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = True
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        # Only modules that hold parameters come here: transformers takes the others of custom code for initialised.
-        # The functions of transformers.initialization skip what a checkpoint has filled already.
+        # Called for modules with parameters only: transformers treats other custom modules as initialised.
+        # The functions of transformers.initialization skip weights loaded from a checkpoint.
         if isinstance(module, ClassificationUnit | BiasUnit):
             prior = self.config.label_prior
             init.constant_(module.bias, math.log(prior / (1 - prior)))
@@ -129,7 +129,7 @@ class GilePreTrainedModel(PreTrainedModel):
                     continue
                 start = nn.init.orthogonal_ if "_hh_" in name else nn.init.xavier_uniform_
                 gates = torch.empty(3, *parameter.chunk(3)[0].shape, device=parameter.device)
-                # Not into views of the parameter: only the whole one says whether a checkpoint has filled it.
+                # Not into views of the parameter: only the parameter knows whether it was loaded.
                 init.copy_(parameter, torch.cat([start(gate) for gate in gates]))
         elif isinstance(module, nn.Linear):
             init.kaiming_normal_(module.weight, nonlinearity="relu")
@@ -141,17 +141,17 @@ class GilePreTrainedModel(PreTrainedModel):
                 init.zeros_(module.weight[module.padding_idx])
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Gives the model another number of words; if any of a stored label is gone then, call `set_labels` again.
+        """Changes the number of words. If words of stored labels are removed, call `set_labels` again.
 
         Raises:
-            ValueError: The words are the tokens of a pretrained encoder, or have vectors in a bag.
+            ValueError: If the words are tokens of a pretrained encoder, or have vectors in a bag.
         """
         text = self.config.text_config
         number = args[0] if args else kwargs.get("new_num_tokens")
         if number not in (None, text.vocab_size) and (text.reads_pretrained or self.config.bag_size):
             raise ValueError(
-                "the tokens of a pretrained encoder, and those of a bag, keep their number: resize the encoder before "
-                "a model is made over it, or make a new model"
+                "the number of tokens of a pretrained encoder or a bag cannot be changed: resize the encoder before "
+                "creating a model with it"
             )
         if number is not None and (not hasattr(number, "__index__") or number <= text.pad_token_id):
             raise ValueError(
@@ -172,15 +172,15 @@ class GilePreTrainedModel(PreTrainedModel):
         """Loads a model; see `PreTrainedModel.from_pretrained`.
 
         Raises:
-            ValueError: A save of this folder was interrupted; or the weights are damaged, not finite, or far fewer than
-                the configuration asks for; or a field says where weights start that the checkpoint holds.
+            ValueError: If a save of this folder was interrupted; weights are damaged, contain NaN or infinity, or are
+                far fewer than configured; or an initial value is passed for weights in the checkpoint.
         """
         wants_info = kwargs.pop("output_loading_info", False)
         starts = {name: kwargs[name] for name in _STARTS.keys() & kwargs.keys()}
         folder = pretrained_model_name_or_path
         if folder is not None and Path(folder, kwargs.get("subfolder") or "", UNFINISHED_SAVE).exists():
             raise ValueError(
-                f"{folder}: a save was interrupted, or is running; `hf-gile labels show {folder}` completes it, or "
+                f"{folder}: a save was interrupted or is running; `hf-gile labels show {folder}` completes it or "
                 "waits for it"
             )
         try:
@@ -192,25 +192,25 @@ class GilePreTrainedModel(PreTrainedModel):
         except RuntimeError as error:
             if "ignore_mismatched_sizes" not in str(error):
                 raise
-            if isinstance(error.__context__, ValueError):  # ours, of sizes that nobody could mean
+            if isinstance(error.__context__, ValueError):  # raised below, for implausible sizes
                 raise error.__context__ from None
             raise ValueError(
-                f"{folder}: weights have other sizes than config.json says (the report above lists them), so it is not "
-                "the configuration of these weights; ignore_mismatched_sizes=True starts such weights fresh"
+                f"{folder}: sizes of weights differ from config.json (see the report above), so it is not the "
+                "configuration of these weights; ignore_mismatched_sizes=True initializes such weights again"
             ) from None
         for name, value in starts.items():
             weights = {weight for weight, _ in model.named_parameters() if weight.endswith(_STARTS[name])}
             if weights - set(info["missing_keys"]):
                 raise ValueError(
-                    f"{name}={value} is where training starts, and {folder} holds what became of it ({min(weights)}): "
-                    "leave it out, or change the weights of the loaded model"
+                    f"{name}={value} is an initial value, but {folder} has trained weights ({min(weights)}): leave it "
+                    "out, or change the weights of the loaded model"
                 )
         check_finite(model.state_dict(), f"the weights of {folder}")
         getattr(model, cls.base_model_prefix, model).freeze()
         return (model, info) if wants_info else model
 
     def _move_missing_keys_from_meta_to_device(self, missing_keys: Iterable[str], *args: Any, **kwargs: Any) -> None:
-        # From here on, what the files do not hold takes memory: a configuration of few bytes is not to take all.
+        # Missing weights are allocated next: a configuration of few bytes must not exhaust the memory.
         sizes = {name: tensor.numel() for name, tensor in self.state_dict(keep_vars=True).items()}
         missing = {name: sizes[name] for name in missing_keys if name in sizes}
         held = sum(sizes.values()) - sum(missing.values())
@@ -218,18 +218,18 @@ class GilePreTrainedModel(PreTrainedModel):
         if sum(missing.values()) > max(GileConfig.largest["missing_weights"], 4 * held):
             name = max(missing, key=missing.__getitem__)
             raise ValueError(
-                f"config.json asks for {missing[name]:,} numbers of {name}, which the weights saved with it do not "
-                f"hold (they hold {held:,} numbers that fit), so it is not the configuration of these weights; if it "
-                f"is meant, set GileConfig.largest['missing_weights'] = {sum(missing.values())} first"
+                f"config.json needs {missing[name]:,} numbers of {name}, which are missing from the saved weights "
+                f"(these have {held:,} matching numbers), so it is not the configuration of these weights; if "
+                f"intended, set GileConfig.largest['missing_weights'] = {sum(missing.values())} first"
             )
         super()._move_missing_keys_from_meta_to_device(missing_keys, *args, **kwargs)
 
 
 class GileModel(GilePreTrainedModel):
-    """Scores documents against labels given by their words, seen in training or not (GILE, Eq. 14).
+    """Scores documents against labels by their text, whether seen in training or not (GILE, Eq. 14).
 
-    The score is the inner product of a text code and a label code, plus a constant; `project_texts`,
-    `project_labels` and `score` are its three parts, and `forward` is all of them.
+    The score is the inner product of a text code and a label code plus a constant. `project_texts`, `project_labels`
+    and `score` compute the three steps, `forward` combines them.
 
     Example:
         >>> model = GileModel(GileConfig(vocab_size=11, embedding_size=3, joint_size=5)).eval()
@@ -238,7 +238,7 @@ class GileModel(GilePreTrainedModel):
         torch.Size([2, 3])
     """
 
-    # The stored labels of a classifier's checkpoint: not needed here, and nothing to warn of.
+    # The stored labels of a classifier checkpoint are not needed here, so do not warn about them.
     _keys_to_ignore_on_load_unexpected: ClassVar[list[str]] = ["label_input_ids"]
 
     def __init__(self, config: GileConfig) -> None:
@@ -247,9 +247,9 @@ class GileModel(GilePreTrainedModel):
         encoder = getattr(self.text_encoder, "transformer", None)
         self.supports_gradient_checkpointing = getattr(encoder, "supports_gradient_checkpointing", False)
         self.bag = TokenBag(config) if config.bag_size else None
-        self.label_rows: Any = None  # of the stored labels, a table of them
+        self.label_rows: Any = None  # table of rows of stored labels
         self.word_rows: Any = None
-        self.output_layer: Any  # either has project_texts and score
+        self.output_layer: Any  # both have project_texts and score
         if config.output_layer == "linear":
             self.output_layer = LinearOutput(config)
         else:
@@ -263,7 +263,7 @@ class GileModel(GilePreTrainedModel):
 
     @staticmethod
     def make_text_encoder(config: GileConfig) -> Any:
-        """Makes what reads texts, of the type that the configuration names."""
+        """Creates the text encoder of the configured type."""
         pretrained = {"transformer": TransformerEncoder, "hierarchical_transformer": HierarchicalTransformerEncoder}
         return pretrained.get(config.text_config.text_encoder_type, WordEncoder)(config)
 
@@ -275,13 +275,13 @@ class GileModel(GilePreTrainedModel):
             self.text_encoder.transformer.requires_grad_(False)
 
     def get_input_embeddings(self) -> Any:
-        """The table of word vectors, or that of the tokens of the pretrained encoder."""
+        """Returns the word embedding table, or the token embedding table of the pretrained encoder."""
         encoder = self.text_encoder
         reads_pretrained = self.config.text_config.reads_pretrained
         return encoder.transformer.get_input_embeddings() if reads_pretrained else encoder.word_embeddings
 
     def set_input_embeddings(self, value: nn.Module) -> None:
-        """Puts another table in the place of `get_input_embeddings`."""
+        """Replaces the table of `get_input_embeddings`."""
         if self.config.text_config.reads_pretrained:
             self.text_encoder.transformer.set_input_embeddings(value)
         else:
@@ -295,24 +295,23 @@ class GileModel(GilePreTrainedModel):
         language: str | None = None,
         pooled_embeds: Tensor | None = None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The text encoder: document vectors and attention.
+        """Encodes documents: returns document vectors and attention.
 
         Args:
             input_ids: `(B, W)` word ids (nn, wan) or `(B, S, W)` (hnn, han).
-            attention_mask: `(B, W)` or `(B, S, W)`, true or 1 where there is a word. By default every word that is not
-                the padding word; with `inputs_embeds`, every word.
+            attention_mask: `(B, W)` or `(B, S, W)`, true or 1 for words. By default true, except for padding ids.
             inputs_embeds: `(B, W, D)` or `(B, S, W, D)` word vectors, instead of `input_ids`.
-            language: The language of the documents; it can be left out if there is one.
-            pooled_embeds: `(B, P)`, or `(B, S, P)` of windows, what the pretrained encoder made of these documents
-                before (`hf_gile.training.add_pooled_embeds`). A bag needs `input_ids` as well.
+            language: Language of the documents; optional if there is only one.
+            pooled_embeds: `(B, P)`, or `(B, S, P)` for windows, precomputed output of the pretrained encoder for these
+                documents (`hf_gile.training.add_pooled_embeds`). A bag also needs `input_ids`.
 
         Returns:
-            `(B, H)` document vectors, and the attention weights as in `GileModelOutput`. A document without words
-            gets the zero vector (but not of a published graph, which masks nothing).
+            `(B, H)` document vectors, and attention weights as in `GileModelOutput`. A document without words gets the
+            zero vector (except in a published graph, which does not mask).
 
         Raises:
-            ValueError: Not exactly one of `input_ids` and `inputs_embeds`, a wrong number of dimensions, or a language
-                that the model does not know.
+            ValueError: If not exactly one of `input_ids` and `inputs_embeds` is passed, or a shape or language is
+                wrong.
         """
         language, text = check_language(self.config, language), self.config.text_config
         if pooled_embeds is None and (input_ids is None) == (inputs_embeds is None):
@@ -324,7 +323,7 @@ class GileModel(GilePreTrainedModel):
         if pooled_embeds is not None:
             self._check_pooled(pooled_embeds, input_ids, inputs_embeds)
             pooled_embeds = pooled_embeds.to(self.dtype)
-        if input_ids is not None and input_ids.numel() == 0:  # what a tokenizer makes of an empty text, in floats
+        if input_ids is not None and input_ids.numel() == 0:  # the output of a tokenizer for an empty text, in floats
             shape = [len(input_ids), *(max(1, size) for size in input_ids.shape[1:])]
             input_ids, attention_mask = input_ids.new_full(shape, text.pad_token_id, dtype=torch.long), None
         self._check_ids("input_ids", input_ids)
@@ -345,40 +344,39 @@ class GileModel(GilePreTrainedModel):
         return self.with_bag(document, input_ids, mask), attentions
 
     def with_bag(self, vectors: Tensor, input_ids: Tensor | None, mask: Tensor | None) -> Tensor:
-        """The vectors with the bag behind them, where there is one."""
+        """Appends the bag to vectors, if there is one."""
         if self.bag is None:
             return vectors
         if input_ids is None or mask is None:
-            raise ValueError("config.bag_size needs input_ids: inputs_embeds and pooled_embeds do not say which tokens")
+            raise ValueError("config.bag_size needs input_ids, which inputs_embeds and pooled_embeds do not replace")
         return torch.cat([vectors, self.bag(input_ids.flatten(1), mask.flatten(1))], dim=-1)
 
     def _check_pooled(self, pooled: Tensor, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> None:
         text = self.config.text_config
         if not text.reads_pretrained:
-            raise ValueError(f"pooled_embeds are of a pretrained encoder, not of {text.text_encoder_type!r}")
+            raise ValueError(f"pooled_embeds need a pretrained encoder, got {text.text_encoder_type!r}")
         check_shape("pooled_embeds", pooled, *("BS" if text.reads_sentences else "B"), text.pooled_size)
         if inputs_embeds is not None:
-            raise ValueError("pooled_embeds stand in the place of inputs_embeds, got both")
+            raise ValueError("pass either pooled_embeds or inputs_embeds, got both")
         if self.training and not text.has_fixed_pooling:
             raise ValueError(
-                "pooled_embeds are of the encoder before this training: train with freeze_text_encoder=True and a "
+                "pooled_embeds would be outdated in training: train with freeze_text_encoder=True and a "
                 f"pooling without weights, got freeze_text_encoder={text.freeze_text_encoder}, {text.pooling!r}"
             )
         if input_ids is not None and input_ids.shape[:-1] != pooled.shape[:-1]:
             raise ValueError(
-                f"pooled_embeds {tuple(pooled.shape)} and input_ids {tuple(input_ids.shape)} are not of the same "
-                "documents"
+                f"pooled_embeds {tuple(pooled.shape)} and input_ids {tuple(input_ids.shape)} belong to other documents"
             )
 
     def embed_labels(self, label_input_ids: Tensor, label_language: Languages = None) -> Tensor:
-        """The label encoder: `(L, D)` label vectors e, the mean of word vectors or what the text encoder makes.
+        """Encodes labels: `(L, D)` label vectors e, means of word vectors or outputs of the text encoder.
 
         Args:
-            label_input_ids: `(L, T)` word ids; the padding word does not count.
-            label_language: The language of the labels, or of each; only read where the text encoder reads labels.
+            label_input_ids: `(L, T)` word ids; padding is ignored.
+            label_language: Language of all labels or of each; only used if the text encoder reads labels.
 
         Raises:
-            ValueError: A wrong shape, or a linear unit.
+            ValueError: If the shape is wrong, or the model has a linear unit.
         """
         self._require_joint_embedding()
         check_shape("label_input_ids", label_input_ids, "L", "T")
@@ -387,7 +385,7 @@ class GileModel(GilePreTrainedModel):
         mask = label_input_ids != text.pad_token_id
         if self.config.label_encoder_type == "mean":
             vectors = mean_of_words(self.get_input_embeddings(), label_input_ids, text.pad_token_id)
-            # Tables of pretrained encoders hold much smaller numbers than their hidden states.
+            # Embedding tables of pretrained encoders have much smaller numbers than their hidden states.
             vectors = rms_normalized(vectors) if text.reads_pretrained else vectors
         else:
             inputs = {"input_ids": label_input_ids, "mask": mask}
@@ -397,8 +395,8 @@ class GileModel(GilePreTrainedModel):
     def read_labels(
         self, language: str | None, input_ids: Tensor, mask: Tensor, pooled: Tensor | None = None
     ) -> tuple[Tensor, ...]:
-        """What the text encoder makes of labels of a language, `(L, H)`; `pooled` is as in `WordEncoder.forward`."""
-        if self.config.text_config.reads_sentences:  # a label is one sentence
+        """Encodes labels of a language by the text encoder, `(L, H)`; `pooled` is as in `WordEncoder.forward`."""
+        if self.config.text_config.reads_sentences:  # a label is a single sentence
             input_ids, mask, pooled = input_ids[:, None], mask[:, None], None if pooled is None else pooled[:, None]
         return (self.text_encoder(input_ids, mask, None, pooled, language)[0],)
 
@@ -410,7 +408,7 @@ class GileModel(GilePreTrainedModel):
         language: str | None = None,
         pooled_embeds: Tensor | None = None,
     ) -> Tensor:
-        """`(B, J)` text codes, the documents' side of the score; arguments and errors are those of `embed_texts`."""
+        """Computes `(B, J)` text codes, the document side of the score; arguments and errors as in `embed_texts`."""
         text_embeds, _ = self.embed_texts(input_ids, attention_mask, inputs_embeds, language, pooled_embeds)
         return self.output_layer.project_texts(text_embeds, check_language(self.config, language))
 
@@ -422,20 +420,20 @@ class GileModel(GilePreTrainedModel):
         label_language: Languages = None,
         label_rows: Tensor | None = None,
     ) -> Tensor:
-        """Label codes, the labels' side of the score: compute them once and keep them.
+        """Computes label codes, the label side of the score. They can be computed once and reused.
 
         Args:
             label_input_ids: `(L, T)` word ids, as in `embed_labels`.
             label_embeds: `(L, D)` label vectors e, instead of words.
-            language: The language of the documents to score; only read without `config.share_joint_space`.
+            language: Language of the documents to score; only used without `config.share_joint_space`.
             label_language: As in `embed_labels`; by default that of the documents.
-            label_rows: `(L, H + 1)` rows of stored labels, with `config.label_rows`; labels have none by default.
+            label_rows: `(L, H + 1)` rows of stored labels, with `config.label_rows`; by default none.
 
         Returns:
-            `(L, J)` label codes. A code depends on its own label only.
+            `(L, J)` label codes. Each depends on its label only.
 
         Raises:
-            ValueError: Not exactly one of `label_input_ids` and `label_embeds`, or a model with a linear unit.
+            ValueError: If not exactly one of `label_input_ids` and `label_embeds` is passed, or for a linear unit.
         """
         label_language = language if label_language is None else label_language
         label_embeds = self._label_embeds(label_input_ids, label_embeds, label_language)
@@ -444,15 +442,15 @@ class GileModel(GilePreTrainedModel):
         return self.output_layer.project_labels(label_embeds, language, label_rows)
 
     def score(self, text_codes: Tensor, label_codes: Tensor, language: str | None = None) -> Tensor:
-        """`(B, L)` logits: the inner product of `(B, J)` text codes and `(L, J)` label codes, plus a constant."""
+        """Computes `(B, L)` logits: inner products of `(B, J)` text codes and `(L, J)` label codes plus a constant."""
         return self.output_layer.score(text_codes, label_codes, check_language(self.config, language))
 
     @torch.no_grad()
     def label_state(self, words: Tensor | None = None, parameters: Sequence[Tensor] | None = None) -> tuple[Any, ...]:
-        """What label codes are made of: while it stays equal, kept codes are right.
+        """Returns a state on which label codes depend: cached codes are valid while it is equal.
 
-        Without words, that is all but the tables of tokens, and the autocast type; with `(T,)` words, each once, their
-        rows of these tables. `parameters` are the weights that count, by default all that make label codes.
+        Without words, it covers all weights but token tables, and the autocast type; with `(T,)` distinct words, their
+        rows of these tables. `parameters` are the relevant weights, by default all that affect label codes.
         """
         tables = {
             id(module.weight)
@@ -470,7 +468,7 @@ class GileModel(GilePreTrainedModel):
         return autocast, weights, *state_of(*others)
 
     def label_parameters(self) -> list[nn.Parameter]:
-        """The weights that make label codes of the words of labels, for documents of any language."""
+        """Returns the weights that affect label codes, for documents of any language."""
         layer = self.output_layer
         reads_labels = self.config.label_encoder_type == "text_encoder"
         reader = self.text_encoder if reads_labels else self.get_input_embeddings()
@@ -479,7 +477,7 @@ class GileModel(GilePreTrainedModel):
 
     @torch.no_grad()
     def set_word_rows(self, num_labels: int, ids: Tensor, places: Tensor, weights: Tensor) -> None:
-        """Gives stored labels rows of words: lexical ids, columns of labels, ascending, and weights, `(W,)` each."""
+        """Sets word rows of stored labels: `(W,)` lexical ids, ascending label indices, and weights."""
         sizes, self.config.row_words = places.bincount(minlength=num_labels), len(ids)
         self.word_rows = WordRows(sizes, ids, weights).to(self.device) if len(ids) else None
 
@@ -487,9 +485,9 @@ class GileModel(GilePreTrainedModel):
     def postings(
         self, labels: Sequence[Label], label_rows: Tensor | None = None, columns: Tensor | None = None
     ) -> Postings | None:
-        """What scores documents by the words that they share with L labels; None where such terms do not count.
+        """Returns the postings of L labels for lexical terms; None if these have no weight.
 
-        `label_rows` are as in `project_labels`; `columns`, `(L,)`, say whose rows of words count, -1 of labels without.
+        `label_rows` are as in `project_labels`; `columns`, `(L,)`, are the indices of their word rows, -1 for none.
         """
         layer = self.output_layer
         if not layer.counts_words:
@@ -510,23 +508,23 @@ class GileModel(GilePreTrainedModel):
         lexical_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> GileModelOutput:
-        """Scores every document with every label.
+        """Scores every document against every label.
 
         Args:
-            input_ids: Documents; this and the next two as in `embed_texts`.
-            attention_mask: Which words of documents there are.
-            inputs_embeds: Vectors of words, instead of `input_ids`.
-            label_input_ids: Labels; this and the next as in `project_labels`.
-            label_embeds: Label vectors e, instead of `label_input_ids`.
-            language: The language of the documents, or of each; it can be left out if there is one.
-            label_language: The language of the labels, or of each, as in `project_labels`.
-            lexical_ids: `(B, F)` words of the documents, padded with -1, which count beside `postings` alone.
-            kwargs: `postings`, those of the labels (see there); `output_attentions`, whether to return the attention
-                weights; `output_hidden_states`, which every model of Transformers takes; there are none to return.
+            input_ids: Documents, as in `embed_texts`.
+            attention_mask: Mask of words, as in `embed_texts`.
+            inputs_embeds: Word vectors instead of `input_ids`, as in `embed_texts`.
+            label_input_ids: Labels, as in `project_labels`.
+            label_embeds: Label vectors e instead of `label_input_ids`, as in `project_labels`.
+            language: Language of all documents or of each; optional if there is only one.
+            label_language: Language of all labels or of each, as in `project_labels`.
+            lexical_ids: `(B, F)` lexical ids of the documents, padded with -1; only used with `postings`.
+            kwargs: `postings` of the labels; `output_attentions`, whether to return attention weights;
+                `output_hidden_states`, accepted for compatibility and ignored.
 
         Raises:
-            ValueError: Arguments are missing, or of a wrong shape.
-            TypeError: There is no such argument.
+            ValueError: If arguments are missing or have a wrong shape.
+            TypeError: If an argument is unknown.
         """
         for name in kwargs.keys() - {"output_hidden_states", "output_attentions", "postings"}:  # peft passes the first
             raise TypeError(f"forward() got an unexpected keyword argument {name!r}")
@@ -562,7 +560,7 @@ class GileModel(GilePreTrainedModel):
         if (label_input_ids is None) == (label_embeds is None):
             raise ValueError(
                 f"pass either label_input_ids or label_embeds, got {'neither' if label_embeds is None else 'both'}; "
-                "the processor saved with the model makes label_input_ids of label texts"
+                "the processor saved with the model returns label_input_ids"
             )
         if label_embeds is None:
             assert label_input_ids is not None
@@ -571,40 +569,40 @@ class GileModel(GilePreTrainedModel):
         return label_embeds
 
     def _check_ids(self, name: str, ids: Tensor | None) -> None:
-        """Refuses ids that no word has; on a CPU only, as any other device would have to be waited for."""
+        """Refuses unknown word ids; on CPUs only, to avoid synchronizing other devices."""
         if ids is None or ids.numel() == 0 or torch.compiler.is_compiling():
             return
         if ids.is_floating_point() or ids.dtype == torch.bool:
-            raise ValueError(f"{name} must be whole numbers, the ids of words, got {ids.dtype}")
+            raise ValueError(f"{name} must be integer word ids, got {ids.dtype}")
         if ids.device.type != "cpu":
             return
         least, most = map(int, ids.aminmax())
         if least < 0 or most >= self.config.text_config.vocab_size:
             raise ValueError(
-                f"{name} must be ids from 0 to {self.config.text_config.vocab_size - 1}, the words of this model, got "
+                f"{name} must be word ids of this model, from 0 to {self.config.text_config.vocab_size - 1}, got "
                 f"{least if least < 0 else most}; use the processor saved with the model"
             )
 
     def _require_joint_embedding(self) -> None:
         if self.config.output_layer == "linear":
             raise ValueError(
-                "output_layer='linear' scores only the labels it was trained on and cannot read others; "
-                "train a model with output_layer='gile' to score labels by their words"
+                "output_layer='linear' scores only the labels it was trained on; train a model with "
+                "output_layer='gile' to score other labels by their text"
             )
 
 
 class GileForSequenceClassification(GilePreTrainedModel):
-    """A GILE model with a stored label set: what the stock Trainer and stock pipelines expect of a classifier.
+    """A GILE model with a stored label set, compatible with the stock Trainer and pipelines.
 
-    The words of the labels are a buffer of the model, so the label set travels with the weights; `label_set` knows
-    the labels' ids and descriptions and is saved as `labels.jsonl`. `gile` scores any other labels.
+    The words of the labels are stored with the weights. `label_set` has the ids and descriptions of labels and is saved
+    as `labels.jsonl`. `gile` scores any other labels.
     """
 
     towers_class = GileModel
-    accepts_loss_kwargs = True  # Trainer passes num_items_in_batch, and scales no loss itself
+    accepts_loss_kwargs = True  # Trainer passes num_items_in_batch and does not scale the loss
 
     def __init__(self, config: GileConfig) -> None:
-        # So that pipeline("zero-shot-classification", model=a model) is ours, also of a model with remote code.
+        # Registers our pipeline("zero-shot-classification", model=...), also for models with remote code.
         from .pipeline_gile import LabelScoringPipeline  # noqa: F401
 
         super().__init__(config)
@@ -613,7 +611,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self.stored_labels = StoredLabels(config)
         self.label_input_ids: Tensor  # (L, T)
         self.register_buffer("label_input_ids", torch.zeros(config.num_labels, config.label_length, dtype=torch.long))
-        # Or another, such as a hf_gile.training.GileLoss; it is not saved.
+        # Can be replaced, for example by a hf_gile.training.GileLoss; it is not saved.
         self.loss_function: Callable[..., Tensor] = label_loss
         self.post_init()
 
@@ -625,7 +623,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
 
     @property
     def label_set(self) -> LabelSet | None:
-        """The stored labels; None where no more is known of them than their names."""
+        """The stored labels; None if only their names are known."""
         return self.stored_labels.label_set
 
     @label_set.setter
@@ -633,31 +631,29 @@ class GileForSequenceClassification(GilePreTrainedModel):
         self.stored_labels.label_set = label_set
 
     def set_labels(self, label_set: LabelSet, processor: GileProcessor, label_input_ids: Tensor | None = None) -> None:
-        """Stores a label set; columns of the logits and `config.id2label` follow its order.
+        """Stores a label set, whose order determines the columns of logits and `config.id2label`.
 
         Args:
-            label_set: Any labels; of a linear unit, those it was trained on. With `config.label_rows`, labels whose ids
-                stay keep their rows. In a model of several languages the labels of each stand together, in the order
-                of `config.languages`.
-            processor: The `GileProcessor` that makes words of label texts.
-            label_input_ids: `(L, T)` words of the labels, padded, where they are known already.
+            label_set: Any labels; for a linear unit, those it was trained on. With `config.label_rows`, labels keep
+                their rows by id. Labels must be grouped by language in the order of `config.languages`.
+            processor: The `GileProcessor` that tokenizes the labels.
+            label_input_ids: `(L, T)` padded words of the labels, if known.
 
         Raises:
-            ValueError: The label set does not fit a linear unit or the languages of the model, or the processor does
-                not fit the model.
+            ValueError: If the label set or the processor does not fit the model.
         """
         if not hasattr(processor, "pad_documents"):
             raise ValueError(f"processor must be the GileProcessor of this model, got {type(processor).__name__}")
         if not hasattr(label_set, "language_labels"):
             raise ValueError(
-                f"label_set must be a LabelSet, got {type(label_set).__name__}; LabelSet.from_names(names) makes one"
+                f"label_set must be a LabelSet, got {type(label_set).__name__}; use LabelSet.from_names(names)"
             )
         processor.check_fits(self.config)
         sizes = label_set.language_labels if self.config.languages else {}
         if list(sizes) != [language for language in self.config.languages if language in sizes]:
             raise ValueError(
-                f"the labels stand in the order {', '.join(sizes)}; put those of one language after those of another "
-                f"in the order of this model, {', '.join(self.config.languages)}"
+                f"the labels have the languages {', '.join(sizes)} in this order; group them by language in the order "
+                f"of this model, {', '.join(self.config.languages)}"
             )
         if self.config.output_layer == "linear":
             if len(label_set) != self.config.num_labels or sizes != self.config.language_labels:
@@ -675,7 +671,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
             if label_input_ids is None:
                 if len(self.config.languages) > 1 and not sizes:
                     raise ValueError(
-                        "the labels name no language (Label(..., language=...)); if they serve all languages, pass "
+                        "the labels have no language (Label(..., language=...)); if they apply to all languages, pass "
                         "label_input_ids=processor(label_text=..., label_language=...)['label_input_ids']"
                     )
                 languages = [label.language for label in label_set] if sizes else None
@@ -695,22 +691,22 @@ class GileForSequenceClassification(GilePreTrainedModel):
     def _keep_rows(self, label_set: LabelSet) -> None:
         table = self.gile.label_rows
         if self.label_set is None and len(label_set) == len(table.weight):
-            return  # there is no telling whose they are, but their number
+            return  # only their number is known, not their labels
         before = {} if self.label_set is None else {one: column for column, one in enumerate(self.label_set.ids)}
         columns = torch.tensor([before.get(one, -1) for one in label_set.ids])
         new = table.weight.data.new_zeros(len(columns), table.weight.shape[1])
         new[columns >= 0] = table.weight.data[columns[columns >= 0].to(new.device)]
         if new.shape == table.weight.shape:
-            table.weight.data.copy_(new)  # the parameter stays the one that an optimizer knows
+            table.weight.data.copy_(new)  # in place, so that optimizers keep the parameter
         else:
             self.gile.label_rows = ZeroEmbedding.from_pretrained(new, freeze=False)
         if self.gile.word_rows is not None:
             self.gile.set_word_rows(len(columns), *self.gile.word_rows(columns))
 
     def rows_of(self, labels: Sequence[Label], language: str | None = None) -> Tensor | None:
-        """`(C, H + 1)` rows of C labels, zeros where they are not stored; None for a model without rows.
+        """Returns `(C, H + 1)` rows of C labels, zeros for other labels; None for a model without rows.
 
-        `language` is that of labels that name none.
+        `language` is the default language of labels.
         """
         table = self.gile.label_rows
         if table is None:
@@ -719,7 +715,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         return table(columns.clamp(min=0)) * (columns >= 0)[:, None]
 
     def postings_of(self, labels: Sequence[Label], language: str | None = None) -> Postings | None:
-        """The postings of any labels, with the rows of stored ones, as in `rows_of`; see `GileModel.postings`."""
+        """Returns the postings of any labels, with the word rows of stored ones; see `GileModel.postings`."""
         columns = self.stored_labels.columns_of(labels, language)
         return self.gile.postings(labels, self.rows_of(labels, language), columns)
 
@@ -736,37 +732,37 @@ class GileForSequenceClassification(GilePreTrainedModel):
         lexical_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
-        """Scores documents with the stored labels.
+        """Scores documents against the stored labels.
 
-        If these are of several languages, a document is scored with those of its own language; the others get
-        minus infinity, which is a probability of zero, and do not count in the loss.
+        If labels have languages, a document is scored against labels of its language. Other labels get minus infinity,
+        a probability of zero, and are excluded from the loss.
 
-        The loss is that of `loss_function`, called with `logits`, in which the lowest number stands for minus infinity,
-        `labels`, `config` and `kwargs`. If it has a method `of_codes`, as a `hf_gile.training.GileLoss` has, that is
-        called in training instead, with text codes: it need not hold the scores of all labels.
+        The loss is computed by `loss_function`, called with `logits`, where minus infinity is replaced by the lowest
+        number, `labels`, `config` and `kwargs`. If it has a method `of_codes`, like `hf_gile.training.GileLoss`, this
+        is called in training instead, with text codes: it need not compute the scores of all labels.
 
         Args:
-            input_ids: Documents; this, the next two and `pooled_embeds` as in `GileModel.embed_texts`.
-            attention_mask: Which words of documents there are.
-            inputs_embeds: Vectors of words, instead of `input_ids`.
-            labels: `(B, P)` integers, the gold columns of each document padded with -100; or `(B,)` integers, one
-                gold column each; or `(B, L)` floats, zeros and ones.
-            language: The language of the documents, or of each; it can be left out if there is one.
-            excluded_columns: `(B, E)` columns that are no candidates for a document, padded with -100; they get minus
-                infinity, as labels of other languages do.
-            pooled_embeds: What the pretrained encoder made of these documents before.
-            lexical_ids: `(B, F)` words of the documents, padded with -1; read in evaluation, where words count.
-            kwargs: `output_attentions`, as in `GileModel`, and further arguments of the loss, as `Trainer` passes.
+            input_ids: Documents, as in `GileModel.embed_texts`.
+            attention_mask: Mask of words, as in `GileModel.embed_texts`.
+            inputs_embeds: Word vectors instead of `input_ids`, as in `GileModel.embed_texts`.
+            labels: `(B, P)` integers, gold label indices padded with -100; or `(B,)` integers, a gold label index each;
+                or `(B, L)` floats, zeros and ones.
+            language: Language of all documents or of each; optional if there is only one.
+            excluded_columns: `(B, E)` indices of labels that are not candidates of a document, padded with -100; they
+                get minus infinity, like labels of other languages.
+            pooled_embeds: Precomputed output of the pretrained encoder, as in `GileModel.embed_texts`.
+            lexical_ids: `(B, F)` lexical ids of the documents, padded with -1; used in evaluation, for lexical terms.
+            kwargs: `output_attentions`, as in `GileModel`, and further arguments of the loss, as passed by `Trainer`.
 
         Returns:
-            `loss` if there are labels. `logits` `(B, L)`; none in a training step whose loss reads text codes.
+            `loss` if there are labels. `logits` `(B, L)`, or None in a training step whose loss reads text codes.
 
         Raises:
-            ValueError: No label set is stored, labels do not fit it, or inputs are of a wrong shape.
-            TypeError: There is no such argument.
+            ValueError: If no label set is stored, labels do not fit it, or inputs have a wrong shape.
+            TypeError: If an argument is unknown.
         """
         check_tensors(labels=labels, excluded_columns=excluded_columns)
-        kwargs.pop("output_hidden_states", None)  # adapters of peft always pass it
+        kwargs.pop("output_hidden_states", None)  # always passed by peft adapters
         output_attentions = kwargs.pop("output_attentions", None)
         self._check_loss_arguments(labels, kwargs)
         loss_of_codes = getattr(self.loss_function, "of_codes", None) if labels is not None and self.training else None
@@ -796,36 +792,36 @@ class GileForSequenceClassification(GilePreTrainedModel):
         return SequenceClassifierOutput(loss=loss, logits=logits, attentions=shown)
 
     def _check_loss_arguments(self, labels: Tensor | None, given: dict[str, Any]) -> None:
-        """Refuses arguments that the loss does not take, and a loss of `Trainer` that would be wrong."""
+        """Refuses unknown arguments of the loss, and a loss of `Trainer` that would be wrong."""
         if not given or torch.compiler.is_compiling():
             return
         try:
             inspect.signature(self.loss_function).bind_partial(**given)
         except TypeError as error:
             raise TypeError(
-                f"forward() {error}, which the loss does not take either; sampled labels are trained on with "
+                f"forward() {error}, which the loss does not accept either; to train on sampled labels, set "
                 "model.loss_function = hf_gile.training.GileLoss()"
             ) from None
         if labels is None and self.training and given.keys() & {"shift_labels", "num_items_in_batch"}:
-            # Trainer then computes a softmax itself, which is right for one gold label among all stored ones.
+            # Trainer then computes a softmax itself, which is correct for a single gold label among all stored labels.
             kind = self.config.problem_type
             asked = "problem_type, which is not set" if kind is None else "model.loss_function"
             if kind is None or (self.loss_function is not label_loss and kind != "multi_label_classification"):
                 raise ValueError(
-                    f"label_smoothing_factor keeps the labels from the model, but its loss depends on {asked}: set "
-                    "label_smoothing_factor=0 in TrainingArguments. If compute_loss_func keeps them on purpose, set "
+                    f"label_smoothing_factor withholds labels from the model, but its loss depends on {asked}: set "
+                    "label_smoothing_factor=0 in TrainingArguments. If compute_loss_func does so on purpose, set "
                     "config.problem_type = 'multi_label_classification'"
                 )
 
     def project_stored_labels(self, columns: Tensor | None = None, language: str | None = None) -> Tensor:
-        """`(C, J)` codes of stored labels; in inference those of all labels are made once and kept.
+        """Computes `(C, J)` codes of stored labels; in inference, codes of all labels are cached.
 
         Args:
-            columns: `(C,)` columns wanted; all of them by default.
-            language: The language of the documents to score; only read without `config.share_joint_space`.
+            columns: `(C,)` label indices; by default all.
+            language: Language of the documents to score; only used without `config.share_joint_space`.
 
         Raises:
-            ValueError: No label set is stored.
+            ValueError: If no label set is stored.
         """
         if self.config.output_layer == "linear":
             if not self.config.languages:
@@ -839,10 +835,10 @@ class GileForSequenceClassification(GilePreTrainedModel):
 
         def make() -> Tensor:
             every = torch.arange(self.config.num_labels, device=self.label_input_ids.device).split(_LABELS_AT_ONCE)
-            with torch.inference_mode(False), torch.no_grad():  # codes that torch.export takes, too
+            with torch.inference_mode(False), torch.no_grad():  # so that torch.export accepts the codes
                 return torch.cat([self.project_stored_labels(some, language) for some in every])
 
-        if any(weight.is_meta for weight in self.gile.label_parameters()):  # elsewhere until modules are called
+        if any(weight.is_meta for weight in self.gile.label_parameters()):  # offloaded until modules are called
             return make()
         return self.stored_labels.made_once(("codes", language), self.label_input_ids, self.gile.label_state, make)
 
@@ -894,16 +890,18 @@ class GileForSequenceClassification(GilePreTrainedModel):
         for_hub = ("repo_id", "commit_message", "commit_description", "private", "create_pr", "revision", "tags")
         hub = {name: kwargs.pop(name) for name in for_hub if name in kwargs}
         if is_main_process:
-            Path(save_directory, UNFINISHED_SAVE).unlink(missing_ok=True)  # its files are older than this model
+            Path(save_directory, UNFINISHED_SAVE).unlink(
+                missing_ok=True
+            )  # the interrupted save is older than this model
         super().save_pretrained(save_directory, is_main_process, state_dict, **kwargs)
         file = Path(save_directory) / LABELS_FILE
         if is_main_process:
             if self.label_set is not None:
                 self.label_set.save(file)
             else:
-                file.unlink(missing_ok=True)  # of another model, saved here before
+                file.unlink(missing_ok=True)  # from another model saved here before
         if push_to_hub:
-            # Not by super(), which would push before the labels are there.
+            # Not by super(), which would push before labels are saved.
             repo_id = hub.pop("repo_id", Path(save_directory).name)
             self.push_to_hub(repo_id, token=kwargs.get("token"), **hub)
 
@@ -911,8 +909,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
         words = state_dict.get(f"{prefix}label_input_ids")
         if words is not None and self.label_set is not None and not words.cpu().equal(self.label_input_ids.cpu()):
             raise ValueError(
-                "this checkpoint stores other labels than set_labels gave this model, or in another order: "
-                "train on with the label set of the checkpoint (its labels.jsonl), or load it with from_pretrained"
+                "labels of this checkpoint differ from set_labels of this model, or in their order: continue with "
+                "the label set of the checkpoint (its labels.jsonl), or load it with from_pretrained"
             )
         super()._load_from_state_dict(state_dict, prefix, *args)
 
@@ -923,13 +921,13 @@ class GileForSequenceClassification(GilePreTrainedModel):
         """Loads a model and its label set; see `PreTrainedModel.from_pretrained`.
 
         Raises:
-            ValueError: `labels.jsonl` lists other labels than the model has, or labels have words that it has not.
+            ValueError: If `labels.jsonl` does not match the labels of the model, or they have unknown word ids.
         """
         hub = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
         options = {name: kwargs[name] for name in hub if kwargs.get(name) is not None}
         loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
-        folder = pretrained_model_name_or_path  # None: a state_dict was given instead
+        folder = pretrained_model_name_or_path  # None if a state_dict was passed
         model.gile._check_ids(f"{folder}: label_input_ids", model.label_input_ids)
         missing = {"_raise_exceptions_for_missing_entries": False}
         file = None if folder is None else cached_file(folder, LABELS_FILE, **missing, **options)
@@ -938,8 +936,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
             stored = {int(column): name for column, name in model.config.id2label.items()}
             if label_set.id2label() != stored:
                 raise ValueError(
-                    f"{file} lists {len(label_set)} labels that are not the {len(stored)} labels of config.id2label; "
-                    "change the labels of a saved model with model.set_labels(label_set, processor) and save it again"
+                    f"{file} has {len(label_set)} labels that differ from the {len(stored)} labels of config.id2label; "
+                    "to change labels of a saved model, call model.set_labels(label_set, processor) and save it"
                 )
             model.label_set = label_set
         return loaded

@@ -434,10 +434,10 @@ class GileProcessor(ProcessorMixin):
     def _languages(self, language: str | Sequence[str | None] | None, size: int, name: str) -> Sequence[str | None]:
         """The language of each of a number of texts."""
         if language is not None and (not isinstance(language, Iterable) or getattr(language, "ndim", 1) == 0):
-            raise ValueError(f"{name} must be one language, or one for each text, got {_shown(language)}")
+            raise ValueError(f"{name} must be a language, or a language for each text, got {_shown(language)}")
         languages = [language] * size if language is None or isinstance(language, str) else list(language)
         if len(languages) != size:
-            raise ValueError(f"{name} must be one language, or one for each of {size} texts, got {len(languages)}")
+            raise ValueError(f"{name} must be a language, or a language for each of {size} texts, got {len(languages)}")
         return [check_language(self, one, name) for one in languages]
 
     def _words(self, texts: Sequence[str], languages: Sequence[str | None], written: bool = False) -> list[list[Any]]:

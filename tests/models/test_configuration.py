@@ -84,7 +84,7 @@ def test_sizes_are_those_of_the_pretrained_encoder(name):
     fields = {"text_encoder_type": "transformer", "text_encoder_config": encoder, "pooling": "mean"}
     value = getattr(GileTextConfig(**fields), name)
     GileTextConfig(**fields, **{name: value})
-    with pytest.raises(ValueError, match=f"{name}=7 would have no effect: that of the pretrained encoder is {value}"):
+    with pytest.raises(ValueError, match=f"{name}=7 has no effect, the encoder has {value}"):
         GileTextConfig(**fields, **{name: 7})
 
 
@@ -111,7 +111,7 @@ def test_fields_of_the_text_configuration_may_be_named_beside_the_others(tmp_pat
 def test_a_configuration_file_without_an_object_is_refused_by_its_name(tmp_path, content, load):
     file = tmp_path / "config.json"
     file.write_bytes(content)
-    message = rf"{re.escape(str(file))} holds no JSON object: .* save or download the model again"
+    message = rf"{re.escape(str(file))} holds no JSON object: .* save or download it again"
     with pytest.raises(ValueError, match=message):
         load(file if load == GileConfig.from_json_file else tmp_path)
 

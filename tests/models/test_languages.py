@@ -305,7 +305,7 @@ def test_languages_that_are_not_in_the_order_of_the_alphabet_come_back_in_theirs
         inputs = of(processor, language)
         assert torch.equal(loaded(**inputs).logits, model(**inputs).logits)
         assert loaded(**inputs).logits[0].isfinite().tolist() == own
-    with pytest.raises(ValueError, match="stand in the order english, german; put those of one language after"):
+    with pytest.raises(ValueError, match="have the languages english, german in this order; group them by language"):
         model.set_labels(LABELS, processor)
 
 

@@ -357,22 +357,22 @@ class TestPooledEmbeds:
         model, processor = make_pretrained(**options)
         pooled = pool_texts(model, **batch_of(processor)).detach()
         torch.testing.assert_close(model(pooled_embeds=pooled).logits, model(**batch_of(processor)).logits)
-        with pytest.raises(ValueError, match="of the encoder before this training"):
+        with pytest.raises(ValueError, match="would be outdated in training"):
             step(model, processor, pooled_embeds=pooled)
 
     def test_others_are_refused(self, make_pretrained, make_model):
         model, processor = make_pretrained(freeze_text_encoder=True, bag_size=3)
         pooled = torch.ones(3, 12)
-        with pytest.raises(ValueError, match="needs input_ids: inputs_embeds and pooled_embeds do not say"):
+        with pytest.raises(ValueError, match="needs input_ids, which inputs_embeds and pooled_embeds do not replace"):
             model(pooled_embeds=pooled)
         with pytest.raises(ValueError, match=r"pooled_embeds must have shape \(B, 12\), got \(3, 11\)"):
             model(**batch_of(processor), pooled_embeds=pooled[:, 1:])
         with pytest.raises(
-            ValueError, match=r"pooled_embeds \(2, 12\) and input_ids \(3, .* not of the same documents"
+            ValueError, match=r"pooled_embeds \(2, 12\) and input_ids \(3, .* belong to other documents"
         ):
             model(**batch_of(processor), pooled_embeds=pooled[1:])
         word_level, _ = make_model()
-        with pytest.raises(ValueError, match="pooled_embeds are of a pretrained encoder, not of 'wan'"):
+        with pytest.raises(ValueError, match="pooled_embeds need a pretrained encoder, got 'wan'"):
             word_level(pooled_embeds=pooled)
 
 
@@ -544,9 +544,7 @@ def test_the_input_embeddings_are_those_of_the_encoder(make_pretrained):
     assert model.get_input_embeddings() is model.gile.text_encoder.transformer.embeddings.word_embeddings is table
     assert model.resize_token_embeddings(29) is table
     for given, named in (([31], {}), ([], {"new_num_tokens": 31})):
-        with pytest.raises(
-            ValueError, match="the tokens of a pretrained encoder, and those of a bag, keep their number"
-        ):
+        with pytest.raises(ValueError, match="the number of tokens of a pretrained encoder or a bag cannot be changed"):
             model.resize_token_embeddings(*given, **named)
 
 

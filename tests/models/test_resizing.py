@@ -16,7 +16,7 @@ def test_labels_whose_words_are_gone_are_stored_again(tmp_path, make_model, labe
         ValueError, match=r"resize_token_embeddings took words of its labels away: call model.set_labels"
     ):
         model(input_ids=torch.tensor([[2, 3]]))
-    with pytest.raises(ValueError, match="the words of this model, got"):
+    with pytest.raises(ValueError, match="must be word ids of this model"):
         model.gile.project_texts(input_ids=words["input_ids"] + 40)
     model.save_pretrained(tmp_path)
     model = GileForSequenceClassification.from_pretrained(tmp_path)

@@ -334,7 +334,7 @@ def test_a_field_of_where_training_starts_is_refused_where_weights_are_loaded(ma
     model, _ = make_model(cosine_score=True, hidden_size=7)
     model.save_pretrained(tmp_path)
     for kind in (GileForSequenceClassification, GileModel):
-        with pytest.raises(ValueError, match=f"{name}={value} is where training starts, and .* what became of it"):
+        with pytest.raises(ValueError, match=f"{name}={value} is an initial value, but .* has trained weights"):
             kind.from_pretrained(tmp_path, **{name: value})
     loaded, info = GileForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
     assert type(loaded) is GileForSequenceClassification

@@ -74,17 +74,18 @@ MISTAKES = {
     # model
     "ids beyond the vocabulary": (
         lambda a: a.model(input_ids=torch.tensor([[2, 999]])),
-        r"input_ids must be ids from 0 to \d+, the words of this model, got 999; use the processor saved with",
+        r"input_ids must be word ids of this model, from 0 to \d+, got 999; use the processor "
+        r"saved with",
     ),
     "negative ids": (
         lambda a: a.model(input_ids=torch.tensor([[-100, 2]])),
-        "input_ids must be ids from 0 .* got -100",
+        "input_ids must be word ids of this model, from 0 .* got -100",
     ),
     "label ids beyond the vocabulary": (
         lambda a: a.model.gile(a.words["input_ids"], label_input_ids=torch.tensor([[999]])),
-        "label_input_ids must be ids from 0",
+        "label_input_ids must be word ids of this model, from 0",
     ),
-    "numbers for ids": (lambda a: a.model(input_ids=torch.rand(2, 3)), "input_ids must be whole numbers"),
+    "numbers for ids": (lambda a: a.model(input_ids=torch.rand(2, 3)), "input_ids must be integer word ids"),
     "lists for tensors": (
         lambda a: a.model(**a.processor(["iron"])),
         r"input_ids must be a tensor, got list; .* return_tensors='pt'",

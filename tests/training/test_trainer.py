@@ -91,7 +91,7 @@ def test_a_checkpoint_of_other_labels_is_not_resumed(make_trainer, tmp_path, lab
     make_trainer(folder="part", max_steps=2, save_strategy="steps", save_steps=1).train()
     other = make_trainer(folder="part", max_steps=2)
     other.model.set_labels(LabelSet(reversed(label_set)), other.data_collator.processor)
-    with pytest.raises(ValueError, match="this checkpoint stores other labels than set_labels gave this model"):
+    with pytest.raises(ValueError, match="labels of this checkpoint differ from set_labels of this model"):
         other.train(resume_from_checkpoint=str(tmp_path / "part" / "checkpoint-1"))
 
 
