@@ -417,7 +417,7 @@ class GileProcessor(ProcessorMixin):
             raise ValueError("label_text is an empty list; pass at least one label")
         for place, text in enumerate(texts):
             if not isinstance(text, str) or not text.strip():
-                raise ValueError(f"label_text[{place}] must be a text that is not empty, got {_shown(text)}")
+                raise ValueError(f"label_text[{place}] must be a non-empty text, got {_shown(text)}")
             _check_characters(text, f"label_text[{place}]")
         labels = []
         unknown = self.tokenizer.unk_token_id

@@ -212,7 +212,7 @@ def test_a_tokenizer_without_padding_is_refused():
 
 
 def test_labels_and_texts_of_no_use_are_refused_by_place(flat, windows):
-    with pytest.raises(ValueError, match=r"label_text\[1\] must be a text that is not empty"):
+    with pytest.raises(ValueError, match=r"label_text\[1\] must be a non-empty text"):
         flat(label_text=["milk", " "])
     nothing = flat(label_text=["milk", "\u200b"])["label_input_ids"][1]  # as a label of an unknown word
     assert flat.tokenizer.convert_ids_to_tokens(nothing) == ["[CLS]", "[UNK]", "[SEP]"]

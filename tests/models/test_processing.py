@@ -121,7 +121,7 @@ def test_labels_are_cut_and_padded(wan):
         ({"text": ["a", ["b"]]}, r"text\[1\] must be a text, got list"),
         ({"label_text": []}, "label_text is an empty list"),
         ({"label_text": "iron"}, "must be a list of label texts"),
-        ({"label_text": ["iron", " "]}, r"label_text\[1\] must be a text that is not empty"),
+        ({"label_text": ["iron", " "]}, r"label_text\[1\] must be a non-empty text"),
         ({"text": {"text": "a"}}, "text must be a text, got dict of text: pass the column that holds the text"),
         ({"text": 3}, "text must be a text, got int"),
         ({"text": ["a", "b\udc00"]}, r"text\[1\] holds half of a character, '\\udc00' at place 1"),
