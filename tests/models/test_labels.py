@@ -136,7 +136,7 @@ def test_labels_may_share_a_name_when_their_descriptions_differ():
         ([Label("1", "a", threshold=1.5)], "row 1: threshold must be a probability"),
         ([Label("1", "a", synonyms=["b"])], r"row 1: synonyms must be tuple, got \['b'\]"),
         ([Label("1", "a", synonyms=("b", 3))], "row 1: a synonym must be a non-empty text .* got 3"),
-        ([Label("1", "a", synonyms=(" b",))], "row 1: a synonym must be a non-empty text without surrounding white space"),
+        ([Label("1", "a", synonyms=(" b",))], "a synonym must be a non-empty text without surrounding white space"),
         ([Label("1", "a", broader=("",))], "row 1: an id in broader must be a non-empty text"),
     ],
     ids=[
