@@ -71,8 +71,8 @@ def year_split(
     for part, wanted in ((_TRAIN, f"up to {train_until} to train on"), (_TEST, f"from {test_from} on to test on")):
         if not np.any(parts == part):
             known = years[years > 0]
-            years = f"they are from {known.min()} to {known.max()}" if len(known) else "none has a year"
-            raise ValueError(f"none of {len(table):,} documents is {wanted}: {years}")
+            available = f"they are from {known.min()} to {known.max()}" if len(known) else "none has a year"
+            raise ValueError(f"none of {len(table):,} documents is {wanted}: {available}")
     _draw_validation(parts, table, validation, salt)
     seen, _, found = label_counts(table, parts, 3)
     return ZeroShotSplit(
