@@ -418,14 +418,15 @@ METADATA
 
 # The general scorer of hf_gile
 
-Scores any labels of any texts, and nobody trains it:
+This model scores any text against any labels, without training:
 
     score = a cos(h, e) - a m . e + b match + c coverage + d
 
-h and e are text and label as a pretrained encoder reads them: all-MiniLM-L6-v2 for English, multilingual-e5-small for
-others. match and coverage are the words that they share, whose rarity the tokenizer's vocabulary tells. m is what
-documents like those to score have in common, if the user has some: without them it is zero ("alone"), with them
-the scorer is "centred". a, b, c and d were chosen once for each encoder, and are all that was learned.
+h and e are the vectors of text and label under a pretrained encoder: all-MiniLM-L6-v2 for English,
+multilingual-e5-small for other languages. match and coverage measure the words that both share, weighted by their
+rarity, which is estimated from the tokenizer's vocabulary. m is the mean vector of documents like those to score.
+Without such documents it is zero ("alone"); with them the scorer is "centred". a, b, c and d were chosen once per
+encoder. Nothing else was learned.
 
 ```python
 import hf_gile
@@ -437,49 +438,50 @@ pipe("The parcel has not come yet.", candidate_labels=["delivery", "invoice", "p
 from hf_gile import LabelScoringPipeline
 from hf_gile.training import general_scorer
 
-messages = ["Where is my parcel?", "I cannot log in.", "Please send the bill again."]  # and some fifty more
+messages = ["Where is my parcel?", "I cannot log in.", "Please send the bill again."]  # and about fifty more
 model, processor = general_scorer(documents=messages)
 pipe = LabelScoringPipeline(model, processor=processor)  # centred
 ```
 
-## What it reaches
+## Figures
 
-Percent; each set is ranked with weights chosen on all the others, and MeSH never helps MeSH. Columns 2 to 4 are average
-precision; ECE is the expected calibration error of the best label's probability. Centred: by 50 documents of the
-validation part. A figure is the mean of two draws, or with e5 one, of 200 documents, or up to 1,000 short ones.
+All figures are in percent. Each set is scored with weights chosen on the other sets, never on a set with the same
+labels. Columns 2 to 4 are average precision; ECE is the expected calibration error of the best label's probability.
+"Centred" uses 50 documents of the validation part. Figures are means of two draws (a single draw for e5) of 200
+documents, or of up to 1,000 short documents.
 TABLES
 
-Documents are of training parts. `benchmarks/general_scorer.py` measures and chooses, and writes this page; its first
-lines say how. b and c are those that gain most over the cosine, where more than a tenth counts as a tenth; a is the one
-with which a softmax is as sure of its best label as it is right.
+Documents come from training parts. `benchmarks/general_scorer.py` chooses the weights, measures them and writes this
+page; its first lines explain how. b and c gain most over the cosine, where gains above a tenth count as a tenth. a
+makes the probability that a softmax gives its best label match how often that label is right.
 
 ## Limits
 
-- One of the labels is right, says the softmax. With `multi_label=True` a probability of a half is where right and
-  wrong labels are as likely if there are as many of both: tune a threshold where many labels compete.
-- A probability that is right on the mean of these sets is too high on some and too low on others, as the columns ECE
-  say.
-- Words that short texts share with labels tell little, and count in proportion to the length of texts below 50 words.
-- A long text is read up to 256 tokens by the encoder; its words all count.
-- Nothing else that was tried gains on all sets: a prompt before labels ("about") gains on topics and loses on intents;
-  a bilinear map learned on all the other sets loses on intents, and the mean of documents of other sets helps none.
-- With labelled documents, `hf-gile train` makes a better model.
+- The softmax assumes that exactly one label is right. With `multi_label=True`, a probability of one half assumes as
+  many right labels as wrong ones: tune a threshold if many labels compete.
+- Probabilities are calibrated on the mean of these sets, so they are too high on some and too low on others; see the
+  ECE columns.
+- In texts of under 50 words, shared words say little; they count in proportion to the length of the text.
+- The encoder reads the first 256 tokens of a long text; the word terms read all of it.
+- Nothing else that was tried gains on all sets. A prompt before labels ("about") gains on topics and loses on intents.
+  A bilinear map learned on the other sets loses on intents. The mean of documents from other sets helps on none.
+- If you have labelled documents, `hf-gile train` gives a better model.
 
-## Made of
+## Sources
 
 | what | used for | licence |
 | --- | --- | --- |
 | all-MiniLM-L6-v2 | encoder | Apache 2.0 |
 | multilingual-e5-small | encoder | MIT |
 | CLINC150 | weights | CC BY 3.0 |
-| SIB-200 | weights | Apache 2.0, as its repository has it |
+| SIB-200 | weights | Apache 2.0, according to its repository |
 | abstracts of MEDLINE, MeSH | weights | terms of the National Library of Medicine |
 | records of TIBKAT with subjects of the GND | weights | CC BY 4.0 |
 | WordNet 3.0, glosses of nouns | weights | WordNet 3.0 license |
 | descriptions and tags of Debian's packages | weights | as the Debian archive distributes them |
 
-Nothing of these sets is in the model but four numbers of each encoder. A saved model holds its encoder and 4.8 MB: a
-table of how rare words are, and m. EuroVoc was left out: of it there are names alone, and no texts that have them.
+The model contains nothing of these sets except four numbers per encoder. A saved model contains its encoder and 4.8
+MB: a table of word rarity, and m. EuroVoc is not used, because only its names were available, without texts.
 """
 
 
