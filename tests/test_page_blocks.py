@@ -1,0 +1,127 @@
+"""Python code of docs/ that needs models and data made first; tests of single pages run the rest."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from transformers import Trainer, TrainingArguments
+
+from hf_gile import GileForSequenceClassification, LabelSet
+from hf_gile.training import GileLoss, encode_dataset, model_from_text_encoder, processor_from_text_encoder
+
+ROOT = Path(__file__).parents[1]
+TEXTS = ["The failing heart pumps less blood.", "Breast milk for infants.", "Rats were fed iron."]
+GOLD = [["Heart Failure"], ["Milk, Human", "Infant"], ["Iron"]]
+
+
+def run(page, opening, names):
+    """Runs the block of a page that begins with an opening."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.DOTALL)
+    (block,) = [block for block in blocks if block.startswith(opening)]
+    exec(compile(block, page, "exec"), names)
+    return names
+
+
+def rows(copies=1, labels=GOLD):
+    return Dataset.from_dict({"text": TEXTS * copies, "labels": labels * copies})
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_weights_of_tokens_start_at_the_idf(make_model):
+    model, processor = make_model(bag_size=3)
+    dataset = encode_dataset(rows(), processor, model.label_set)
+    names = {"model": model, "processor": processor, "dataset": dataset}
+    run("how_it_works.md", "from hf_gile.training import log_idf", names)
+    assert model.gile.bag.log_weights.weight.abs().sum() > 0
+
+
+def test_a_trained_model_compares_words(make_model):
+    model, processor = make_model(problem_type="multi_label_classification")
+    for part in (model, processor):
+        part.save_pretrained("model")
+    processor.lexical = True
+    names = {"dataset": encode_dataset(rows(), processor, model.label_set), "folder": "model", "processor": processor}
+    names["GileForSequenceClassification"] = GileForSequenceClassification
+    assert run("how_it_works.md", "from hf_gile.training import set_lexical", names)["model"].config.lexical
+
+
+def test_a_head_is_fitted_as_convex_problems(save_text_encoder):
+    encoder, labels = save_text_encoder(), LabelSet.from_names(["Heart", "Milk", "Iron"])
+    model = model_from_text_encoder(encoder, num_labels=3, problem_type="single_label_classification")
+    processor = processor_from_text_encoder(encoder, model.config)
+    encoded = encode_dataset(rows(6, [["Heart"], ["Milk"], ["Iron"]]), processor, labels)
+    names = {"encoder": encoder, "labels": labels, "processor": processor}
+    names["parts"] = {"train": encoded, "validation": encoded}
+    names = run("how_it_works.md", "from hf_gile.training import add_pooled_embeds, fit_convex", names)
+    assert names["result"]["chosen"]
+
+
+def test_a_frozen_encoder_reads_once_and_its_layers_have_rates(save_text_encoder):
+    encoder, labels = save_text_encoder(), LabelSet.from_names(["Heart Failure", "Milk, Human", "Iron", "Infant"])
+    model = model_from_text_encoder(encoder, num_labels=4, problem_type="multi_label_classification")
+    processor = processor_from_text_encoder(encoder, model.config)
+    model.set_labels(labels, processor)
+    names = {"model": model, "processor": processor, "labels": labels, "rows": rows(), "torch": torch}
+    names |= {"encode_dataset": encode_dataset, "Trainer": Trainer}
+    names["args"] = TrainingArguments("runs", use_cpu=True, report_to="none")
+    frozen = run("pretrained.md", "from hf_gile.training import add_pooled", dict(names))
+    assert "pooled_embeds" in frozen["dataset"].column_names
+    names["dataset"] = encode_dataset(rows(), processor, labels)
+    groups = run("pretrained.md", "from hf_gile.training import parameter_groups", names)["groups"]
+    assert len({group["lr"] for group in groups}) > 2
+
+
+def test_a_classifier_is_exported_by_torch(make_model):
+    model, processor = make_model(problem_type="multi_label_classification")
+    inputs = processor(TEXTS, return_tensors="pt")
+    inputs.pop("lexical_ids", None)
+    names = run("pretrained.md", "model.eval()", {"torch": torch, "model": model, "inputs": inputs})
+    exported = names["program"].module()(inputs["input_ids"], inputs["attention_mask"])
+    torch.testing.assert_close(exported["logits"], model(**inputs).logits)
+
+
+def test_rare_labels_are_measured_weighted_and_a_loss_is_set(make_model):
+    pytest.importorskip("evaluate")
+    model, _ = make_model()
+    label_set = model.label_set.with_counts({"Iron": 7, "Blood": 2, "Infant": 1, "Milk, Human": 1, "Heart Failure": 3})
+    names = {"label_set": label_set, "seen": label_set.seen, "num_documents": 20, "model": model}
+
+    def evaluate():
+        names["metrics"].update(torch.randn(3, 5), torch.tensor([[0, 2], [1, -100], [4, 3]]))
+        return {f"eval_{name}": value for name, value in names["metrics"].compute().items()}
+
+    names["trainer"] = SimpleNamespace(evaluate=evaluate)
+    run("training.md", "from hf_gile.metrics import LabelMetrics, decile", names)
+    run("training.md", "from hf_gile.training import GileLoss, LabelSampler, class", names)
+    run("training.md", "import evaluate", {})
+    assert Path("runs/label_ranking/label_ranking.py").is_file()
+    assert run("training.md", "def focal", names)["model"].loss_function is names["focal"]
+
+
+@pytest.mark.slow
+def test_a_program_trains_calibrates_and_saves(make_model):
+    model, processor = make_model(problem_type="multi_label_classification")
+    model.set_labels(model.label_set.with_counts(dict.fromkeys(model.label_set.ids, 1)), processor)
+    args = TrainingArguments("runs", use_cpu=True, report_to="none", num_train_epochs=1, eval_strategy="epoch")
+    args.save_strategy, args.load_best_model_at_end, args.batch_eval_metrics = "epoch", True, True
+    names = {"model": model, "processor": processor, "args": args, "GileLoss": GileLoss}
+    names["parts"] = dict.fromkeys(("train", "validation", "test"), rows(4))
+    run("training.md", "from pathlib import Path", names)
+    assert Path("runs/mine/model/config.json").is_file()
+
+
+def test_tables_and_word_vectors_are_read():
+    Path("subjects.csv").write_text("id,name_en,name_de,synonyms\na,Iron,Eisen,Fe\n")
+    Path("records.jsonl.gz").write_text('{"id": "1", "title": "Iron.", "abstract": "Of rats.", "subjects": ["a"]}\n')
+    Path("glove.840B.300d.txt").write_text("iron 0.5 1.0\nmilk 1.0 0.25\n")
+    assert len(run("data.md", "from hf_gile.data import load_labels", {})["rows"]) == 1
+    names = run("data.md", "from hf_gile import GileConfig, GileModel", {})
+    assert np.isfinite(names["model"].get_input_embeddings().weight.detach().numpy()).all()
