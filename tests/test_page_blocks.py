@@ -66,7 +66,9 @@ def test_a_head_is_fitted_as_convex_problems(save_text_encoder):
 
 def test_a_frozen_encoder_reads_once_and_its_layers_have_rates(save_text_encoder):
     encoder, labels = save_text_encoder(), LabelSet.from_names(["Heart Failure", "Milk, Human", "Iron", "Infant"])
-    model = model_from_text_encoder(encoder, num_labels=4, problem_type="multi_label_classification")
+    model = model_from_text_encoder(
+        encoder, num_labels=4, problem_type="multi_label_classification", freeze_text_encoder=True
+    )
     processor = processor_from_text_encoder(encoder, model.config)
     model.set_labels(labels, processor)
     names = {"model": model, "processor": processor, "labels": labels, "rows": rows(), "torch": torch}
@@ -74,7 +76,8 @@ def test_a_frozen_encoder_reads_once_and_its_layers_have_rates(save_text_encoder
     names["args"] = TrainingArguments("runs", use_cpu=True, report_to="none")
     frozen = run("pretrained.md", "from hf_gile.training import add_pooled", dict(names))
     assert "pooled_embeds" in frozen["dataset"].column_names
-    names["dataset"] = encode_dataset(rows(), processor, labels)
+    model = model_from_text_encoder(encoder, num_labels=4, problem_type="multi_label_classification")
+    names |= {"dataset": encode_dataset(rows(), processor, labels), "model": model}
     groups = run("pretrained.md", "from hf_gile.training import parameter_groups", names)["groups"]
     assert len({group["lr"] for group in groups}) > 2
 
@@ -91,7 +94,7 @@ def test_a_classifier_is_exported_by_torch(make_model):
 def test_rare_labels_are_measured_weighted_and_a_loss_is_set(make_model):
     pytest.importorskip("evaluate")
     model, _ = make_model()
-    label_set = model.label_set.with_counts({"Iron": 7, "Blood": 2, "Infant": 1, "Milk, Human": 1, "Heart Failure": 3})
+    label_set = model.label_set.with_counts({"Iron": 7, "Blood": 2, "Infant": 1, "Milk, Human": 1})
     names = {"label_set": label_set, "seen": label_set.seen, "num_documents": 20, "model": model}
 
     def evaluate():
