@@ -212,7 +212,7 @@ class _Table:
         if len(self.positions) > len(self.vectors):
             if not self.vectors.flags.owndata:
                 self.vectors = self.vectors.copy()
-            # In position, since np.concatenate would double the memory.
+            # In place, since np.concatenate would double the memory.
             self.vectors.resize((len(self.positions) * 9 // 8, vectors.shape[1]), refcheck=False)
         self.vectors[before : len(self.positions)] = kept
 
