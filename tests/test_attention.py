@@ -147,7 +147,7 @@ def test_what_cannot_be_explained_is_refused(make_model):
         explain(model, processor, TEXTS[:2], gold=[[]])
     with pytest.raises(ValueError, match="no label has the id 'iron'"):
         explain(model, processor, ["Iron."], gold=[["iron"]])
-    with pytest.raises(ValueError, match="pass the column that holds the text"):
+    with pytest.raises(ValueError, match="pass the text column"):
         explain(model, processor, {"text": TEXTS[0]})
     with pytest.raises(ValueError, match="top_k must be a whole number, at least 1, got -1"):
         explain(model, processor, TEXTS[:2], top_k=-1)

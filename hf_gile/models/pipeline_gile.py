@@ -30,37 +30,36 @@ from .search_gile import Bias, Choice, TopLabels, best_labels, bias_of, project_
 from .stored_labels_gile import state_of
 
 LONG_TEXTS = ("cut", "max", "mean")
-"""What can be done with texts that are longer than a model reads."""
+"""Ways to handle texts that are longer than a model reads."""
 
 _PIECES_AT_ONCE = 32
-"""Pieces of long texts that are encoded at once; as many as there are texts, if these are more."""
+"""Number of pieces of long texts encoded together, at least the number of texts."""
 
 LABEL_CACHE_BYTES = 1 << 28
-"""Bytes of label codes that a pipeline keeps by default: of 500 numbers for 130,000 labels."""
+"""Default size of the cache of label codes in bytes, enough for 130,000 labels with codes of size 500."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a call of the label-scoring pipeline, each with its default.
+    """Options of the label-scoring pipeline.
 
     Args:
-        multi_label: Whether each label is scored on its own, by a sigmoid; else one label is right, and a softmax
-            runs over the candidates. By default as the model was trained.
-        top_k: The most labels of an answer, the best; by default any number.
-        threshold: Only labels with at least this probability, of which `top_k` still takes the best. `"stored"`: that
-            of each label, else of the seen or unseen labels, else 0.5; with `multi_label=False` the best label alone.
-        force_label: Whether a text of which no label reaches the threshold gets the best one.
-        long_texts: What is read of texts that are longer than the model reads: what fits, `"cut"`, or all of it in
-            pieces, each a pass of the text encoder. A label has the score of the piece that fits it best, `"max"`, or
-            the mean of their logits, `"mean"`.
-        return_evidence: Whether to add which words the model attended to, before it met any label.
-        return_parents: Whether to add the names of the labels right above each label, by `Label.broader`.
-        shortlist: As `top_k`, and adds these labels, with descriptions, as a text for the prompt of a language model.
-        language: The language of the texts, in a model of several.
-        label_language: The language of the labels, if it is another.
+        multi_label: Whether labels are scored independently by a sigmoid, or as exclusive classes by a softmax over the
+            candidates. By default as the model was trained.
+        top_k: Maximum number of labels of an answer, best first; by default unlimited.
+        threshold: Minimum probability of labels. `"stored"` uses the threshold of each label, or else of seen or unseen
+            labels, or else 0.5; with `multi_label=False`, it returns the best label only.
+        force_label: Whether to return the best label if no label reaches the threshold.
+        long_texts: How to handle long texts: `"cut"` truncates them; otherwise they are encoded in pieces, and the
+            score of a label is that of the best piece, `"max"`, or the mean of the logits, `"mean"`.
+        return_evidence: Whether to add the attention to words, which does not depend on labels.
+        return_parents: Whether to add the names of the parents of each label, by `Label.broader`.
+        shortlist: As `top_k`; also adds these labels with descriptions, as text for the prompt of a language model.
+        language: Language of the texts, for a multilingual model.
+        label_language: Language of the labels, if it differs.
 
     Raises:
-        ValueError: A value that makes no sense.
+        ValueError: If a value is invalid.
     """
 
     multi_label: bool | None = None
@@ -78,7 +77,7 @@ class Options:
         for name in ("language", "label_language"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
-                raise ValueError(f"{name} must be the name of one language, got {value!r:.100}; call once for each")
+                raise ValueError(f"{name} must be the name of a language, got {value!r:.100}; call once for each")
         for name in ("multi_label", "force_label", "return_evidence", "return_parents"):
             value = getattr(self, name)
             if not isinstance(value, bool) and (value is not None or name != "multi_label"):
@@ -98,40 +97,39 @@ class Options:
 
 @dataclass(frozen=True)
 class _Request:
-    """A document, and the labels it is scored with; without labels, the stored ones."""
+    """A document and the labels to score; None for the stored labels."""
 
     text: Any
     labels: Any
 
 
 class LabelScoringPipeline(Pipeline):
-    """Scores texts against labels given by their words, called and answering as the built-in zero-shot pipeline does.
+    """Scores texts against labels by their text, with the interface of the built-in zero-shot pipeline.
 
-    Each set of candidate labels is encoded once and remembered; a text then costs one pass of the text encoder and an
-    inner product for each label, whatever their number. Scores are probabilities, calibrated if the model is.
+    Each set of candidate labels is encoded once and cached. A text then takes a single pass of the text encoder, and an
+    inner product per label. Scores are probabilities, calibrated if the model is.
 
         pipe = pipeline("zero-shot-classification", model="path-or-hub-id", trust_remote_code=True)
         pipe("Breast milk lowers the risk of infection.", candidate_labels=["Milk, Human", "Heart Failure"])
         pipe(texts, candidate_labels={"Milk, Human": "breast milk; colostrum"}, top_k=5)
         pipe(texts, top_k=5)  # the label set stored with the model
         pipe(["Iron in blood.", "Rats were fed."], candidate_labels=[["Iron", "Milk"], ["Rats", "Mice"]])
-        pipe(texts, threshold="stored", force_label=True)  # labels to assign, one at least
+        pipe(texts, threshold="stored", force_label=True)  # labels to assign, at least one
         pipe(text, shortlist=30)["shortlist"]  # candidates, for the prompt of a language model
         for answer in pipe((json.loads(line)["text"] for line in file), batch_size=32): ...
 
-    A `LabelSet` spares comparing thousands of names, a `hf_gile.LabelIndex` encoding them. Up to rounding, an answer
-    depends on its own text and labels only: not on the batch, nor the order of texts or labels, nor on other labels
-    (but for `multi_label=False`, a softmax). Threads may share a pipeline. The model is put in evaluation mode.
+    A `LabelSet` avoids comparing thousands of names, a `hf_gile.LabelIndex` avoids encoding them. Up to rounding, an
+    answer depends only on its text and labels: not on the batch, the order of texts or labels, or other labels (except
+    with `multi_label=False`, a softmax). Pipelines are thread-safe. The model is put in evaluation mode.
 
     Args:
-        args: As for any pipeline: the model first.
-        kwargs: `model`, `processor` and whatever else any pipeline takes; `label_cache_bytes`, the memory of the label
-            codes to remember (256 MiB by default; those least recently used go first, and a set of more is encoded
-            at every call); and any of `Options`, as its default.
+        args: Positional arguments of any pipeline, the model first.
+        kwargs: `model`, `processor` and other arguments of any pipeline; `label_cache_bytes`, the size of the cache of
+            label codes (256 MiB by default; the least recently used are dropped first, and larger sets are not cached);
+            and defaults for `Options`.
 
     Raises:
-        ValueError: The model does not store labels, there is no processor, it is that of another model, or an option
-            makes no sense.
+        ValueError: If the model cannot store labels, the processor is missing or does not fit, or an option is invalid.
     """
 
     _load_processor = True
@@ -147,18 +145,19 @@ class LabelScoringPipeline(Pipeline):
         if not hasattr(model, "gile"):
             raise ValueError(
                 f"the label-scoring pipeline needs a GileForSequenceClassification, got {type(model).__name__}; "
-                "AutoModelForSequenceClassification.from_pretrained(folder) loads one of what either has saved"
+                "use AutoModelForSequenceClassification.from_pretrained(folder)"
             )
         super().__init__(*args, **kwargs)
         if not hasattr(self.processor, "pad_documents"):
             raise ValueError(
-                "the label-scoring pipeline needs the processor saved with the model; save it too, or pass processor="
+                "the label-scoring pipeline needs the processor saved with the model; save it in the same folder, or "
+                "pass processor="
             )
         self.processor.check_fits(self.model.config)
 
     @property
     def label_cache_bytes(self) -> int:
-        """Bytes of label codes that are remembered; may be set at any time."""
+        """Size of the cache of label codes in bytes; it can be changed at any time."""
         return self._cache.max_bytes
 
     @label_cache_bytes.setter
@@ -168,26 +167,26 @@ class LabelScoringPipeline(Pipeline):
         self._cache.max_bytes = int(value)
 
     def __call__(self, inputs: Any, candidate_labels: Any = None, **options: Any) -> Any:
-        """Scores texts; the class shows how. What is not given is as it was given to `pipeline(...)`.
+        """Scores texts, see the examples above. Arguments of `pipeline(...)` are the defaults.
 
         Args:
-            inputs: A text, a list of texts, or a generator or dataset of texts (answered as a stream). An empty text
-                is scored as a document without words. For models that read sentences a text may be a list of these.
+            inputs: A text, a list of texts, or a generator or dataset of texts (results are streamed). An empty text is
+                scored as a document without words. For models that read sentences, a text may be a list of sentences.
             candidate_labels: A list of label names or `Label`s, names with descriptions `{name: description}`, a
-                `LabelSet`, a `LabelIndex` made by this model for texts in this language, or one text of names separated
-                by commas; or a list of such, one for each text. By default the label set stored with the model.
-            options: Those of `Options`; `batch_size`, texts read at once (1 by default), and `num_workers`.
-                `hypothesis_template`, which the built-in pipeline takes, is ignored.
+                `LabelSet`, a `LabelIndex` of this model and language, or a string of names separated by commas; or a
+                list of these, one for each text. By default the label set stored with the model.
+            options: Fields of `Options`; `batch_size`, the number of texts encoded together (1 by default), and
+                `num_workers`. `hypothesis_template`, an option of the built-in pipeline, is ignored.
 
         Returns:
-            For each text `{"sequence": text, "labels": [names, best first], "scores": [probabilities]}`; as asked for
-            `"evidence": {"sentences": [{"weight": weight, "words": [[word, weight], ...]}, ...]}`, words as written in
-            the text, `"parents": [[names], ...]` and `"shortlist"`, a text; and a `"note"` if it knows no word of it.
+            For each text `{"sequence": text, "labels": [names, best first], "scores": [probabilities]}`; if requested,
+            `"evidence": {"sentences": [{"weight": weight, "words": [[word, weight], ...]}, ...]}`, words as in the
+            text, `"parents": [[names], ...]` and `"shortlist"`, a text; and a `"note"` for texts without known words.
 
         Raises:
-            ValueError: Texts, labels or options that make no sense (the message names the place), a `LabelIndex` of
-                another model or language, a linear unit with other labels than its own, evidence of a model without
-                attention, or a model whose scores are not numbers.
+            ValueError: If texts, labels or options are invalid (the message names the position), a `LabelIndex` belongs
+                to another model or language, a linear unit gets other labels than its own, a model without attention is
+                asked for evidence, or scores are NaN.
         """
         texts = _checked_texts(inputs, self.processor)
         if not _one_set_for_each_text(candidate_labels):
@@ -195,10 +194,10 @@ class LabelScoringPipeline(Pipeline):
         is_one = isinstance(texts, str)
         texts = [texts] if is_one else texts
         if not isinstance(texts, list):
-            raise ValueError(f"label lists for each text go with a list of texts, got {type(inputs).__name__}")
+            raise ValueError(f"a label list for each text needs a list of texts, got {type(inputs).__name__}")
         if len(texts) != len(candidate_labels):
             raise ValueError(
-                f"candidate_labels holds {len(candidate_labels)} label lists, one for each text, but there are "
+                f"candidate_labels has {len(candidate_labels)} label lists, one for each text, but there are "
                 f"{len(texts)} texts"
             )
         pairs = zip(texts, map(self._cache.label_set, candidate_labels), strict=True)
@@ -206,8 +205,8 @@ class LabelScoringPipeline(Pipeline):
         return answers[0] if is_one else answers
 
     def save_pretrained(self, save_directory: str | PathLike[str], **kwargs: Any) -> None:
-        """Saves the model and its processor: all that `pipeline(model=folder, trust_remote_code=True)` needs."""
-        # Not by super(), which leaves out the processor, and declares the pipeline for those who have hf_gile.
+        """Saves the model and its processor for `pipeline(model=folder, trust_remote_code=True)`."""
+        # Not by super(), which omits the processor and requires hf_gile for the pipeline.
         self.model.save_pretrained(save_directory, **kwargs)
         self.processor.save_pretrained(save_directory, **kwargs)
 
@@ -216,7 +215,7 @@ class LabelScoringPipeline(Pipeline):
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         if hypothesis_template is not None:
             logging.get_logger(__name__).warning_once(
-                "hypothesis_template is ignored: a GILE model reads what labels say, and no sentence around it"
+                "hypothesis_template is ignored: GILE models read labels without a template"
             )
         names = [field.name for field in fields(Options)]
         for name in options:
@@ -226,17 +225,17 @@ class LabelScoringPipeline(Pipeline):
                     "and batch_size"
                 )
         chosen = {name: value for name, value in options.items() if value is not None}
-        Options(**chosen)  # refuses
+        Options(**chosen)  # validates
         if candidate_labels is not None:
             chosen["labels"] = self._cache.label_set(candidate_labels)
         return {}, chosen, {}
 
     def preprocess(self, inputs: object) -> dict[str, Any]:
-        """Wraps a text: words are made of whole batches, in `_forward`."""
+        """Wraps a text, since `_forward` tokenizes whole batches."""
         return {"request": inputs if hasattr(inputs, "labels") else _Request(inputs, None)}
 
     def _forward(self, model_inputs: dict[str, Any], labels: object = None, **chosen: Any) -> dict[str, Any]:
-        if self.model.training:  # asked of each batch, for a stream may be read between steps of training
+        if self.model.training:  # checked for each batch, since a stream may be read between training steps
             self.model.eval()
         batched = isinstance(model_inputs["request"], list)
         requests: list[_Request] = model_inputs["request"] if batched else [model_inputs["request"]]
@@ -264,7 +263,7 @@ class LabelScoringPipeline(Pipeline):
         return columns if batched else {name: values[0] for name, values in columns.items()}
 
     def _read(self, texts: list[Any], options: Options) -> "_ReadTexts":
-        """Encodes texts; what is read first of all is one batch, so that texts that fit have the same code anyway."""
+        """Encodes texts. First pieces form a batch, so that codes of short texts do not depend on `long_texts`."""
         processor, language = self.processor, options.language
         if options.return_evidence:
             _check_attends(self.model.config)
@@ -278,7 +277,7 @@ class LabelScoringPipeline(Pipeline):
         if whole:
             of_texts = processor.pieces(texts, language)
             known = [any(map(processor.knows, own)) for own in of_texts]
-            # A long sentence makes the first piece another than what is read first.
+            # With a long sentence, the first piece differs from the truncated text.
             firsts = [own[0] == document for own, document in zip(of_texts, documents, strict=True)]
             rest = [(place, piece) for place, own in enumerate(of_texts) for piece in own[firsts[place] :]]
             for place, _ in rest:
@@ -299,7 +298,7 @@ class LabelScoringPipeline(Pipeline):
         return _ReadTexts(codes, of_pieces, None if words is None else pad_rows(words, -1), evidence, known)
 
     def _encoded(self, documents: list[Any], options: Options) -> tuple[Tensor, list[Sequence[Tensor]]]:
-        """`(B, J)` text codes of documents of ids, and the attention of each; it is empty where nobody asks for it."""
+        """Returns `(B, J)` text codes of documents of ids, and their attention if requested."""
         gile = self.model.gile
         inputs = {name: ids.to(gile.device) for name, ids in self.processor.pad_documents(documents).items()}
         text_embeds, attentions = gile.embed_texts(**inputs, language=options.language)
@@ -332,7 +331,9 @@ class LabelScoringPipeline(Pipeline):
             return bias if postings is None else lambda rows: bias + postings.scores(words[some][rows])[:, own]
 
         long = [place for place in places if place in read.pieces]
-        if len(long) < len(places):  # all of them, so that the others are scored as they are with long_texts="cut"
+        if len(long) < len(
+            places
+        ):  # score all texts, so that short texts have the same scores as with long_texts="cut"
             answers |= zip(places, best_labels(read.codes[places], codes, added(places), choice), strict=True)
         if long:
             pieces = [widened(read.pieces[place]) for place in long]
@@ -342,12 +343,12 @@ class LabelScoringPipeline(Pipeline):
         return [TopLabels(answers[place].scores, answers[place].columns + first) for place in places]
 
     def postprocess(self, model_outputs: dict[str, Any]) -> dict[str, Any]:
-        """Turns the best labels of a document into names and numbers."""
+        """Converts the best labels of a document to names and numbers."""
         request, best = model_outputs["request"], model_outputs["best"]
         if bool(best["scores"].isnan().any()):
             raise ValueError(
-                f"the model gives {request.text!r:.100} scores that are not numbers: its weights hold NaN or infinity, "
-                "as after a training that diverged; take an earlier checkpoint"
+                f"scores of {request.text!r:.100} are NaN: the weights of the model contain NaN or infinity, as after "
+                "diverged training; use an earlier checkpoint"
             )
         answer = {"sequence": request.text, **best, "scores": best["scores"].tolist()}
         if model_outputs["evidence"] is not None:
@@ -357,7 +358,7 @@ class LabelScoringPipeline(Pipeline):
         return answer
 
     def _codes_of(self, labels: Any, options: Options, state: Callable[[], Any]) -> tuple[Tensor, float, int]:
-        """The `(L, J)` codes of labels, the constant of their scores, and the column of the first one."""
+        """Returns `(L, J)` label codes, the constant of their scores, and the index of the first label."""
         gile, config = self.model.gile, self.model.config
         language = check_language(config, options.language)
         label_language = options.label_language or language
@@ -381,7 +382,7 @@ class LabelScoringPipeline(Pipeline):
         return self._cache.codes(labels, languages, lambda words: (state(), gile.label_state(words)), make), bias, 0
 
     def _postings_of(self, labels: object, options: Options, state: Callable[[], Any]) -> Postings | None:
-        """What compares the words of labels with those of texts; None where they do not count."""
+        """Returns the postings of labels; None if lexical terms are not used."""
         model, given, language = self.model, labels, options.label_language or options.language  # type: Any, Any, Any
         if labels is None or hasattr(labels, "check_fits") or not model.gile.output_layer.counts_words:
             return model.stored_postings() if labels is None else getattr(labels, "postings", None)
@@ -393,7 +394,7 @@ class LabelScoringPipeline(Pipeline):
         return self._cache.fact(given, "postings", made_of, make)
 
     def _of_labels(self, name: str, labels: Any, own: slice, language: str | None) -> Any:
-        """What the model stores of labels, `seen` or `thresholds`, made once for each label set."""
+        """Returns `seen` or `thresholds` of labels, cached for each label set."""
         model = self.model
         stored, label_set = model.label_set, getattr(labels, "label_set", labels)
 
@@ -404,21 +405,21 @@ class LabelScoringPipeline(Pipeline):
             return numbers[0].item() if is_one else numbers
 
         of = stored if label_set is None else label_set
-        if of is None:  # a linear unit of which nothing is known
+        if of is None:  # a linear unit without label set
             return make()
-        # Not the label set itself, which would be kept alive.
+        # Not the label set itself, which would never be released.
         state = (stored and weakref.ref(stored), own, language, sorted(model.config.thresholds.items()))
         return self._cache.fact(of, name if label_set is None else f"given {name}", state, make)
 
 
 class _ZeroShot(ZeroShotClassificationPipeline):
-    """The built-in pipeline, but `LabelScoringPipeline` for a GILE model that was loaded before.
+    """The built-in pipeline, which creates a `LabelScoringPipeline` for a loaded GILE model.
 
-    By its path, transformers gets our pipeline from the configuration; of the model itself it does not ask, and the
-    built-in pipeline would read two of the stored labels as "entailment" and "contradiction".
+    For a path, transformers selects our pipeline by the configuration, but not for a loaded model: the built-in
+    pipeline would use two of the stored labels as "entailment" and "contradiction".
     """
 
-    _load_tokenizer = None  # where the model is not ours, it is asked for below
+    _load_tokenizer = None  # required below for other models
 
     def __new__(cls, *args: Any, tokenizer: object = None, **kwargs: Any) -> Any:
         if hasattr(kwargs.get("model"), "gile"):
@@ -438,21 +439,21 @@ def _one_set_for_each_text(labels: object) -> bool:
 
 
 def _checked_texts(inputs: Any, processor: GileProcessor) -> Any:
-    """A text; a list of texts, of all that is in memory anyway; else a dataset or generator that checks in its turn."""
+    """Returns a checked text or list of texts, or a dataset or generator that checks its texts."""
     if isinstance(inputs, str):
         return inputs
     if hasattr(inputs, "names") and hasattr(inputs, "texts"):
-        raise ValueError("a label set is not texts: pass it as pipe(texts, candidate_labels=label_set)")
+        raise ValueError("got a label set instead of texts: call pipe(texts, candidate_labels=label_set)")
     columns = getattr(inputs, "column_names", getattr(inputs, "columns", None))
     if columns is not None or hasattr(inputs, "column_names"):
         names = ", ".join(map(repr, () if columns is None else columns))
         raise ValueError(
-            f"a whole dataset is not texts: pass the column that holds them, as in pipe(dataset[name]); it has {names}"
+            f"got a dataset instead of texts: pass its text column, as in pipe(dataset[name]); it has {names}"
         )
     if hasattr(inputs, "tolist"):  # numpy and pandas
         inputs = inputs.tolist()
     if isinstance(inputs, Mapping) or not isinstance(inputs, Iterable | Dataset):
-        processor.check_text(inputs, "text[0]")  # refuses
+        processor.check_text(inputs, "text[0]")  # raises an error
     has_length = hasattr(inputs, "__len__") and not isinstance(inputs, IterableDataset)
     if has_length and len(inputs) == 0:
         raise ValueError("no texts to score: pass at least one")
@@ -483,13 +484,13 @@ class _CheckedDataset(Dataset[Any]):
 
 
 class _ReadTexts(NamedTuple):
-    """What a model made of texts."""
+    """Encoded texts."""
 
-    codes: Tensor  # (B, J), of what the model reads first of each text
-    pieces: dict[int, Tensor]  # (P, J) codes of the pieces of the texts that are longer, by their places
-    lexical_ids: Any  # (B, F), of all of each text, or None
+    codes: Tensor  # (B, J), of the truncated texts
+    pieces: dict[int, Tensor]  # (P, J) codes of the pieces of longer texts, by position
+    lexical_ids: Any  # (B, F), of whole texts, or None
     evidence: list[Any]  # of each text, or None
-    known: list[bool]  # whether each text, as far as it was read, holds a word that the model knows
+    known: list[bool]  # whether each text, as far as read, has a known word
 
 
 def _said(labels: Any, names: Mapping[int, str], columns: Sequence[int], options: Options) -> dict[str, Any]:
@@ -516,10 +517,10 @@ def _check_attends(config: PreTrainedConfig) -> None:
 
 
 def _evidence(pieces: Sequence[list[Any]], attentions: Sequence[Sequence[Tensor]]) -> dict[str, Any]:
-    """The words of a text, as `processor.pieces(..., written=True)` gives them, with the weights that each piece had.
+    """Combines the words of a text, from `processor.pieces(..., written=True)`, with their attention weights.
 
-    Attention is `(W,)` of words, or `(S, W)` of words in sentences and `(S,)` of sentences. The weight of a word of
-    several tokens is their sum. Pieces count alike: the weights of their sentences are divided by their number.
+    Attention is `(W,)` over words, or `(S, W)` over words in sentences and `(S,)` over sentences. Weights of the tokens
+    of a word are added. Pieces have equal weight: the weights of sentences are divided by the number of pieces.
     """
     sentences = []
     for piece, (of_words, *of_sentences) in zip(pieces, attentions, strict=True):
@@ -535,19 +536,19 @@ def _evidence(pieces: Sequence[list[Any]], attentions: Sequence[Sequence[Tensor]
 
 
 class LabelCache:
-    """Codes of label sets, the least recently used of which go first, and what is costly to make of a label set.
+    """Least-recently-used cache of label codes, and of other results for label sets.
 
-    Label sets of the same content are one. Several threads may use it; it is not locked while something is made. No
-    more than `max_bytes` of codes are kept; it may be changed, and the next codes to be kept make room.
+    Label sets with equal content are identified. The cache is thread-safe and not locked during computations. It stores
+    at most `max_bytes` of codes; a change of this limit takes effect with the next codes.
     """
 
     def __init__(self, max_bytes: int = LABEL_CACHE_BYTES) -> None:
         self.max_bytes = max_bytes
         self.num_bytes = 0
         self._lock = threading.Lock()
-        # By label set and languages: what codes were made of, they themselves, and the words of the labels.
+        # By label set and languages: the state of the model, the codes, and the words of the labels.
         self._codes: OrderedDict[tuple[Any, ...], tuple[Any, Tensor, Tensor]] = OrderedDict()
-        # While the codes of a label set are kept, the names that it was made of lead to it.
+        # While the codes of a label set are cached, its names are mapped to it.
         self._given: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
         self._facts: weakref.WeakKeyDictionary[Any, dict[str, tuple[Any, Any]]] = weakref.WeakKeyDictionary()
 
@@ -558,19 +559,19 @@ class LabelCache:
         self.__init__(**state)  # type: ignore[misc]
 
     def __len__(self) -> int:
-        """The number of label sets whose codes are kept."""
+        """Returns the number of label sets with cached codes."""
         return len(self._codes)
 
     def label_set(self, labels: object) -> Any:
-        """The `LabelSet` or `LabelIndex` of candidate labels in any form, the same for the same names."""
+        """Converts candidate labels in any form to a `LabelSet` or `LabelIndex`, the same object for equal names."""
         if hasattr(labels, "model_fingerprint"):
             return labels
-        if hasattr(labels, "texts") and hasattr(labels, "names"):  # of the same content, that which is known already
+        if hasattr(labels, "texts") and hasattr(labels, "names"):  # the known label set with equal content
             return self.fact(labels, "first", None, lambda: weakref.ref(labels))() or labels  # type: ignore[arg-type]
-        if isinstance(labels, str):  # as the built-in pipeline reads it
+        if isinstance(labels, str):  # as in the built-in pipeline
             labels = [name.strip() for name in labels.split(",") if name.strip()]
         is_scalar = getattr(labels, "ndim", 1) == 0
-        # A table is read as its columns.
+        # A table is iterated by columns.
         if is_scalar or not isinstance(labels, Mapping | Iterable) or hasattr(labels, "columns"):
             raise ValueError(
                 "candidate_labels must be names, names with descriptions, a LabelSet or a LabelIndex, got "
@@ -580,7 +581,7 @@ class LabelCache:
         names: tuple[Any, ...] = tuple(labels.items() if isinstance(labels, Mapping) else labels)
         try:
             label_set = self._given.get((is_mapping, names))
-        except TypeError:  # what has no hash is no label, and the label set says so
+        except TypeError:  # unhashable values are not labels, which the label set reports
             label_set = None
         if label_set is None:
             are_labels = names and not is_mapping and all(hasattr(label, "text") for label in names)
@@ -589,7 +590,7 @@ class LabelCache:
         return label_set
 
     def fact(self, label_set: LabelSet, name: str, state: object, make: Callable[[], Any]) -> Any:
-        """Something of a label set, by its name: made once, and again where the state of what else it is of differs."""
+        """Returns a named result for a label set, computed once and again if the state changes."""
         with self._lock:
             facts = self._facts.setdefault(label_set, {})
         known = facts.get(name)
@@ -604,17 +605,17 @@ class LabelCache:
         state: Callable[[Tensor], Any],
         make: Callable[[], tuple[Tensor, Tensor]],
     ) -> Tensor:
-        """The `(L, J)` codes of a label set, for languages of texts and labels.
+        """Returns the `(L, J)` codes of a label set, for languages of texts and labels.
 
-        `make` makes them, and says of which words. They are made again where `state`, which says what codes of these
-        words are made of, has changed.
+        `make` computes the codes and the words they depend on. They are computed again if `state` of these words
+        changes.
         """
         key = (label_set, *languages)
         with self._lock:
             known = self._codes.get(key)
         if known is not None and known[0] == state(known[2]):
             with self._lock:
-                if key in self._codes:  # or another thread has dropped it
+                if key in self._codes:  # unless another thread has dropped it
                     self._codes.move_to_end(key)
             return known[1]
         codes, words = make()

@@ -1,7 +1,7 @@
-"""From text to ids: documents as words or sentences x words, of the model's own vocabulary or a pretrained tokenizer's.
+"""Conversion of text to ids: documents as words, or as sentences of words, by any tokenizer.
 
-Shapes: B documents, S sentences, W words, L labels, T words of a label. To a pretrained encoder, words are the tokens
-of its tokenizer, and sentences are windows of whole sentences.
+Shapes: B documents, S sentences, W words, L labels, T words of a label. For a pretrained encoder, words are tokens, and
+sentences are windows of whole sentences.
 """
 
 import re
@@ -29,36 +29,36 @@ from transformers import (
 from .languages_gile import check_language
 
 _LIMITS = ("max_words", "max_sentences", "max_sentence_words", "max_label_words")
-# Letters and digits, with the vowel signs of scripts in which they are marks of their own; no run goes on for ever.
+# Letters and digits, with vowel signs of scripts that write them as marks; the length of runs is limited.
 _WORD = re.compile(
     "[\\w\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0963\u0966-\u0eff\u1000-\u109f\u1780-\u17d3]{1,64}"
 )
-_BATCH = 10_000  # texts that are encoded at once: what a tokenizer returns takes many times the memory of their ids
+_BATCH = 10_000  # texts encoded together, since the output of a tokenizer needs many times the memory of ids
 
 
 class GileProcessor(ProcessorMixin):
-    """Makes a model's inputs of documents and of label texts.
+    """Converts documents and labels to inputs of a model.
 
-    A pretrained encoder reads the tokens of its own tokenizer, its special tokens around every document, window and
-    label, and the prompt that it was trained with; the limits count tokens then, these included. A window holds as many
-    whole sentences as fit, in their order; a sentence that is longer than a window goes on in the next one.
+    For a pretrained encoder, documents, windows and labels are tokenized with special tokens and the prompt of the
+    encoder, which count towards the limits. A window contains as many consecutive sentences as fit; longer sentences
+    continue in the next window.
 
     Args:
-        tokenizer: The word-level tokenizer, from `build_tokenizer`, or that of the pretrained encoder.
-        reads_sentences: Whether a document is sentences of words, or windows of tokens; this, the four limits,
-            `languages` and `lexical` are as in `config.text_config` and `config`, see `for_config`.
-        max_words: Words kept of a document of words.
-        max_sentences: Sentences or windows kept of a document.
-        max_sentence_words: Words kept of a sentence, tokens that a window holds.
-        max_label_words: Words kept of a label.
-        languages: The languages of the model.
-        lexical: Whether it also makes `lexical_ids` of documents.
-        text_prompt: What a pretrained encoder expects before each text, such as `"query: "`.
-        label_prompt: The same of labels.
+        tokenizer: Word-level tokenizer from `build_tokenizer`, or the tokenizer of a pretrained encoder.
+        reads_sentences: Whether documents consist of sentences of words, or of windows of tokens. `for_config` sets
+            this, the limits, `languages` and `lexical` as in the configuration.
+        max_words: Maximum number of words of a document.
+        max_sentences: Maximum number of sentences or windows of a document.
+        max_sentence_words: Maximum number of words of a sentence, or tokens of a window.
+        max_label_words: Maximum number of words of a label.
+        languages: Languages of the model.
+        lexical: Whether to return `lexical_ids` of documents.
+        text_prompt: Prompt of the pretrained encoder for texts, such as `"query: "`.
+        label_prompt: Prompt of the pretrained encoder for labels.
 
     Raises:
-        ValueError: A tokenizer without a padding token, a limit below 1 or that leaves no room between the special
-            tokens, or a prompt for a word-level tokenizer.
+        ValueError: If the tokenizer has no padding token, a limit is below 1 or too small for the special tokens, or a
+            word-level tokenizer gets a prompt.
 
     Example:
         >>> from hf_gile import build_tokenizer
@@ -95,7 +95,7 @@ class GileProcessor(ProcessorMixin):
             raise ValueError(f"languages must be a list of languages, got {languages!r}")
         self.languages = list(languages)
         if not isinstance(tokenizer, PreTrainedTokenizerBase):
-            raise ValueError(f"tokenizer must be a tokenizer of transformers, got {_shown(tokenizer)}")
+            raise ValueError(f"tokenizer must be a transformers tokenizer, got {_shown(tokenizer)}")
         backend = getattr(tokenizer, "backend_tokenizer", None)
         self._is_pretrained = backend is None or not isinstance(backend.model, models.WordLevel)
         self._tokenizers: dict[str | None, Tokenizer | None] = {}
@@ -103,14 +103,14 @@ class GileProcessor(ProcessorMixin):
         for name in ("text_prompt", "label_prompt"):
             prompt = getattr(self, name)
             if not isinstance(prompt, str) or (prompt and not self._is_pretrained):
-                raise ValueError(f"{name} must be a text, and is for pretrained encoders only, got {prompt!r:.100}")
+                raise ValueError(f"{name} must be a text, for pretrained encoders only, got {prompt!r:.100}")
         self._front: list[int] = []
         self._back: list[int] = []
         self._label_front: list[int] = []
         if self._is_pretrained:
             self._front, self._back = self._special_tokens(tokenizer, text_prompt, "text")
             self._label_front, _ = self._special_tokens(tokenizer, label_prompt, "label")
-        if not reads_sentences:  # so that truncation=True means the same to whoever uses the tokenizer alone
+        if not reads_sentences:  # so that truncation=True has the same effect when the tokenizer is used alone
             tokenizer.model_max_length = max_words
         super().__init__(tokenizer, **kwargs)
 
@@ -121,17 +121,17 @@ class GileProcessor(ProcessorMixin):
         """Loads a processor; see `ProcessorMixin.from_pretrained`.
 
         Raises:
-            OSError: A file is missing.
-            ValueError: A file is damaged, or holds what makes no processor.
+            OSError: If a file is missing.
+            ValueError: If a file is damaged or invalid.
         """
         try:
             return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         except (OSError, ImportError):
             raise
-        except Exception as error:  # the tokenizers library has no class of its own for errors
+        except Exception as error:  # the tokenizers library raises plain Exceptions
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
             raise ValueError(
-                f"{pretrained_model_name_or_path}: the processor or its tokenizer is damaged, or of another model "
+                f"{pretrained_model_name_or_path}: the processor or its tokenizer is damaged, or from another model "
                 f"({kind}{error!s:.500})"
             ) from error
 
@@ -139,10 +139,10 @@ class GileProcessor(ProcessorMixin):
     def for_config(
         cls, tokenizer: PreTrainedTokenizerFast, config: PreTrainedConfig, **prompts: Any
     ) -> "GileProcessor":
-        """The processor that fits a model's configuration; `prompts` are `text_prompt` and `label_prompt`.
+        """Creates the processor for a model configuration; `prompts` are `text_prompt` and `label_prompt`.
 
         Raises:
-            ValueError: The tokenizer has other words than the model has room for, or is of another kind than it reads.
+            ValueError: If the vocabulary or the kind of the tokenizer does not fit the model.
         """
         _check_config(config)
         options = {name: getattr(config.text_config, name) for name in (*_LIMITS, "reads_sentences")} | prompts
@@ -151,10 +151,10 @@ class GileProcessor(ProcessorMixin):
         return processor
 
     def check_fits(self, config: PreTrainedConfig) -> None:
-        """Makes sure that a model reads the words this processor writes.
+        """Checks that the processor fits a model.
 
         Raises:
-            ValueError: The model has another number of words, another padding word or another shape of documents.
+            ValueError: If the number of words, the padding word or the shape of documents differs.
         """
         _check_config(config)
         text, kind = config.text_config, config.text_config.text_encoder_type
@@ -165,11 +165,11 @@ class GileProcessor(ProcessorMixin):
             raise ValueError(f"the tokenizer {what}, but the text encoder {kind!r} reads {hint}")
         if self.reads_sentences != text.reads_sentences:
             raise ValueError(
-                f"the processor makes documents of {'sentences' if self.reads_sentences else 'words'}, and the text "
-                f"encoder {kind!r} does not read those; use the processor saved with the model"
+                f"the processor returns documents of {'sentences' if self.reads_sentences else 'words'}, which the "
+                f"text encoder {kind!r} does not read; use the processor saved with the model"
             )
         size, pad = len(self.tokenizer), self.tokenizer.pad_token_id
-        # Tables of pretrained encoders often have spare rows, to a round number.
+        # Tables of pretrained encoders often have unused rows.
         fits = size <= text.vocab_size if self._is_pretrained else size == text.vocab_size
         if not fits or pad != text.pad_token_id:
             hint = "make a new config with vocab_size=len(tokenizer) and pad_token_id=tokenizer.pad_token_id"
@@ -180,7 +180,7 @@ class GileProcessor(ProcessorMixin):
                 f"in row {text.pad_token_id}: use the processor saved with the model, or {hint}"
             )
         if config.lexical and not self.lexical:
-            raise ValueError("the model compares words, which this processor leaves out: set its lexical=True")
+            raise ValueError("the model has lexical terms: create the processor with lexical=True")
         if self.languages != config.languages:
             what = f"the processor makes words of {self.languages}, the model reads {config.languages}"
             raise ValueError(f"{what}; use the processor saved with the model")
@@ -194,28 +194,29 @@ class GileProcessor(ProcessorMixin):
         return_tensors: str | None = None,
         **kwargs: Any,
     ) -> BatchFeature:
-        """Makes model inputs.
+        """Converts texts to model inputs.
 
         Args:
-            text: Documents, each a text or, for encoders that read sentences, a list of sentences. One text stands
-                for a list of one. An empty text is a document without words, which has a defined score.
-            label_text: Texts of labels, such as `LabelSet.texts`. Words that a word-level tokenizer does not know are
-                left out, if any is known.
-            language: The language of the documents, or of each, if the model has several.
-            label_language: The language of the labels, or of each; by default that of the documents.
+            text: A document or a list of documents, each a text or, for encoders that read sentences, a list of
+                sentences. An empty text is a document without words, which has a defined score.
+            label_text: Texts of labels, such as `LabelSet.texts`. Unknown words are dropped, unless all are unknown.
+            language: Language of all documents or of each, for a multilingual model.
+            label_language: Language of all labels or of each; by default that of the documents.
             return_tensors: `"pt"` for padded tensors; by default lists without padding, for a dataset.
-            kwargs: Nothing; other processors' options are refused.
+            kwargs: Not supported; options of other processors are refused.
 
         Returns:
-            `input_ids` and `attention_mask`, `(B, W)` or `(B, S, W)`, for documents; with `lexical`, `lexical_ids`
-            `(B, F)` of the whole documents, padded with -1; `label_input_ids` `(L, T)` for labels.
+            `input_ids` and `attention_mask`, `(B, W)` or `(B, S, W)`, for documents; with `lexical`, `lexical_ids` `(B,
+            F)` of whole documents, padded with -1; `label_input_ids` `(L, T)` for labels.
 
         Raises:
-            ValueError: Nothing to process, an empty list, something that is not a text (named by its place), an empty
-                label, or an option that does not exist.
+            ValueError: If there is nothing to process, a value is not a text (the message names its position), a label
+                is empty, or an option is unknown.
         """
         if kwargs:
-            raise ValueError(f"GileProcessor has no option {sorted(kwargs)[0]!r}; its limits are set when it is made")
+            raise ValueError(
+                f"GileProcessor has no option {sorted(kwargs)[0]!r}; limits are arguments of its constructor"
+            )
         if text is None and label_text is None:
             raise ValueError("pass text (documents), label_text (labels), or both; got neither")
         if return_tensors not in (None, "pt"):
@@ -246,18 +247,17 @@ class GileProcessor(ProcessorMixin):
         whole: bool = True,
         written: bool = False,
     ) -> list[list[Any]]:
-        """Makes documents of all of a text, where `__call__` only makes one of what the model reads first.
+        """Splits documents into pieces that the model can read, while `__call__` truncates them.
 
         Args:
-            text: Documents; this, the next and the errors are as of `__call__`.
-            language: The language of the documents, or of each.
-            whole: Whether to read all of a text; else its only piece is what `__call__` makes of it.
-            written: Whether to give, in the place of an id, the word of the text that it is of, as it is written there:
-                `(place, word)`, in which words are numbered, as a word may have many tokens; None for special tokens.
+            text: Documents, as in `__call__`, which raises the same errors.
+            language: Language of all documents or of each.
+            whole: Whether to read whole texts; otherwise the only piece is the truncated text.
+            written: Whether to return words as spelled in the text instead of ids: `(position, word)`, where tokens of
+                a word share its position; None for special tokens.
 
         Returns:
-            For each document its pieces, one at least, of as much as the model reads at once, as `pad_documents` takes
-            them. A sentence that is longer than a model of sentences reads goes on as the next one.
+            Pieces of each document, at least one, for `pad_documents`. Long sentences continue as the next sentence.
         """
         rows = self._rows(text, language, written)
         if whole:
@@ -265,13 +265,13 @@ class GileProcessor(ProcessorMixin):
         return [[self._document(row, written)] for row in rows]
 
     def pad_documents(self, documents: Sequence[Any]) -> dict[str, Tensor]:
-        """Pads documents of word ids, as `__call__` makes them without `return_tensors`, to the longest of a batch.
+        """Pads documents of word ids, from `__call__` without `return_tensors`, to the longest of a batch.
 
         Returns:
             `input_ids` and `attention_mask`, `(B, W)` or `(B, S, W)`.
 
         Raises:
-            ValueError: No documents, or something else.
+            ValueError: If there are no documents, or they are not word ids.
         """
         pad = self.tokenizer.pad_token_id
         try:
@@ -284,13 +284,13 @@ class GileProcessor(ProcessorMixin):
                 input_ids = input_ids.reshape(len(documents), sentences, input_ids.shape[-1])
         except (TypeError, ValueError, OverflowError) as error:
             self._check_documents(documents)
-            raise ValueError(f"documents hold what is no word id ({error!s:.100})") from None
+            raise ValueError(f"documents must consist of word ids ({error!s:.100})") from None
         if len(documents) == 0:
-            raise ValueError("documents is an empty list; a batch has at least one document")
+            raise ValueError("documents is an empty list; pass at least one document")
         return {"input_ids": input_ids, "attention_mask": (input_ids != pad).long()}
 
     def _check_documents(self, documents: object) -> None:
-        """Says which document is not made of word ids, if that is what is wrong."""
+        """Raises an error that names the first document that does not consist of word ids."""
         if isinstance(documents, str | Mapping) or not isinstance(documents, Sequence):
             raise ValueError(f"documents must be a list of documents, got {type(documents).__name__}")
         what = "a list of sentences, each a list of word ids" if self.reads_sentences else "a list of word ids"
@@ -300,20 +300,20 @@ class GileProcessor(ProcessorMixin):
                 rows = list(document) if _is_row(document) else [None]
             if not all(_is_row(row) and all(hasattr(word, "__index__") for word in row) for row in rows):
                 raise ValueError(
-                    f"document {place} of the batch must be {what}, as the processor makes it of a text without "
+                    f"document {place} of the batch must be {what}, as the processor returns it without "
                     f"return_tensors, got {_shown(document)}"
                 )
 
     def knows(self, document: Any) -> bool:
-        """Whether a document of ids, not padded, holds a word that the tokenizer knows."""
+        """Checks whether a document of ids, not padded, has a known word."""
         around = slice(len(self._front), -len(self._back) or None)
         nothing = {*self._back, self.tokenizer.unk_token_id}
         return not all(nothing.issuperset(one[around]) for one in (document if self.reads_sentences else [document]))
 
     def _rows(self, text: Any, language: str | Sequence[str | None] | None, written: bool = False) -> list[Any]:
-        """All ids of each text, or of each of its sentences that has a word; or what is written in their places."""
+        """Returns all ids of each text or of its non-empty sentences, or the written words instead."""
         if isinstance(text, Mapping) or not isinstance(text, Iterable) or getattr(text, "ndim", 1) == 0:
-            self.check_text(text, "text")  # refuses
+            self.check_text(text, "text")  # raises an error
         texts = [text] if isinstance(text, str) else list(text)
         if len(texts) == 0:
             raise ValueError("text is an empty list; pass at least one document")
@@ -329,7 +329,7 @@ class GileProcessor(ProcessorMixin):
         return [[sentence for sentence in islice(words, size) if sentence] for size in sizes]
 
     def check_text(self, text: Any, name: str) -> None:
-        """Refuses what is no document, by a name: a text, or for models that read sentences, a list of these."""
+        """Checks a document: a text, or for models that read sentences, a list of sentences. `name` is for errors."""
         is_list = isinstance(text, list | tuple) and all(isinstance(one, str) for one in text)
         if isinstance(text, str) or (is_list and self.reads_sentences):
             for one in [text] if isinstance(text, str) else text:
@@ -338,15 +338,15 @@ class GileProcessor(ProcessorMixin):
         what = "a text or a list of sentences" if self.reads_sentences else "a text"
         hint = ""
         if text is None:
-            hint = ": leave out rows without a text, or pass an empty one"
+            hint = ": drop rows without a text, or pass an empty text"
         elif isinstance(text, Mapping):
-            hint = f" of {', '.join(map(str, text))}: pass the column that holds the text"
+            hint = f" of {', '.join(map(str, text))}: pass the text column"
         elif is_list:
             hint = ", but the model does not read sentences: join them"
         raise ValueError(f"{name} must be {what}, got {type(text).__name__}{hint}")
 
     def _document(self, row: list[Any], written: bool = False) -> list[Any]:
-        """What the model reads of a text."""
+        """Truncates a text to what the model reads."""
         if not self.reads_sentences:
             return self._cut(row, self.max_words, written)
         if not self._is_pretrained:
@@ -354,7 +354,7 @@ class GileProcessor(ProcessorMixin):
         return self._windows(row, self.max_sentences, written)[: self.max_sentences]
 
     def _pieces(self, row: list[Any], written: bool) -> list[Any]:
-        """All of a text, in as many documents as it takes."""
+        """Splits a text into documents that the model reads."""
         if not self.reads_sentences:
             return [self._cut(part, self.max_words, written) for part in _parts(row, self.max_words - self._specials)]
         if self._is_pretrained:
@@ -362,7 +362,7 @@ class GileProcessor(ProcessorMixin):
         return _parts([part for one in row for part in _parts(one, self.max_sentence_words)], self.max_sentences)
 
     def _windows(self, sentences: list[list[Any]], most: int | None, written: bool) -> list[list[Any]]:
-        """The windows of a document; the first `most` of them, if more are not needed."""
+        """Returns the windows of a document, or the first `most`."""
         room = self.max_sentence_words - self._specials
         windows: list[list[Any]] = []
         for sentence in sentences:
@@ -372,33 +372,33 @@ class GileProcessor(ProcessorMixin):
                 windows += _parts(sentence, room)
             if most is not None and len(windows) > most:
                 break
-        # An empty document is a window of special tokens: some encoders have no output for a batch without any token.
+        # An empty document is a window of special tokens, as some encoders fail for a batch without tokens.
         return [self._cut(window, self.max_sentence_words, written) for window in windows or [[]]]
 
     @property
     def _specials(self) -> int:
-        """The number of special tokens around a text."""
+        """Returns the number of special tokens around a text."""
         return len(self._front) + len(self._back)
 
     def _cut(self, words: list[Any], limit: int, written: bool = False) -> list[Any]:
-        """The words of a text that are read, with the prompt and special tokens around them."""
+        """Truncates a text, and adds the prompt and special tokens."""
         front, back = ([None] * len(self._front), [None] * len(self._back)) if written else (self._front, self._back)
         return [*front, *words[: limit - self._specials], *back]
 
     def _special_tokens(self, tokenizer: PreTrainedTokenizerFast, prompt: str, of: str) -> tuple[list[int], list[int]]:
-        """What stands before and behind a text of tokens, or a label."""
+        """Returns the special tokens before and after a text or a label."""
         if tokenizer.pad_token_id is None:
             raise ValueError(
-                "the tokenizer has no padding token: give it one that texts do not hold, as in "
+                "the tokenizer has no padding token: set one that does not occur in texts, as in "
                 "tokenizer.pad_token = tokenizer.eos_token"
             )
-        # This also ends the cutting and padding that some tokenizers were saved with.
+        # This also disables truncation and padding saved with some tokenizers.
         words = tokenizer("a", add_special_tokens=False)["input_ids"]
         whole = tokenizer("a")["input_ids"]
         starts = range(len(whole) - len(words) + 1)
         start = next(start for start in starts if whole[start : start + len(words)] == words)
         front, back = whole[:start], whole[start + len(words) :]
-        if prompt:  # the white space at its end goes to the text, as many tokenizers cut it
+        if prompt:  # trailing white space is moved to the text, as many tokenizers strip it
             front = front + tokenizer(prompt.rstrip(), add_special_tokens=False)["input_ids"]
         of_text = "max_sentence_words" if self.reads_sentences else "max_words"
         name = of_text if of == "text" else "max_label_words"
@@ -424,15 +424,15 @@ class GileProcessor(ProcessorMixin):
         languages = self._languages(language, len(texts), "label_language")
         room = self.max_label_words - len(self._label_front) - len(self._back)
         for words in self._words([_gap(self.label_prompt) + text for text in texts], languages):
-            # An unknown word would pull the labels that have one together; pretrained encoders know theirs.
+            # Unknown words would make labels similar; pretrained encoders have no unknown words.
             known = words if self._is_pretrained else [word for word in words if word != unknown]
-            # A label without letters and digits, such as an emoji, is one of an unknown word.
+            # A label without letters and digits, such as an emoji, becomes an unknown word.
             nothing = [] if unknown is None else [unknown]
             labels.append([*self._label_front, *(known or words or nothing)[:room], *self._back])
         return labels
 
     def _languages(self, language: str | Sequence[str | None] | None, size: int, name: str) -> Sequence[str | None]:
-        """The language of each of a number of texts."""
+        """Returns the language of each text."""
         if language is not None and (not isinstance(language, Iterable) or getattr(language, "ndim", 1) == 0):
             raise ValueError(f"{name} must be a language, or a language for each text, got {_shown(language)}")
         languages = [language] * size if language is None or isinstance(language, str) else list(language)
@@ -442,7 +442,7 @@ class GileProcessor(ProcessorMixin):
 
     def _words(self, texts: Sequence[str], languages: Sequence[str | None], written: bool = False) -> list[list[Any]]:
         words: list[list[Any]] = [[]] * len(texts)
-        if self._is_pretrained:  # reads all languages alike
+        if self._is_pretrained:  # language-independent
             languages = [None] * len(texts)
         for language in dict.fromkeys(languages):
             places = [place for place, other in enumerate(languages) if other == language]
@@ -453,7 +453,7 @@ class GileProcessor(ProcessorMixin):
         return words
 
     def _encoded(self, texts: list[str], own: Tokenizer | None) -> list[list[int]]:
-        """All ids of texts, without special tokens."""
+        """Returns all ids of texts, without special tokens."""
         tokenizer = self._backend(own)
         if tokenizer is None:
             return self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
@@ -464,10 +464,10 @@ class GileProcessor(ProcessorMixin):
         return ids
 
     def _backend(self, own: Tokenizer | None) -> Tokenizer | None:
-        """What cuts texts, without limits; none if it is written in Python."""
+        """Returns the fast tokenizer without limits; None for a Python tokenizer."""
         tokenizer = getattr(self.tokenizer, "backend_tokenizer", None) if own is None else own
-        # It keeps the limits of whoever called it last; ours are applied to what it returns. (To be set only where
-        # needed: other threads may be encoding.)
+        # It keeps the limits of the last call; ours are applied to its output. (Set only if needed, since other
+        # threads may be encoding.)
         if tokenizer is not None and tokenizer.truncation is not None:
             tokenizer.no_truncation()
         if tokenizer is not None and tokenizer.padding is not None:
@@ -475,10 +475,10 @@ class GileProcessor(ProcessorMixin):
         return tokenizer
 
     def _written(self, texts: list[str], own: Tokenizer | None) -> list[list[Any]]:
-        """What is written in the place of each id: `(place, word)`; words are numbered through all texts."""
+        """Returns `(position, word)` for each id; words are numbered across all texts."""
         places = count()
         tokenizer = self._backend(own)
-        if tokenizer is None:  # it does not say where tokens are from
+        if tokenizer is None:  # it does not return offsets
             named = map(self.tokenizer.convert_ids_to_tokens, self._encoded(texts, own))
             return [[(next(places), token) for token in row] for row in named]
         rows: list[list[Any]] = []
@@ -487,7 +487,7 @@ class GileProcessor(ProcessorMixin):
             words: list[list[int]] = []  # start, end, number of tokens
             before, last = 0, None
             for number, (start, end) in zip(encoding.word_ids, encoding.offsets, strict=True):
-                # Some tokenizers take a whole text for one word.
+                # Some tokenizers treat a whole text as a word.
                 if not words or number != last or text[before:end][:1].isspace():
                     words.append([start, end, 0])
                 words[-1][1] = before = max(words[-1][1], end)
@@ -496,7 +496,7 @@ class GileProcessor(ProcessorMixin):
             row: list[Any] = []
             before = 0
             for start, end, size in words:
-                # Of a number that was replaced by NUM the tokenizer only gives the last character.
+                # For a number replaced by NUM, the offset covers only the last character.
                 front = None if self._is_pretrained else re.search(r"[+-]?\w\S*$", text[before:start])
                 word = (front[0] if front else "") + text[start:end].strip()
                 row += [(next(places), word)] * size
@@ -505,13 +505,13 @@ class GileProcessor(ProcessorMixin):
         return rows
 
     def _own_tokenizer(self, language: str | None) -> Tokenizer | None:
-        """The words of one language, without its name in front; none if the vocabulary is the same for all."""
+        """Returns the tokenizer of a language, without prefixes; None if the vocabulary is shared."""
         if language is not None and language not in self._tokenizers:
             shared, name = self.tokenizer.backend_tokenizer, f"{language}:"
             vocabulary = shared.get_vocab()
             own = {word.removeprefix(name): row for word, row in vocabulary.items() if word.startswith(name)}
             if not own and any(word.startswith(f"{other}:") for other in self.languages for word in vocabulary):
-                raise ValueError(f"the tokenizer has no word of {language}: none starts with {name!r}")
+                raise ValueError(f"the tokenizer has no words of {language}: none starts with {name!r}")
             for word in (self.tokenizer.pad_token, self.tokenizer.unk_token):
                 own[word] = vocabulary[word]
             tokenizer = Tokenizer(models.WordLevel(own, unk_token=self.tokenizer.unk_token))
@@ -520,7 +520,7 @@ class GileProcessor(ProcessorMixin):
         return self._tokenizers.get(language)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Made when needed: a copy, or the fingerprint of a dataset made with this processor, does not depend on it.
+        # Created on demand: copies, and fingerprints of datasets made with this processor, do not depend on it.
         return {**self.__dict__, "_tokenizers": {}}
 
 
@@ -535,7 +535,7 @@ def _is_row(value: object) -> bool:
 
 
 def _shown(value: object) -> str:
-    """What to call a value of a wrong kind; a long one is not to fill the message."""
+    """Formats an invalid value for messages, truncated if long."""
     text = f"{type(value).__name__} {value!r}"
     return text if len(text) < 100 else type(value).__name__
 
@@ -545,24 +545,24 @@ def _check_characters(text: str, name: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"{name} holds half of a character, {text[error.start]!r} at place {error.start}, as texts do that were "
-            "cut in UTF-16: text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace') mends it"
+            f"{name} has a lone surrogate, {text[error.start]!r} at position {error.start}, as in texts truncated in "
+            "UTF-16: fix it with text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace')"
         ) from None
 
 
 def _gap(prompt: str) -> str:
-    """The white space between a prompt and a text."""
+    """Returns the white space between a prompt and a text."""
     return prompt[len(prompt.rstrip()) :]
 
 
 def _parts(row: list[Any], size: int) -> list[list[Any]]:
-    """A row in parts of a size; of an empty row an empty part."""
+    """Splits a row into parts of a size; an empty row gives an empty part."""
     return [row[start : start + size] for start in range(0, max(1, len(row)), size)]
 
 
 def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
-    """Pads N rows of ids to the longest, `(N, T)`; T is 1 at least: a batch of empty texts is `(B, 1)` padding."""
-    # All rows at once: a batch of documents of sentences has thousands.
+    """Pads N rows of ids to the longest, `(N, T)`; T is at least 1, so a batch of empty texts is `(B, 1)` padding."""
+    # All rows at once: a batch of documents may have thousands of sentences.
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     padded = np.full((len(rows), max(1, lengths.max(initial=0))), pad, np.int64)
     ids = np.fromiter(chain.from_iterable(rows), np.int64, lengths.sum())
@@ -571,13 +571,13 @@ def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
 
 
 LEXICAL_BUCKETS = 1 << 20
-"""Lexical features are below this, and a text of any length has no more of them."""
+"""Upper bound of lexical features, and of their number in a text."""
 
 
 def lexical_ids(text: str) -> list[int]:
-    """The lexical features of a text, ascending, each plus `LEXICAL_BUCKETS` times (its count - 1), at most 2,047.
+    """Returns the lexical features of a text, ascending, each plus `LEXICAL_BUCKETS` * (count - 1, at most 2,047).
 
-    What stands in a title, the first line of a text of several, counts three times.
+    Words in the title, the first line of a multi-line text, count three times.
     """
     title, _, rest = text.strip().partition("\n")
     counts = Counter(lexical_features(text) + (2 * lexical_features(title) if rest else []))
@@ -585,13 +585,13 @@ def lexical_ids(text: str) -> list[int]:
 
 
 def lexical_features(text: str) -> list[int]:
-    """Numbers the words of a text and, of longer words, the parts: what makes a document and a label share words.
+    """Hashes the words of a text and their character n-grams, the features that documents and labels share.
 
-    Words are read as NFKC and casefolded. A word of more than 4 letters has its 4-grams beside it, so that compounds
-    and other forms of a word share something with it; of more than 2 letters 2-grams, in scripts of East Asia.
+    Words are normalized (NFKC) and casefolded. Words of more than 4 letters also have 4-grams, so that compounds and
+    inflected forms share features; words of more than 2 letters in East Asian scripts have 2-grams.
 
     Returns:
-        Hashes, as often as they occur and in their order: even of words, odd of n-grams.
+        Hashes in order, with repetitions: even for words, odd for n-grams.
 
     Example:
         >>> len(set(lexical_features("steamboats")) & set(lexical_features("steamboat")))
@@ -610,8 +610,8 @@ def _features(word: str) -> tuple[int, ...]:
 
 
 def split_sentences(text: str) -> list[str]:
-    """Cuts a text after full stops, question and exclamation marks, and at line ends.
+    """Splits a text after full stops, question and exclamation marks, and at line breaks.
 
-    Abbreviations are cut too; pass a document as a list of sentences to use a better splitter.
+    It also splits after abbreviations; to use a better splitter, pass documents as lists of sentences.
     """
     return [sentence for sentence in re.split(r"(?<=[.!?])\s+|\s*\n\s*", text.strip()) if sentence]

@@ -47,7 +47,7 @@ def test_a_pipeline_gives_no_scores_that_are_not_numbers(make_model, options, ca
     model, processor = make_model(problem_type="multi_label_classification")
     pipe = LabelScoringPipeline(model=model, processor=processor)
     poisoned(model, "gile.output_layer.input_projection.bias", float("nan"))
-    with pytest.raises(ValueError, match="scores that are not numbers: its weights hold NaN or infinity"):
+    with pytest.raises(ValueError, match="are NaN: the weights of the model contain NaN or infinity"):
         pipe(["iron", "milk"], candidates, **options)
 
 

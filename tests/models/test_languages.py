@@ -332,7 +332,7 @@ def test_the_pipeline_refuses_a_language_for_each_text(make):
     from transformers import pipeline
 
     model, processor = make()
-    with pytest.raises(ValueError, match="language must be the name of one language, got"):
+    with pytest.raises(ValueError, match="language must be the name of a language, got"):
         pipeline("label-scoring", model=model, processor=processor)(TEXTS["german"], language=["german", "german"])
 
 

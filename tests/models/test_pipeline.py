@@ -128,7 +128,7 @@ def test_processor_of_another_model_is_refused(parts, make_model):
         pipeline("label-scoring", model=model, processor=other)
     other = GileProcessor(processor.tokenizer, not processor.reads_sentences)
     kind = "words" if processor.reads_sentences else "sentences"
-    with pytest.raises(ValueError, match=f"the processor makes documents of {kind}, and the text encoder"):
+    with pytest.raises(ValueError, match=f"the processor returns documents of {kind}, which the text encoder"):
         pipeline("label-scoring", model=model, processor=other)
 
 

@@ -113,7 +113,7 @@ def test_a_dataset_that_can_only_be_read_through_is_a_stream_though_it_has_a_len
 def test_a_table_is_neither_texts_nor_labels(pipe):
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({"text": TEXTS, "id": range(5)})
-    with pytest.raises(ValueError, match=r"pass the column that holds them, .*; it has 'text', 'id'"):
+    with pytest.raises(ValueError, match=r"pass its text column, .*; it has 'text', 'id'"):
         pipe(table, CANDIDATES)
     with pytest.raises(ValueError, match=r"candidate_labels must be names, .*, got DataFrame"):
         pipe(TEXTS, table)
@@ -122,9 +122,9 @@ def test_a_table_is_neither_texts_nor_labels(pipe):
 
 def test_half_a_character_is_named_by_its_place(pipe):
     texts = [*TEXTS[:2], "iron \ud83d"]
-    with pytest.raises(ValueError, match=r"text\[2\] holds half of a character, '\\ud83d' at place 5"):
+    with pytest.raises(ValueError, match=r"text\[2\] has a lone surrogate, '\\ud83d' at position 5"):
         pipe(texts, CANDIDATES)
-    with pytest.raises(ValueError, match=r"label_text\[1\] holds half of a character"):
+    with pytest.raises(ValueError, match=r"label_text\[1\] has a lone surrogate"):
         pipe(TEXTS, ["Iron", "Milk \ude00"])
     whole = "\ud83e\udd5b iron".encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # as the message says
     assert whole == "🥛 iron"
@@ -144,8 +144,8 @@ def test_a_text_of_sentences_is_one_document(make_model):
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (None, r"text\[2\] must be a text.*, got NoneType: leave out rows without a text, or pass an empty one"),
-        ({"text": "a", "id": 3}, r"text\[2\] must be a text.*, got dict of text, id: pass the column that holds"),
+        (None, r"text\[2\] must be a text.*, got NoneType: drop rows without a text, or pass an empty text"),
+        ({"text": "a", "id": 3}, r"text\[2\] must be a text.*, got dict of text, id: pass the text column"),
         (3.5, r"text\[2\] must be a text.*, got float"),
         (b"blood", r"text\[2\] must be a text.*, got bytes"),
         (["blood", None], r"text\[2\] must be a text.*, got list"),
@@ -170,7 +170,7 @@ def test_what_is_no_text_is_named_by_its_place(pipe, bad, message):
     ("bad", "message"),
     [
         (None, r"text\[0\] must be a text.*, got NoneType"),
-        ({"text": "blood"}, r"text\[0\] must be a text.*, got dict of text: pass the column"),
+        ({"text": "blood"}, r"text\[0\] must be a text.*, got dict of text: pass the text column"),
         (7, r"text\[0\] must be a text.*, got int"),
         ([], "no texts to score: pass at least one"),
         ((), "no texts to score: pass at least one"),
@@ -178,9 +178,10 @@ def test_what_is_no_text_is_named_by_its_place(pipe, bad, message):
         (KeyDataset([], "text"), "no texts to score: pass at least one"),
         (
             rows(),
-            r"a whole dataset is not texts: pass the column .* as in pipe\(dataset\[name\]\); it has 'text', 'id'",
+            r"got a dataset instead of texts: pass its text column, as in pipe\(dataset\[name\]\); it has 'text', "
+            r"'id'",
         ),
-        (rows().to_iterable_dataset(), "a whole dataset is not texts: .*; it has 'text', 'id'"),
+        (rows().to_iterable_dataset(), "got a dataset instead of texts: .*; it has 'text', 'id'"),
     ],
 )
 def test_what_holds_no_texts_is_refused(pipe, bad, message):
@@ -202,7 +203,7 @@ def test_an_empty_stream_has_no_answers(pipe):
 
 
 def test_label_lists_for_each_text_go_with_a_list(pipe):
-    with pytest.raises(ValueError, match="label lists for each text go with a list of texts, got generator"):
+    with pytest.raises(ValueError, match="a label list for each text needs a list of texts, got generator"):
         pipe((text for text in TEXTS), [CANDIDATES] * 5)
 
 

@@ -315,7 +315,7 @@ def test_a_processor_makes_words_where_its_model_wants_them(made, tmp_path):
     assert "lexical_ids" not in again(label_text=["Iron"])
     again.lexical = False
     assert "lexical_ids" not in again(TEXTS)
-    with pytest.raises(ValueError, match="set its lexical=True"):
+    with pytest.raises(ValueError, match="create the processor with lexical=True"):
         again.check_fits(model.config)
 
 

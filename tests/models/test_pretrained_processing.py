@@ -201,13 +201,15 @@ def test_tokenizers_of_the_other_kind_are_refused(pieces, tokenizer):
         GileProcessor(tokenizer).check_fits(config_of())
     with pytest.raises(ValueError, match=r"is not one of whole words, .*'wan' reads one made with build_tokenizer"):
         GileProcessor(pieces).check_fits(GileConfig())
-    with pytest.raises(ValueError, match="makes documents of sentences, and the text encoder 'transformer' does not"):
+    with pytest.raises(
+        ValueError, match="returns documents of sentences, which the text encoder 'transformer' does not"
+    ):
         GileProcessor(pieces, reads_sentences=True).check_fits(config_of())
 
 
 def test_a_tokenizer_without_padding_is_refused():
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE({"a": 0}, [])))
-    with pytest.raises(ValueError, match="the tokenizer has no padding token: give it one"):
+    with pytest.raises(ValueError, match="the tokenizer has no padding token: set one"):
         GileProcessor(tokenizer)
 
 
@@ -349,7 +351,7 @@ def test_a_prompt_and_a_text_are_cut_as_the_tokenizer_cuts_both_together(add_spa
 @pytest.mark.parametrize(
     ("prompts", "message"),
     [
-        ({"text_prompt": 3}, "text_prompt must be a text, and is for pretrained encoders only, got 3"),
+        ({"text_prompt": 3}, "text_prompt must be a text, for pretrained encoders only, got 3"),
         (
             {"label_prompt": "a a a a "},
             "max_label_words must be more than the 6 special tokens and those of the prompt",
@@ -362,5 +364,5 @@ def test_prompts_that_make_no_sense_are_refused(pieces, prompts, message):
 
 
 def test_whole_words_take_no_prompt():
-    with pytest.raises(ValueError, match="text_prompt must be a text, and is for pretrained encoders only"):
+    with pytest.raises(ValueError, match="text_prompt must be a text, for pretrained encoders only"):
         GileProcessor(build_tokenizer(["a"], min_count=1), text_prompt="query: ")

@@ -54,13 +54,16 @@ MISTAKES = {
         lambda a: GileProcessor(a.processor.tokenizer, languages="de"),
         "must be a list of lang",
     ),
-    "number for a tokenizer": (lambda a: GileProcessor(5), "tokenizer must be a tokenizer of transformers, got int 5"),
+    "number for a tokenizer": (lambda a: GileProcessor(5), "tokenizer must be a transformers tokenizer, got int 5"),
     "name for a boolean": (
         lambda a: GileProcessor(a.processor.tokenizer, "han"),
         "reads_sentences must be true or false, got 'han'",
     ),
     # pipeline
-    "labels for texts": (lambda a: a.pipe(a.labels), r"a label set is not texts: .* candidate_labels=label_set\)"),
+    "labels for texts": (
+        lambda a: a.pipe(a.labels),
+        r"got a label set instead of texts: .* candidate_labels=label_set\)",
+    ),
     "processor for labels": (lambda a: a.pipe("iron", candidate_labels=a.processor), "candidate_labels must be names"),
     "processors for labels": (lambda a: a.pipe(["iron"], candidate_labels=[a.processor]), "candidate_labels must be"),
     "folder for a model": (
