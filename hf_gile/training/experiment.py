@@ -1,4 +1,4 @@
-"""The steps of an experiment with one model: encode, fit, calibrate, test, save.
+"""Steps of an experiment with a model: encode, fit, calibrate, test, save.
 
     experiment = Experiment(model, processor, parts, sampler, run_arguments(args, folder, metric))
     result = experiment.fit(patience=2)
@@ -7,7 +7,7 @@
     result["test"] = experiment.test(**thresholds)
     experiment.save(folder / "model")
 
-`parts` are encoded documents, `encode_parts`; the model has its labels stored, those that training sees first.
+`parts` are encoded documents from `encode_parts`. The model has stored labels, seen labels first.
 """
 
 import time
@@ -47,16 +47,16 @@ if TYPE_CHECKING:
     from ..models.processing_gile import GileProcessor
 
 NO_CALIBRATION = "none"
-"""The method of `calibrate_on` that fits nothing."""
+"""The method of `calibrate_on` without calibration."""
 
 
 def run_arguments(args: TrainingArguments, folder: Path, metric: str) -> TrainingArguments:
     """Copies training arguments for one run.
 
     Args:
-        args: The arguments, which stay as they are.
+        args: The arguments, which are not changed.
         folder: The `output_dir` of the run.
-        metric: The figure that chooses the epoch.
+        metric: Metric for choosing the best epoch.
     """
     own = copy(args)
     own.output_dir, own.metric_for_best_model = str(folder), metric
@@ -74,18 +74,18 @@ def encode_parts(
     args: TrainingArguments,
     most: int | None = None,
 ) -> "dict[str, Dataset]":
-    """Encodes the documents of each part; what a frozen encoder makes of them is computed once.
+    """Encodes the documents of each part. Outputs of a frozen encoder are computed once.
 
     Args:
-        parts: Documents; of a part with a column `excluded`, these labels are no candidates.
-        model: The model that reads them.
+        parts: Documents; labels in a column `excluded` are not candidates.
+        model: The model.
         processor: Its processor.
-        label_set: Gives label ids their columns; other ids are left out.
-        text: The column of texts, or a function that makes a text of a row.
-        labels: The column of the lists of label ids.
-        args: Say where and in how many bits a frozen encoder reads.
-        most: Documents of training that a frozen encoder reads at most; the vectors of others are zeros. Validation
-            documents above as many are left out.
+        label_set: Maps label ids to indices; other ids are dropped.
+        text: Column with the texts, or a function that returns the text of a row.
+        labels: Column with the lists of label ids.
+        args: Device and precision for a frozen encoder.
+        most: Maximum number of training documents that a frozen encoder reads; vectors of others are zeros. Validation
+            is limited to as many documents.
     """
     encoded = {}
     for part, rows in parts.items():
@@ -107,7 +107,7 @@ def encode_parts(
 def _some_pooled(
     encoded: "Dataset", model: "GileForSequenceClassification", processor: "GileProcessor", bf16: bool, most: int
 ) -> "Dataset":
-    """Documents with the vectors of `most` of them, in even steps, and zeros for the others."""
+    """Adds vectors for `most` evenly spaced documents, and zeros for the others."""
     places = _even_steps(len(encoded), most)
     read = add_pooled_embeds(encoded.select(places), model, processor, bf16=bf16).with_format("numpy")
     vectors = np.zeros((len(encoded), model.config.text_config.pooled_size), np.float32)
@@ -116,16 +116,16 @@ def _some_pooled(
 
 
 def _even_steps(number: int, wanted: int) -> NDArray[np.int64]:
-    """So many places of a number of documents."""
+    """Returns `wanted` evenly spaced positions among `number` documents."""
     return np.arange(wanted) * number // wanted
 
 
 def first_columns(parts: "Mapping[str, Dataset]", number: int) -> "dict[str, Dataset]":
-    """Removes the labels that a model does not have from encoded documents, where it has the first ones.
+    """Removes labels beyond the first ones from encoded documents.
 
     Args:
-        parts: The encoded documents of each part.
-        number: How many labels the model has.
+        parts: Encoded documents of each part.
+        number: Number of labels of the model.
     """
 
     def below(batch: Mapping[str, Any]) -> dict[str, list[list[int]]]:
@@ -136,31 +136,31 @@ def first_columns(parts: "Mapping[str, Dataset]", number: int) -> "dict[str, Dat
 
 
 def with_a_label(parts: "Mapping[str, Dataset]") -> "dict[str, Dataset]":
-    """Removes the documents whose one label the model does not have.
+    """Removes documents without a known label.
 
     Args:
-        parts: The encoded documents of each part.
+        parts: Encoded documents of each part.
 
     Raises:
-        ValueError: None are left of a part.
+        ValueError: If a part would be empty.
     """
     left = {part: rows.filter(len, input_columns="labels") for part, rows in parts.items()}
     for part, rows in left.items():
         if len(rows) == 0:
-            raise ValueError(f"no document of {part} has one of the labels of the model")
+            raise ValueError(f"no document of {part} has a label of the model")
     return left
 
 
 def pretrained_optimizer(
     model: nn.Module, args: TrainingArguments, encoder_learning_rate: float, layer_decay: float
 ) -> Optimizer:
-    """Makes an optimizer that gives each layer of a pretrained encoder its learning rate.
+    """Creates an optimizer with layer-wise learning rates for a pretrained encoder.
 
     Args:
         model: The model.
-        args: Name the optimizer, and the learning rate of what is above the encoder.
-        encoder_learning_rate: Of the last layer.
-        layer_decay: Learning rate of a layer in that of the layer above.
+        args: Optimizer and learning rate of the head.
+        encoder_learning_rate: Learning rate of the last layer.
+        layer_decay: Factor of the learning rate from layer to layer below.
     """
     model.to(args.device)
     groups = parameter_groups(model, args.learning_rate, encoder_learning_rate, layer_decay, args.weight_decay)
@@ -170,7 +170,7 @@ def pretrained_optimizer(
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Counts the numbers that training changes.
+    """Counts trainable parameters.
 
     Args:
         model: The model.
@@ -179,15 +179,15 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def fit(trainer: Trainer, patience: int) -> dict[str, Any]:
-    """Trains until `args.metric_for_best_model` stops rising, with a progress bar and a line an epoch.
+    """Trains until `args.metric_for_best_model` stops improving, with a progress bar and a line per epoch.
 
     Args:
-        trainer: What to train; with `resume_from_checkpoint="true"` from its newest whole checkpoint, if there is one.
-        patience: Epochs without a better figure before training stops.
+        trainer: The trainer; `resume_from_checkpoint="true"` resumes from its newest complete checkpoint, if any.
+        patience: Number of epochs without improvement before training stops.
 
     Returns:
-        `seconds`, the number of trainable `parameters`, `history`, what was logged after each epoch, and `losses`,
-        pairs of a step and the mean loss of the steps before it.
+        `seconds`, the number of trainable `parameters`, `history` with the logs of each epoch, and `losses`, pairs of a
+        step and the mean loss of the steps before it.
     """
     stop, clock = EarlyStoppingCallback(patience), Clock(str(trainer.args.metric_for_best_model))
     trainer.remove_callback(ProgressCallback)
@@ -196,7 +196,7 @@ def fit(trainer: Trainer, patience: int) -> dict[str, Any]:
     if trainer.args.world_size > 1 and trainer.is_world_process_zero():
         tqdm.write(f"training in {trainer.args.world_size} processes")
     trainer.train(resume_from_checkpoint=checkpoint_to_resume(trainer))
-    trainer.remove_callback(stop)  # it would miss its metric in what is evaluated later
+    trainer.remove_callback(stop)  # it would fail in later evaluations without its metric
     history = trainer.state.log_history
     return {
         "seconds": time.perf_counter() - clock.start,
@@ -207,13 +207,13 @@ def fit(trainer: Trainer, patience: int) -> dict[str, Any]:
 
 
 class Clock(ProgressCallback):
-    """A progress bar, and one line an epoch; all the figures go to the history, with the time so far.
+    """A progress bar and a line per epoch; adds elapsed time to the history.
 
-    That is `seconds`, with all that was done, and `training_cpu_seconds`, the processor time of the training steps of
-    this process alone, which other programs of the machine hardly change.
+    `seconds` is the total time, and `training_cpu_seconds` the CPU time of training steps in this process, which hardly
+    depends on other processes.
 
     Args:
-        metric: Name of the figure of the line, in 0..1.
+        metric: Name of the metric to show, in 0..1.
     """
 
     def __init__(self, metric: str) -> None:
@@ -227,11 +227,11 @@ class Clock(ProgressCallback):
         self.cpu_seconds -= time.process_time()
 
     def on_epoch_end(self, *_: Any, **__: Any) -> None:
-        """Stops it: evaluation comes after this."""
+        """Stops the clock before evaluation."""
         self.cpu_seconds += time.process_time()
 
     def on_log(self, *_: Any, **__: Any) -> None:
-        """Says nothing: `on_evaluate` has the line."""
+        """Prints nothing, as `on_evaluate` prints the line."""
 
     def on_evaluate(
         self,
@@ -241,7 +241,7 @@ class Clock(ProgressCallback):
         metrics: dict[str, float],
         **kwargs: Any,
     ) -> None:
-        """Writes the line of an epoch, and the time into the history."""
+        """Prints the line of an epoch, and adds the time to the history."""
         super().on_evaluate(args, state, control, **kwargs)
         if state.epoch and state.log_history and "seconds" not in state.log_history[-1]:
             state.log_history[-1]["seconds"] = seconds = time.perf_counter() - self.start
@@ -258,10 +258,10 @@ class Clock(ProgressCallback):
 
 
 def short_name(metric: str) -> str:
-    """Returns how people call a figure of `LabelMetrics`.
+    """Returns the short name of a metric of `LabelMetrics`.
 
     Args:
-        metric: Its name.
+        metric: Full name of the metric.
 
     Example:
         >>> short_name("eval_validation_seen_average_precision"), short_name("eval_validation_accuracy")
@@ -276,16 +276,16 @@ def short_name(metric: str) -> str:
 def calibrate_on(
     trainer: Trainer, documents: "Dataset", columns: Sequence[int], method: str | None = None
 ) -> dict[str, Any]:
-    """Fits probabilities and thresholds of a trained model, in each process alike.
+    """Calibrates a trained model, identically in each process.
 
     Args:
-        trainer: Has the model and its processor.
+        trainer: Trainer with the model and its processor.
         documents: Encoded validation documents.
-        columns: The labels that are candidates of them.
-        method: One of `METHODS`; `"none"` to fit nothing; by default that of the problem type.
+        columns: Indices of candidate labels.
+        method: A method of `METHODS`; `"none"` does nothing; by default that of the problem type.
 
     Returns:
-        What `hf_gile.training.calibrate` returns; nothing for the method "none".
+        The result of `hf_gile.training.calibrate`; empty for the method "none".
     """
     if method == NO_CALIBRATION:
         return {}
@@ -296,14 +296,14 @@ def calibrate_on(
 
 
 def save_model(trainer: Trainer, folder: Path) -> None:
-    """Saves a folder as the Hub has it: weights, code, words, labels.
+    """Saves a model as on the Hub: weights, code, vocabulary and labels.
 
     Args:
-        trainer: Has the model.
-        folder: Where.
+        trainer: Trainer with the model.
+        folder: Output folder.
     """
     trainer.save_model(str(folder))
-    (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle: nothing to hand to others
+    (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle, which should not be shared
 
 
 def label_metrics(
@@ -316,16 +316,16 @@ def label_metrics(
     num_documents: int | None = None,
     one_label: bool = False,
 ) -> OnColumns:
-    """Makes the figures of some labels.
+    """Creates metrics for a subset of labels.
 
     Args:
         label_set: All labels of the model.
-        columns: The labels that count.
-        threshold: Scores from here on give a label.
-        unseen_threshold: The same of unseen labels, by default that of the seen ones.
+        columns: Indices of the labels to evaluate.
+        threshold: Lowest probability at which a label is assigned.
+        unseen_threshold: Threshold of unseen labels, by default that of seen labels.
         top_k: Numbers of labels for precision, recall and nDCG.
-        num_documents: Number of training documents; with it, figures of rare labels are given, too.
-        one_label: Whether each document has one label.
+        num_documents: Number of training documents; adds metrics of rare labels.
+        one_label: Whether each document has a single label.
     """
     seen = [label_set[column].seen for column in columns]
     of_unseen = threshold if unseen_threshold is None else unseen_threshold
@@ -339,52 +339,52 @@ def label_metrics(
 
 
 def columns_in_test(labels: LabelSet, held_out: Collection[str]) -> list[int]:
-    """The candidates of test documents.
+    """Returns the candidate labels of test documents.
 
     Args:
-        labels: The labels of the model.
-        held_out: Ids of those that only validation documents have.
+        labels: Labels of the model.
+        held_out: Ids of labels that only validation documents have.
     """
     return [column for column, label in enumerate(labels) if label.id not in held_out]
 
 
 def columns_in_validation(labels: LabelSet, held_out: Collection[str]) -> list[int]:
-    """The candidates of validation documents: all labels, or if some are held out, these and the seen ones.
+    """Returns the candidate labels of validation documents: all labels, or else seen and held-out labels.
 
     Args:
-        labels: The labels of the model.
-        held_out: Ids of those that only validation documents have.
+        labels: Labels of the model.
+        held_out: Ids of labels that only validation documents have.
     """
     return [column for column, label in enumerate(labels) if label.seen or label.id in held_out or not held_out]
 
 
 def threshold_tuner(labels: LabelSet, columns: Sequence[int]) -> OnColumns:
-    """Makes what finds the best thresholds, that of seen labels over these alone.
+    """Creates a tuner of thresholds, separately for seen and unseen labels.
 
     Args:
         labels: All labels of the model.
-        columns: The labels that count.
+        columns: Indices of candidate labels.
     """
     return OnColumns(ThresholdTuner(len(columns), seen=[labels[column].seen for column in columns]), columns)
 
 
 @dataclass(eq=False)
 class Experiment:
-    """One model, what it is trained on and what it is measured on.
+    """A model with its training, validation and test documents.
 
     Args:
-        model: The model, with its labels stored and its loss.
+        model: The model, with stored labels and its loss.
         processor: Its processor.
         parts: Encoded documents: `train`, `validation` and `test`.
-        sampler: Samples labels of training.
-        args: The arguments of this run, `run_arguments`.
-        held_out: Ids of labels that only validation documents have: they are no candidates of test documents, and
-            other unseen labels none of validation documents.
-        one_label: Whether each document has one label.
-        num_documents: Number of training documents; with it, figures of rare labels are given, too.
-        top_k: Numbers of labels for precision, recall and nDCG; those of the test part have 1 and 3 as well.
-        test_curve: Whether the test part is evaluated after every epoch, too.
-        optimizer: By default that of the arguments.
+        sampler: Samples labels in training.
+        args: Arguments of this run, from `run_arguments`.
+        held_out: Ids of labels that only validation documents have. They are not candidates in the test, and other
+            unseen labels are not candidates in validation.
+        one_label: Whether each document has a single label.
+        num_documents: Number of training documents; adds metrics of rare labels.
+        top_k: Numbers of labels for precision, recall and nDCG; the test also uses 1 and 3.
+        test_curve: Whether to evaluate the test documents after every epoch.
+        optimizer: The optimizer; by default that of the arguments.
     """
 
     model: "GileForSequenceClassification"
@@ -437,10 +437,10 @@ class Experiment:
         return fit(self.trainer, patience)
 
     def fit_convex(self) -> dict[str, Any]:
-        """Fits what stands over a frozen encoder, without epochs: see `hf_gile.training.convex.fit_convex`.
+        """Fits the head over a frozen encoder without epochs, see `hf_gile.training.convex.fit_convex`.
 
         Returns:
-            What that returns, with the validation figures as the one entry of the history.
+            The result of `fit_convex`, with validation metrics as the only entry of the history.
         """
         figures = fit_convex(self.model, self.parts)
         self.trainer.remove_callback(ProgressCallback)
@@ -452,15 +452,15 @@ class Experiment:
         return {**figures, "history": [{**measured, "epoch": 0, "step": 0, **times}]}
 
     def calibrate(self, method: str | None = None) -> dict[str, Any]:
-        """Fits probabilities and thresholds that go with the model on validation documents, see `calibrate_on`."""
+        """Calibrates the model on validation documents, see `calibrate_on`."""
         return calibrate_on(self.trainer, self.parts["validation"], self.in_validation, method)
 
     def weigh_unseen(self) -> dict[str, float]:
-        """Fits how the score of labels never trained on is weighed, on held-out labels.
+        """Fits the weights of score terms for unseen labels on held-out labels.
 
         Returns:
-            What `fit_unseen_weights` returns; nothing if validation documents tell too little of them, or no label has
-            a row, so that the model does not score them apart.
+            The result of `fit_unseen_weights`; empty if too few validation documents have held-out labels, or labels
+            have no rows.
         """
         columns = [column for column, label in enumerate(self.labels) if label.id in self.held_out]
         numbers = [len(set(columns).intersection(row)) for row in self.parts["validation"]["labels"]]
@@ -470,11 +470,10 @@ class Experiment:
         return fit_unseen_weights(self.model, batches, columns, bf16=self.args.bf16)
 
     def tune(self) -> dict[str, float]:
-        """Finds the best thresholds for validation documents, on scores as training left them.
+        """Tunes thresholds on validation documents, for scores without calibration.
 
         Returns:
-            `threshold`, and `unseen_threshold` if the documents tell enough of unseen labels; nothing where each
-            document has one label.
+            `threshold`, and `unseen_threshold` if enough documents have unseen labels; empty for single-label problems.
         """
         if self.one_label:
             return {}
@@ -483,10 +482,10 @@ class Experiment:
         return {name: tuned[f"eval_{name}"] for name in ("threshold", "unseen_threshold") if f"eval_{name}" in tuned}
 
     def test(self, **thresholds: float) -> dict[str, float]:
-        """Measures the model on test documents.
+        """Evaluates the model on test documents.
 
         Args:
-            thresholds: Those of `tune`.
+            thresholds: Thresholds from `tune`.
         """
         self.trainer.compute_metrics = label_metrics(
             self.labels,
@@ -506,7 +505,7 @@ class Experiment:
 def documents_per_second(
     model: "GileForSequenceClassification", processor: "GileProcessor", texts: Sequence[str], bf16: bool
 ) -> float:
-    """Measures how many texts a second get the scores of all stored labels, 32 at a time, without reading the labels.
+    """Measures the number of texts per second scored against all stored labels, in batches of 32.
 
     Args:
         model: The model.

@@ -1,4 +1,4 @@
-"""Settings from a command line and a YAML file: a short help, both spellings of flags, and what wrong ones may mean."""
+"""Reads settings from the command line and a YAML file, with a short help and suggestions for unknown flags."""
 
 import argparse
 import difflib
@@ -32,12 +32,12 @@ DEFAULTS = {
     "save_strategy": "epoch",
     "save_total_limit": 1,
     "load_best_model_at_end": True,
-    "batch_eval_metrics": True,  # metrics are summed batch by batch: no (documents, labels) matrix
+    "batch_eval_metrics": True,  # metrics are accumulated by batch, without a (documents, labels) matrix
     "logging_steps": 20,
     "dataloader_pin_memory": torch.cuda.is_available(),
     "report_to": "none",
 }
-"""Training arguments of every recipe, where the user says nothing else."""
+"""Default training arguments of all recipes."""
 
 
 USUAL = (
@@ -52,7 +52,7 @@ USUAL = (
     "use_cpu",
     "seed",
 )
-"""The training arguments that the short help shows."""
+"""Training arguments in the short help."""
 
 MEANT = {
     "label": "labels",
@@ -73,7 +73,7 @@ MEANT = {
     "eval_file": "validation_files",
     "val_files": "validation_files",
 }
-"""What people mean by names of other tools that look unlike ours."""
+"""Names used by other tools, with the corresponding settings."""
 
 _NARROW, _WIDE = 80, 120
 
@@ -84,23 +84,23 @@ def parse_settings(
     check: Callable[[Any, TrainingArguments], None] | None = None,
     arguments: type[Arguments] = TrainingArguments,
 ) -> tuple[Recipe, Arguments]:
-    """Reads the settings of a run: the flags, then the file of `--config`, then the defaults; the first one counts.
+    """Reads the settings of a run from flags, the file of `--config`, and defaults, in order of precedence.
 
-    A setting has one name in both: `--learning_rate 1e-3` and `learning_rate: 1e-3`. The settings of a run are kept in
-    OUTPUT_DIR/settings.yaml, which `--config` takes again.
+    A setting has the same name as a flag and in a file: `--learning_rate 1e-3` and `learning_rate: 1e-3`. The settings
+    of a run are saved as OUTPUT_DIR/settings.yaml, for use with `--config`.
 
     Args:
         recipe: A dataclass of settings, each with help.
-        defaults: Those of the training arguments.
-        check: Raises ValueError or OSError for settings that cannot serve, before anything is read or written.
-        arguments: The class of the training arguments.
+        defaults: Defaults of the training arguments.
+        check: Raises ValueError or OSError for invalid settings, before anything is read or written.
+        arguments: Class of the training arguments.
 
     Returns:
         The settings of the recipe, and the training arguments.
 
     Raises:
-        SystemExit: The file does not exist, is no YAML or has a setting that does not exist; a flag is wrong; the
-            settings cannot serve; or output_dir cannot be written.
+        SystemExit: If the file does not exist, is not YAML or has an unknown setting; a flag is wrong; settings are
+            invalid; or output_dir cannot be written.
     """
     parser = FlagParser(recipe, arguments)
     parser.set_defaults(**{**DEFAULTS, **defaults})
@@ -117,7 +117,7 @@ def parse_settings(
             path = value or (given[place + 1] if place + 1 < len(given) else "")
             _take_defaults(parser, Path(path))
     settings, args = parser.parse(given)
-    if args.hub_token:  # where the Hub's library looks for it; every checkpoint has a copy of the arguments
+    if args.hub_token:  # read from there by huggingface_hub; arguments are copied to every checkpoint
         os.environ["HF_TOKEN"], args.hub_token = args.hub_token, None
     try:
         if check is not None:
@@ -142,28 +142,26 @@ class FlagParser(HfArgumentParser):
         self.recipe = recipe
         for action in self._actions:
             if action.dest in recipe.__dataclass_fields__:
-                action.choices = None  # `Settings` looks at them, wherever they come from
+                action.choices = None  # checked by `Settings`, for flags and files
                 if recipe.__dataclass_fields__[action.dest].type == bool | None:
-                    action.nargs, action.const = "?", True  # as of a plain bool: the flag alone means yes
-        self.add_argument("--config", help="YAML file of settings; flags go before it.")
+                    action.nargs, action.const = "?", True  # the flag alone means true
+        self.add_argument("--config", help="YAML file of settings; flags take precedence.")
         self.add_argument("-h", "--help", action="store_true", help="Show the usual flags.")
-        self.add_argument(
-            "--help_all", "--help-all", action="store_true", help="Show all flags, with all of their help."
-        )
+        self.add_argument("--help_all", "--help-all", action="store_true", help="Show the complete help of all flags.")
 
     def error(self, message: str) -> NoReturn:
-        """Says what is wrong, without the list of all flags, and ends with exit code 2."""
+        """Prints an error without listing all flags, and exits with code 2."""
         sys.stderr.write(masked(f"error: {' '.join(message.split())}\n"))
         sys.exit(2)
 
     def canonical(self, words: Sequence[str]) -> list[str]:
-        """Spells flags as they are declared: dashes within a name may stand for underscores.
+        """Normalizes the spelling of flags: dashes within a name can replace underscores.
 
         Args:
             words: A command line.
 
         Raises:
-            SystemExit: A flag does not exist.
+            SystemExit: If a flag does not exist.
         """
         spelled = []
         for word in words:
@@ -171,8 +169,8 @@ class FlagParser(HfArgumentParser):
             if flag.startswith("--") and flag != "--":
                 name = f"--{flag[2:].replace('-', '_')}"
                 if name not in self._option_string_actions:
-                    # No values are in it that would have to be masked.
-                    self.exit(2, f"error: {flag}: there is no such flag{self.hint(name[2:])}; --help shows the flags\n")
+                    # Contains no values that must be masked.
+                    self.exit(2, f"error: {flag}: unknown flag{self.hint(name[2:])}; --help shows the flags\n")
                 word = f"{name}{equals}{value}"
             spelled.append(word)
         return spelled
@@ -181,13 +179,13 @@ class FlagParser(HfArgumentParser):
         """Reads the settings of a run.
 
         Args:
-            words: A command line, as `canonical` spells it.
+            words: A command line, normalized by `canonical`.
 
         Returns:
             The settings of the recipe, and the training arguments.
 
         Raises:
-            SystemExit: A value is wrong or missing, or a word belongs to no flag.
+            SystemExit: If a value is wrong or missing, or a word does not belong to a flag.
         """
         try:
             settings, args, _, rest = self.parse_args_into_dataclasses(
@@ -196,18 +194,18 @@ class FlagParser(HfArgumentParser):
         except ValueError as error:
             self.error(str(error))
         if rest:
-            self.error(f"{rest[0]!r} belongs to no flag, and each value does; --help shows the flags")
+            self.error(f"{rest[0]!r} does not belong to a flag; --help shows the flags")
         return settings, args
 
     def hint(self, name: str) -> str:
-        """The flags that a wrong name may stand for, each with the first sentence of its help; "" if there are none."""
+        """Suggests flags for an unknown name, with the first sentence of their help; empty if none is similar."""
         actions = {action.dest: action for action in self._actions}
         near = nearest(name, [*(one.name for one in fields(self.recipe)), *USUAL], actions)
         flags = [f"--{one} ({_first(actions[one].help or 'no help')})" for one in near]
         return f"; did you mean {' or '.join(flags)}?" if flags else ""
 
     def short_help(self) -> str:
-        """A line for each setting of the recipe, and for the usual training arguments."""
+        """Returns a line for each setting of the recipe, and for common training arguments."""
         width = min(_WIDE, max(_NARROW, shutil.get_terminal_size((100, 24)).columns))
         actions: dict[str, Any] = {}
         for action in self._actions:
@@ -222,21 +220,25 @@ class FlagParser(HfArgumentParser):
             if name in groups or not lines:
                 lines += ["", groups.get(name, "Settings")]
             lines.append(_line(actions[name], width))
-        lines += ["", "Training, of transformers.TrainingArguments; --help-all shows the others"]
+        lines += ["", "Training (transformers.TrainingArguments; --help-all shows all)"]
         lines += [_line(actions[name], width) for name in (*USUAL, "config")]
-        return "\n".join(lines).strip() + "\n\nWhat ends in ... is longer: --help-all shows all of it.\n"
+        return (
+            "\n".join(lines).strip()
+            + "\n\nDescriptions ending in ... are truncated: --help-all shows them completely.\n"
+        )
 
 
 def nearest(name: str, ours: Sequence[str], every: Iterable[str]) -> list[str]:
-    """Names that a wrong one may stand for, the likeliest first.
+    """Returns names similar to an unknown one, most similar first.
 
     Args:
-        name: The wrong name.
-        ours: Names of the recipe, and the usual others.
+        name: The unknown name.
+        ours: Names of the recipe, and other common ones.
         every: All names.
 
     Returns:
-        At most three: names that have all of its words, else names that look like it; of these ours, if there are any.
+        At most three names that contain all words of `name`, or else are spelled similarly; only names in `ours`, if
+        any.
 
     Example:
         >>> nearest("labels_file", ["labels", "label_file"], ["labels", "label_file", "seed"])
@@ -260,14 +262,14 @@ def _words(name: str) -> set[str]:
 
 
 def _first(text: str) -> str:
-    """The first sentence of a help text."""
+    """Returns the first sentence of a help text."""
     return text.replace("%%", "%").partition(". ")[0].rstrip(".")
 
 
 def _line(action: argparse.Action, width: int) -> str:
     default, value = action.default, " N" if action.type is int else " X" if action.type is float else " TEXT"
     if action.nargs == "?":
-        value = " false" if default is True else ""  # what changes it
+        value = " false" if default is True else ""  # the value to change it
     elif action.nargs == "+":
         value, default = f"{value} ...", " ".join(map(str, default or []))
     shown = "" if default in (None, "", False, True) else f"  [{default}]"
@@ -287,13 +289,13 @@ def _take_defaults(parser: FlagParser, path: Path) -> None:
     except ValueError as error:
         parser.error(masked(f"--config: {error}"))
     if not isinstance(content, dict):
-        parser.error(masked(f"--config: {path} must hold settings as `name: value`, got {shortened(content)}"))
+        parser.error(masked(f"--config: {path} must contain settings as `name: value`, got {shortened(content)}"))
     actions = {action.dest: action for action in parser._actions}
     for name, value in content.items():
         action = actions.get(str(name).replace("-", "_"))
         if action is None:
-            parser.error(f"--config: {path}: there is no setting {name!r}{parser.hint(str(name).replace('-', '_'))}")
-        # argparse converts defaults that are texts as it converts flags: 1e-3, which YAML takes for a text, too.
+            parser.error(f"--config: {path}: unknown setting {name!r}{parser.hint(str(name).replace('-', '_'))}")
+        # argparse converts string defaults like flags, such as 1e-3, which YAML reads as a string.
         if action.nargs == "+" and not isinstance(value, list):
             value = [value]
         if isinstance(value, list):
@@ -315,7 +317,7 @@ def _converted(parser: FlagParser, action: argparse.Action, name: str, value: ob
 
 
 def _keep_settings(settings: object, args: TrainingArguments) -> None:
-    """Writes the settings of the recipe, without secrets, and the training arguments that are not the defaults."""
+    """Saves the settings of the recipe, without secrets, and training arguments that differ from the defaults."""
     kept = {"output_dir": args.output_dir}
     kept |= {field.name: getattr(settings, field.name) for field in fields(settings)}  # type: ignore[arg-type]
     for field in fields(args):

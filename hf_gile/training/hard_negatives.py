@@ -1,4 +1,4 @@
-"""Hard negatives: the labels that the model, as it is, takes for gold and that are not."""
+"""Hard negatives: the highest-scoring labels that are not gold."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,46 +11,43 @@ from ..models import GileForSequenceClassification
 from ..models.search_gile import top_k_of
 
 _DOCUMENTS = 1024
-"""Documents whose text codes are kept for `make_search`."""
+"""Number of documents whose text codes are stored for `make_search`."""
 
 
 class HardNegatives:
-    """Adds to the sampled columns of a training step the best-scored labels that are not gold, for each document.
+    """Adds the best-scored labels that are not gold to the sampled labels of a training step.
 
-    It is the `miner` of a `GileLoss`, which calls it in every training step; nothing else changes, with the stock
-    `Trainer` as well.
+    It is used as the `miner` of a `GileLoss`, which calls it in every training step, also with the stock `Trainer`:
 
         model.loss_function = GileLoss(miner=HardNegatives(num_negatives=8, columns=range(num_seen)))
 
-    It searches the codes of all trainable labels, which it keeps and encodes anew every `refresh_steps` steps, without
-    gradients; the loss scores the columns with the labels as they are, gradients and all.
+    It searches cached codes of all trainable labels, which are encoded again every `refresh_steps` steps without
+    gradients. The loss then scores the mined labels with current weights and gradients.
 
-    A hard column counts once, for all documents of the batch, and every other column as the sampler has it. The loss
-    stays an unbiased estimate of the loss over all columns, if that of the sampler is one: what is hard follows from
-    the batch, the weights and the kept codes, not from the draw, so given these a column that is not hard is drawn with
-    probability p as before and counts 1/p, which is once on average, and a hard one counts once for certain. Where the
-    sample has no weights (in-batch, `weighted=False`) it is as biased as before, if less so.
+    A mined label has weight 1 for all documents of the batch, and other labels keep the weights of the sampler. If the
+    loss of the sampler is an unbiased estimate of the loss over all labels, it stays unbiased: mined labels depend on
+    the batch, the weights and the cached codes, but not on the draw. Given these, any other label is drawn with
+    probability p and has weight 1/p, and a mined label has weight 1. Without weights (in-batch, `weighted=False`), the
+    loss is still biased, but less.
 
-    The codes follow from the weights and from when they were last encoded. A resumed training encodes them at its first
-    step, so it ends where an uninterrupted one does, bit for bit, if the checkpoint is of a step of which the
-    uninterrupted one encodes them as well: the number of forward passes before it (of one process) is a multiple
-    of `refresh_steps`. Otherwise its codes are somewhat fresher, and it mines others; as it may with `make_search`, as
-    the last documents are not saved either.
+    A resumed training encodes labels at its first step. It is identical to an uninterrupted one, bit for bit, if the
+    checkpoint is at a refresh: the number of forward passes before it (per process) is a multiple of `refresh_steps`.
+    Otherwise its codes are fresher, and it mines other labels. The same holds for `make_search`, since the last
+    documents are not saved.
 
-    With several processes each mines for its own batch. In a model of several languages, labels of the others count as
-    any: this refuses it. `excluded_columns` are not known here: such a column may be mined, and then does not count for
-    its document, as ever. Where a step trains on all `columns`, and where it has no sampled columns, there is nothing
-    to add, nor any search.
+    Each process mines for its batch. Multilingual models are refused, since labels of other languages would be mined.
+    `excluded_columns` are not considered: an excluded label may be mined, and is then ignored for its document. Nothing
+    is mined if a step trains on all `columns`, or has no sampled labels.
 
     Args:
-        num_negatives: Labels searched for each document; the step scores the union.
-        refresh_steps: Training steps (forward passes) between two encodings of the labels.
-        columns: The trainable columns, as of the `LabelSampler`; no others are mined. All by default.
-        chunk_size: Labels encoded at a time.
-        make_search: Makes of `(L, J)` label codes, each time they are encoded, and the text codes of the last documents
-            (up to 1024, at first those of one batch) what finds candidates: an object with `candidates(text_codes, k)`,
-            best first, see the `search` of `LabelIndex`. The codes are those of `columns`, and so must be the label set
-            of an index made of them. A million labels on a CPU need one, with `refresh_steps` in the thousands:
+        num_negatives: Number of labels mined per document; the step scores their union.
+        refresh_steps: Number of training steps (forward passes) between encodings of the labels.
+        columns: Indices of trainable labels, as in the `LabelSampler`; only these are mined. By default all.
+        chunk_size: Number of labels encoded together.
+        make_search: Creates a search for candidates from `(L, J)` label codes and the text codes of the last documents
+            (up to 1024), after each encoding of labels: an object with `candidates(text_codes, k)`, best first, see the
+            `search` of `LabelIndex`. The codes are those of `columns`, which an index must use as its label set. It is
+            required for a million labels on a CPU, with thousands of `refresh_steps`:
 
                 label_set = LabelSet(model.label_set[column] for column in columns)
 
@@ -58,10 +55,12 @@ class HardNegatives:
                     index = LabelIndex(label_set, codes, 0.0, None, "")
                     return ApproximateSearch.build(index, text_codes, size=min(64, len(text_codes)))
 
-            What it misses is not mined; the loss is as unbiased. By default the search is exact, B L J multiplications.
+            Labels that the search misses are not mined, which keeps the loss unbiased. By default the search is exact,
+            with
+                    B L J multiplications.
 
     Raises:
-        ValueError: A number below one, or columns that are repeated, missing or negative.
+        ValueError: If a number is below 1, or `columns` are repeated, missing or negative.
 
     Example:
         >>> from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
@@ -95,8 +94,8 @@ class HardNegatives:
             self.columns = torch.from_numpy(np.unique(np.asarray(columns, dtype=np.int64)))
             if len(self.columns) != len(columns) or len(self.columns) == 0 or int(self.columns[0]) < 0:
                 raise ValueError(
-                    f"columns must be columns of labels, each once, got {len(columns)} with {len(self.columns)} "
-                    f"different ones, the lowest of them {int(self.columns[0]) if len(self.columns) else 'missing'}"
+                    f"columns must be distinct label indices, got {len(columns)} with {len(self.columns)} distinct "
+                    f"values, the lowest {int(self.columns[0]) if len(self.columns) else 'missing'}"
                 )
         self.num_negatives = num_negatives
         self.refresh_steps = refresh_steps
@@ -114,20 +113,20 @@ class HardNegatives:
         sampled_columns: Tensor | None,
         column_weights: Tensor | None,
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Adds the columns of one step, of B documents.
+        """Adds mined labels to a training step with B documents.
 
         Args:
             model: A `GileForSequenceClassification`.
             text_codes: `(B, J)`, without gradients.
-            labels: `(B, P)` gold columns padded with -100, `(B,)` columns, or `(B, L)` zeros and ones.
-            sampled_columns: `(C,)` ascending columns of the step; None for all.
+            labels: `(B, P)` gold label indices padded with -100, `(B,)` label indices, or `(B, L)` zeros and ones.
+            sampled_columns: `(C,)` ascending label indices of the step; None for all.
             column_weights: `(C,)`, `(1, C)` or `(B, C)`, or None.
 
         Returns:
-            `(C',)` ascending columns, and their weights: `(C',)`, `(1, C')` or `(B, C')`, or None as given.
+            `(C',)` ascending label indices, and their weights: `(C',)`, `(1, C')` or `(B, C')`, or None.
 
         Raises:
-            ValueError: The model has several languages, or columns are not among its labels.
+            ValueError: If the model is multilingual, or `columns` are out of range.
         """
         period, self._calls = self._calls // self.refresh_steps, self._calls + 1
         if sampled_columns is None:
@@ -151,7 +150,7 @@ class HardNegatives:
         return enough and bool(torch.isin(self.columns.to(sampled_columns.device), sampled_columns).all())
 
     def _mine(self, model: GileForSequenceClassification, text_codes: Tensor, labels: Tensor, period: int) -> Tensor:
-        """`(M,)` hard columns of the batch."""
+        """Returns `(M,)` indices of hard negatives of the batch."""
         if self.make_search is not None:
             self._last.append(text_codes)
             while sum(map(len, self._last[1:])) >= _DOCUMENTS:
@@ -159,7 +158,7 @@ class HardNegatives:
         columns, codes, search = self._labels(model, period)
         one_hot = labels.is_floating_point() or labels.dtype == torch.bool
         gold = labels if one_hot else labels.reshape(len(labels), -1)
-        # As many more as a document has gold labels, which may be the best.
+        # Search for more labels, as gold labels may be the best.
         spare = int((gold > 0).sum(-1).max()) if one_hot else gold.shape[1]
         if search is None:
             found = top_k_of(text_codes, codes, 0.0, self.num_negatives + spare).columns
@@ -171,13 +170,13 @@ class HardNegatives:
         return torch.unique(found[known & (known.cumsum(-1) <= self.num_negatives)])
 
     def _labels(self, model: GileForSequenceClassification, period: int) -> tuple[Tensor, Tensor, Any]:
-        """The trainable columns, their codes, and what searches these."""
-        words = model.label_input_ids  # of other labels, or on another device, a tensor of its own
+        """Returns the trainable labels, their codes, and a search."""
+        words = model.label_input_ids  # a different tensor after a change of labels or device
         if self._kept is None or self._kept[0] is not words or self._kept[1] != period:
             if len(model.config.languages) > 1:
                 raise ValueError(
-                    f"hard negatives are mined in one label space, and this model has {len(model.config.languages)} "
-                    "languages: take them off, GileLoss(miner=None), or train a model of one language"
+                    f"hard negatives need a single language, but this model has {len(model.config.languages)}: disable "
+                    "them with GileLoss(miner=None), or train a monolingual model"
                 )
             num_labels = model.config.num_labels
             if self.columns is None:
@@ -186,9 +185,9 @@ class HardNegatives:
                 columns = self.columns.to(words.device)
                 if int(columns[-1]) >= num_labels:
                     raise ValueError(
-                        f"columns holds {int(columns[-1])}, but there are {num_labels} labels (0 to {num_labels - 1})"
+                        f"columns has {int(columns[-1])}, but there are {num_labels} labels (0 to {num_labels - 1})"
                     )
-            self._kept = None  # not old and new codes at once
+            self._kept = None  # release old codes before computing new ones
             language = model.config.languages[0] if model.config.languages else None
             codes: Any = None
             for start, chunk in zip(

@@ -16,56 +16,52 @@ def add_lora(
     target_modules: Sequence[str] | str | None = None,
     dropout: float = 0.0,
 ) -> None:
-    """Puts adapters into the pretrained encoder, and trains only them.
+    """Adds adapters to the pretrained encoder and freezes its other weights.
 
-    What is above the encoder trains as before. A Trainer saves and resumes checkpoints of the model with its adapters,
-    which have other names of weights: add the same adapters before one is loaded again, and take a model for use from
-    `merge_lora`.
+    The head is trained as before. A Trainer saves and resumes checkpoints with adapters, which change the names of
+    weights: add the same adapters before loading a checkpoint, and call `merge_lora` for a model to use.
 
     Args:
-        model: A `GileModel` or `GileForSequenceClassification`; it is changed in place.
-        rank: Rank of the two factors that are added to a matrix.
-        alpha: Their product counts `alpha / rank` times.
-        target_modules: Names of the linear layers, as peft takes them, such as `["query", "value"]`; by default all of
-            the encoder.
-        dropout: Dropout of what the adapters read.
+        model: A `GileModel` or `GileForSequenceClassification`, changed in place.
+        rank: Rank of the low-rank factors.
+        alpha: The product of the factors is scaled by `alpha / rank`.
+        target_modules: Names of linear layers as in peft, such as `["query", "value"]`; by default all in the encoder.
+        dropout: Dropout of adapter inputs.
 
     Raises:
-        ImportError: peft is not installed.
-        ValueError: A model without a pretrained encoder, with a frozen one, or with adapters; or a rank below one.
+        ImportError: If peft is not installed.
+        ValueError: If the model has no pretrained encoder, a frozen one, or adapters; or `rank` is below 1.
     """
     with needs_extra("train", "LoRA"):
         from peft import LoraConfig, inject_adapter_in_model
     encoder = pretrained_encoder(model)
     if encoder is None:
-        raise ValueError("LoRA is for pretrained encoders, and this model reads words: see model_from_text_encoder")
+        raise ValueError("LoRA needs a pretrained encoder, but this is a word model: see model_from_text_encoder")
     if _adapters(encoder):
-        raise ValueError("the model has adapters already: merge_lora(model) makes them part of its weights")
+        raise ValueError("the model already has adapters: merge them with merge_lora(model)")
     config: Any = model.config
     if config.text_config.freeze_text_encoder:
-        raise ValueError(
-            "config.text_config.freeze_text_encoder is on, so nothing of the encoder is trained: leave it off for LoRA"
-        )
+        raise ValueError("config.text_config.freeze_text_encoder freezes the whole encoder: set it to false for LoRA")
     if rank < 1:
         raise ValueError(f"rank must be at least 1, got {rank}")
     targets = target_modules if isinstance(target_modules, str) else list(target_modules or ())
     lora = LoraConfig(r=rank, lora_alpha=alpha, target_modules=targets or "all-linear", lora_dropout=dropout)
-    inject_adapter_in_model(lora, encoder)  # freezes the other weights of the encoder
+    inject_adapter_in_model(lora, encoder)  # also freezes the other weights of the encoder
 
 
 def merge_lora(model: nn.Module) -> None:
-    """Adds the adapters to the weights they belong to: an ordinary model, whose encoder is trainable, without peft.
+    """Merges adapters into the weights, which gives an ordinary model without peft and with a trainable encoder.
 
     Args:
-        model: A model after `add_lora`; it is changed in place.
+        model: A model after `add_lora`, changed in place.
 
     Raises:
-        ValueError: The model has no adapters.
+        ValueError: If the model has no adapters.
     """
     encoder = pretrained_encoder(model)
     adapters = {} if encoder is None else _adapters(encoder)
     if encoder is None or not adapters:
-        raise ValueError("the model has no adapters to merge: add_lora(model) puts them in")
+        raise ValueError("the model has no adapters to merge: add them with add_lora(model)")
     for name, layer in adapters.items():
         layer.merge()
         parent, _, attribute = name.rpartition(".")
@@ -76,5 +72,5 @@ def merge_lora(model: nn.Module) -> None:
 
 
 def _adapters(encoder: nn.Module) -> dict[str, Any]:
-    """The layers of an encoder that peft has put in the place of others."""
+    """Returns the layers of an encoder that peft has replaced."""
     return {name: one for name, one in encoder.named_modules() if hasattr(one, "get_base_layer")}

@@ -1,4 +1,4 @@
-"""The loss of training steps: over all stored labels or sampled ones, at once, in chunks, or shared by processes.
+"""Training loss over all stored labels or a sample, at once, in chunks, or shared by processes.
 
 Shapes: B documents, L stored labels, C columns scored in a step, P gold labels of a document (padded), J joint size.
 """
@@ -43,37 +43,35 @@ from .weighted_losses import LOSSES, gold_places, places_among
 
 
 class GileLoss:
-    """The loss of training steps: the `loss_function` of a model that trains on sampled labels, or in chunks of labels.
+    """Training loss for sampled labels or chunks of labels, as the `loss_function` of a model.
 
         model.loss_function = GileLoss(chunk_size=2048)
 
-    In training the model gives it the codes of the documents, and it scores the labels that it needs (`of_codes`): the
-    step then returns no logits. In evaluation it is computed of the logits of all labels, as the plain loss is. It is
-    not saved with the model.
+    In training, the model passes text codes, and the loss scores the labels it needs (`of_codes`), so the step returns
+    no logits. In evaluation, it is computed from the logits of all labels, like the default loss. It is not saved with
+    the model.
 
-    The labels of a step are the `sampled_columns` of the batch, which a `GileDataCollator` with a `LabelSampler` makes,
-    weighted by its `column_weights`; without them they are all stored labels.
+    The labels of a step are the `sampled_columns` of the batch with `column_weights`, from a `GileDataCollator` with a
+    `LabelSampler`, or else all stored labels.
 
     Args:
-        loss: `"cross_entropy"`, of sigmoids (Eq. 15) or a softmax as the model's `problem_type` says;
+        loss: `"cross_entropy"`, with sigmoids (Eq. 15) or a softmax by the `problem_type` of the model;
             `"decoupled_softmax"`; or a function of `(B, C)` logits, `(B, C)` zeros and ones, and `(C,)` or `(B, C)`
             weights of columns or None.
-        chunk_size: With more labels than these in a step, the loss is computed that many labels at a time, exactly, and
-            `(B, C)` scores are never held. 0 for no such limit; a function needs all scores at once.
-        share_labels: Whether processes divide the labels: each scores the documents of all with its part of the labels.
-            Results are those of each process scoring its documents with all labels, where gradients are averaged over
-            the processes, as DDP and FSDP do. All processes then train on the same labels without weights, of one
-            language.
-        positive_weights: `(L,)` what each label counts where it is gold, such as `propensity_weights`. Binary
-            cross-entropy alone takes them.
-        miner: Adds columns to those of the batch, such as `HardNegatives`.
-        refresh_steps: With labels read by a pretrained encoder, training steps after which they are read again, without
-            training the encoder on them; 0 to read the labels of each step, and train the encoder through them.
-        row_dropout: Share of the labels that a step scores without their row (`config.label_rows`), as if unseen.
+        chunk_size: Number of labels per chunk. The loss over more labels is computed exactly in chunks, without storing
+            `(B, C)` scores. 0 for no chunks; a function needs all scores at once.
+        share_labels: Whether processes divide the labels: each scores the documents of all processes against its part.
+            The results equal scoring all labels in each process, if gradients are averaged over processes as in DDP and
+            FSDP. All processes must train on the same labels without weights, in a monolingual model.
+        positive_weights: `(L,)` weights of positive terms, such as `propensity_weights`, for binary cross-entropy only.
+        miner: Adds labels to those of the batch, such as `HardNegatives`.
+        refresh_steps: If labels are read by a pretrained encoder, number of steps after which they are encoded again,
+            without gradients; 0 encodes the labels of each step and trains the encoder on them.
+        row_dropout: Fraction of labels that a step scores without their row (`config.label_rows`), as if unseen.
 
     Raises:
-        ValueError: An option that makes no sense, or that does not go with another; or labels are to be shared, and no
-            processes were started.
+        ValueError: If an option is invalid or incompatible with another; or labels are to be shared, but there is no
+            process group.
 
     Example:
         >>> from hf_gile import GileConfig, GileForSequenceClassification
@@ -105,15 +103,15 @@ class GileLoss:
             raise ValueError(f"row_dropout must be at least 0 and below 1, got {row_dropout}")
         if callable(loss) and chunk_size > 0:
             raise ValueError(
-                f"the loss {getattr(loss, '__name__', loss)} reads the scores of all labels at once and cannot be "
+                f"the loss {getattr(loss, '__name__', loss)} needs the scores of all labels at once and cannot be "
                 "computed in chunks; set chunk_size=0, or loss='cross_entropy' or 'decoupled_softmax'"
             )
         if share_labels and chunk_size == 0:
             raise ValueError("share_labels divides chunks of labels: set chunk_size above 0")
         if share_labels and not (distributed.is_available() and distributed.is_initialized()):
             raise ValueError(
-                "no processes to share labels with: make this within accelerate launch or torchrun, after the "
-                "Accelerator, TrainingArguments or init_process_group has started the processes"
+                "share_labels needs a process group: create the loss within accelerate launch or torchrun, after the "
+                "Accelerator, TrainingArguments or init_process_group"
             )
         self.loss = loss
         self.chunk_size = chunk_size
@@ -123,30 +121,30 @@ class GileLoss:
         self.refresh_steps = refresh_steps
         self.row_dropout = row_dropout
         self._steps = 0
-        self._refreshed: tuple[int, Tensor, Tensor] | None = None  # period, words, and what the encoder made of them
+        self._refreshed: tuple[int, Tensor, Tensor] | None = None  # period, words, and their encoding
 
     def check_fits(self, config: PreTrainedConfig) -> None:
-        """Makes sure that a model has what the options are about.
+        """Checks that the options fit a model.
 
         Args:
             config: The `GileConfig` of the model.
 
         Raises:
-            ValueError: It has not; the message names the option.
+            ValueError: If an option does not fit; the message names it.
         """
         if self.refresh_steps > 0 and not config.pools_labels:
             raise ValueError(
-                "refresh_steps is for labels read by a pretrained encoder, label_encoder_type 'text_encoder', not for "
+                "refresh_steps needs labels read by a pretrained encoder, label_encoder_type 'text_encoder', got "
                 f"{config.label_encoder_type!r} with text_encoder_type {config.text_config.text_encoder_type!r}"
             )
         if self.row_dropout > 0 and not config.label_rows:
-            raise ValueError("row_dropout drops the rows of config.label_rows, which is off")
+            raise ValueError("row_dropout needs config.label_rows")
         if self.share_labels and config.languages:
-            raise ValueError(f"labels are shared in a model without languages, got languages={config.languages}")
+            raise ValueError(f"share_labels needs a model without languages, got languages={config.languages}")
         if self.positive_weights is not None and len(self.positive_weights) != config.num_labels:
             raise ValueError(
-                f"positive_weights are of {len(self.positive_weights)} labels, and {config.num_labels} are stored: "
-                "make them of the stored label set"
+                f"positive_weights has {len(self.positive_weights)} labels, but {config.num_labels} are stored: "
+                "compute it for the stored label set"
             )
 
     def __call__(
@@ -159,9 +157,9 @@ class GileLoss:
         num_items_in_batch: Tensor | int | None = None,
         shift_labels: Tensor | None = None,
     ) -> Tensor:
-        """The loss of logits of all labels, as evaluation has it: a sample is ignored, and no label has a weight.
+        """Computes the loss from logits of all labels in evaluation, ignoring samples and weights.
 
-        Arguments, result and errors are those of `hf_gile.models.losses_gile.label_loss`.
+        Arguments, result and errors are as in `hf_gile.models.losses_gile.label_loss`.
         """
         name = self._name(is_single_label(labels, len(logits), config))
         targets = targets_of(labels, config.num_labels)
@@ -180,26 +178,26 @@ class GileLoss:
         num_items_in_batch: Tensor | int | None = None,
         shift_labels: Tensor | None = None,
     ) -> Tensor:
-        """The loss of a training step.
+        """Computes the loss of a training step.
 
         Args:
             model: The `GileForSequenceClassification`.
             text_codes: `(B, J)` codes of the documents.
-            labels: As in `forward` of the model; zeros and ones cannot be taken in chunks.
+            labels: As in `forward` of the model; zeros and ones are not supported with chunks.
             language: As in `forward` of the model.
             excluded_columns: As in `forward` of the model.
-            sampled_columns: `(C,)` or `(1, C)` ascending columns to train on, every gold one among them; all by
-                default.
-            column_weights: `(C,)`, `(1, C)` or `(B, C)` weights of these columns.
-            num_items_in_batch: Number of documents to divide the sum of the losses by, instead of B: those of all
-                batches of a step. `Trainer` passes it.
-            shift_labels: `(B,)` of a `GileDataCollator`, by which `Trainer` counts these documents.
+            sampled_columns: `(C,)` or `(1, C)` ascending label indices to train on, including all gold labels; by
+                default all.
+            column_weights: `(C,)`, `(1, C)` or `(B, C)` weights of these labels.
+            num_items_in_batch: Number of documents in all batches of a step, for callers that accumulate gradients over
+                many calls; the sum of losses is divided by it instead of B. `Trainer` passes it.
+            shift_labels: `(B,)` from a `GileDataCollator`, by which `Trainer` counts documents.
 
         Returns:
             The loss, averaged over the documents: a scalar in float32 or better.
 
         Raises:
-            ValueError: Labels or columns do not fit the model, or the options do not.
+            ValueError: If labels, sampled labels or options do not fit the model.
         """
         config = model.config
         self.check_fits(config)
@@ -298,7 +296,7 @@ class GileLoss:
     def _label_codes(
         self, model: GileForSequenceClassification, columns: Tensor | None, language: str | None
     ) -> Tensor:
-        """`(C, J)` codes of stored labels as a step reads them."""
+        """Computes `(C, J)` codes of stored labels for a training step."""
         if model.config.output_layer == "linear":
             return model.project_stored_labels(columns, language)
         return project_kept(model.gile, self._label_inputs(model, columns), language)
@@ -306,12 +304,12 @@ class GileLoss:
     def _label_chunks(
         self, model: GileForSequenceClassification, columns: Tensor | None, language: str | None
     ) -> LabelChunks:
-        """The stored labels, to be encoded chunk by chunk for documents of a language."""
+        """Returns the stored labels in chunks, for documents of a language."""
         checksum = 0
         if self.share_labels and columns is not None:
             checksum = int((columns * torch.arange(1, len(columns) + 1, device=columns.device)).sum())
         if model.config.output_layer == "linear":
-            codes = model.project_stored_labels(columns)  # they are the weights, not made of anything
+            codes = model.project_stored_labels(columns)  # codes are weights
             return LabelChunks(lambda codes: codes, [codes], checksum=checksum)
         space = label_space(model.config, language)
         rows = self._label_inputs(model, columns)
@@ -325,7 +323,7 @@ class GileLoss:
         return LabelChunks(encode, list(rows.values()), parameters, checksum)
 
     def _label_inputs(self, model: GileForSequenceClassification, columns: Tensor | None) -> dict[str, Tensor]:
-        """What a step reads of stored labels: arguments of `GileModel.project_labels`."""
+        """Returns the inputs of stored labels: arguments of `GileModel.project_labels`."""
         if not torch.is_grad_enabled():
             return model.stored_inputs(columns)
         vectors = None
@@ -342,7 +340,7 @@ class GileLoss:
         return inputs
 
     def _refreshed_vectors(self, model: GileForSequenceClassification) -> Tensor:
-        """What the pretrained encoder made of the labels the last time that it read them."""
+        """Returns the last encoding of labels by the pretrained encoder."""
         words, period = model.label_input_ids, (self._steps - 1) // self.refresh_steps
         if self._refreshed is None or self._refreshed[0] != period or self._refreshed[1] is not words:
             languages = model.stored_labels.languages if model.config.language_labels else None
@@ -351,7 +349,7 @@ class GileLoss:
 
 
 def _label_parameters(gile: GileModel, language: str | None, with_vectors: bool) -> list[nn.Parameter]:
-    """The weights that make codes of labels for documents of a language, of words or of vectors made before."""
+    """Returns the weights that affect label codes for documents of a language, from words or precomputed vectors."""
     left_out: list[nn.Module] = [gile.text_encoder.transformer] if with_vectors else []
     for part in gile.output_layer.modules():
         if language is not None and isinstance(part, nn.ModuleDict):
@@ -361,14 +359,14 @@ def _label_parameters(gile: GileModel, language: str | None, with_vectors: bool)
 
 
 def _tables_of_tokens(gile: GileModel) -> list[nn.Embedding]:
-    """The tables that are trained; those under an adapter are not, and it takes no sparse gradients."""
+    """Returns the trained embedding tables, excluding those with adapters, which do not support sparse gradients."""
     tables = [one for one in gile.modules() if isinstance(one, nn.Embedding) and one.weight.requires_grad]
     return [one for one in tables if one.num_embeddings == gile.config.text_config.vocab_size]
 
 
 @contextmanager
 def sparse_gradients(tables: Sequence[nn.Embedding]) -> Iterator[None]:
-    """Makes gradients of tables sparse tensors: that of the words of a chunk is not to be as large as the table."""
+    """Uses sparse gradients of tables, so that the gradient of a chunk is not as large as the table."""
     before = [table.sparse for table in tables]
     for table in tables:
         table.sparse = True
@@ -381,7 +379,7 @@ def sparse_gradients(tables: Sequence[nn.Embedding]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Step:
-    """What the loss of a training step is of; `name` is that of the loss."""
+    """Inputs of the loss of a training step; `name` is the name of the loss."""
 
     model: GileForSequenceClassification
     name: str
@@ -394,20 +392,20 @@ class _Step:
 
     @property
     def size(self) -> int:
-        """The number of labels."""
+        """Number of labels."""
         return self.model.config.num_labels if self.columns is None else len(self.columns)
 
     def gold_columns(self) -> Tensor:
-        """Checks what a loss in chunks reads; returns `(B, P)` gold columns."""
+        """Checks labels for a chunked loss; returns `(B, P)` gold label indices."""
         config, excluded = self.model.config, self.excluded_columns
         if not is_columns(self.labels):
             raise ValueError(
-                "with chunk_size, labels are gold columns (integers padded with -100), got zeros and ones "
-                f"{tuple(self.labels.shape)}: a (documents, labels) matrix is what chunks are to avoid"
+                "with chunk_size, labels must be label indices (integers padded with -100), got zeros and ones "
+                f"{tuple(self.labels.shape)}: chunks are meant to avoid a (documents, labels) matrix"
             )
         if self.column_weights is not None and self.column_weights.shape[-1] != self.size:
             raise ValueError(
-                f"column_weights must have one weight for each of the {self.size} columns scored, got "
+                f"column_weights must have a weight for each of the {self.size} labels scored, got "
                 f"{tuple(self.column_weights.shape)}"
             )
         labels = self.labels.reshape(len(self.labels), -1)
@@ -422,7 +420,7 @@ class _Step:
     def of_candidates(
         self, language: str | None, labels: Tensor, weights: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """The columns that are labels of a language, and their weights."""
+        """Returns the labels of a language, and their weights."""
         config = self.model.config
         candidates = own_columns(config, language)
         _check_candidates(

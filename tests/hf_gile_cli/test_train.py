@@ -44,11 +44,11 @@ def test_help_is_that_of_the_recipe_behind_the_list_of_recipes(run, name, flag):
     ("arguments", "ends", "message"),
     [
         (["--recipe", "bio"], 2, "must be one of table, bioasq, dw, got 'bio'"),
-        (["--no_such_flag", "1"], 2, "error: --no_such_flag: there is no such flag"),
+        (["--no_such_flag", "1"], 2, "error: --no_such_flag: unknown flag"),
         (
             ["--label", "tags"],
             2,
-            "error: --label: there is no such flag; did you mean --labels (Column with the label ids",
+            "error: --label: unknown flag; did you mean --labels (Column with the label ids",
         ),
         (["--config", "absent.yaml"], 2, "--config: cannot read absent.yaml"),
         ([], 2, "error: no training documents: pass --train_files"),

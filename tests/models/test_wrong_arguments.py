@@ -131,16 +131,16 @@ MISTAKES = {
     "processor to check": (lambda a: a.index.check_fits(a.processor), "model must be a GileModel or a"),
     # collator
     "tokenizer in a collator": (lambda a: GileDataCollator(a.processor.tokenizer), "processor must be a GileProcessor"),
-    "nothing to collate": (lambda a: a.collate([]), "features must be a list of one example or more"),
+    "nothing to collate": (lambda a: a.collate([]), "features must be a non-empty list of examples"),
     "texts to collate": (lambda a: a.collate(["iron"]), "example 0 of the batch must be a mapping with input_ids, got"),
     "text to collate": (lambda a: a.collate([{"input_ids": "iron"}]), "document 0 of the batch must be a list of word"),
     "labels of some": (
         lambda a: a.collate([{"input_ids": [2], "labels": [1]}, {"input_ids": [3]}]),
-        "example 1 of the batch has no labels, which the first one has",
+        "example 1 of the batch has no labels, unlike the first example",
     ),
     "ragged labels": (
         lambda a: a.collate([{"input_ids": [2], "labels": [[1], [2, 3]]}]),
-        "labels of example 0 must be gold columns, whole numbers",
+        "labels of example 0 must be integer label indices",
     ),
     "label set in a sampler": (
         lambda a: LabelSampler(a.labels),

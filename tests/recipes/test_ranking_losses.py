@@ -92,5 +92,5 @@ def test_a_model_trains_by_a_ranking_loss_but_not_in_chunks(make_model, kind):
     output = model.train()(**inputs, labels=torch.tensor([[1, 2], [0, -100]]), sampled_columns=torch.arange(4))
     output.loss.backward()
     assert model.gile.output_layer.classifier.weight.grad.any()
-    with pytest.raises(ValueError, match=f"the loss {kind} reads the scores of all labels at once"):
+    with pytest.raises(ValueError, match=f"the loss {kind} needs the scores of all labels at once"):
         GileLoss(RANKING[kind], chunk_size=2)

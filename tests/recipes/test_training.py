@@ -76,16 +76,16 @@ def test_a_wrong_flag_is_named_without_its_secret(parse, capsys):
         with pytest.raises(SystemExit):
             parse("--data", "there", *flags)
         said = capsys.readouterr().err
-        assert "--hub-token-x: there is no such flag" in said
+        assert "--hub-token-x: unknown flag" in said
         assert "xxx" not in said
 
 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ("data: there\nlerning_rate: 1\n", "there is no setting 'lerning_rate'; did you mean --learning_rate"),
+        ("data: there\nlerning_rate: 1\n", "unknown setting 'lerning_rate'; did you mean --learning_rate"),
         ("data: there\nshare: much\n", "share: could not convert string to float: 'much'"),
-        ("- data\n", "must hold settings as `name: value`, got ['data']"),
+        ("- data\n", "must contain settings as `name: value`, got ['data']"),
         ("data: {", "is not YAML"),
         ("- hub_token: engine\n", "got [{'hub_token': <secret>}]"),
         ("hub_token: engine: x\n", "hub_token: <secret>"),

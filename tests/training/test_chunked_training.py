@@ -100,7 +100,7 @@ def test_weights_of_other_columns_than_those_scored_are_refused(make_model):
     model, processor = make_model(problem_type=MULTI)
     inputs = processor(TEXTS, return_tensors="pt")
     sample = {"labels": torch.full((3, 1), -100), "sampled_columns": torch.tensor([0, 2, 4])}
-    with pytest.raises(ValueError, match=r"one weight for each of the 3 columns scored, got \(5,\)"):
+    with pytest.raises(ValueError, match=r"a weight for each of the 3 labels scored, got \(5,\)"):
         step(model, inputs, 2, column_weights=torch.ones(5), **sample)
 
 
@@ -173,7 +173,7 @@ def test_wrong_labels_are_refused_as_with_logits(make_model):
         "labels has index 5, but there are 5 labels": torch.tensor([[5], [0], [1]]),
         "repeats a gold label": torch.tensor([[1, 1], [0, -100], [1, -100]]),
         r"labels must have shape \(3, P\)": torch.tensor([[1], [0]]),
-        r"labels are gold columns .* got zeros and ones \(3, 5\)": torch.ones(3, 5),
+        r"labels must be label indices .* got zeros and ones \(3, 5\)": torch.ones(3, 5),
     }
     for message, labels in wrong.items():
         with pytest.raises(ValueError, match=message):
@@ -191,7 +191,7 @@ def test_wrong_labels_are_refused_as_with_logits(make_model):
         ({"refresh_steps": -1}, "refresh_steps must not be negative, got -1"),
         ({"row_dropout": 1}, "row_dropout must be at least 0 and below 1, got 1"),
         ({"share_labels": True}, "share_labels divides chunks of labels: set chunk_size above 0"),
-        ({"share_labels": True, "chunk_size": 2}, "no processes to share labels with"),
+        ({"share_labels": True, "chunk_size": 2}, "share_labels needs a process group"),
         ({"positive_weights": [1, -1]}, "positive_weights must be finite and not negative, got -1.0 for column 1"),
         ({"positive_weights": [[1]]}, r"positive_weights must have shape \(L,\), one for each label, got \(1, 1\)"),
     ],
@@ -205,9 +205,9 @@ def test_options_that_make_no_sense_are_refused(options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"refresh_steps": 2}, "refresh_steps is for labels read by a pretrained encoder, .* not for 'mean'"),
-        ({"row_dropout": 0.5}, "row_dropout drops the rows of config.label_rows, which is off"),
-        ({"positive_weights": [1, 2]}, "positive_weights are of 2 labels, and 5 are stored"),
+        ({"refresh_steps": 2}, "refresh_steps needs labels read by a pretrained encoder, .* not for 'mean'"),
+        ({"row_dropout": 0.5}, "row_dropout needs config.label_rows"),
+        ({"positive_weights": [1, 2]}, "positive_weights has 2 labels, but 5 are stored"),
     ],
     ids=str,
 )

@@ -91,7 +91,7 @@ def test_bad_examples_are_named(processor):
 
 @pytest.mark.parametrize("labels", [[0.0, 1.0, 1.0], [0, 1, 1]], ids=["floats", "integers"])
 def test_zeros_and_ones_are_not_taken_for_columns(processor, labels):
-    with pytest.raises(ValueError, match=r"labels of example 0 must be gold columns, each once, got \[0"):
+    with pytest.raises(ValueError, match=r"labels of example 0 must be distinct label indices, got \[0"):
         GileDataCollator(processor)([{"input_ids": processor("milk")["input_ids"][0], "labels": labels}])
 
 
@@ -107,10 +107,10 @@ def test_streams_are_encoded_and_whole_dictionaries_of_splits_refused(processor,
     rows = Dataset.from_dict(ROWS)
     stream = encode_dataset(rows.to_iterable_dataset(), processor, label_set)
     assert [row["labels"] for row in stream] == [[2, 1], [4], []]
-    with pytest.raises(ValueError, match=r"pass one split of the dataset, such as dataset\['train'\]"):
+    with pytest.raises(ValueError, match=r"pass a split of the dataset, such as dataset\['train'\]"):
         encode_dataset(DatasetDict(train=rows), processor, label_set)
 
 
 def test_label_ids_must_be_texts(processor, label_set):
-    with pytest.raises(ValueError, match="labels must be label ids, a text or a list of texts, got 5"):
+    with pytest.raises(ValueError, match="labels must be a label id or a list of label ids, got 5"):
         encode_dataset(Dataset.from_dict({"text": ["milk"], "labels": [5]}), processor, label_set)

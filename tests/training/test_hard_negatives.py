@@ -373,9 +373,9 @@ def test_resumed_where_labels_are_encoded_training_ends_at_the_same_weights_bit_
         ({"num_negatives": 0}, "num_negatives must be at least 1, got 0"),
         ({"refresh_steps": 0}, "refresh_steps must be at least 1, got 0"),
         ({"chunk_size": 0}, "chunk_size must be at least 1, got 0"),
-        ({"columns": []}, "columns must be columns of labels, each once, got 0"),
-        ({"columns": [3, 3]}, "got 2 with 1 different ones"),
-        ({"columns": [-1, 3]}, "the lowest of them -1"),
+        ({"columns": []}, "columns must be distinct label indices, got 0"),
+        ({"columns": [3, 3]}, "got 2 with 1 distinct"),
+        ({"columns": [-1, 3]}, "the lowest -1"),
     ],
     ids=["none", "never", "chunks", "no columns", "twice", "below zero"],
 )
@@ -387,7 +387,7 @@ def test_bad_options_are_refused(options, message):
 def test_columns_that_the_model_has_not_are_refused():
     model, processor = make_model()
     model.loss_function = GileLoss(miner=HardNegatives(1, columns=[5, L]))
-    with pytest.raises(ValueError, match="columns holds 13, but there are 13 labels"):
+    with pytest.raises(ValueError, match="columns has 13, but there are 13 labels"):
         mine(model, processor, GOLD_COLUMNS)
 
 

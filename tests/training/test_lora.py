@@ -118,17 +118,17 @@ def test_training_with_adapters_resumes_where_it_stopped(make, tmp_path):
 
 def test_what_cannot_have_adapters_is_named(make, make_model, save_text_encoder):
     model = make().model
-    with pytest.raises(ValueError, match="the model has adapters already"):
+    with pytest.raises(ValueError, match="the model already has adapters"):
         add_lora(model)
     merge_lora(model)
     with pytest.raises(ValueError, match="the model has no adapters to merge"):
         merge_lora(model)
     with pytest.raises(ValueError, match="rank must be at least 1, got 0"):
         add_lora(model, rank=0)
-    with pytest.raises(ValueError, match="LoRA is for pretrained encoders"):
+    with pytest.raises(ValueError, match="LoRA needs a pretrained encoder"):
         add_lora(make_model()[0])
     frozen = model_from_text_encoder(save_text_encoder(), freeze_text_encoder=True)
-    with pytest.raises(ValueError, match="freeze_text_encoder is on"):
+    with pytest.raises(ValueError, match="freeze_text_encoder freezes the whole encoder"):
         add_lora(frozen)
 
 
