@@ -63,7 +63,7 @@ def chunked_loss(
     group: distributed.ProcessGroup | None = None,
     positive_weights: Tensor | None = None,
 ) -> Tensor:
-    """One of the losses over all labels, without their scores.
+    """Computes a loss over all labels in chunks, without storing all scores.
 
     Value and gradients are those of the same loss of `losses.py` on `text_codes @ codes.T + bias`. Gradients are
     made in the forward pass, before a loss is scaled or divided by the number of documents: without weights, those of
@@ -75,24 +75,25 @@ def chunked_loss(
         loss: `"binary_cross_entropy"`, `"cross_entropy"` or `"decoupled_softmax"`. The last two read the labels twice:
             what a chunk takes away depends on the sum over all. Random numbers of an encoder are the same both times.
         text_codes: `(B, J)` from `GileModel.project_texts`.
-        labels: `(B, P)` gold columns, padded with -100; each once.
+        labels: `(B, P)` distinct gold label indices, padded with -100.
         label_chunks: The L labels.
         bias: `(1,)`, the b of the score.
-        chunk_size: Labels scored at once; memory is that of `(B, chunk_size)` scores and `(chunk_size, J)` codes.
-        column_weights: `(L,)` or `(B, L)`: how many labels each one stands for, if they are a sample.
-        excluded: `(B, E)` columns that are no candidates for a document, padded with -100.
-        group: Processes that share the labels: each has documents of its own, and scores those of all processes with
-            its own share of the labels. Where gradients are averaged over the processes (as DDP and FSDP do), they are
-            those of each process scoring all labels.
-        positive_weights: `(L,)`: what a term counts where the label is gold, as in `binary_cross_entropy`, and of it
-            alone; the same in all processes of a group.
+        chunk_size: Number of labels scored together, which limits memory to `(B, chunk_size)` scores and `(chunk_size,
+            J)` codes.
+        column_weights: `(L,)` or `(B, L)` weights of labels, if they are a sample.
+        excluded: `(B, E)` indices of labels that are not candidates of a document, padded with -100.
+        group: Processes that share the labels: each scores the documents of all processes against its part of the
+            labels. If gradients are averaged over processes (as in DDP and FSDP), they equal those of scoring all
+            labels in each process.
+        positive_weights: `(L,)` weights of positive terms of `binary_cross_entropy`; the same in all processes of a
+            group.
 
     Returns:
         The loss, summed over the documents: a scalar in float32 or better.
 
     Raises:
-        ValueError: There is no such loss, or the processes of the group have not as many documents and labels each;
-            or there are positive weights, and they do not fit the labels or this loss.
+        ValueError: If the loss does not exist, the processes of the group have different numbers of documents or
+            labels, or positive weights do not fit the labels or the loss.
 
     Example:
         >>> texts, codes = torch.randn(2, 5, requires_grad=True), torch.randn(1000, 5, requires_grad=True)
@@ -111,36 +112,35 @@ def chunked_loss(
 
 
 def check_positive_weights(positive_weights: Tensor, loss: str, columns: int) -> None:
-    """Refuses weights of positive terms that a loss cannot take.
+    """Checks that positive weights fit a loss.
 
     Args:
         positive_weights: `(C,)` weights.
-        loss: The name of the loss function.
-        columns: Number C of columns scored.
+        loss: Name of the loss function.
+        columns: Number C of labels scored.
 
     Raises:
-        ValueError: The loss is not a sum of terms of single labels, as binary cross-entropy alone is, or there is not
-            one weight for each column.
+        ValueError: If the loss is not binary cross-entropy, or the number of weights is wrong.
     """
     if loss != "binary_cross_entropy":
         raise ValueError(
-            f"positive_weights are of the positive terms of binary_cross_entropy, and the loss is {loss}; leave them "
+            f"positive_weights need the loss binary_cross_entropy, got {loss}; leave them "
             "out, or train with loss='cross_entropy' and problem_type='multi_label_classification'"
         )
     if positive_weights.shape != (columns,):
         raise ValueError(
-            f"positive_weights must have shape ({columns},), one weight for each column scored, got "
+            f"positive_weights must have shape ({columns},), a weight for each label scored, got "
             f"{tuple(positive_weights.shape)}"
         )
 
 
 class _ChunkedLoss(torch.autograd.Function):
-    """Computes the gradients in its forward pass, and hands them out in its backward pass."""
+    """Computes gradients in the forward pass, and returns them in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, step: "_Step", text_codes: Tensor, bias: Tensor | None, *tensors: Tensor) -> Tensor:
         kind = text_codes.device.type
-        # Without its cache: a cast made in the pass without gradients would serve the pass with them.
+        # Without the autocast cache, which would reuse casts of the pass without gradients.
         enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
         with torch.autocast(kind, dtype, enabled, cache_enabled=False):
             loss, gradients = step.run(text_codes.detach(), bias, ctx.needs_input_grad[3:])
@@ -156,15 +156,15 @@ class _ChunkedLoss(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         gradients, ctx.gradients = ctx.gradients, None
         if gradients is None:
-            raise RuntimeError("the gradients of a chunked loss were handed out already: call backward once")
+            raise RuntimeError("backward of a chunked loss was called twice: call it once")
         return None, *(
-            None if one is None else one.mul_(gradient).to(dtype)  # in place: nobody else has them
+            None if one is None else one.mul_(gradient).to(dtype)  # in place, as they are not shared
             for one, dtype in zip(gradients, ctx.dtypes, strict=True)
         )
 
 
 class _Step:
-    """The loss of one training step. A subclass says what the gradient with respect to a chunk of scores is."""
+    """The loss of a training step. Subclasses compute the gradient with respect to a chunk of scores."""
 
     def __init__(
         self,
@@ -180,8 +180,8 @@ class _Step:
         self.weights = column_weights
         self.positive_weights = positive_weights
         self.group = group
-        self.own = slice(0, len(gold))  # this process's documents among those of the group
-        self.share = slice(0, len(label_chunks))  # its labels
+        self.own = slice(0, len(gold))  # documents of this process among those of the group
+        self.share = slice(0, len(label_chunks))  # labels of this process
         if group is not None:
             gold, excluded = self._gather_columns(gold, excluded)
             rank, size = distributed.get_rank(group), distributed.get_world_size(group)
@@ -194,16 +194,16 @@ class _Step:
         self.excluded = None if excluded is None else self._by_chunk(excluded)
 
     def prepare(self, chunks: Iterator[tuple[int, Tensor]]) -> None:
-        """Reads the scores of all chunks, if the gradient of one depends on the others."""
+        """Iterates over the scores of all chunks, if the gradient of a chunk depends on the others."""
 
     def gradient(self, logits: Tensor, place: int) -> Tensor:
-        """The gradient with respect to the scores of a chunk, which may stand in their place; adds to `losses`."""
+        """Computes the gradient with respect to the scores of a chunk, possibly in place; adds to `losses`."""
         raise NotImplementedError
 
     def run(
         self, text_codes: Tensor, bias: Tensor | None, needed: Sequence[bool]
     ) -> tuple[Tensor, list[Tensor | None]]:
-        """The loss of this process's documents, and the gradients of text codes, bias, rows and parameters."""
+        """Returns the loss of documents of this process, and gradients of text codes, bias, rows and parameters."""
         labels = self.label_chunks
         if self.group is not None:
             text_codes = torch.cat(_all_gathered(text_codes, self.group))
@@ -239,19 +239,19 @@ class _Step:
                 if one is not None:
                     _add(total[chunk] if number < len(inputs) else total, one)
         if self.group is not None:
-            # The other processes have scored this one's documents with the other labels.
+            # Other processes have scored the documents of this process against other labels.
             for tensor in (self.losses, text_gradient):
                 distributed.all_reduce(tensor, group=self.group)
         return self.losses[self.own].sum(), [text_gradient[self.own], bias_gradient, *gradients]
 
     def _scored(self) -> Iterator[tuple[int, Tensor]]:
-        """The scores of every chunk, without gradients."""
+        """Yields the scores of every chunk, without gradients."""
         with torch.no_grad():
             for place, chunk in enumerate(self.chunks):
                 yield place, self._scores(self.label_chunks.codes(chunk), place)
 
     def _scores(self, codes: Tensor, place: int) -> Tensor:
-        """`(B, C)` scores of a chunk in float32 or better; those of labels that are no candidates minus infinity."""
+        """Computes `(B, C)` scores of a chunk in float32 or better; minus infinity for excluded labels."""
         texts = self.text_codes.to(codes.dtype)
         if self.bias is not None and codes.dtype == _wide(codes):
             logits = torch.addmm(self.bias.to(codes.dtype), texts, codes.T)
@@ -264,16 +264,16 @@ class _Step:
         return logits
 
     def _weights(self, place: int) -> Tensor | None:
-        """`(C,)` or `(B, C)` weights of a chunk."""
+        """Returns `(C,)` or `(B, C)` weights of a chunk."""
         return None if self.weights is None else self.weights[..., self.chunks[place]]
 
     def _weighted(self, logits: Tensor, place: int) -> Tensor:
-        """Scores with the logarithms of their weights added, in their place: what stands in the sum of a softmax."""
+        """Adds the logarithms of weights to scores, in place, for the sum of a softmax."""
         weights = self._weights(place)
         return logits if weights is None else logits.add_(weights.log())
 
     def _by_chunk(self, columns: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """For each chunk, documents and columns of the chunk: the pairs that `(B, P)` columns, padded, name."""
+        """Groups padded `(B, P)` label indices by chunk, as pairs of documents and indices within the chunk."""
         documents, places = (columns != IGNORE).nonzero(as_tuple=True)
         values, order = columns[documents, places].sort()
         documents = documents[order]
@@ -285,7 +285,7 @@ class _Step:
         ]
 
     def _gather_columns(self, gold: Tensor, excluded: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """The columns of all processes' documents."""
+        """Gathers the label indices of documents in all processes."""
         ours = {
             "documents": len(gold),
             "labels": len(self.label_chunks),
@@ -303,12 +303,12 @@ class _Step:
         for name, high, low in zip(ours, largest, smallest, strict=True):
             if high != low:
                 raise ValueError(
-                    "processes that share labels train on the same labels, with as many documents each; these differ "
-                    f"in {name}: {low} to {high}. Sample no labels (a LabelSampler of all its columns, "
+                    "processes that share labels must train on the same labels, with equal numbers of documents; they "
+                    f"differ in {name}: {low} to {high}. Do not sample labels (use a LabelSampler with "
                     "num_negatives=None), and keep even_batches"
                 )
         if self.weights is not None:
-            raise ValueError("processes that share labels take all of them: column_weights are for a sample")
+            raise ValueError("processes that share labels must train on all labels: column_weights are for a sample")
         gold = torch.cat(_all_gathered(functional.pad(gold, (0, wide - gold.shape[1]), value=IGNORE), self.group))
         if excluded is not None:
             padding = (0, wide_excluded - excluded.shape[1])
@@ -411,14 +411,14 @@ def _add(total: Tensor, gradient: Tensor) -> None:
 
 
 def _all_gathered(tensor: Tensor, group: distributed.ProcessGroup | None) -> list[Tensor]:
-    """The tensors of all processes, which have the same shape."""
+    """Gathers tensors of the same shape from all processes."""
     parts = [torch.empty_like(tensor) for _ in range(distributed.get_world_size(group))]
     distributed.all_gather(parts, tensor.contiguous(), group=group)
     return parts
 
 
 def _log_sum_exp(total: Tensor, group: distributed.ProcessGroup | None) -> Tensor:
-    """Over the labels of all processes."""
+    """Computes the log-sum-exp over the labels of all processes."""
     if group is None:
         return total
     return torch.stack(_all_gathered(total, group)).logsumexp(0)

@@ -1,4 +1,4 @@
-"""What a pretrained encoder makes of labels, kept while it stays as it is: a training step then costs no pass of it."""
+"""Caches encodings of labels by a frozen pretrained encoder, so that training steps need not run it."""
 
 from functools import partial
 from typing import Any
@@ -11,12 +11,12 @@ from ..models.modeling_gile import GileForSequenceClassification, GileModel
 
 
 def pool_labels(gile: GileModel, label_input_ids: Tensor, label_language: Languages = None) -> Tensor:
-    """What the pretrained encoder makes of labels, without dropout or gradients.
+    """Encodes labels by the pretrained encoder, without dropout or gradients.
 
     Args:
         gile: A model with `config.pools_labels`.
         label_input_ids: `(L, T)` token ids.
-        label_language: The language of the labels, or of each.
+        label_language: Language of all labels or of each.
 
     Returns:
         `(L, P)` vectors.
@@ -31,8 +31,8 @@ def pool_labels(gile: GileModel, label_input_ids: Tensor, label_language: Langua
         kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind), cache_enabled=False
     )
     gile.text_encoder.eval()
-    # What is kept of this may be an input of a training step, which nothing made in inference mode can be. And casts of
-    # weights that autocast makes and keeps without gradients would serve the training step.
+    # Cached results may be inputs of training steps, which tensors from inference mode cannot be. Autocast would also
+    # reuse its cache of weights without gradients in the training step.
     with torch.inference_mode(False), torch.no_grad(), autocast:
         vectors = in_each_language(gile.config, label_language, {"label_input_ids": label_input_ids}, pool)[0]
     gile.text_encoder.train(mode)
@@ -40,13 +40,13 @@ def pool_labels(gile: GileModel, label_input_ids: Tensor, label_language: Langua
 
 
 def label_vectors(model: GileForSequenceClassification) -> Tensor:
-    """What a frozen pretrained encoder makes of the stored labels, made once while the encoder stays as it is.
+    """Returns encodings of the stored labels by a frozen pretrained encoder, cached while the encoder is unchanged.
 
     Args:
         model: A classifier with `config.pools_labels`.
 
     Returns:
-        `(L, P)` vectors, as of `pool_labels`.
+        `(L, P)` vectors, as from `pool_labels`.
     """
     gile, words = model.gile, model.label_input_ids
     encoder = gile.text_encoder
@@ -60,7 +60,7 @@ def label_vectors(model: GileForSequenceClassification) -> Tensor:
         tensors = [(tensor.data_ptr(), tensor._version) for tensor in (words, vectors, *weights)]
         return torch.is_autocast_enabled(model.device.type), tensors
 
-    # While training goes on, a frozen encoder is not read at each step, which can cost as much as the step.
+    # In training, the weights of a frozen encoder are not compared at each step, which can cost as much as the step.
     if model.training and encoder.trusted_vectors is not None:
         vectors, of_words, before = encoder.trusted_vectors
         if of_words is words and before == versions(vectors):
@@ -71,12 +71,12 @@ def label_vectors(model: GileForSequenceClassification) -> Tensor:
 
 
 def project_kept(gile: GileModel, inputs: dict[str, Tensor], language: str | None = None) -> Tensor:
-    """The `(C, J)` codes of labels, by what the encoder made of them before, where that is known.
+    """Computes `(C, J)` label codes, from cached encodings if available.
 
     Args:
         gile: The model.
-        inputs: Arguments of `GileModel.project_labels`; and `label_vectors`, `(C, P)` of `label_vectors`, or none.
-        language: The language of the documents to score.
+        inputs: Arguments of `GileModel.project_labels`, and optionally `label_vectors`, `(C, P)` from `label_vectors`.
+        language: Language of the documents to score.
     """
     if "label_vectors" not in inputs:
         return gile.project_labels(**inputs, language=language)

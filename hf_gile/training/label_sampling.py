@@ -1,4 +1,4 @@
-"""Label sampling: which columns a training step scores (section 3.4 of GILE, Eq. 17)."""
+"""Label sampling: the labels that a training step scores (section 3.4 of GILE, Eq. 17)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,51 +14,48 @@ FloatArray = NDArray[np.float64]
 
 
 class LabelSampler:
-    """Chooses the columns of a training step: all gold labels of the batch, and sampled others.
+    """Samples the labels of a training step: all gold labels of the batch, and negatives.
 
-    With `weighted=True` each sampled column counts as one over the probability that it was drawn (Horvitz & Thompson,
-    1952), and the loss over the sample, if it is a sum over labels as binary cross-entropy is, is an unbiased estimate
-    of the loss over all `columns`: probabilities keep their meaning. Without weights it is Eq. 17 of the paper as
-    printed, which sees fewer negatives than there are and so learns probabilities that are too high. The kinds of
-    sampling:
+    With `weighted=True`, each sampled label is weighted by the inverse of its sampling probability (Horvitz & Thompson,
+    1952). A loss that is a sum over labels, such as binary cross-entropy, is then an unbiased estimate of the loss over
+    all `columns`, and probabilities are meaningful. Without weights it is Eq. 17 of the paper as printed, which sees
+    too few negatives and therefore learns probabilities that are too high. The kinds of sampling are:
 
-    - uniform, the paper's: `num_negatives` of the others, each as likely. Unbiased if weighted.
-    - by frequency (`frequencies`): each column is drawn on its own with probability `1 - exp(-c * frequency)`, where c
-      makes `num_negatives` the number expected (Poisson sampling, so the number varies). Unbiased if weighted. Rare
-      labels then have large weights: take the square root of the labels' documents rather than the documents.
-    - in-batch (`num_negatives=0`): the gold labels of the batch and no others. Biased, and no weight corrects it: the
-      labels of no document of the batch are never pushed down. A label that few documents have stands in a batch of B
-      about once for each of them, and learns a prior of 1 / B, however rare it is: probabilities are too high, and
-      most so those of rare labels.
-    - hard: `HardNegatives` adds them in the model, to what was sampled here.
+    - uniform, as in the paper: `num_negatives` other labels with equal probability. Unbiased if weighted.
+    - by frequency (`frequencies`): each label is drawn independently with probability `1 - exp(-c * frequency)`, where
+      c is chosen for an expected number of `num_negatives` (Poisson sampling). Unbiased if weighted. Rare labels then
+      have large weights, so use the square root of document counts.
+    - in-batch (`num_negatives=0`): only the gold labels of the batch. Biased, also with weights, because labels without
+      documents in the batch are never negatives. A rare label occurs in a batch of B about once per document, and
+      learns a prior of 1 / B: probabilities are too high, especially those of rare labels.
+    - hard: `HardNegatives` adds mined labels to those sampled here.
 
-    The draw is a function of the seed, the epoch and the batch alone, so a training that is resumed, or that loads its
-    data in other processes, draws the same. `EpochCallback` tells the sampler the epoch; without it, a batch that comes
-    again draws what it drew before, which matters for batches of one document and data that is not shuffled.
+    A draw depends only on the seed, the epoch and the batch, so training is reproducible when resumed or with other
+    numbers of data loading processes. `EpochCallback` sets the epoch; without it, a repeated batch repeats its draw,
+    which matters for batches with a single document and data that is not shuffled.
 
     The time of a draw does not depend on the number of labels.
 
-    `label_weights` are of labels and not of the draw, and change what is estimated, as the `positive_weights` of a
-    `GileLoss` do. `hf_gile.training.class_balanced_weights` makes them of the labels' numbers of documents.
+    `label_weights` change the loss to be estimated, like the `positive_weights` of a `GileLoss`.
+    `hf_gile.training.class_balanced_weights` computes them from document counts.
 
     Args:
         num_labels: Number L of stored labels.
-        num_negatives: Columns sampled, for the batch or for each document; 0 adds none to the gold labels, None takes
-            all.
-        columns: The columns to sample from, such as those of the seen labels; all by default. Gold labels of the
+        num_negatives: Number of labels sampled per batch or per document; 0 uses gold labels only, None all labels.
+        columns: Indices of labels to sample from, such as those of seen labels; by default all. Gold labels of the
             batch are always added.
-        per_document: Sample for each document on its own, as the paper does, instead of once for the batch. The
-            step then scores the union, with zero weight where a document did not draw a column.
-        weighted: Whether to weight sampled columns up to the full set.
-        frequencies: `(L,)` how often each label is drawn beside the others, such as the square root of the number of
-            its documents. Only those of `columns` are read. By default all are drawn alike.
+        per_document: Whether to sample for each document, as in the paper, instead of once per batch. The step then
+            scores the union, with zero weights for labels that a document did not draw.
+        weighted: Whether to weight sampled labels by inverse probability.
+        frequencies: `(L,)` relative sampling frequencies, such as the square root of document counts. Only those of
+            `columns` are used. By default all labels are equally likely.
         seed: Seed of the draws.
-        label_weights: `(L,)` what each label counts in a loss that is a sum over labels, gold or sampled: the weight of
-            a column is multiplied by it. Columns that `HardNegatives` mines count 1.
+        label_weights: `(L,)` weights of labels in a loss that is a sum over labels, multiplied with the sampling
+            weights. Labels mined by `HardNegatives` have weight 1.
 
     Raises:
-        ValueError: A negative number, columns that are out of range, repeated or missing, frequencies that are not
-            one positive number for each label, or weights that are not one number from 0 on for each label.
+        ValueError: If a number is negative, `columns` are out of range, repeated or missing, or frequencies or weights
+            do not have a positive number for each label.
 
     Example:
         >>> sampler = LabelSampler(num_labels=1000, num_negatives=4)
@@ -85,12 +82,12 @@ class LabelSampler:
         self.columns = np.arange(num_labels) if columns is None else np.unique(np.asarray(columns, dtype=np.int64))
         if columns is not None:
             if len(self.columns) != len(columns):
-                raise ValueError(f"columns holds {len(columns) - len(self.columns)} columns twice")
+                raise ValueError(f"columns has {len(columns) - len(self.columns)} repeated label indices")
             if len(self.columns) == 0:
-                raise ValueError("columns is empty; there must be labels to sample from")
+                raise ValueError("columns is empty; pass labels to sample from")
             if self.columns[0] < 0 or self.columns[-1] >= num_labels:
                 wrong = self.columns[0] if self.columns[0] < 0 else self.columns[-1]
-                raise ValueError(f"columns holds {wrong}, but there are {num_labels} labels (0 to {num_labels - 1})")
+                raise ValueError(f"columns has {wrong}, but there are {num_labels} labels (0 to {num_labels - 1})")
         self._sampled_from = np.zeros(num_labels, dtype=bool)
         self._sampled_from[self.columns] = True
         self._rates: FloatArray | None = None
@@ -103,40 +100,40 @@ class LabelSampler:
         self.per_document = per_document
         self.weighted = weighted
         self.seed = seed
-        # Shared memory: workers of a DataLoader that outlive an epoch see the next one.
+        # Shared memory, so that persistent workers of a DataLoader see the next epoch.
         self._epoch = torch.zeros(1, dtype=torch.long).share_memory_()
 
     def _own(self, frequencies: Sequence[float] | NDArray[Any], num_labels: int) -> FloatArray:
-        """The frequencies of `columns`."""
+        """Returns the frequencies of `columns`."""
         given = np.asarray(frequencies, dtype=np.float64)
         if given.shape != (num_labels,):
-            raise ValueError(f"frequencies must have shape ({num_labels},), one for each label, got {given.shape}")
+            raise ValueError(f"frequencies must have shape ({num_labels},), a number for each label, got {given.shape}")
         own = given[self.columns]
         wrong = self.columns[~(own > 0) | ~np.isfinite(own)]
         if len(wrong):
             raise ValueError(
-                f"frequencies must be positive, got {given[wrong[0]]} for column {wrong[0]}: what is never drawn "
-                "cannot be weighted for; leave the labels without training documents out of columns"
+                f"frequencies must be positive, got {given[wrong[0]]} for label {wrong[0]}: exclude labels without "
+                "training documents from columns"
             )
         return own
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes the batches of another epoch draw anew."""
+        """Sets the epoch, so that batches get new draws."""
         self._epoch[0] = epoch
 
     def __call__(self, gold: Sequence[Sequence[int]], batch_key: int = 0) -> tuple[Tensor, Tensor | None]:
-        """Samples the columns of one step.
+        """Samples the labels of a training step.
 
         Args:
-            gold: For each of B documents its gold columns.
-            batch_key: A number made of the batch's contents, for the seed.
+            gold: Gold label indices of each of B documents.
+            batch_key: A hash of the batch, for the seed.
 
         Returns:
-            `(C,)` ascending columns, and their weights: `(C,)`, or `(B, C)` with `per_document`, or None where every
-            column stands for itself.
+            `(C,)` ascending label indices, and their weights: `(C,)`, or `(B, C)` with `per_document`, or None for unit
+            weights.
 
         Raises:
-            ValueError: A gold column is out of range.
+            ValueError: If a gold label index is out of range.
         """
         columns, weights = self._sample(gold, batch_key)
         if self.label_weights is None:
@@ -150,7 +147,7 @@ class LabelSampler:
         wrong = positives[(positives < 0) | (positives >= self.num_labels)]
         if len(wrong):
             raise ValueError(
-                f"gold column {wrong[0]}, but there are {self.num_labels} labels (0 to {self.num_labels - 1})"
+                f"gold label {wrong[0]}, but there are {self.num_labels} labels (0 to {self.num_labels - 1})"
             )
         if self.num_negatives is None:
             added = positives[~self._sampled_from[positives]]
@@ -176,11 +173,11 @@ class LabelSampler:
         return torch.from_numpy(columns), torch.from_numpy(weights)
 
     def _draw(self, rng: np.random.Generator, gold: IntArray) -> tuple[IntArray, FloatArray]:
-        """Columns that are not gold, which is ascending, and how many each one stands for."""
+        """Draws labels that are not gold (ascending), and their weights."""
         assert self.num_negatives is not None
         if self._rates is not None:
-            # As many points as a Poisson process has, each on a column: what has one or more is drawn. Columns are so
-            # drawn independently of each other, in a time that does not depend on how many there are.
+            # Points of a Poisson process are assigned to labels; labels with points are drawn. This draws labels
+            # independently, in a time that does not depend on their number.
             total = self._rates_below[-1]
             points = np.searchsorted(self._rates_below, total * rng.random(rng.poisson(total)), side="right")
             places = np.unique(np.minimum(points, len(self.columns) - 1))
@@ -194,8 +191,8 @@ class LabelSampler:
             left = self._sampled_from.copy()
             left[gold] = False
             return rng.choice(np.flatnonzero(left), size, replace=False), counted
-        # Few out of many: drawing one by one and leaving out what was drawn before is as uniform, and does not walk
-        # through all columns for each document.
+        # Few out of many: drawing with rejection of repetitions is also uniform, and does not iterate over all
+        # labels for each document.
         drawn = np.empty(0, dtype=np.int64)
         while len(drawn) < size:
             drawn = np.concatenate([drawn, self.columns[rng.integers(len(self.columns), size=2 * size)]])
@@ -205,26 +202,26 @@ class LabelSampler:
 
 
 def read_weights(name: str, weights: Sequence[float] | NDArray[Any], num_labels: int | None = None) -> Tensor:
-    """Reads a weight of each label.
+    """Checks label weights.
 
     Args:
-        name: What the weights are called.
-        weights: `(L,)` finite numbers from 0 on.
-        num_labels: Number L of labels, where it is known.
+        name: Name of the weights, for messages.
+        weights: `(L,)` finite non-negative numbers.
+        num_labels: Number L of labels, if known.
 
     Returns:
         `(L,)` float32.
 
     Raises:
-        ValueError: They are not.
+        ValueError: If the weights are invalid.
     """
     given = np.asarray(weights, dtype=np.float32)
     if given.shape != ((len(given) if given.ndim else 1) if num_labels is None else num_labels,):
         expected = "(L,)" if num_labels is None else f"({num_labels},)"
-        raise ValueError(f"{name} must have shape {expected}, one for each label, got {given.shape}")
+        raise ValueError(f"{name} must have shape {expected}, a number for each label, got {given.shape}")
     wrong = np.flatnonzero(~(given >= 0) | ~np.isfinite(given))
     if len(wrong):
-        raise ValueError(f"{name} must be finite and not negative, got {given[wrong[0]]} for column {wrong[0]}")
+        raise ValueError(f"{name} must be finite and not negative, got {given[wrong[0]]} for label {wrong[0]}")
     return torch.from_numpy(given.copy())
 
 
@@ -236,7 +233,7 @@ def _is_in(columns: IntArray, ascending: IntArray) -> NDArray[np.bool_]:
 
 
 def _rates(frequencies: FloatArray, expected: int) -> FloatArray:
-    """Rates r = c * frequency such that the 1 - exp(-r) have a given sum, below their number."""
+    """Computes rates r = c * frequency such that the 1 - exp(-r) sum to an expected number."""
     relative = frequencies / frequencies.sum()
     scale = float(expected)  # a lower bound, as 1 - exp(-r) < r; from below, Newton's method rises to the root
     for _ in range(1000):
@@ -245,15 +242,15 @@ def _rates(frequencies: FloatArray, expected: int) -> FloatArray:
         scale += step
         if step <= 1e-9 * scale:
             break
-    # A column that is drawn in all but one of 20,000 steps needs no more points.
+    # A rate of 10 draws a label in all but one of 20,000 steps, so higher rates are not needed.
     return np.minimum(scale * relative, 10.0)
 
 
 class EpochCallback(TrainerCallback):
-    """Tells those who draw by epoch which one it is: a `LabelSampler`, a `MultilingualDataset`.
+    """Sets the epoch of objects with random draws: a `LabelSampler`, a `MultilingualDataset`.
 
     Args:
-        drawers: What has a `set_epoch` method.
+        drawers: Objects with a `set_epoch` method.
     """
 
     def __init__(self, *drawers: Any) -> None:
@@ -263,14 +260,14 @@ class EpochCallback(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Starts at the first epoch, or at the one that is resumed."""
+        """Starts at the first epoch, or at the resumed epoch."""
         self.next_epoch = int(state.epoch or 0)
 
     def on_epoch_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Sets the epoch, before its batches are made."""
-        # Counted here: for a stream of unknown length, state.epoch says how much of max_steps is done.
+        """Sets the epoch before its batches are created."""
+        # Counted here, since state.epoch is a fraction of max_steps for streams of unknown length.
         for drawer in self.drawers:
             drawer.set_epoch(self.next_epoch)
         self.next_epoch += 1

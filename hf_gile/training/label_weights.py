@@ -1,4 +1,4 @@
-"""What labels count in the loss, by the number of their training documents.
+"""Weights of labels in the loss, by the number of training documents.
 
 Shapes: L labels.
 """
@@ -13,23 +13,23 @@ from ..metrics.frequency import propensities, read_counts
 
 
 def class_balanced_weights(counts: Array | Sequence[float], beta: float) -> NDArray[np.float64]:
-    """Weights by the effective number of a label's documents (Cui et al., CVPR 2019).
+    """Computes weights by the effective number of documents of a label (Cui et al., CVPR 2019).
 
         w_l = (1 - beta) / (1 - beta^n_l), then divided by their mean over the labels with training documents
 
-    With n far below 1 / (1 - beta) this is about 1 / n, far above it is the same for all labels; `beta` 0 weights all
-    alike. For `LabelSampler(label_weights=...)`, or as `column_weights` of the loss.
+    For n far below 1 / (1 - beta) this is about 1 / n, and far above it is constant; `beta` 0 gives equal weights. Use
+    them in `LabelSampler(label_weights=...)`, or as `column_weights` of the loss.
 
     Args:
         counts: `(L,)` training documents n of each label.
         beta: From 0 to below 1, such as 0.9, 0.99, 0.999.
 
     Returns:
-        `(L,)` weights with a mean of 1 over the labels that have training documents; 1 for those that have none, which
-        the formula does not define.
+        `(L,)` weights with a mean of 1 over labels with training documents; 1 for labels without, where the formula is
+        not defined.
 
     Raises:
-        ValueError: Counts that are no numbers from 0 on or all zero, or a `beta` out of range.
+        ValueError: If counts are negative, not finite or all zero, or `beta` is out of range.
 
     Example:
         >>> class_balanced_weights([0, 1, 10, 1000], beta=0.9).round(3)
@@ -40,7 +40,7 @@ def class_balanced_weights(counts: Array | Sequence[float], beta: float) -> NDAr
     known = read_counts(counts)
     seen = known > 0
     if not seen.any():
-        raise ValueError("counts must hold a label with training documents, got only zeros")
+        raise ValueError("counts must contain a label with training documents, got only zeros")
     weights = np.ones(len(known))
     weights[seen] = (1 - beta) / (1 - beta ** known[seen])
     weights[seen] /= weights[seen].mean()
@@ -50,14 +50,15 @@ def class_balanced_weights(counts: Array | Sequence[float], beta: float) -> NDAr
 def propensity_weights(
     counts: Array | Sequence[float], num_documents: int, a: float = 0.55, b: float = 1.5, convex: bool = True
 ) -> NDArray[np.float64]:
-    """Weights of the terms where a label is gold, for gold labels that are missing in the data.
+    """Computes weights of positive terms that compensate for missing gold labels in the data.
 
-    If annotators assign a label that applies with a chance p, its propensity, a loss over the assigned ones is too low
-    for the true ones. Counting an assigned label 1/p times, and 1 - 1/p times as not assigned, is right in expectation
-    (Jain et al., KDD 2016), but not convex. Of the 0-1 loss the two terms come to 2/p - 1 times the first, whose convex
-    bound is the one to train with (Qaraei et al., WWW 2021).
+    If annotators assign a relevant label with probability p, its propensity, the loss underestimates relevant labels.
+    Counting an assigned label 1/p times, and 1 - 1/p times as not assigned, is unbiased (Jain et al., KDD 2016), but
+    not convex. For the 0-1 loss, the two terms sum to 2/p - 1 times the first, whose convex bound is used for training
+    (Qaraei et al., WWW 2021).
 
-    For `GileLoss(positive_weights=...)`. Scores are then higher, and most so those of rare labels: tune the threshold.
+    Use them in `GileLoss(positive_weights=...)`. Scores become higher, especially for rare labels, so tune the
+    threshold.
 
     Args:
         counts: `(L,)` training documents of each label.

@@ -1,4 +1,4 @@
-"""Training on several languages at once: one document of each language at every step (Eq. 16 of GILE)."""
+"""Multilingual training with a document of each language in every step (Eq. 16 of GILE)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,19 +9,18 @@ from torch.utils.data import Dataset
 
 
 class MultilingualDataset(Dataset[list[dict[str, Any]]]):
-    """Rows that are one document of each language, for the collator to lay out one after the other.
+    """A dataset whose rows have a document of each language, which the collator concatenates.
 
-    A batch of `per_device_train_batch_size` rows has that many documents of every language, whatever the sizes of their
-    datasets; a small dataset is gone through several times. The draw is a function of seed and epoch: `EpochCallback`
-    tells the epoch.
+    A batch of `per_device_train_batch_size` rows has as many documents of every language, whatever the sizes of their
+    datasets; small datasets are repeated. The order depends on the seed and the epoch, which `EpochCallback` sets.
 
     Args:
-        datasets: An encoded dataset for each language (`hf_gile.training.encode_dataset`).
-        rounds: Rows of an epoch; by default as many as the largest dataset has documents. The paper has 25,000.
-        seed: Seed of the draw.
+        datasets: Encoded dataset of each language (`hf_gile.training.encode_dataset`).
+        rounds: Number of rows in an epoch; by default the size of the largest dataset. The paper uses 25,000.
+        seed: Seed of the order.
 
     Raises:
-        ValueError: No datasets, an empty one, or rows below one.
+        ValueError: If there are no datasets, a dataset is empty, or `rounds` is below 1.
 
     Example:
         >>> rows = MultilingualDataset({"english": [{"input_ids": [2]}] * 3, "german": [{"input_ids": [5]}]})
@@ -31,7 +30,7 @@ class MultilingualDataset(Dataset[list[dict[str, Any]]]):
 
     def __init__(self, datasets: Mapping[str, Sequence[Any]], rounds: int | None = None, seed: int = 0) -> None:
         if not datasets:
-            raise ValueError("datasets is empty; pass one for each language")
+            raise ValueError("datasets is empty; pass a dataset for each language")
         for language, dataset in datasets.items():
             if len(dataset) == 0:
                 raise ValueError(f"the dataset of {language} is empty; leave the language out")
@@ -40,12 +39,12 @@ class MultilingualDataset(Dataset[list[dict[str, Any]]]):
         if self.rounds < 1:
             raise ValueError(f"rounds must be at least 1, got {rounds}")
         self.seed = seed
-        # Shared memory: workers of a DataLoader that outlive an epoch see the next one.
+        # Shared memory, so that persistent workers of a DataLoader see the next epoch.
         self._epoch = torch.zeros(1, dtype=torch.long).share_memory_()
         self._drawn: tuple[int, list[Any]] | None = None
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes the rows of another epoch draw anew."""
+        """Sets the epoch, which changes the order."""
         self._epoch[0] = epoch
 
     def __len__(self) -> int:
@@ -55,7 +54,7 @@ class MultilingualDataset(Dataset[list[dict[str, Any]]]):
         return self.__getitems__([row])[0]
 
     def __getitems__(self, rows: list[int]) -> list[list[dict[str, Any]]]:
-        """The rows of a batch at once: a DataLoader asks for them so, and Arrow reads them several times as fast."""
+        """Returns the rows of a batch at once, as requested by a DataLoader and several times faster with Arrow."""
         by_language = []
         for (language, dataset), order in zip(self.datasets.items(), self._orders(), strict=True):
             places = [int(order[row]) for row in rows]

@@ -223,7 +223,7 @@ def test_a_deleted_report_is_named(write, load, tmp_path):
     load(path)
     (report,) = (tmp_path / "cache").rglob("reports/*.json")
     report.unlink()
-    with pytest.raises(FileNotFoundError, match=r"\.json was deleted; also delete .* too"):
+    with pytest.raises(FileNotFoundError, match=r"\.json was deleted; also delete .* to read the files again"):
         load(path)
     shutil.rmtree(report.parents[1])
     assert load(path)[1].records == 1

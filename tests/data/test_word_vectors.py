@@ -292,7 +292,7 @@ def test_a_header_must_say_what_follows(load, header, message):
         (b"\xef\xbb\xbf", "no words"),
         (b"0 3\n", "no words"),
         (b"some words\nand more words\n", "expected a word and its numbers on each line, got b'some words'"),
-        (GOOD.encode("utf-16"), "line 1 holds a NUL byte; .* and UTF-16 is not supported"),
+        (GOOD.encode("utf-16"), "line 1 contains a NUL byte; .* and UTF-16 is not supported"),
         (b"3 2\n" + BINARY, "line 2 contains a NUL byte; a binary word2vec file must be named .bin"),
         (b"a" * (1 << 20) + b" 1\n", "damaged after 0 records: a line of more than 1,048,576 bytes"),
         (b"9" * 5000 + b" 1\nthe 2\n", None),

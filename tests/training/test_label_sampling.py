@@ -209,10 +209,10 @@ def test_the_sampled_loss_with_label_weights_estimates_that_of_all_labels_with_t
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([1.0] * 5, r"must have shape \(101,\), one for each label, got \(5,\)"),
-        ([1.0] * 100 + [-2.0], "must be finite and not negative, got -2.0 for column 100"),
-        ([1.0, np.inf] + [1.0] * 99, "must be finite and not negative, got inf for column 1"),
-        ([np.nan] * 101, "must be finite and not negative, got nan for column 0"),
+        ([1.0] * 5, r"must have shape \(101,\), a number for each label, got \(5,\)"),
+        ([1.0] * 100 + [-2.0], "must be finite and not negative, got -2.0 for label 100"),
+        ([1.0, np.inf] + [1.0] * 99, "must be finite and not negative, got inf for label 1"),
+        ([np.nan] * 101, "must be finite and not negative, got nan for label 0"),
     ],
     ids=["shape", "negative", "infinite", "no number"],
 )
@@ -232,17 +232,17 @@ def test_gold_columns_out_of_range_are_refused(wrong):
     [
         ({"num_negatives": -1}, "num_negatives must not be negative"),
         ({"columns": []}, "columns is empty"),
-        ({"columns": [3, 101]}, "columns holds 101, but there are 101 labels"),
-        ({"columns": [-1, 3]}, "columns holds -1"),
-        ({"columns": [3, 3]}, "columns holds 1 columns twice"),
+        ({"columns": [3, 101]}, "columns has 101, but there are 101 labels"),
+        ({"columns": [-1, 3]}, "columns has -1"),
+        ({"columns": [3, 3]}, "columns has 1 repeated"),
         ({"num_negatives": 5, "frequencies": [1.0] * 5}, r"frequencies must have shape \(101,\).*got \(5,\)"),
         (
             {"num_negatives": 5, "frequencies": [1.0] * 70 + [0.0] * 31},
-            r"frequencies must be positive, got 0.0 for column 70: .*leave the labels .* out of columns",
+            r"frequencies must be positive, got 0.0 for label 70: .*exclude labels without .* from columns",
         ),
         (
             {"num_negatives": 5, "frequencies": [1.0, float("nan")] + [1.0] * 99},
-            "must be positive, got nan for column 1",
+            "must be positive, got nan for label 1",
         ),
     ],
     ids=["no negatives", "no columns", "too high", "negative", "twice", "shape", "zero frequency", "no number"],

@@ -70,7 +70,7 @@ def test_positive_weights_leave_labels_that_are_no_candidates_alone(logits):
 
 @pytest.mark.parametrize("shape", [(L - 1,), (1, L), (B, L), ()])
 def test_positive_weights_of_another_shape_are_refused(logits, shape):
-    with pytest.raises(ValueError, match=r"positive_weights must have shape \(17,\), one weight for each column"):
+    with pytest.raises(ValueError, match=r"positive_weights must have shape \(17,\), a weight for each label"):
         binary_cross_entropy(logits, multi_hot(LABELS, L), None, torch.ones(shape))
 
 
@@ -79,7 +79,7 @@ def test_binary_cross_entropy_alone_takes_positive_weights(loss):
     if loss is binary_cross_entropy:
         check_positive_weights(torch.ones(L), loss.__name__, L)
     else:
-        with pytest.raises(ValueError, match=f"of binary_cross_entropy, and the loss is {loss.__name__}; leave them"):
+        with pytest.raises(ValueError, match=f"need the loss binary_cross_entropy, got {loss.__name__}; leave them"):
             check_positive_weights(torch.ones(L), loss.__name__, L)
 
 
