@@ -1,4 +1,4 @@
-"""Texts to be scored, from files and streams, one after the other: lines of text and tables without labels."""
+"""Reader of texts to score, from files and streams of text lines or tables."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from .table_files import (
 from .tables import document_id
 
 FORMATS = ("text", "jsonl", "csv", "tsv")
-"""What a stream can hold, and a file of any name."""
+"""Formats of streams, and of files with any suffix."""
 
 _OF_SUFFIX = {".jsonl": "jsonl", ".csv": "csv", ".tsv": "tsv", ".json": "json", ".parquet": "parquet"}
 
 
 class Document(NamedTuple):
-    """A text to be scored.
+    """A text to score.
 
     Args:
-        id: Of the document, where it has one.
-        text: The text; of a line that is empty, an empty one.
+        id: Id of the document, if any.
+        text: The text; empty for an empty line.
     """
 
     id: str | None
@@ -54,25 +54,25 @@ def read_documents(
     encoding: str = "utf-8",
     report: ReadReport | None = None,
 ) -> Iterator[Document]:
-    r"""Reads the texts of a file or a stream, each as soon as it is there, in constant memory.
+    r"""Reads the texts of a file or a stream as they arrive, in constant memory.
 
     Args:
-        source: A file, packed by gzip or not, a piece of one as `document_pieces` cuts it, or a stream of bytes.
-        text: Columns of the text of a table; several are joined by line ends.
-        id: The column of ids; by default `id`, in rows that have it.
-        format: `"text"` (a text on each line), `"jsonl"`, `"csv"` or `"tsv"`. By default what a file's name says
-            (also `.json` and `.parquet`; of other names, text), and a stream is JSON lines if its first line is a JSON
-            object, else text.
-        encoding: Of all but `.parquet`.
-        report: Counts texts, and says whether malformed ones raise, as they do without, or are left out.
+        source: A file, optionally gzipped, a piece of it from `document_pieces`, or a stream of bytes.
+        text: Columns with the text of a table; several are joined by line breaks.
+        id: Column with the ids; by default `id`, if present.
+        format: `"text"` (a text per line), `"jsonl"`, `"csv"` or `"tsv"`. By default, the suffix of a file determines
+            it (also `.json` and `.parquet`; text for other suffixes), and a stream is JSON lines if its first line is a
+            JSON object, otherwise text.
+        encoding: Encoding of all formats except `.parquet`.
+        report: Counts texts and decides whether malformed texts raise (the default) or are skipped.
 
     Yields:
         The texts, in order.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: An unknown format, or a column that is not there. Unless the report says to skip: a malformed line;
-            the message names file and line.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the format is unknown or a column is missing; also for a malformed line, unless the report says
+            to skip. The message names file and line.
 
     Example:
         >>> from io import BytesIO
@@ -94,21 +94,21 @@ def read_documents(
 
 
 def document_pieces(path: str, size: int, format: str | None = None, encoding: str = "utf-8") -> list[Piece]:
-    """Cuts a file of texts into pieces that several processes can read, each without reading those before it.
+    """Cuts a file of texts into pieces that several processes can read independently.
 
     Args:
         path: The file.
-        size: About how many bytes of it a piece has.
+        size: Approximate number of bytes of a piece.
         format: As in `read_documents`.
         encoding: As in `read_documents`.
 
     Returns:
-        Parts at ends of lines (of text or JSON, not packed), the row groups of a Parquet file, small ones together, or
-        the whole file; nothing of an empty one.
+        Parts at line breaks (of uncompressed text or JSON lines), row groups of a Parquet file (small ones are merged),
+        or the whole file; none for an empty file.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: An unknown encoding.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the encoding is unknown.
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"no file at {path} (in {Path.cwd()})")
@@ -180,7 +180,7 @@ def _of_lines(
 def _document(
     row: Mapping[str, Any], where: str, text: Sequence[str], id: str | None, report: ReadReport
 ) -> Iterator[Document]:
-    """The document of a row, or none if the row is malformed."""
+    """Yields the document of a row, or nothing if the row is malformed."""
     try:
         for column in [*text, *([] if id is None else [id])]:
             if column not in row:

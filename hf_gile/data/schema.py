@@ -1,4 +1,4 @@
-"""The record that every reader yields, and the check that it is one."""
+"""The record type of all readers, and its validation."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Any, TypedDict
 
 
 class Record(TypedDict):
-    """One abstract with its MeSH headings, under the keys of BioASQ.
+    """An abstract with its MeSH headings, with the keys of BioASQ.
 
         {"pmid": "5", "title": "On mice.", "abstractText": "Mice were seen.", "year": 1976,
          "meshUI": ["D000818", "D051379"], "meshMajor": ["Animals", "Mice"]}
 
-    `meshUI` and `meshMajor` are as long as each other and in the same order, without repetition.
-    `year` is None where the source has none.
+    `meshUI` and `meshMajor` have the same length and order, without repetitions. `year` is None if unknown.
     """
 
     pmid: str
@@ -26,14 +25,14 @@ class Record(TypedDict):
 
 
 def checked_record(raw: object, ui_of: Mapping[str, str] | None = None) -> Record:
-    """Returns the record a JSON object holds.
+    """Validates a JSON object and converts it to a record.
 
-    A null text is an empty one. Without `meshUI` (BioASQ gives names only) the id of a heading is
-    its `ui_of`, or the name itself where that is missing too. A heading given twice counts once.
+    Null is read as an empty text. Without `meshUI` (BioASQ has names only), ids of headings are looked up in `ui_of`;
+    unknown names are used as ids. Repeated headings count once.
 
     Args:
         raw: A decoded JSON value.
-        ui_of: From the name of a heading to its id.
+        ui_of: Maps heading names to ids.
 
     Returns:
         The record.
@@ -57,8 +56,8 @@ def checked_record(raw: object, ui_of: Mapping[str, str] | None = None) -> Recor
     else:
         ids = _headings(raw, "meshUI")
         if len(ids) != len(names):
-            raise ValueError(f"{len(ids)} meshUI for {len(names)} meshMajor; they go in pairs")
-    if len(set(ids)) < len(ids):  # by id, since two spellings of a name may share one
+            raise ValueError(f"{len(ids)} meshUI for {len(names)} meshMajor; the numbers must be equal")
+    if len(set(ids)) < len(ids):  # by id, since several spellings of a name may share an id
         headings = dict(zip(reversed(ids), reversed(names), strict=True))
         ids = list(dict.fromkeys(ids))
         names = [headings[ui] for ui in ids]
@@ -76,38 +75,38 @@ def clean_text(value: object, what: str) -> str:
     """Checks a text.
 
     Args:
-        value: The text; None is an empty one.
-        what: What to call it in messages.
+        value: The text; None is read as empty.
+        what: Name for messages.
 
     Returns:
         The text.
 
     Raises:
-        ValueError: If it is something else, or holds what no text holds.
+        ValueError: If it is not a valid text.
     """
     if value is None:
         return ""
     if not isinstance(value, str):
         raise ValueError(f"{what} must be text, got {shortened(value)}")
     if "\0" in value:
-        raise ValueError(f"{what} holds a NUL character")
+        raise ValueError(f"{what} contains a NUL character")
     if not value.isascii():
         try:
             value.encode()
-        except UnicodeEncodeError:  # half of a surrogate pair, which JSON can spell and Arrow cannot
-            raise ValueError(f"{what} holds half a surrogate pair, which is not text") from None
+        except UnicodeEncodeError:  # a lone surrogate, which JSON can represent and Arrow cannot
+            raise ValueError(f"{what} contains a lone surrogate, which is not valid text") from None
     return value
 
 
 def joined_text(row: Mapping[str, Any], columns: Sequence[str]) -> str:
-    r"""Makes the text of a row.
+    r"""Joins the text columns of a row.
 
     Args:
-        row: Cells by column; a missing one, like None, is an empty text.
-        columns: Those of the text, which line ends join.
+        row: Cells by column; missing cells and None are empty texts.
+        columns: Columns with the text, joined by line breaks.
 
     Raises:
-        ValueError: A cell is no text.
+        ValueError: If a cell is not a text.
 
     Example:
         >>> joined_text({"title": "On mice. ", "note": None, "body": "Mice ate."}, ["title", "note", "body"])
@@ -125,7 +124,7 @@ def _headings(raw: Mapping[str, Any], key: str) -> list[str]:
             raise ValueError(f"a heading in {key} must be text, got {shortened(value)}")
         if not value or value.isspace():
             raise ValueError(f"a heading in {key} must not be empty, got {shortened(values)}")
-    clean_text(" ".join(values), f"a heading in {key}")  # once for all, since there are many
+    clean_text(" ".join(values), f"a heading in {key}")  # checked together for speed
     return values
 
 

@@ -1,16 +1,16 @@
-r"""Documents and labels in tables: CSV, TSV, JSON lines, JSON and Parquet files, and any dataset of the Hub.
+r"""Reader of documents and labels in tables: CSV, TSV, JSON lines, JSON and Parquet files, and datasets of the Hub.
 
-A row is a document. `.csv`, or `.tsv` with tabs, the first line naming the columns:
+A row is a document. `.csv`, or `.tsv` with tabs, with a header:
 
     title,abstract,subjects
     On mice.,"Mice, and rats.",D051379; D051381
 
-`.jsonl`, an object on each line; `.json`, a list of such objects; `.parquet`, columns of the same types:
+`.jsonl`, an object per line; `.json`, a list of such objects; `.parquet`, columns of the same types:
 
     {"title": "On mice.", "abstract": "Mice, and rats.", "subjects": ["D051379", "D051381"]}
 
-All but Parquet may be packed by gzip. `load_table(path, text=["title", "abstract"], labels="subjects")` reads them, the
-first with `separator=";"`. What the label ids mean is another table, for `load_labels`:
+All but Parquet may be compressed with gzip. `load_table(path, text=["title", "abstract"], labels="subjects")` reads
+them, with `separator=";"` for the first. The labels are another table, for `load_labels`:
 
     {"id": "D051379", "name": "Mice", "synonyms": ["Mouse", "House Mouse"]}
 """
@@ -38,7 +38,7 @@ from .table_files import SUFFIXES, Format, checked_encoding, no_column, read_row
 if TYPE_CHECKING:
     from datasets import Dataset, Features, IterableDataset
 
-# Part of the cache's key, which cannot see that this code changed: count up when documents change.
+# Part of the cache key, which does not cover this code: increment it when the resulting documents change.
 _VERSION = 1
 
 
@@ -64,43 +64,42 @@ def load_table(
     streaming: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> tuple[Dataset | IterableDataset, ReadReport]:
-    """Reads the documents of tables: those with a text and at least one label.
+    """Reads documents with a text and at least one label from tables.
 
-    The suffix tells the format: `.csv`, `.tsv`, `.jsonl`, `.json` or `.parquet`, all but the last with or without
-    `.gz`. Several processes share out files, parts of `.jsonl` files that are large and not packed, and row groups of
-    Parquet files. Memory does not grow with the files.
+    The suffix determines the format: `.csv`, `.tsv`, `.jsonl`, `.json` or `.parquet`, all but the last with or without
+    `.gz`. Several processes divide files, parts of large uncompressed `.jsonl` files, and row groups of Parquet files.
+    Memory use does not grow with the files.
 
     Args:
         paths: Files, folders and globs.
-        text: The column of the text, or several that are joined by line ends.
-        labels: The column of the label ids: a list, or one text or whole number. None for a table without them: all
-            documents with a text are kept, and their lists are empty.
-        id: The column of the documents' ids, which must differ (in a stream nobody looks). By default the name of the
-            file and the line, as `notes.csv:17`: of a `.json` file the record, of Parquet the row, of a `.jsonl` file
-            that is shared out the byte it starts at.
-        separator: Cuts a text into label ids, whose white space around them is dropped; or `"json"` if the text is a
-            JSON list.
-        delimiter: Between the cells of a line; by default a comma in `.csv` and a tab in `.tsv`.
-        quotes: Whether cells in double quotes may hold delimiters and line ends; else quotes are text like any other.
-        encoding: Of the text files, such as `"utf-8"`, `"windows-1252"`, `"latin-1"` or `"utf-16"`.
-        on_error: `"raise"`, or `"skip"` to leave malformed rows out and count them.
+        text: Column with the text, or several columns, joined by line breaks.
+        labels: Column with the label ids: a list, a string or an integer. None for a table without labels: all
+            documents with a text are returned, with empty lists.
+        id: Column with the document ids, which must be unique (not checked in a stream). By default the file name and
+            position, as in `notes.csv:17`: the line, the record of `.json`, the row of Parquet, or the byte offset in a
+            divided `.jsonl` file.
+        separator: Separator of label ids within a string, ignoring white space; or `"json"` for JSON lists.
+        delimiter: Delimiter of cells; by default a comma in `.csv` and a tab in `.tsv`.
+        quotes: Whether cells may be in double quotes, which allows delimiters and line breaks; otherwise quotes are
+            text.
+        encoding: Encoding of text files, such as `"utf-8"`, `"windows-1252"`, `"latin-1"` or `"utf-16"`.
+        on_error: `"raise"`, or `"skip"` to skip and count malformed rows.
         num_proc: Number of processes.
         streaming: Whether to return a stream instead of a dataset on disk.
-        cache_dir: Where to cache; that of `datasets` by default.
+        cache_dir: Cache folder; by default that of `datasets`.
 
     Returns:
-        The columns `id`, `text` and `labels` (label ids, each once, in the order of the source), and the report of how
-        they were read.
+        Documents with the columns `id`, `text` and `labels` (distinct label ids in order), and the read report.
 
     Raises:
         ImportError: If datasets is not installed.
-        FileNotFoundError: If a path leads nowhere.
-        ValueError: If there is no such column, no row is of use, or anything is malformed and is not to be skipped.
+        FileNotFoundError: If a path does not exist.
+        ValueError: If a column is missing, no row is usable, or input is malformed and `on_error` is `"raise"`.
     """
     report = ReadReport(on_error)
     form = Format(checked_encoding(encoding), delimiter, quotes)
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
-        raise ValueError(f"delimiter must be one character, and no quote or line end; got {delimiter!r}")
+        raise ValueError(f"delimiter must be a single character other than a quote or line break, got {delimiter!r}")
     columns = _checked_columns(text, labels, id, separator)
     files = find_files(paths, SUFFIXES)
     names = short_names(files)
@@ -128,23 +127,23 @@ def table_of(
     separator: str | None = None,
     report: ReadReport | None = None,
 ) -> tuple[Dataset | IterableDataset, LabelSet | None]:
-    """Gives a dataset of any source, such as the Hub, the columns that `load_table` gives.
+    """Converts any dataset, such as from the Hub, to the columns of `load_table`.
 
     Args:
         dataset: The documents.
-        text: The column of the text, or several that are joined by line ends.
-        labels: The column of the label ids: a class, a text or a whole number, or a list of these. Classes become
-            their names; -1 is no class.
-        id: The column of the documents' ids; by default the row. The workers that share a stream count each for itself.
-        separator: Cuts a text into label ids; or `"json"` if the text is a JSON list.
-        report: Says whether malformed rows raise, as they do without. Counts the rows, but not those of a stream.
+        text: Column with the text, or several columns, joined by line breaks.
+        labels: Column with the label ids: a class, a string or an integer, or a list of these. Classes are replaced by
+            their names; -1 is ignored.
+        id: Column with the document ids; by default the row, counted per worker in a stream.
+        separator: Separator of label ids within a string; or `"json"` for JSON lists.
+        report: Decides whether malformed rows raise (the default). Counts rows, but not those of a stream.
 
     Returns:
-        The columns `id`, `text` and `labels`, without the rows that have no text or no label; and the labels by name
-        in the order of the classes, if the labels are classes.
+        Documents with the columns `id`, `text` and `labels`, excluding rows without text or label; and a label set of
+        the class names, if the labels are classes.
 
     Raises:
-        ValueError: If there is no such column or a row is malformed.
+        ValueError: If a column is missing or a row is malformed.
 
     Example:
         >>> from datasets import ClassLabel, Dataset, Features, List, Value
@@ -159,16 +158,16 @@ def table_of(
     report = ReadReport() if report is None else report
     columns = _checked_columns(text, labels, id, separator)
     if isinstance(dataset, dict):
-        raise ValueError(f"pass one split of the dataset, such as dataset[{next(iter(dataset))!r}], not all of them")
+        raise ValueError(f"pass a split of the dataset, such as dataset[{next(iter(dataset))!r}], not all splits")
     if dataset.features is None:
-        raise ValueError("the columns of this stream are not known: give it features, as in dataset.cast(features)")
+        raise ValueError("the columns of this stream are unknown: set its features, as in dataset.cast(features)")
     for column in (*columns.text, labels, *([] if id is None else [id])):
         if column not in dataset.features:
             raise no_column(column, dataset.features, "the dataset")
     feature = dataset.features[labels]
-    feature = getattr(feature, "feature", feature)  # that of a list
+    feature = getattr(feature, "feature", feature)  # the feature of a list
     names = list(feature.names) if hasattr(feature, "names") else None
-    options = {"desc": "documents"} if hasattr(dataset, "num_rows") else {}  # a stream has no progress bar
+    options = {"desc": "documents"} if hasattr(dataset, "num_rows") else {}  # streams have no progress bar
     documents = dataset.with_format(None).map(
         _documents_of_batch,
         with_indices=True,
@@ -197,34 +196,34 @@ def load_labels(
     encoding: str = "utf-8",
     report: ReadReport | None = None,
 ) -> LabelSet:
-    """Reads a table of labels of any format that `load_table` reads.
+    """Reads a table of labels in any format of `load_table`.
 
-    A table that has no other columns than the fields of `Label` gives all of them; `save_labels` writes such. Of any
-    other table, a column `broader` holds the ids of parents, unless it is read as something else. Labels of the same
-    name and description get what else may tell them apart behind the description: their other names, at last their id.
+    If all columns are fields of `Label`, as written by `save_labels`, all fields are read. In other tables, a column
+    `broader` has the ids of parents, unless it is used for something else. Labels with the same name and description
+    are distinguished by their synonyms, or else their id, in the description.
 
     Args:
         path: The file.
-        id: The column of the ids.
-        name: The column of the names, or several of which the first that is not empty counts.
-        description: The column of what else is known, or several that are joined by semicolons; so are lists.
-        synonyms: The column of other names, or several; each a list, or a text as `split_synonyms` reads it.
-        language: The column of the language of name and description.
-        encoding: Of a text file; see `load_table`.
-        report: Counts labels and says whether malformed rows raise, as they do without, or are left out.
+        id: Column with the ids.
+        name: Column with the names, or several, of which the first non-empty one is used.
+        description: Column with descriptions, or several; these and lists are joined by semicolons.
+        synonyms: Column with synonyms, or several; each a list, or a string for `split_synonyms`.
+        language: Column with the language of name and description.
+        encoding: Encoding of a text file; see `load_table`.
+        report: Counts labels and decides whether malformed rows raise (the default) or are skipped.
 
     Returns:
-        The labels, in the order of the file.
+        The labels in file order.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If there is no such column, or no label. Unless the report says to skip: if a row is malformed, has
-            no id or no name, or the id of an earlier row.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If a column is missing, or there are no labels; also if a row is malformed, has no id or name, or
+            repeats an id, unless the report says to skip.
     """
     report = ReadReport() if report is None else report
     file, *more = find_files(path, SUFFIXES)
     if more:
-        raise ValueError(f"{path}: expected one file of labels, got {len(more) + 1}")
+        raise ValueError(f"{path}: expected a single label file, got {len(more) + 1}")
     form = Format(checked_encoding(encoding))
     names, descriptions = _several(name), _several(description) if description else ()
     others = _several(synonyms) if synonyms else ()
@@ -243,7 +242,7 @@ def load_labels(
         try:
             label_id = document_id(row.get(id), id)
             if label_id in places:
-                raise ValueError(f"the id {label_id!r} stands in {places[label_id]} already")
+                raise ValueError(f"the id {label_id!r} is already used in {places[label_id]}")
             given = list(filter(None, (clean_text(row.get(column), column).strip() for column in names)))
             if not given:
                 raise ValueError(f"the label {label_id!r} has no {' and no '.join(names)}")
@@ -265,13 +264,13 @@ def load_labels(
 
 
 def short_names(files: Sequence[Path]) -> dict[str, str]:
-    """Returns what files are called in the ids of their documents.
+    """Returns short names of files for document ids.
 
     Args:
         files: The files.
 
     Returns:
-        From the path of each to its name; if two have the same, to its path within the folder that holds them all.
+        Maps each path to its file name, or to the path within the common folder if names are repeated.
 
     Example:
         >>> short_names([Path("/data/train/a.csv"), Path("/data/test/a.csv")])
@@ -294,14 +293,14 @@ def document_id(value: object, what: str) -> str:
     """Checks an id.
 
     Args:
-        value: A text or a whole number.
-        what: What to call it in messages.
+        value: A string or an integer.
+        what: Name for messages.
 
     Returns:
-        The id, without white space around it.
+        The id without surrounding white space.
 
     Raises:
-        ValueError: If it is empty or something else.
+        ValueError: If it is empty or of another type.
     """
     is_number = isinstance(value, int) and not isinstance(value, bool)
     checked = clean_text(str(value) if is_number else value, what).strip()
@@ -311,18 +310,18 @@ def document_id(value: object, what: str) -> str:
 
 
 def label_ids(value: object, what: str, separator: str | None = None) -> list[str]:
-    """Returns the label ids that a value holds.
+    """Parses label ids.
 
     Args:
-        value: A text, a whole number, a list of these, or None.
-        what: What to call it in messages.
-        separator: Cuts a text into label ids; or `"json"` if the text is a JSON list.
+        value: A string, an integer, a list of these, or None.
+        what: Name for messages.
+        separator: Separator of label ids within a string; or `"json"` for JSON lists.
 
     Returns:
-        The ids, each once.
+        Distinct ids.
 
     Raises:
-        ValueError: If it is something else, or an id of a list is empty.
+        ValueError: If the type is wrong, or an id in a list is empty.
 
     Example:
         >>> label_ids("mice; rats;mice;", "tags", ";")
@@ -339,7 +338,7 @@ def label_ids(value: object, what: str, separator: str | None = None) -> list[st
         return []
     if not isinstance(value, list | tuple):
         value = [value]
-    return list(dict.fromkeys([document_id(one, f"a label id in {what}") for one in value]))
+    return list(dict.fromkeys([document_id(item, f"a label id in {what}") for item in value]))
 
 
 def _json_list(text: str, what: str) -> list[Any]:
@@ -355,16 +354,16 @@ def _json_list(text: str, what: str) -> list[Any]:
 def is_useful(
     document: Mapping[str, Any], where: str, report: ReadReport, without_labels: str | None = "without labels"
 ) -> bool:
-    """Tells whether a model can be trained on a document, and counts it, or that it was left out.
+    """Checks whether a document has a text and labels, and counts it.
 
     Args:
-        document: With `text` and `labels`.
-        where: Where it is, for the examples of the report.
-        report: Counts it.
-        without_labels: Under which heading to count a document without labels; None if it is of use.
+        document: Document with `text` and `labels`.
+        where: Location, for the examples of the report.
+        report: Counts the document as a record or as skipped.
+        without_labels: Category to count documents without labels under; None to accept them.
 
     Returns:
-        Whether it has a text and labels.
+        Whether the document is usable.
     """
     if not document["text"]:
         report.leave_out("without text", where)
@@ -432,7 +431,7 @@ def _documents_of_batch(
 
 def _names_of_classes(value: object, names: list[str]) -> list[str]:
     classes: list[Any] = value if isinstance(value, list) else [value]
-    classes = [one for one in classes if one is not None and one != -1]  # -1 is what the Hub has for none
+    classes = [number for number in classes if number is not None and number != -1]  # -1 stands for no class on the Hub
     if not all(isinstance(one, int) and 0 <= one < len(names) for one in classes):
         raise ValueError(f"a class must be a whole number from 0 to {len(names) - 1:,}, got {shortened(value)}")
     return [names[one] for one in classes]
@@ -475,10 +474,10 @@ def _synonyms(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]
 
 
 def split_synonyms(cell: str) -> tuple[str, ...]:
-    r"""The synonyms of a cell.
+    r"""Splits a cell into synonyms.
 
     Args:
-        cell: Synonyms with semicolons between them; `\;` is a semicolon of a synonym, and `\\` a backslash.
+        cell: Synonyms separated by semicolons; `\;` is a semicolon within a synonym, and `\\` a backslash.
 
     Example:
         >>> split_synonyms(r"breast milk; mother's milk;; a\;b")
@@ -491,7 +490,7 @@ def split_synonyms(cell: str) -> tuple[str, ...]:
 def _own_value(field: str, value: object) -> Any:
     if field == "broader":
         return _synonyms({field: value}, [field])
-    # A cell of CSV says true, 7 or 0.5 as JSON does.
+    # CSV cells have true, 7 or 0.5 as in JSON.
     try:
         return json.loads(value.lower()) if isinstance(value, str) else value
     except (ValueError, RecursionError):
@@ -501,12 +500,12 @@ def _own_value(field: str, value: object) -> Any:
 
 def _checked_columns(text: str | Sequence[str], labels: str | None, id: str | None, separator: str | None) -> _Columns:
     if separator == "":
-        raise ValueError("separator must not be empty; pass None if a text is one label id")
+        raise ValueError("separator must not be empty; pass None if a string is a single label id")
     return _Columns(_several(text), labels, id, separator)
 
 
 def _several(names: str | Sequence[str]) -> tuple[str, ...]:
     names = (names,) if isinstance(names, str) else tuple(names)
     if not names or len(set(names)) < len(names):
-        raise ValueError(f"expected the name of a column, or several that differ, got {list(names)}")
+        raise ValueError(f"expected a column name, or several distinct names, got {list(names)}")
     return names

@@ -1,33 +1,33 @@
-r"""Sets with very many labels: the raw text of the Extreme Classification Repository, and the forms it is passed on in.
+r"""Reader of datasets of the Extreme Classification Repository, as raw text in several formats.
 
-The files of a set lie in one folder, or in `raw_data`, `raw` or `raw_text` within it, packed by gzip or not:
+The files of a dataset are in a folder, or in `raw_data`, `raw` or `raw_text` within it, optionally gzipped:
 
-| training documents | their labels | what the labels say | not to be counted |
+| training documents | their labels | label texts | excluded pairs |
 | --- | --- | --- | --- |
 | `trn.json` | in it | `lbl.json`, `Yf.txt` | `filter_labels_train.txt` |
 | `trn_X.txt` | `trn_X_Y.txt`, `trn_X_Y.npz`, `Y.trn.npz` | `Y.txt`, `lbl.txt`, `Yf.txt` | `trn_filter_labels.txt` |
 | `train.raw.txt`, `trn.raw.txt` | the same | `label.raw.txt`, `lbl.raw.txt` | the same |
 | `X.trn.txt` | the same | `output-items.txt` | |
 
-Test documents: `tst` for `trn` and `test` for `train`. Any column goes with any other, the first file there is counts.
+Test documents: `tst` for `trn` and `test` for `train`. Columns can be combined freely; the first existing file is used.
 
-`.json`, an object on each line; labels are numbers of lines of `lbl.json`, from 0:
+`.json`, an object per line; labels are line numbers in `lbl.json`, from 0:
 
     {"uid": "B00", "title": "Mouse trap", "content": "For mice.", "target_ind": [7, 30], "target_rel": [1.0, 1.0]}
     {"uid": "B01", "title": "Cheese", "content": ""}
 
-`.txt`, a document or label on each line, in some sets as `B00->Mouse trap`. `trn_X_Y.txt`, first the numbers of
-documents and labels, then on each line the labels of a document, of which there may be none:
+`.txt`, a document or label per line, in some datasets as `B00->Mouse trap`. `trn_X_Y.txt`, first the numbers of
+documents and labels, then per line the labels of a document, possibly none:
 
     294805 131073
     7:1.0 30:1.0
 
-`.npz`, the same as a sparse matrix of scipy, by rows. Filters, a document and a label on each line, from 0: pairs that
-hold but are no use as predictions, such as that of a product and itself:
+`.npz`, the same as a scipy sparse matrix by rows. Filters, a document and a label per line, from 0: pairs excluded from
+evaluation, such as a product and itself:
 
     0 7
 
-The older files `train.txt` and `test.txt` have bags of words without words, which no text can be made of.
+The older files `train.txt` and `test.txt` have bags of word numbers, which cannot be converted to text.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from .tables import document_features, document_id, is_useful
 if TYPE_CHECKING:
     from datasets import Dataset, Features
 
-# Part of the cache's key, which cannot see that this code changed: count up when documents change.
+# Part of the cache key, which does not cover this code: increment it when the resulting documents change.
 _VERSION = 1
 _FOLDERS = ("", "raw_data", "raw", "raw_text")
 _TEXTS = {
@@ -76,13 +76,12 @@ _UID = re.compile(r"(\S+?)->")
 
 @dataclass(frozen=True, eq=False)
 class XMCCorpus:
-    """The documents and labels of a set.
+    """Documents and labels of a dataset.
 
     Args:
-        documents: From each split to a dataset on disk with the columns `id`, `text`, `labels` and `excluded`: label
-            ids that are not to be counted as predictions, neither right nor wrong, and are not among its labels;
-            `encode_dataset(..., excluded="excluded")` tells the model.
-        label_set: The labels, with their numbers as ids, in this order; and the number of training documents of each.
+        documents: For each split, a dataset on disk with the columns `id`, `text`, `labels` and `excluded`, the ids of
+            labels excluded from evaluation, for `encode_dataset(..., excluded="excluded")`.
+        label_set: The labels in order, with their numbers as ids and their counts of training documents.
     """
 
     documents: dict[str, Dataset]
@@ -97,10 +96,10 @@ def load_xmc(
     report: ReadReport | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> XMCCorpus:
-    """Reads a set of documents with very many labels.
+    """Reads an extreme classification dataset.
 
-    The documents are read in constant memory and cached; the labels are in memory. A label without a text is called by
-    its number, and labels with the same text have their numbers behind it, so that no label is lost.
+    Documents are read in constant memory and cached; labels are kept in memory. A label without a text is named by its
+    number, and numbers are appended to repeated texts, so that no label is lost.
 
     Args:
         folder: Has the files, or a subfolder of it does; see above.

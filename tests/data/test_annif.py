@@ -105,7 +105,7 @@ def test_ids_and_names_of_subjects_in_json_lines_and_csv(write, load):
         ("a__tsv", f"On mice.\t<{MICE}", "expected a URI as .*, got '<http"),
         ("a__tsv", f"On mice.\t<{MICE}><{RATS}>", "expected a URI as "),
         ("a__tsv", "On mice.\t<a b>", "expected a URI as .*, got '<a'"),
-        ("a__tsv", f"On\0mice.\t<{MICE}>", "text holds a NUL"),
+        ("a__tsv", f"On\0mice.\t<{MICE}>", "text contains a NUL"),
         ("a__tsv", b"On mice \xfc.\t<a:b>", "byte 9 of the line is not utf-8"),
         ("a__jsonl", '{"text": "x", "subjects": "mice"}', "subjects must be a list of objects, got 'mice'"),
         ("a__jsonl", '{"text": "x", "subjects": ["mice"]}', r"subjects must be a list of objects, got \['mice'\]"),
@@ -138,7 +138,7 @@ def test_lines_without_text_or_subjects_are_left_out_and_counted(write, load):
         ({"b__txt": b"\xfc"}, r"b\.txt: byte 1 is not UTF-8"),
         ({"b__key": b"\xfc"}, r"b\.key: byte 1 is not UTF-8"),
         ({"b__txt": gzip.compress(b"mice" * 100)[:-9]}, r"b\.txt: damaged gzip file: "),
-        ({"b__txt": "a\0b"}, "text holds a NUL"),
+        ({"b__txt": "a\0b"}, "text contains a NUL"),
     ],
 )
 def test_malformed_long_texts_are_named_or_left_out(write, load, contents, message):
@@ -222,7 +222,7 @@ def test_subjects_of_one_name_are_told_apart_by_notation_or_uri(write):
         ("<a:2>", "expected a URI, a tab and a name, got '<a:2>'"),
         ("mice\tMice", "expected a URI as .*, got 'mice'"),
         ("<a:1>\tMice again", "a:1 is repeated"),
-        ("<a:2>\tMi\0ce", "a cell holds a NUL"),
+        ("<a:2>\tMi\0ce", "a cell contains a NUL"),
     ],
 )
 def test_malformed_subjects_are_named_or_left_out(write, line, message):

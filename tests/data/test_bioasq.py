@@ -150,8 +150,8 @@ MALFORMED = {
     "word for a year": (RECORD | {"year": "recent"}, "year must be a year or null, got 'recent'"),
     "long year": (RECORD | {"year": 10**9}, "year must be a year or null"),
     "fraction of a year": (RECORD | {"year": 1976.5}, "year must be a year or null"),
-    "NUL": (RECORD | {"title": "a\0b"}, "title holds a NUL character"),
-    "half a pair": (RECORD | {"abstractText": "\ud83d"}, "abstractText holds half a surrogate pair"),
+    "NUL": (RECORD | {"title": "a\0b"}, "title contains a NUL character"),
+    "half a pair": (RECORD | {"abstractText": "\ud83d"}, "abstractText contains a lone surrogate"),
 }
 
 

@@ -335,7 +335,7 @@ def test_what_comes_before_the_damage_is_kept_when_skipping(written):
 def test_what_is_not_text_names_the_concept(labels_of, text, statement):
     statements = f"ex:3 a skos:Concept ; {statement.format(text)} . ex:5 a skos:Concept ; skos:prefLabel 'b'@en ."
     with pytest.raises(
-        ValueError, match=r"/.*: http://example.org/3: a text holds (a NUL character|half a surrogate pair)"
+        ValueError, match=r"/.*: http://example.org/3: a text contains (a NUL character|a lone surrogate)"
     ):
         labels_of(statements)
     report = ReadReport(on_error="skip")

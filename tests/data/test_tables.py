@@ -202,8 +202,8 @@ def test_a_text_column_that_only_some_rows_have_is_read(write, stream):
         ({"text": 7}, "text must be text, got 7"),
         ({"text": ["x"]}, "text must be text, got \\['x'\\]"),
         ({"text": float("nan")}, "text must be text, got nan"),
-        ({"text": "a\0b"}, "text holds a NUL character"),
-        ({"text": "a\ud800b"}, "text holds half a surrogate pair"),
+        ({"text": "a\0b"}, "text contains a NUL character"),
+        ({"text": "a\ud800b"}, "text contains a lone surrogate"),
         ({"labels": 7.0}, "a label id in labels must be text, got 7.0"),
         ({"labels": [7.0]}, "a label id in labels must be text, got 7.0"),
         ({"labels": True}, "a label id in labels must be text, got True"),
@@ -332,7 +332,7 @@ def test_a_wrong_encoding_names_the_line_and_a_likely_one(write, stream):
         ("y,m,z", "3 cells where the first line has 2; quote a cell that holds ',' or a line end"),
         ('"y "said", z",m', "double quote not closed, or not doubled in a cell"),
         ('"y,m', "double quote not closed"),
-        ("y\0,m", "text holds a NUL character|NUL"),
+        ("y\0,m", "text contains a NUL character|NUL"),
     ],
 )
 def test_malformed_lines_of_csv_are_named_or_skipped_and_those_after_them_read(write, stream, line, message):
@@ -427,7 +427,9 @@ def test_another_delimiter_and_quotes_that_are_text(write, stream):
     with pytest.raises(ValueError, match=r"line 2: .*double quote not closed"):
         stream(path)
     for delimiter in ("", "||", '"', "\n"):
-        with pytest.raises(ValueError, match="delimiter must be one character, and no quote or line end; got"):
+        with pytest.raises(
+            ValueError, match="delimiter must be a single character other than a quote or line break, got"
+        ):
             stream(path, delimiter=delimiter)
 
 
@@ -436,7 +438,7 @@ def test_arguments_that_make_no_sense_are_refused(write, stream):
     with pytest.raises(ValueError, match="separator must not be empty"):
         stream(path, separator="")
     for text in ([], ["title", "title"]):
-        with pytest.raises(ValueError, match="expected the name of a column, or several that differ, got"):
+        with pytest.raises(ValueError, match="expected a column name, or several distinct names, got"):
             stream(path, text)
     with pytest.raises(ValueError, match='on_error must be "raise" or "skip"'):
         stream(path, on_error="ignore")
@@ -664,11 +666,11 @@ def test_missing_columns_of_a_dataset_are_named(dataset_of):
     for options in ({"text": "txt"}, {"labels": "lables"}, {"id": "ids"}):
         with pytest.raises(ValueError, match=r"the dataset: no column '.*', only text, labels"):
             table_of(rows, **options)
-    with pytest.raises(ValueError, match=r"pass one split of the dataset, such as dataset\['train'\]"):
+    with pytest.raises(ValueError, match=r"pass a split of the dataset, such as dataset\['train'\]"):
         table_of({"train": rows})
     stream = rows.to_iterable_dataset()
     stream.info.features = None
-    with pytest.raises(ValueError, match="the columns of this stream are not known: give it features"):
+    with pytest.raises(ValueError, match="the columns of this stream are unknown: set its features"):
         table_of(stream)
 
 
@@ -775,7 +777,7 @@ def test_labels_of_one_name_are_told_apart_by_their_other_names_or_ids(write):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ('{"id": "D3", "name": "Rats"}', "the id 'D3' stands in line 1 already"),
+        ('{"id": "D3", "name": "Rats"}', "the id 'D3' is already used in line 1"),
         ('{"id": "", "name": "Rats"}', "id must not be empty"),
         ('{"name": "Rats"}', "id must not be empty, got None"),
         ('{"id": "D5", "name": " "}', "the label 'D5' has no name"),
@@ -801,7 +803,7 @@ def test_label_tables_without_a_column_or_without_labels(write):
     with pytest.raises(ValueError, match=r"a\.csv: no labels"):
         load_labels(write("a.csv", "id,name\n"))
     write("b.csv")
-    with pytest.raises(ValueError, match="expected one file of labels, got 2"):
+    with pytest.raises(ValueError, match="expected a single label file, got 2"):
         load_labels(path.parent)
     with pytest.raises(FileNotFoundError):
         load_labels(path.with_name("absent.csv"))
