@@ -1,4 +1,4 @@
-"""Settings of models of texts: what is trained, how, and what is measured. Recipes add where documents come from."""
+"""Settings of text models: model, training and evaluation. Recipes add settings for documents."""
 
 import json
 from collections.abc import Mapping
@@ -16,70 +16,68 @@ from .task import LABEL_TEXTS, PROBLEM_TYPES
 from .units import UNITS, Unit
 
 AUTO = "auto"
-"""The unit, and the encoder, of whoever names none."""
+"""Default unit and encoder."""
 
 CONVEX, TRAINED = "bilinear_rows", "gile"
-"""The units that `auto` stands for: over a frozen encoder, fitted as convex problems; or trained, over words."""
+"""Units for `auto`: with a frozen encoder, fitted by convex optimization; or trained over words."""
 
 CALIBRATIONS = (*METHODS, NO_CALIBRATION)
-"""What `--calibration` can be."""
+"""Choices of `--calibration`."""
 
 TOP_K = (5, 10, 20)
-"""Precision, recall and nDCG are given at these numbers of labels; of the test part also at 1 and 3."""
+"""Numbers of labels for precision, recall and nDCG; the test also uses 1 and 3."""
 
 OF_WORDS = ("text_encoder_type", "embedding_size", "embedding_std", "word_dropout")
 OF_TEXTS = ("encoder_cell", "hidden_act", "pooling", "freeze_text_encoder")
 SIZES = ("max_words", "max_sentences", "max_sentence_words", "max_label_words")
 OF_HEAD = ("joint_size", "label_prior", "bag_size")
 OF_LABELS = ("label_encoder_type", "cosine_score", "label_rows", "joint_layers", "joint_dropout", "lexical")
-"""Settings that are fields of a `GileTextConfig`, then of a `GileConfig`; a linear unit has not those of labels."""
+"""Settings that are fields of `GileTextConfig`, then of `GileConfig`; a linear unit has none for labels."""
 
 OF_TRAINING = ("freeze_text_encoder", "joint_dropout", "lexical", "term_weights")
-"""What of a model that is trained on, `--start_from`, a run may have otherwise."""
+"""Fields that may differ from the saved model of `--start_from`."""
 
 NOT_OF_AUTO = ("hierarchical", "lora_rank", "bag_size")
-"""What a convex fit over a frozen encoder has no place for."""
+"""Settings that a convex fit over a frozen encoder does not support."""
 
 LEFT_TO_THE_ENCODER: dict[str, Any] = dict.fromkeys(("encoder_cell", "pooling", *SIZES))
 
 
 @dataclass
 class ReportSettings(Settings):
-    """The kind of problem, how probabilities are calibrated, and what the card says."""
+    """Problem type, calibration, and information for the card."""
 
     calibration: str | None = setting(
         None,
-        f"How probabilities are calibrated on validation documents: {', '.join(CALIBRATIONS)}; by default spline, for "
-        "documents with one label platt.",
+        f"Calibration on validation documents: {', '.join(CALIBRATIONS)}; by default spline, or platt for single-label "
+        "documents.",
         CALIBRATIONS,
     )
     problem_type: str | None = setting(
         None,
-        "single_label_classification (softmax) or multi_label_classification (a sigmoid for each label); by default "
+        "single_label_classification (softmax) or multi_label_classification (independent sigmoids); by default "
         "the former if every document has exactly one label.",
         PROBLEM_TYPES,
     )
-    card: str | None = setting(
-        None, "YAML file of what the card is to say, by the fields of hf_gile.publishing.CardInfo."
-    )
+    card: str | None = setting(None, "YAML file with fields of hf_gile.publishing.CardInfo for the card.")
 
     def check_problem_type(self, problem_type: str | None) -> None:
-        """Names settings that do not go with a softmax over the labels.
+        """Checks for settings that are incompatible with a softmax over labels.
 
         Args:
-            problem_type: That of the settings, or of the documents.
+            problem_type: Problem type of the settings or the documents.
 
         Raises:
-            ValueError: There are some.
+            ValueError: If there are any.
         """
         if problem_type != "single_label_classification":
             return
-        how = "or score each label on its own with --problem_type multi_label_classification"
+        how = "or score labels independently with --problem_type multi_label_classification"
         if getattr(self, "propensity_weighted", False):
-            raise ValueError(f"propensity_weighted is not for documents with one label each: leave it out, {how}")
+            raise ValueError(f"propensity_weighted is not for single-label documents: leave it out, {how}")
         if self.calibration not in (None, "none", "platt"):
             raise ValueError(
-                "calibration of documents with one label each must be one of platt, none, got "
+                "calibration for single-label documents must be platt or none, got "
                 f"{self.calibration!r}: choose one of these, {how}"
             )
 
@@ -92,109 +90,111 @@ class ReportSettings(Settings):
 @settings_of(GileConfig, [*OF_HEAD, *OF_LABELS], label_prior=None, label_encoder_type=None, lexical=None)
 @settings_of(GileTextConfig, [*OF_WORDS, *OF_TEXTS, *SIZES], word_dropout=0.5, **LEFT_TO_THE_ENCODER)
 class ModelSettings(ReportSettings):
-    """The model and how its labels are sampled. Where the paper gives a setting (section 4.1.1), that is the default.
+    """Settings of the model and of label sampling. The defaults are those of the paper, if stated (section 4.1.1).
 
-    But for `word_dropout`: the paper has 500 times the documents. Word vectors, encoder and attention have one size,
-    and encoder, attention and joint space one activation. Of a joint model, `label_prior` is by default that of the
-    data.
+    The exception is `word_dropout`, since the paper has 500 times as many documents. Word vectors, encoder and
+    attention have the same size, and encoder, attention and joint space the same activation. The default `label_prior`
+    of a joint model is computed from the data.
     """
 
     UNITS: ClassVar[Mapping[str, Unit]] = UNITS
     GROUPS: ClassVar[dict[str, str]] = {
         "train_files": "Documents",
-        "label_file": "Labels, and how files are read",
+        "label_file": "Labels and input files",
         "units": "Model",
-        "num_negatives": "Labels that a step trains on",
-        "held_out_labels": "Choice of the epoch",
+        "num_negatives": "Label sampling",
+        "held_out_labels": "Model selection",
         "calibration": "Probabilities, card",
         "text_encoder_type": "Fields of GileTextConfig",
         "joint_size": "Fields of GileConfig",
-        "per_document": "Further options of the loss",
+        "per_document": "Further options of label sampling and loss",
     }
 
     units: list[str] = setting(
         ["linear", "gile"], f"Output layers to train: {', '.join(UNITS)}; or auto, see --text_encoder.", (*UNITS, AUTO)
     )
     min_count: int = setting(3, "'rare word replacements (UNK)'; the paper does not say how rare.")
-    forget_label_words: bool = setting(False, "Rare words of labels are unknown as well, if min_count says so.")
-    word_vectors: str | None = setting(None, "File of word vectors to start from; they give the embedding size.")
-    freeze_word_vectors: bool = setting(False, "Train only what is above the word vectors.")
+    forget_label_words: bool = setting(False, "Also treat rare words of labels as unknown, by min_count.")
+    word_vectors: str | None = setting(None, "File of initial word vectors, which determine the embedding size.")
+    freeze_word_vectors: bool = setting(False, "Do not train the word vectors.")
     text_encoder: str | None = setting(
         None,
-        "A pretrained encoder instead of text_encoder_type: its name or its folder; or auto, which the unit auto takes "
-        "for the best that can be had.",
+        "Pretrained encoder instead of text_encoder_type: a name or a folder; or auto, the best available encoder for "
+        "the unit auto.",
     )
-    text_prompt: str | None = setting(None, "What the encoder expects before each text; by default as its name says.")
-    label_prompt: str | None = setting(None, "The same before each label.")
+    text_prompt: str | None = setting(None, "Prompt of the encoder for texts; by default known from its name.")
+    label_prompt: str | None = setting(None, "Prompt of the encoder for labels.")
     text_encoder_options: str = setting(
         "{}",
-        'JSON of what loading the encoder takes, such as {"attention_probs_dropout_prob": 0}, which is faster.',
+        'JSON of options for loading the encoder, such as {"attention_probs_dropout_prob": 0}, which is faster.',
     )
-    hierarchical: bool = setting(False, "The encoder reads windows of whole sentences, with attention over them.")
+    hierarchical: bool = setting(False, "Read windows of whole sentences, with attention over them.")
     start_from: str | None = setting(
         None,
-        "Folder of a saved model to train on, with what it has learned of labels, by their ids: such as a head trained "
-        "on a frozen encoder, to tune that. Its sizes and score stay as they are.",
+        "Folder of a saved model to continue from, including learned weights of labels by id; for example, to "
+        "fine-tune the encoder under a trained head. Its sizes and score terms do not change.",
     )
-    text_encoder_learning_rate: float = setting(1e-4, "Of the encoder's last layer.")
-    layer_decay: float = setting(1.0, "Learning rate of a layer in that of the layer above.")
-    lora_rank: int = setting(0, "Train adapters of this rank in the encoder, not its weights.")
+    text_encoder_learning_rate: float = setting(1e-4, "Learning rate of the last encoder layer.")
+    layer_decay: float = setting(1.0, "Factor of the learning rate from layer to layer below.")
+    lora_rank: int = setting(0, "Train LoRA adapters of this rank instead of the encoder weights.")
     label_texts: str = setting(
         "definitions",
-        "What the model reads of a label: its name, its name and synonyms, or its name and what else the label file "
-        "says (--describe, --label_description).",
+        "Label text that the model reads: the name, the name and synonyms, or the name and the description "
+        "(--describe, --label_description).",
         LABEL_TEXTS,
     )
     term_weights: str = setting(
         "{}",
-        'JSON of what the terms of the score count, such as {"unseen": {"joint": 0.7, "offset": -1}}; a run with '
-        "--held_out_labels fits those of unseen labels, and says them.",
+        'JSON of weights of score terms, such as {"unseen": {"joint": 0.7, "offset": -1}}; a run with '
+        "--held_out_labels fits and prints those of unseen labels.",
     )
     num_negatives: int = setting(
         1500,
-        "Labels sampled a step, for the whole batch, weighted to the full set; 0 takes all labels. The paper: '0.3% "
-        "negative label sampling', for each document, unweighted.",
+        "Number of labels sampled per batch, with importance weights; 0 uses all labels. The paper: '0.3% "
+        "negative label sampling', per document, unweighted.",
     )
     negatives: str = setting(
         "uniform",
-        "How they are sampled: uniform (the paper's), frequency (by the square root of the documents of a label), or "
-        "in_batch (the gold labels of the batch and no others; biased).",
+        "Sampling of negatives: uniform (as in the paper), frequency (by the square root of document counts), or "
+        "in_batch (only gold labels of the batch; biased).",
         ("uniform", "frequency", "in_batch"),
     )
-    unweighted: bool = setting(False, "Do not weight the sample to the full set, as the paper.")
-    hard_negatives: int = setting(
-        0, "Best-scored labels that are not gold, for each document, added to the sample of the batch."
+    unweighted: bool = setting(False, "Do not weight sampled labels, as in the paper.")
+    hard_negatives: int = setting(0, "Number of hard negatives per document, the best-scored labels that are not gold.")
+    class_balanced: float = setting(0.0, "beta of class-balanced label weights, such as 0.99; 0 for none.")
+    propensity_weighted: bool = setting(
+        False, "Weight gold labels by inverse propensity, to compensate for missing labels."
     )
-    class_balanced: float = setting(0.0, "beta of class-balanced weights of labels, such as 0.99; 0 for none.")
-    propensity_weighted: bool = setting(False, "Weight gold labels by what annotators are likely to miss.")
     held_out_labels: int = setting(
         0,
-        "Labels, by a hash of their ids, that training does not see but validation has: to choose by "
-        "--metric_for_best_model eval_validation_unseen_average_precision. The test leaves them out.",
+        "Number of labels, by a hash of their ids, held out of training but not of validation, for choosing by "
+        "--metric_for_best_model eval_validation_unseen_average_precision. They are excluded from the test.",
     )
-    patience: int = setting(2, "Epochs without a better validation before training stops.")
-    test_curve: bool = setting(False, "Evaluate the test part after every epoch too; nothing is chosen by it.")
+    patience: int = setting(2, "Epochs without improvement on validation before training stops.")
+    test_curve: bool = setting(
+        False, "Also evaluate the test documents after every epoch, without choosing anything by it."
+    )
     baselines: bool = setting(
-        True, "Measure TF-IDF as well, a linear SVM for seen labels and the cosine for others: a minute at most."
+        True, "Also evaluate TF-IDF baselines, a linear SVM for seen labels and the cosine for others, within a minute."
     )
-    make_cards: bool = setting(True, "Measure each model once more as it will be used, and write its card.")
+    make_cards: bool = setting(True, "Evaluate each saved model as it will be used, and write its card.")
 
     def unit(self, name: str) -> Unit:
         """Returns a unit.
 
         Args:
-            name: Its name, not `AUTO`.
+            name: Name of the unit, not `AUTO`.
         """
         return self.UNITS[name]
 
     def json_object(self, name: str) -> dict[str, Any]:
-        """Reads a setting that is written as JSON.
+        """Parses a setting in JSON.
 
         Args:
             name: The setting.
 
         Raises:
-            ValueError: It is no object of JSON.
+            ValueError: If it is not a JSON object.
         """
         text = getattr(self, name)
         try:
@@ -202,11 +202,11 @@ class ModelSettings(ReportSettings):
         except ValueError as error:
             raise ValueError(f"{name} must be JSON: {error}, got {text!r}") from None
         if not isinstance(value, dict):
-            raise ValueError(f"{name} must be an object of JSON, got {text!r}")
+            raise ValueError(f"{name} must be a JSON object, got {text!r}")
         return value
 
     def model_fields(self, unit: Unit, **known: Any) -> dict[str, Any]:
-        """Fields of a unit's `GileConfig` that do not depend on the words.
+        """Returns the fields of `GileConfig` for a unit that do not depend on the words.
 
         Args:
             unit: The unit.
@@ -216,7 +216,7 @@ class ModelSettings(ReportSettings):
         fields = {name: getattr(self, name) for name in names} | known
         if not unit.is_linear:
             fields["term_weights"] = self.json_object("term_weights")
-            # What the labels of the baselines are is learned, or is to be compared with what the paper says of them.
+            # Baselines learn their labels, or are compared with the paper.
             fields["lexical"] = self.lexical is not False and unit.is_saved
         fields["hidden_size"] = fields["attention_size"] = fields["embedding_size"]
         fields["joint_act"] = self.hidden_act
@@ -226,7 +226,7 @@ class ModelSettings(ReportSettings):
         return {name: value for name, value in fields.items() if value is not None}
 
     def loss_options(self, unit: Unit) -> dict[str, Any]:
-        """Options of `GileLoss` that fit a unit.
+        """Returns the options of `GileLoss` for a unit.
 
         Args:
             unit: The unit.

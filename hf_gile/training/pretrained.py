@@ -1,4 +1,4 @@
-"""Training over a pretrained encoder: what it makes of texts computed once, weights of tokens, learning rates by layer.
+"""Training with a pretrained encoder: precomputed outputs, token weights, and layer-wise learning rates.
 
 Shapes: N documents, S windows of a document, P size of the hidden states of the pretrained encoder.
 """
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 _SORTED_AT_ONCE = 4096
-"""Documents among which those of like length are put together."""
+"""Number of documents sorted by length together."""
 
 
 def log_idf(
     documents: Iterable[Sequence[Any]], vocab_size: int, special_ids: Iterable[int] = ()
 ) -> NDArray[np.float32]:
-    """Logarithms of the inverse document frequencies of tokens, for `set_token_weights`.
+    """Computes logarithms of inverse document frequencies of tokens, for `set_token_weights`.
 
         log(log((1 + N) / (1 + df)) + 1)
 
     Args:
-        documents: The token ids of N documents, or of their windows, as `GileProcessor` makes them.
-        vocab_size: The number of tokens of the model, `config.text_config.vocab_size`.
-        special_ids: Tokens that are not to count, such as `tokenizer.all_special_ids`; padding is one of them.
+        documents: Token ids of N documents, or of their windows, from `GileProcessor`.
+        vocab_size: Number of tokens of the model, `config.text_config.vocab_size`.
+        special_ids: Ignored tokens, such as `tokenizer.all_special_ids`, including padding.
 
     Returns:
-        `(vocab_size,)` numbers: of a token that every document has 0, of special ones minus infinity.
+        `(vocab_size,)` numbers: 0 for tokens in all documents, and minus infinity for special tokens.
 
     Raises:
-        ValueError: No documents, or a token id that is out of range.
+        ValueError: If there are no documents, or a token id is out of range.
 
     Example:
         >>> log_idf([[3, 2], [2, 2, 1]], vocab_size=4, special_ids=[0]).round(2)
@@ -54,7 +54,7 @@ def log_idf(
             raise ValueError(f"document {number - 1} has the token {wrong}, but vocab_size is {vocab_size}")
         counts[tokens] += 1
     if number == 0:
-        raise ValueError("documents is empty: token weights come from the frequencies in training documents")
+        raise ValueError("documents is empty: token weights need training documents")
     weights = np.log(np.log((1 + number) / (1 + counts)) + 1)
     weights[list(special_ids)] = -np.inf
     return weights.astype(np.float32)
@@ -63,31 +63,31 @@ def log_idf(
 def add_pooled_embeds(
     dataset: "Dataset", model: Scorer, processor: GileProcessor, batch_size: int = 64, bf16: bool = False
 ) -> "Dataset":
-    """Adds what a frozen pretrained encoder makes of each document, so that no epoch runs it again.
+    """Precomputes the outputs of a frozen pretrained encoder for each document.
 
-    The column `pooled_embeds` takes 4 P bytes a document (and window) on disk. A `GileDataCollator` passes it on, and
-    the model reads it in the place of the tokens. `datasets` keeps it in its cache, if the dataset came from files: the
-    same encoder and documents give it back at once, whatever their labels.
+    The column `pooled_embeds` takes 4 P bytes per document (and window) on disk. A `GileDataCollator` passes it to the
+    model, which uses it instead of the tokens. For datasets from files, `datasets` caches it by encoder and documents,
+    whatever their labels.
 
     Args:
-        dataset: From `encode_dataset`, with `input_ids`; a stream is encoded as it is read, in every epoch.
+        dataset: Result of `encode_dataset`, with `input_ids`; a stream is encoded in every epoch.
         model: The model, with `config.text_config.freeze_text_encoder`.
-        processor: The model's processor.
-        batch_size: Documents that are encoded at once; those of like length stand together.
+        processor: The processor of the model.
+        batch_size: Number of documents encoded together, sorted by length.
         bf16: Whether to run the encoder in bfloat16 (autocast).
 
     Returns:
-        The dataset with the column `pooled_embeds`, `(P,)` or `(S, P)` a document.
+        The dataset with the column `pooled_embeds`, `(P,)` or `(S, P)` per document.
 
     Raises:
-        ValueError: The encoder, or its pooling, is trained, so that its vectors would be out of date after a step; or a
-            dataset without `input_ids`.
+        ValueError: If the encoder or its pooling is trained, so that outputs would become outdated; or the dataset has
+            no `input_ids`.
     """
     gile = towers_of(model)
     config = gile.config.text_config
     if not (config.reads_pretrained and config.has_fixed_pooling):
         raise ValueError(
-            "pooled_embeds are of an encoder that training leaves as it is: config.freeze_text_encoder=True and a "
+            "pooled_embeds need a frozen encoder, config.freeze_text_encoder=True, and a "
             f"pooling without weights ('mean', 'cls', 'sum'); got text_encoder_type {config.text_encoder_type!r}, "
             f"freeze_text_encoder={config.freeze_text_encoder}, pooling {config.pooling!r}"
         )
@@ -106,7 +106,7 @@ def add_pooled_embeds(
                 places = order[start : start + batch_size].tolist()
                 batch = processor.pad_documents([documents[place] for place in places])
                 ids, mask = (batch[name].to(gile.device) for name in ("input_ids", "attention_mask"))
-                vectors = gile.text_encoder.pool(ids, mask.bool())[0].float().cpu().numpy()  # the same in all languages
+                vectors = gile.text_encoder.pool(ids, mask.bool())[0].float().cpu().numpy()  # language-independent
                 for place, vector in zip(places, vectors, strict=True):
                     pooled[place] = vector if vector.ndim == 1 else vector[: max(1, len(documents[place]))]
         gile.train(was_training)
@@ -120,7 +120,7 @@ def add_pooled_embeds(
     kind: Any = List(Value("float32"))
     if config.text_encoder_type == "hierarchical_transformer":
         kind = List(kind)
-    # Apart from the labels, which may be others the next time.
+    # Without labels, which may change.
     read = dataset.select_columns(["input_ids"])
     pooled = read.map(
         pool,
@@ -134,7 +134,7 @@ def add_pooled_embeds(
 
 
 def _fingerprint(read: "Dataset", gile: GileModel, bf16: bool) -> str:
-    """A hash of what the vectors are made of: `datasets` would make one of the history of the dataset."""
+    """Hashes everything that determines the vectors, since `datasets` would hash the history of the dataset."""
     config, encoder = gile.config.text_config, gile.text_encoder.transformer
     said = (config.text_encoder_type, config.pooling, bf16, encoder.config.to_json_string())
     digest = blake2b(repr(said).encode(), digest_size=8)
@@ -144,7 +144,7 @@ def _fingerprint(read: "Dataset", gile: GileModel, bf16: bool) -> str:
     for table in read.with_format("arrow").iter(_SORTED_AT_ONCE):
         for column in table.columns:
             values = column.combine_chunks()
-            while hasattr(values, "value_lengths"):  # lists of ids, or of lists
+            while hasattr(values, "value_lengths"):  # nested lists of ids
                 digest.update(np.asarray(values.value_lengths()).tobytes())
                 values = values.flatten()
             is_text = "string" in str(values.type)
@@ -159,28 +159,27 @@ def parameter_groups(
     layer_decay: float = 1.0,
     weight_decay: float = 0.0,
 ) -> list[dict[str, Any]]:
-    """Parameters by learning rate and weight decay, for an optimizer.
+    """Groups parameters by learning rate and weight decay, for an optimizer.
 
         groups = parameter_groups(model, 2e-3, text_encoder_learning_rate=1e-4, layer_decay=0.9)
         Trainer(model, args, ..., optimizers=(torch.optim.AdamW(groups), None))
 
-    The last layer of a pretrained encoder, and what stands behind it, learn at `text_encoder_learning_rate`, each layer
-    below at `layer_decay` times the rate of that above it, and the embeddings below the first layer once more. All
-    else learns at `learning_rate`. Weights do not decay in tables (where a row that no text of a batch has would
-    shrink) and in what has one dimension, biases and norms.
+    The last layer of a pretrained encoder and later modules use `text_encoder_learning_rate`. Each layer below has
+    `layer_decay` times the rate of the layer above, and the embeddings once more. Other parameters use `learning_rate`.
+    Weight decay is not applied to embedding tables (where unused rows would shrink), biases and norms.
 
     Args:
-        model: A `GileModel` or `GileForSequenceClassification`; parameters that are not trained are left out.
-        learning_rate: Of all but the pretrained encoder.
-        text_encoder_learning_rate: Of the last layer of the pretrained encoder; by default `learning_rate`.
-        layer_decay: From above 0 to 1.
-        weight_decay: Of matrices.
+        model: A `GileModel` or `GileForSequenceClassification`; frozen parameters are excluded.
+        learning_rate: Learning rate outside the pretrained encoder.
+        text_encoder_learning_rate: Learning rate of the last encoder layer; by default `learning_rate`.
+        layer_decay: Decay factor per layer, above 0 and at most 1.
+        weight_decay: Weight decay of matrices.
 
     Returns:
-        A list of `{"params": ..., "lr": ..., "weight_decay": ...}`, the same for the same model.
+        A list of `{"params": ..., "lr": ..., "weight_decay": ...}`, in a deterministic order.
 
     Raises:
-        ValueError: A number that is out of range.
+        ValueError: If a number is out of range.
 
     Example:
         >>> from hf_gile import GileConfig, GileModel
@@ -197,7 +196,9 @@ def parameter_groups(
         "text_encoder_learning_rate": text_encoder_learning_rate,
     }.items():
         if not rate > 0:
-            raise ValueError(f"{name} must be positive, got {rate}; to train no encoder, freeze_text_encoder=True")
+            raise ValueError(
+                f"{name} must be positive, got {rate}; to freeze the encoder, set freeze_text_encoder=True"
+            )
     rates: dict[int, float] = {}
     encoder = pretrained_encoder(model)
     if encoder is not None:
@@ -213,7 +214,7 @@ def parameter_groups(
 
 
 def pretrained_encoder(model: nn.Module) -> Any:
-    """The pretrained encoder of a model, or None.
+    """Returns the pretrained encoder of a model, or None.
 
     Args:
         model: A `GileModel` or `GileForSequenceClassification`.
@@ -222,14 +223,14 @@ def pretrained_encoder(model: nn.Module) -> Any:
 
 
 def _depths(encoder: nn.Module) -> dict[Tensor, int]:
-    """Of each parameter the layers above its own, the embeddings counted as one more layer below the first."""
+    """Returns the number of layers above each parameter, where embeddings are a layer below the first."""
     layers: list[nn.Module] = []
     inside: set[str] = set()
     for name, module in encoder.named_modules():
         if isinstance(module, GradientCheckpointingLayer) and not any(name.startswith(one) for one in inside):
             layers.append(module)
             inside.add(f"{name}.")
-    if not layers:  # of code that is not in transformers
+    if not layers:  # not from transformers
         lists = [list(module) for module in encoder.modules() if isinstance(module, nn.ModuleList)]
         layers = max(
             lists, key=lambda own: sum(weight.numel() for one in own for weight in one.parameters()), default=[]
@@ -238,7 +239,7 @@ def _depths(encoder: nn.Module) -> dict[Tensor, int]:
         parameter: len(layers) - 1 - place for place, layer in enumerate(layers) for parameter in layer.parameters()
     }
     depth = len(layers)
-    for parameter in encoder.parameters():  # what stands before the layers is below them, what stands behind, above
+    for parameter in encoder.parameters():  # modules before the layers are below them, later modules above
         if parameter in depths:
             depth = 0
         else:

@@ -1,4 +1,4 @@
-"""What a model starts from: a pretrained encoder, word vectors, weights of tokens.
+"""Initialization of models: pretrained encoders, word vectors and token weights.
 
 Shapes: D word-embedding size.
 """
@@ -28,24 +28,24 @@ def model_from_text_encoder(
     text_encoder_options: dict[str, Any] | None = None,
     **fields: Any,
 ) -> GileForSequenceClassification:
-    """Makes a model over a pretrained encoder, whose weights are loaded; all else starts fresh.
+    """Creates a model with a pretrained encoder. Other weights are initialized.
 
-    By default documents and labels are read by the same encoder, as the mean of its last hidden states, 256 tokens of a
-    document and 64 of a label.
+    By default, the same encoder reads documents and labels, with mean pooling of its last hidden states, up to 256
+    tokens of a document and 64 of a label.
 
     Args:
-        pretrained_model_name_or_path: What `AutoModel.from_pretrained` takes: an encoder of the Hub, or a folder.
-        text_encoder_options: Its options, such as `{"revision": ..., "attn_implementation": "sdpa"}` or fields of the
-            encoder's configuration, such as `{"attention_probs_dropout_prob": 0.0}`. The model is of float32 unless
-            they name another `dtype`.
+        pretrained_model_name_or_path: Argument of `AutoModel.from_pretrained`: an encoder on the Hub, or a folder.
+        text_encoder_options: Further arguments, such as `{"revision": ..., "attn_implementation": "sdpa"}`, or fields
+            of the encoder configuration, such as `{"attention_probs_dropout_prob": 0.0}`. The model is in float32
+            unless they have another `dtype`.
         fields: Fields of `GileConfig`.
 
     Returns:
-        The model, in evaluation mode. `processor_from_text_encoder` makes the processor that goes with it.
+        The model, in evaluation mode. `processor_from_text_encoder` creates its processor.
 
     Raises:
-        ValueError: An encoder-decoder, a model that does not read texts, reads padding or has code of its own, or
-            fields that do not go together.
+        ValueError: If the model is an encoder-decoder, does not read texts, has no attention mask or has custom code,
+            or fields are incompatible.
 
     Example:
         >>> from transformers import BertConfig, BertModel
@@ -62,13 +62,13 @@ def model_from_text_encoder(
     transformer = AutoModel.from_pretrained(pretrained_model_name_or_path, trust_remote_code=trust, **options)
     if type(transformer).__module__.startswith("transformers_modules."):
         raise ValueError(
-            f"{pretrained_model_name_or_path} is a {type(transformer).__name__} with code of its own, which a "
-            "model over it could not carry: take an encoder of transformers itself"
+            f"{pretrained_model_name_or_path} is a {type(transformer).__name__} with custom code, which could not "
+            "be saved with the model: use an encoder of transformers"
         )
     if "attention_mask" not in inspect.signature(transformer.forward).parameters:
         raise ValueError(
-            f"{pretrained_model_name_or_path} is a {type(transformer).__name__}, which takes no attention_mask: "
-            "what it says of a text would depend on the padding behind it"
+            f"{pretrained_model_name_or_path} is a {type(transformer).__name__} without attention_mask: its "
+            "outputs would depend on padding"
         )
     positions = position_limit(transformer) or 256
     fields = {"text_encoder_type": "transformer", **(fields.pop("text_config", None) or {}), **fields}
@@ -79,15 +79,15 @@ def model_from_text_encoder(
         defaults["max_sentence_words"] = min(128, positions)
     if fields.get("output_layer") != "linear":
         defaults["label_encoder_type"] = "text_encoder"
-    transformer.config._name_or_path = ""  # often a folder, which is not to be published
+    transformer.config._name_or_path = ""  # often a local folder, which should not be published
     attention = transformer.config._attn_implementation
     config = GileConfig(**{**defaults, **fields, "text_encoder_config": transformer.config})
-    # A new configuration sets that of all in it.
+    # A new configuration also sets that of nested ones.
     config.text_config.text_encoder_config._attn_implementation = attention
     model = GileForSequenceClassification(config).to(transformer.dtype)
     model.gile.text_encoder.transformer.load_state_dict(without_pooler(transformer).state_dict())
     if config.pools_labels and config.text_config.has_fixed_pooling:
-        model.loss_function = GileLoss()  # which keeps what the frozen encoder makes of labels
+        model.loss_function = GileLoss()  # caches encodings of labels by the frozen encoder
     return model.eval()
 
 
@@ -99,17 +99,17 @@ def processor_from_text_encoder(
     label_prompt: str = "",
     **tokenizer_options: Any,
 ) -> GileProcessor:
-    """Makes the processor of a model over a pretrained encoder.
+    """Creates the processor of a model with a pretrained encoder.
 
     Args:
-        name_or_path: The encoder's name on the Hub, or its folder.
-        config: The model's configuration.
-        text_prompt: What the encoder expects before each text, such as `"query: "`; it is saved with the processor.
-        label_prompt: The same of labels.
-        tokenizer_options: What `AutoTokenizer.from_pretrained` takes besides, such as `revision`.
+        name_or_path: Name of the encoder on the Hub, or its folder.
+        config: Configuration of the model.
+        text_prompt: Prompt of the encoder for texts, such as `"query: "`, which is saved with the processor.
+        label_prompt: Prompt of the encoder for labels.
+        tokenizer_options: Further arguments of `AutoTokenizer.from_pretrained`, such as `revision`.
 
     Raises:
-        ValueError: As for `GileProcessor.for_config`.
+        ValueError: As in `GileProcessor.for_config`.
 
     Example:
         ```python
@@ -117,7 +117,7 @@ def processor_from_text_encoder(
         processor = processor_from_text_encoder("sentence-transformers/all-MiniLM-L6-v2", model.config)
         ```
     """
-    # What a model reads: pipelines that call the tokenizer alone pass on all that it makes.
+    # Inputs of the model, since pipelines with only a tokenizer pass all of its outputs.
     options = {"model_input_names": ["input_ids", "attention_mask"], **tokenizer_options}
     trust = options.pop("trust_remote_code", False)
     tokenizer = AutoTokenizer.from_pretrained(name_or_path, trust_remote_code=trust, **options)
@@ -125,12 +125,12 @@ def processor_from_text_encoder(
 
 
 def joint_size_for(hidden_size: int, embedding_size: int, num_labels: int | Sequence[int]) -> int:
-    """Gives the joint size with which GILE has about as many parameters as a linear unit (Eq. 19).
+    """Computes the joint size for which GILE has about as many parameters as a linear unit (Eq. 19).
 
     Args:
         hidden_size: Size of a document vector (d_h).
         embedding_size: Size of a label vector (d).
-        num_labels: Number of labels k, or of each language's labels.
+        num_labels: Number of labels k, or numbers for each language.
 
     Returns:
         d_h k / (d_h + d), at least 1, with k summed over the languages; rounded down, as in the published models.
@@ -145,17 +145,16 @@ def joint_size_for(hidden_size: int, embedding_size: int, num_labels: int | Sequ
 
 @torch.no_grad()
 def set_word_vectors(model: Scorer, vectors: Tensor | ArrayLike) -> None:
-    """Gives words their vectors, such as those of `hf_gile.data.load_word_vectors`.
+    """Sets word vectors, such as those of `hf_gile.data.load_word_vectors`.
 
-    After `model.get_input_embeddings().requires_grad_(False)` they keep them in training.
+    Call `model.get_input_embeddings().requires_grad_(False)` to freeze them.
 
     Args:
         model: A `GileModel` or a `GileForSequenceClassification`.
-        vectors: `(vocab_size, D)` numbers, row by row those of the tokenizer's words. The row of the padding word is
-            not read.
+        vectors: `(vocab_size, D)` vectors in the order of the tokenizer. The row of the padding word is ignored.
 
     Raises:
-        ValueError: Vectors of another shape, or numbers that are not finite.
+        ValueError: If the shape is wrong, or vectors contain NaN or infinity.
     """
     numbers = torch.as_tensor(vectors)
     weight = model.get_input_embeddings().weight
@@ -169,19 +168,19 @@ def set_word_vectors(model: Scorer, vectors: Tensor | ArrayLike) -> None:
 
 @torch.no_grad()
 def set_token_weights(model: Scorer, log_weights: Tensor | ArrayLike) -> None:
-    """Gives the tokens of the bag their weights, such as `log_idf`; training changes them.
+    """Sets initial token weights of the bag, such as `log_idf`.
 
     Args:
         model: A `GileModel` or a `GileForSequenceClassification` with a `bag_size`.
-        log_weights: `(vocab_size,)` natural logarithms of the weights; minus infinity for a token that is not to count
-            (it is kept as -20).
+        log_weights: `(vocab_size,)` natural logarithms of the weights; minus infinity (stored as -20) for ignored
+            tokens.
 
     Raises:
-        ValueError: A model without a bag, or weights of another shape or that are not numbers.
+        ValueError: If the model has no bag, or weights have a wrong shape or contain NaN.
     """
     bag = towers_of(model).bag
     if bag is None:
-        raise ValueError("token weights are those of the bag, and config.bag_size is 0")
+        raise ValueError("token weights need a bag, but config.bag_size is 0")
     numbers, size = torch.as_tensor(log_weights, dtype=torch.float32), model.config.text_config.vocab_size
     if numbers.shape != (size,) or bool((numbers.isnan() | numbers.isposinf()).any()):
         raise ValueError(f"log_weights must be ({size},) finite numbers or -inf, got {tuple(numbers.shape)}")
@@ -190,18 +189,18 @@ def set_token_weights(model: Scorer, log_weights: Tensor | ArrayLike) -> None:
 
 @torch.no_grad()
 def set_lexical_weights(model: Scorer, documents: Iterable[Sequence[int]]) -> None:
-    """Gives words their idf, log((1 + N) / (1 + documents with it)) + 1.
+    """Sets the idf of lexical features, log((1 + N) / (1 + document frequency)) + 1.
 
     Args:
         model: A `GileModel` or a `GileForSequenceClassification` with `config.lexical`.
-        documents: N training documents as lexical ids: the column `lexical_ids` of an encoded dataset.
+        documents: N training documents as lexical ids, the column `lexical_ids` of an encoded dataset.
 
     Raises:
-        ValueError: A model that compares no words.
+        ValueError: If the model has no lexical terms.
     """
     lexical = getattr(towers_of(model).output_layer, "lexical", None)
     if lexical is None:
-        raise ValueError("the model compares no words: make it with config.lexical=True")
+        raise ValueError("the model has no lexical terms: create it with config.lexical=True")
     counts, number = np.zeros(LEXICAL_BUCKETS), 0
     for ids in documents:
         counts[np.asarray(ids, np.int64) % LEXICAL_BUCKETS] += 1

@@ -186,7 +186,7 @@ class TestBag:
         for wrong in (torch.zeros(size + 1), torch.full((size,), math.nan), torch.full((size,), math.inf)):
             with pytest.raises(ValueError, match=rf"log_weights must be \({size},\) finite numbers or -inf"):
                 set_token_weights(model, wrong)
-        with pytest.raises(ValueError, match=r"are those of the bag, and config.bag_size is 0"):
+        with pytest.raises(ValueError, match=r"token weights need a bag, but config.bag_size is 0"):
             set_token_weights(make_model()[0], torch.zeros(size))
 
     @pytest.mark.parametrize("text_encoder_type", ["nn", "wan", "han"])

@@ -140,7 +140,7 @@ WRONG = [
     ({"start_from": "absent/folder/of/mine"}, "start_from: cannot load absent/folder/of/mine"),
     ({"start_from": "ENCODER"}, "start_from: .* is no GILE model but a bert"),
     ({"text_encoder_options": "{"}, "text_encoder_options must be JSON"),
-    ({"text_encoder_options": "[1]"}, "text_encoder_options must be an object of JSON"),
+    ({"text_encoder_options": "[1]"}, "text_encoder_options must be a JSON object"),
     ({"word_vectors": "absent.txt"}, "word_vectors: no file absent.txt"),
     ({"card": "absent.yaml"}, "card: no file absent.yaml"),
     ({"negatives": "none"}, "negatives must be one of"),

@@ -98,7 +98,7 @@ def test_the_card_of_one_label_has_accuracy_and_no_threshold(trained):
     ("settings", "message"),
     [
         ({"problem_type": "single"}, "problem_type must be one of single_label_classification"),
-        ({"problem_type": "single_label_classification", "calibration": "spline"}, "must be one of platt, none"),
+        ({"problem_type": "single_label_classification", "calibration": "spline"}, "must be platt or none"),
         ({"problem_type": "single_label_classification", "propensity_weighted": True}, "propensity_weighted is not"),
     ],
 )

@@ -134,7 +134,7 @@ def test_vectors_of_a_stream_are_made_as_it_is_read(make):
 @pytest.mark.parametrize("fields", [{}, {"freeze_text_encoder": True, "pooling": "attention"}])
 def test_vectors_of_an_encoder_that_is_trained_are_refused(make, fields):
     model, processor, dataset = make(**fields)
-    with pytest.raises(ValueError, match="pooled_embeds are of an encoder that training leaves as it is"):
+    with pytest.raises(ValueError, match="pooled_embeds need a frozen encoder"):
         add_pooled_embeds(dataset, model, processor)
 
 
