@@ -16,18 +16,22 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 def test_the_code_of_the_page_adds_a_word(tmp_path, monkeypatch, make_language_model, capsys):
     monkeypatch.chdir(tmp_path)
-    tokenizer = build_tokenizer(vocabulary=["clots", "are", "dissolved", "by"])
+    words = "an enzyme that dissolves blood clots are dissolved by".split()
+    tokenizer = build_tokenizer(vocabulary=words)
     make_language_model(vocab_size=len(tokenizer), eos_token_id=0, bos_token_id=0).save_pretrained("plain")
     tokenizer.save_pretrained("my-model")
-    before, after, _ = BLOCKS
-    exec(before, {})
+    add, train, _ = BLOCKS
+    exec(train, {})
     assert (tmp_path / "my-model" / "joint_models.py").is_file()
-    names = {"vector": torch.full((6,), 0.5)}
-    exec(after, names)
+    names = {}
+    exec(add, names)
     assert capsys.readouterr().out.startswith("clots are dissolved by")
-    assert names["model"].config.vocab_size == len(tokenizer) + 1
+    model = names["model"]
+    assert model.config.vocab_size == len(tokenizer) + 1
     assert names["tokenizer"].decode([len(tokenizer)]) == "streptokinase"
-    assert (tmp_path / "my-model-plus" / "config.json").is_file()
+    head, row = model.get_output_embeddings(), names["table"][2:8].mean(0)
+    assert head.weight is names["table"]
+    torch.testing.assert_close(head.codes()[-1], head.g_out(row))
 
 
 def test_the_code_of_the_page_translates(tmp_path, monkeypatch, make_language_model, capsys):
