@@ -16,7 +16,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 def test_the_code_of_the_page_adds_a_word(tmp_path, monkeypatch, make_language_model, capsys):
     monkeypatch.chdir(tmp_path)
-    words = "an enzyme that dissolves blood clots are dissolved by".split()
+    words = ["an", "enzyme", "that", "dissolves", "blood", "clots", "are", "dissolved", "by"]
     tokenizer = build_tokenizer(vocabulary=words)
     make_language_model(vocab_size=len(tokenizer), eos_token_id=0, bos_token_id=0).save_pretrained("plain")
     tokenizer.save_pretrained("my-model")
