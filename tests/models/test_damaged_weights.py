@@ -67,7 +67,7 @@ def test_vectors_that_are_not_finite_are_not_set(make_model, label_set):
         ("model.safetensors", lambda data: b"", r"the model is damaged \(SafetensorError"),
         ("model.safetensors", None, "no file named model.safetensors"),
         ("labels.jsonl", lambda data: data[:-3], "labels.jsonl, row 5: not a line of JSON"),
-        ("labels.jsonl", lambda data: data.replace(b"Iron", b"Irom"), "labels.jsonl lists 5 labels that are not"),
+        ("labels.jsonl", lambda data: data.replace(b"Iron", b"Irom"), "labels.jsonl has 5 labels that differ from"),
         ("config.json", lambda data: data[:50], "config.json"),
         ("tokenizer.json", lambda data: data[:50], "the processor or its tokenizer is damaged"),
         ("tokenizer.json", lambda data: b"\xff" + data, "the processor or its tokenizer is damaged"),

@@ -82,7 +82,10 @@ def test_changes_make_a_new_set_and_keep_ids_and_columns():
         (lambda labels: labels.update("D008895", threshold=0.5), None),
         (lambda labels: labels.update("D008895", threshold=5.0), "row 2: threshold must be a probability"),
         (lambda labels: labels.update("D008895", synonyms=("milk",)), None),
-        (lambda labels: labels.update("D008895", synonyms=("milk", "")), "row 2: a synonym must be a text .* got ''"),
+        (
+            lambda labels: labels.update("D008895", synonyms=("milk", "")),
+            "row 2: a synonym must be a non-empty text .* got ''",
+        ),
         (lambda labels: labels.retire(*labels.ids), "no labels; at least one is required"),
         (lambda labels: labels.retire("D006333"), None),
         (lambda labels: labels[3:], "no labels; at least one is required"),
@@ -171,7 +174,7 @@ def test_unknown_id_names_the_nearest():
         (
             "a.jsonl",
             '{"id": "1", "name": "a", "synonyms": ["b", null]}\n',
-            "row 1: a synonym must be a text .* got None",
+            "row 1: a synonym must be a non-empty text .* got None",
         ),
         ("a.jsonl", "", "a.jsonl: no labels"),
     ],

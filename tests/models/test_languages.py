@@ -225,9 +225,9 @@ def test_a_model_without_languages_refuses_one(make_model):
 def test_labels_must_stand_one_language_after_the_other(make):
     model, processor = make()
     labels = [Label("1", "gift", language="english"), Label("2", "gift", language="german")]
-    with pytest.raises(ValueError, match="stand as english, german, english"):
+    with pytest.raises(ValueError, match="got the languages english, german, english"):
         model.set_labels(LabelSet([*labels, Label("3", "milk", language="english")]), processor)
-    with pytest.raises(ValueError, match="stand as english, german, None"):
+    with pytest.raises(ValueError, match="got the languages english, german, None"):
         model.set_labels(LabelSet([*labels, Label("3", "milk")]), processor)
 
 
@@ -311,7 +311,7 @@ def test_languages_that_are_not_in_the_order_of_the_alphabet_come_back_in_theirs
 
 def test_labels_that_name_no_language_must_come_with_their_words(make):
     model, processor = make()
-    with pytest.raises(ValueError, match=r"name no language .* pass label_input_ids=processor"):
+    with pytest.raises(ValueError, match=r"have no language .* pass label_input_ids=processor"):
         model.set_labels(LabelSet([Label("1", "gift"), Label("2", "milk")]), processor)
     with pytest.raises(ValueError, match="in the order of this model, english, german"):
         model.set_labels(LabelSet([Label("1", "gift", language="french")]), processor)

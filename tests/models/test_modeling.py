@@ -334,5 +334,5 @@ def test_excluded_columns_get_minus_infinity_and_the_others_keep_their_scores(ma
             ValueError, match=r"excluded_columns must be label indices below 5, \(2, E\) padded with -100"
         ):
             model(**batch, excluded_columns=wrong)
-    with pytest.raises(ValueError, match=r"labels of document 0 .* hold column 1 .* in its excluded_columns"):
+    with pytest.raises(ValueError, match=r"labels of document 0 .* have 1 .* in its excluded_columns"):
         model(**batch, excluded_columns=excluded, labels=torch.tensor([[1], [0]]))

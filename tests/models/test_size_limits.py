@@ -70,7 +70,7 @@ def test_no_field_takes_a_number_that_is_not_finite(value):
     [
         (
             {"vocab_size": 2**24, "embedding_size": 2**16},
-            "asks for .* numbers of gile.text_encoder.word_embeddings.weight, which",
+            "needs .* numbers of gile.text_encoder.word_embeddings.weight, which",
         ),
         ({"bag_size": 2**31}, "bag_size is 2147483648"),
         ({"joint_layers": 10**7}, "joint_layers is 10000000"),

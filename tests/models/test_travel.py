@@ -172,7 +172,7 @@ def test_labels_of_another_model_beside_the_weights_are_refused(tmp_path, make_m
     model, _ = make_model()
     model.save_pretrained(tmp_path)
     LabelSet.from_names(["Iron", "Blood"]).save(tmp_path / "labels.jsonl")
-    with pytest.raises(ValueError, match=r"labels.jsonl lists 2 labels that are not the 5 labels of config.id2label"):
+    with pytest.raises(ValueError, match=r"labels.jsonl has 2 labels that differ from the 5 labels of config.id2label"):
         AutoModelForSequenceClassification.from_pretrained(tmp_path)
 
 

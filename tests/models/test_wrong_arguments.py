@@ -101,7 +101,7 @@ MISTAKES = {
     "number for a language of the model": (lambda a: a.model(**a.words, language=3), "language must be a language"),
     "names for a label set": (
         lambda a: a.model.set_labels(["Iron"], a.processor),
-        r"label_set must be a LabelSet, got list; LabelSet.from_names\(names\) makes one",
+        r"label_set must be a LabelSet, got list; use LabelSet.from_names\(names\)",
     ),
     "tokenizer in set_labels": (
         lambda a: a.model.set_labels(a.labels, a.processor.tokenizer),
