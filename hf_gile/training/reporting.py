@@ -1,4 +1,4 @@
-"""What recipes print and write: lines of one process, results, their table and their curves."""
+"""Output of recipes: printed lines, results, tables and plots."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from .experiment import short_name
 
 
 def printer(args: TrainingArguments) -> Callable[..., None]:
-    """What prints, in one of the processes alone.
+    """Returns a print function that is active in the main process only.
 
     Args:
         args: The training arguments.
@@ -23,14 +23,14 @@ def printer(args: TrainingArguments) -> Callable[..., None]:
 
 @contextmanager
 def reading(args: TrainingArguments, what: str) -> Iterator[None]:
-    """Reads files in one process first, which fills the caches of the others; ends with a sentence if it cannot.
+    """Reads files in the main process first, which fills the cache for others; exits with a message on errors.
 
     Args:
         args: The training arguments.
-        what: What is read.
+        what: Name of the files, for progress.
 
     Raises:
-        SystemExit: A file cannot be read, or what it says makes no sense.
+        SystemExit: If a file cannot be read, or is invalid.
     """
     with args.main_process_first(desc=f"reading {what}"):
         try:
@@ -43,9 +43,9 @@ def write_results(folder: Path, results: Mapping[str, Any], metrics: Mapping[str
     """Writes `results.json`, and `curves.png` with loss and metric against the step.
 
     Args:
-        folder: Where to write.
-        results: What `fit` returned, by the name of the model.
-        metrics: The figure to draw of each model, a key of its history.
+        folder: Output folder.
+        results: Results of `fit`, by model.
+        metrics: Metric to plot for each model, a key of its history.
     """
     with whole_file(folder / "results.json") as written:
         written.write_text(json.dumps(results, indent=1), encoding="utf-8")
@@ -72,10 +72,10 @@ def write_results(folder: Path, results: Mapping[str, Any], metrics: Mapping[str
 
 
 def say_calibration(figures: Mapping[str, Any], say: Callable[..., None]) -> None:
-    """Says a line for seen labels, one for labels held out of training, and what was not fitted.
+    """Prints calibration results for seen and held-out labels, and what could not be fitted.
 
     Args:
-        figures: What `calibrate` returned.
+        figures: Result of `calibrate`.
         say: Prints a line.
     """
     for group in ("seen", "unseen"):
@@ -85,7 +85,7 @@ def say_calibration(figures: Mapping[str, Any], say: Callable[..., None]) -> Non
             threshold = ""
             if f"{group}_threshold" in figures:
                 threshold = f", threshold {figures[f'{group}_threshold']:.3f}"
-                threshold += f", {number:,} labels with their own" if number else ""
+                threshold += f", {number:,} labels with individual thresholds" if number else ""
             say(f"  {group} labels: calibration error {100 * before:.3f} -> {100 * after:.3f} percent{threshold}")
     if "note" in figures:
         say(f"  {figures['note']}")
@@ -94,13 +94,13 @@ def say_calibration(figures: Mapping[str, Any], say: Callable[..., None]) -> Non
 def table_of_results(
     results: Mapping[str, Any], columns: Mapping[str, str], groups: Sequence[str], note: str = ""
 ) -> str:
-    """The figures of the test part in percent, for groups of labels.
+    """Formats test metrics in percent, by groups of labels.
 
     Args:
-        results: Those of a `Study`.
-        columns: From the name of a figure to its heading.
+        results: Results of a `Study`.
+        columns: Headings by metric.
         groups: Any of `"all"`, `"seen"` and `"unseen"`; without unseen labels, all labels are seen.
-        note: The last line.
+        note: Last line.
     """
     width = 9 * len(columns)
     lines = ["", f"{'test':18}" + "".join(f"{f'{group} labels':^{width}}" for group in groups)]

@@ -1,12 +1,12 @@
-"""Settings of a run as fields of a dataclass: each is a flag and a line of a YAML file, see `flags`.
+"""Settings of a run as fields of a dataclass, which can be set by flags and in a YAML file, see `flags`.
 
     @dataclass
     @settings_of(GileConfig, ["joint_size", "label_rows"])
     class Mine(Settings):
         units: list[str] = setting(["gile"], "Output layers to train.", choices=("linear", "gile"))
 
-What is a field of a configuration, or an option of a class, is not declared again: `settings_of` reads its type,
-default and description where it stands.
+Fields of configurations and arguments of classes are not declared again: `settings_of` reads their type, default and
+description from the class.
 """
 
 import difflib
@@ -24,13 +24,13 @@ Kind = TypeVar("Kind", bound=type)
 
 
 class Settings:
-    """What dataclasses of settings are: each setting among its choices.
+    """Base class of settings, which checks choices.
 
     Attributes:
-        GROUPS: Headings of the help, by the first setting below each.
+        GROUPS: Headings of the help, by the first setting of each.
 
     Raises:
-        ValueError: A setting is none of its choices; the message names them.
+        ValueError: If a setting is not one of its choices; the message lists them.
     """
 
     GROUPS: ClassVar[dict[str, str]] = {}
@@ -38,7 +38,7 @@ class Settings:
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """What `settings_of` adds."""
+            """Settings added by `settings_of`."""
 
     def __post_init__(self) -> None:
         for one in fields(self):  # type: ignore[arg-type]
@@ -52,9 +52,9 @@ def setting(default: object, help: str, choices: Iterable[str] = ()) -> Any:
     """Declares a setting: a field of a dataclass.
 
     Args:
-        default: Its default, which may be a list; `dataclasses.MISSING` for a setting that must be named.
-        help: What it is.
-        choices: What it can be, or each of its values, of a `Settings`.
+        default: The default, possibly a list; `dataclasses.MISSING` for a required setting.
+        help: Description.
+        choices: Allowed values, or allowed elements of a list.
     """
     metadata: dict[str, Any] = {"help": help.replace("%", "%%")}
     if choices:
@@ -65,20 +65,20 @@ def setting(default: object, help: str, choices: Iterable[str] = ()) -> Any:
 
 
 def settings_of(source: type, names: Sequence[str], prefix: str = "", **defaults: Any) -> Callable[[Kind], Kind]:
-    """Adds settings to a dataclass in the making that are options of another class, as its docstring describes them.
+    """Class decorator that adds arguments of another class as settings, with descriptions from its docstring.
 
     Args:
         source: The class, such as `GileConfig`.
-        names: The options.
-        prefix: Stands before the names of the settings.
-        defaults: Defaults that differ from those of the class; None for settings that are left to it.
+        names: Names of the arguments.
+        prefix: Prefix of the names of settings.
+        defaults: Different defaults; None to use the default of the class.
     """
     parameters, descriptions = inspect.signature(source).parameters, arguments_of(source)
 
     def add(settings: Kind) -> Kind:
         for name in names:
             kind, default = parameters[name].annotation, defaults.get(name, parameters[name].default)
-            if get_origin(kind) is list:  # of a dataclass, which makes it anew each time
+            if get_origin(kind) is list:  # dataclasses use default_factory for lists
                 default = {one.name: one for one in fields(source)}[name].default_factory()  # type: ignore
             choices = get_args(kind) if get_origin(kind) is Literal else ()
             kind = str if choices else float if float in get_args(kind) else kind
@@ -90,7 +90,7 @@ def settings_of(source: type, names: Sequence[str], prefix: str = "", **defaults
 
 
 def arguments_of(source: type) -> dict[str, str]:
-    """The descriptions of a class's options: the section `Args` of its docstring.
+    """Returns the descriptions of arguments in the docstring of a class.
 
     Args:
         source: The class.
@@ -103,15 +103,15 @@ def arguments_of(source: type) -> dict[str, str]:
 
 
 def check_choice(setting: str, value: str, choices: Iterable[str]) -> None:
-    """Makes sure that a value is one of some.
+    """Checks the value of a setting against its choices.
 
     Args:
-        setting: The name of the setting.
-        value: What it is.
-        choices: What it can be.
+        setting: Name of the setting.
+        value: Its value.
+        choices: Allowed values.
 
     Raises:
-        ValueError: It is something else; the message names what it can be, and what looks like it.
+        ValueError: If it is not among the choices; the message lists them and suggests a similar one.
     """
     known = list(choices)
     if value not in known:
@@ -121,16 +121,16 @@ def check_choice(setting: str, value: str, choices: Iterable[str]) -> None:
 
 
 def check_files(settings: object, names: Sequence[str], suffixes: Sequence[str] = ()) -> None:
-    """Makes sure that the files of some settings are there.
+    """Checks that the files of settings exist.
 
     Args:
         settings: A dataclass of settings.
         names: Settings that are None, a path, or a list of files, folders and globs.
-        suffixes: What files can be read; by default any.
+        suffixes: Suffixes of readable files; by default any.
 
     Raises:
-        ValueError: A setting names files that cannot be read.
-        FileNotFoundError: A path or glob leads nowhere.
+        ValueError: If files cannot be read.
+        FileNotFoundError: If a path or glob does not exist.
     """
     for name in names:
         value = getattr(settings, name)

@@ -1,4 +1,4 @@
-"""Settings that do not go together, and what they name that is not there: said before anything is read."""
+"""Checks for incompatible settings and missing files, before anything is read."""
 
 from typing import Any
 
@@ -12,29 +12,29 @@ from .task import check_metric
 
 
 def check_settings(settings: ModelSettings, args: TrainingArguments) -> None:
-    """Names settings that do not go together.
+    """Checks for incompatible settings and missing files.
 
     Args:
         settings: The settings.
         args: The training arguments.
 
     Raises:
-        ValueError: There are some.
-        OSError: A file or an encoder that they name is not there.
+        ValueError: If settings are incompatible.
+        OSError: If a file or an encoder does not exist.
     """
     settings.check_problem_type(settings.problem_type)
     check_metric(args.metric_for_best_model, TOP_K, ("validation", "test") if settings.test_curve else ("validation",))
     check_files(settings, ["word_vectors", "card"])
     for name in ("hierarchical", "lora_rank", "text_prompt", "label_prompt"):
         if named_encoder(settings) is None and getattr(settings, name):
-            raise ValueError(f"{name} is of pretrained encoders: name one with --text_encoder")
+            raise ValueError(f"{name} needs a pretrained encoder: set --text_encoder")
     units = {name: settings.unit(name) for name in settings.units if name != AUTO}
     baselines = [name for name, unit in units.items() if not unit.is_saved]
     if settings.start_from is not None and baselines:
-        raise ValueError(f"units {', '.join(baselines)} are not saved, and start without --start_from")
+        raise ValueError(f"units {', '.join(baselines)} are not saved: train them without --start_from")
     of_words = [name for name, unit in units.items() if unit.reads_words]
     if named_encoder(settings) is not None and of_words:
-        raise ValueError(f"units {', '.join(of_words)} are of models over words, without --text_encoder")
+        raise ValueError(f"units {', '.join(of_words)} need word models, without --text_encoder")
     encoder = encoder_config(settings)
     for name in settings.units:
         check_unit(settings, name, encoder)
@@ -43,7 +43,7 @@ def check_settings(settings: ModelSettings, args: TrainingArguments) -> None:
 
 
 def check_shared_labels(settings: ModelSettings, args: TrainingArguments, ranking: list[str]) -> None:
-    """Makes sure that processes can share the labels.
+    """Checks that processes can share the labels.
 
     Args:
         settings: The settings.
@@ -51,7 +51,7 @@ def check_shared_labels(settings: ModelSettings, args: TrainingArguments, rankin
         ranking: Units with a ranking loss.
 
     Raises:
-        ValueError: They cannot.
+        ValueError: If they cannot.
     """
     takes_all = not settings.num_negatives and settings.negatives != "in_batch" and settings.label_chunk_size > 0
     if not takes_all or args.world_size < 2 or ranking:
@@ -64,14 +64,14 @@ def check_shared_labels(settings: ModelSettings, args: TrainingArguments, rankin
 
 
 def encoder_config(settings: ModelSettings) -> Any:
-    """The configuration of the pretrained encoder or the model that settings name; None if they name none.
+    """Loads the configuration of the pretrained encoder or model in the settings; None if there is none.
 
     Args:
         settings: The settings.
 
     Raises:
-        ValueError: Its options cannot be read, or it is no model to start from.
-        OSError: There is no such encoder or model.
+        ValueError: If its options are invalid, or it is not a GILE model to start from.
+        OSError: If the encoder or model does not exist.
     """
     options = settings.json_object("text_encoder_options")
     name = "text_encoder" if settings.start_from is None else "start_from"
@@ -83,27 +83,27 @@ def encoder_config(settings: ModelSettings) -> Any:
     except (OSError, ValueError) as error:
         raise OSError(f"{name}: cannot load {place}: {error}") from None
     if name == "start_from" and not hasattr(encoder, "output_layer"):
-        raise ValueError(f"start_from: {place} is no GILE model but a {encoder.model_type}: take it as text_encoder")
+        raise ValueError(f"start_from: {place} is not a GILE model but a {encoder.model_type}: pass it as text_encoder")
     return encoder
 
 
 def check_unit(settings: ModelSettings, name: str, encoder: PreTrainedConfig | None) -> None:
-    """Makes sure that a unit and the settings of the model fit together.
+    """Checks that a unit and the settings of the model are compatible.
 
     Args:
         settings: The settings.
-        name: Of the unit.
-        encoder: What `encoder_config` returned.
+        name: Name of the unit.
+        encoder: Result of `encoder_config`.
 
     Raises:
-        ValueError: They do not.
+        ValueError: If they are not.
     """
     if name == AUTO:
         kinds = [TRAINED] if encoder is None else [TRAINED, CONVEX]
         if settings.start_from is not None:
             kinds = [TRAINED] if encoder is None else [kind_to_start_from(encoder)]
         elif unread := [one for one in NOT_OF_AUTO if getattr(settings, one)]:
-            raise ValueError(f"unit auto does not take {unread[0]}: name a unit, such as --units gile_rows")
+            raise ValueError(f"unit auto does not support {unread[0]}: choose a unit, such as --units gile_rows")
         for kind in kinds:
             check_unit(settings, kind, encoder)
         return
@@ -112,7 +112,8 @@ def check_unit(settings: ModelSettings, name: str, encoder: PreTrainedConfig | N
         layer = unit.fields["output_layer"]
         if encoder.output_layer != layer:
             raise ValueError(
-                f"start_from {settings.start_from} has output_layer {encoder.output_layer!r}, unit {name} has {layer!r}"
+                f"start_from {settings.start_from} has output_layer {encoder.output_layer!r}, but unit {name} has "
+                f"{layer!r}"
             )
         GileLoss(**settings.loss_options(unit)).check_fits(encoder)
         return

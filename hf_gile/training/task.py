@@ -1,4 +1,4 @@
-"""Documents and labels to train on: the kind of problem they pose, labels held out, and what chooses the epoch."""
+"""Training tasks: documents, labels, problem type, held-out labels, and the metric for model selection."""
 
 import difflib
 from collections import Counter
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 PROBLEM_TYPES = ("single_label_classification", "multi_label_classification")
-"""What a `problem_type` can be."""
+"""Choices of `problem_type`."""
 
 LABEL_TEXTS = ("name", "synonyms", "definitions")
-"""What a model can read of a label, see `as_read`."""
+"""Choices of label texts, see `as_read`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,10 +32,10 @@ class TextTask:
     """Documents and labels.
 
     Args:
-        parts: The documents to train on (`train`), for `validation` and for the `test`.
-        labels: The labels that training has, with their counts, then those it has not.
-        text: The column of the texts, or a function that makes a text of a row.
-        gold: The column of the lists of label ids.
+        parts: Documents for `train`, `validation` and `test`.
+        labels: Labels of training documents with their counts, then other labels.
+        text: Column with the texts, or a function that returns the text of a row.
+        gold: Column with the lists of label ids.
     """
 
     parts: "Mapping[str, Dataset]"
@@ -44,11 +44,11 @@ class TextTask:
     gold: str = "labels"
 
     def texts(self, part: str, number: int | None = None) -> Iterable[str]:
-        """The texts of a part, or of its first documents.
+        """Returns the texts of a part, or of its first documents.
 
         Args:
             part: The part.
-            number: Of documents; by default all.
+            number: Number of documents; by default all.
         """
         rows, text = self.parts[part], self.text
         rows = rows if number is None else rows.select(range(min(number, len(rows))))
@@ -56,15 +56,15 @@ class TextTask:
 
 
 def problem_type_of(parts: "Mapping[str, Dataset]", gold: str = "labels", wanted: str | None = None) -> str:
-    """What kind of problem documents pose: a single-label one, if every document has exactly one label.
+    """Determines the problem type: single-label if every document has exactly one label.
 
     Args:
-        parts: The documents of each part.
-        gold: The column of the lists of label ids.
-        wanted: One of `PROBLEM_TYPES`, if it is not the documents that decide.
+        parts: Documents of each part.
+        gold: Column with the lists of label ids.
+        wanted: Requested problem type of `PROBLEM_TYPES`, if any.
 
     Raises:
-        ValueError: A document has no label or several, and each should have one.
+        ValueError: If single-label is requested, but a document has no label or several.
     """
     if wanted == "multi_label_classification":
         return wanted
@@ -75,44 +75,44 @@ def problem_type_of(parts: "Mapping[str, Dataset]", gold: str = "labels", wanted
             if wanted is None:
                 return "multi_label_classification"
             raise ValueError(
-                f"problem_type single_label_classification: document {row} of {part} has {len(ids)} labels, and each "
-                "must have one: mend it, or leave problem_type out"
+                f"problem_type single_label_classification: document {row} of {part} has {len(ids)} labels, but each "
+                "must have exactly one: fix it, or leave problem_type out"
             )
     return "single_label_classification"
 
 
 def hold_out(labels: LabelSet, number: int) -> tuple[LabelSet, set[str]]:
-    """Makes seen labels unseen: of those with 5 to 500 training documents, those with the lowest hashes of their ids.
+    """Holds out labels with 5 to 500 training documents, those with the lowest hashes of their ids.
 
     Args:
         labels: The labels.
-        number: How many.
+        number: Number of labels to hold out.
 
     Returns:
-        The labels, the seen ones first, and the ids of those held out.
+        The labels, seen ones first, and the ids of held-out labels.
 
     Raises:
-        ValueError: There are too few labels.
+        ValueError: If there are too few labels.
     """
     counts = {label.id: label.count for label in labels if label.seen}
     eligible = held_out_labels(counts, share=1.0)
     if len(eligible) < number or number == len(counts):
         raise ValueError(
-            f"held_out_labels {number}: {len(eligible)} of {len(counts)} seen labels have 5 to 500 training documents, "
-            "and some must be left to train on"
+            f"held_out_labels {number}: only {len(eligible)} of {len(counts)} seen labels have 5 to 500 training "
+            "documents, and some labels must remain"
         )
     chosen = set(sorted(eligible, key=lambda label_id: fraction_of("label", label_id, "validation"))[:number])
     return seen_first(labels, {label_id: counts[label_id] for label_id in counts.keys() - chosen}), chosen
 
 
 def as_read(labels: LabelSet, label_texts: str) -> LabelSet:
-    """The labels with the descriptions that the model is to read.
+    """Returns labels with the descriptions that the model reads.
 
-    A label whose name another one has too keeps the description that tells them apart.
+    Labels with the same name keep their description to distinguish them.
 
     Args:
         labels: The labels.
-        label_texts: One of `LABEL_TEXTS`: the name, the name and synonyms, or the name and the description.
+        label_texts: A choice of `LABEL_TEXTS`: the name, the name and synonyms, or the name and the description.
     """
     if label_texts == "definitions":
         return labels
@@ -129,15 +129,14 @@ def as_read(labels: LabelSet, label_texts: str) -> LabelSet:
 def words_of(
     texts: Iterable[str], label_texts: Iterable[str], min_count: int, word_vectors: str | None, keep_vectors: bool
 ) -> tuple[PreTrainedTokenizerFast, NDArray[np.float32] | None]:
-    """Makes the tokenizer, and the word vectors to start from, if a file of them is named.
+    """Builds the tokenizer, and initial word vectors if there is a file.
 
     Args:
-        texts: Of the training documents.
-        label_texts: Of the labels whose words are known, however rare.
-        min_count: Rarer words of texts are unknown.
-        word_vectors: A file that `load_word_vectors` reads. All of its words are known then, as an unseen label may say
-            them.
-        keep_vectors: Whether word vectors are not trained: then other words than those of the file are unknown.
+        texts: Texts of training documents.
+        label_texts: Texts of labels, whose words are all known.
+        min_count: Minimum count of words in texts.
+        word_vectors: File for `load_word_vectors`. All of its words are known, as unseen labels may use them.
+        keep_vectors: Whether word vectors are frozen; other words are then unknown.
     """
     tokenizer = build_tokenizer(texts, label_texts=label_texts, min_count=min_count)
     if word_vectors is None:
@@ -152,10 +151,10 @@ def words_of(
 
 
 def full_name(figure: str) -> str:
-    """The name of a figure as Trainer has it.
+    """Returns the name of a metric in Trainer.
 
     Args:
-        figure: Its name, with or without the part.
+        figure: Name of the metric, with or without the part.
 
     Example:
         >>> full_name("accuracy"), full_name("eval_test_accuracy")
@@ -166,14 +165,14 @@ def full_name(figure: str) -> str:
 
 
 def metric_name(wanted: str | None, has_unseen: bool, one_label: bool = False) -> str:
-    """The figure that chooses the epoch: by default average precision on the seen labels, or their accuracy.
+    """Returns the metric for choosing the epoch: by default average precision or accuracy on seen labels.
 
-    A model without unseen labels has no figures of groups: it takes that of its labels.
+    Without unseen labels, the metrics have no groups, so it is the metric over all labels.
 
     Args:
-        wanted: The user's; `"loss"` is what `TrainingArguments` makes up.
+        wanted: Metric requested by the user; `"loss"` is the default of `TrainingArguments`.
         has_unseen: Whether the model has unseen labels.
-        one_label: Whether each document has one label.
+        one_label: Whether each document has a single label.
     """
     if wanted in (None, "loss"):
         wanted = f"validation_seen_{'accuracy' if one_label else 'average_precision'}"
@@ -182,15 +181,15 @@ def metric_name(wanted: str | None, has_unseen: bool, one_label: bool = False) -
 
 
 def check_metric(wanted: str | None, top_k: Sequence[int], parts: Iterable[str] = ("validation",)) -> None:
-    """Makes sure that training will compute the figure that is to choose the epoch.
+    """Checks that training computes the metric for choosing the epoch.
 
     Args:
-        wanted: The figure.
+        wanted: The metric.
         top_k: Numbers of labels for precision, recall and nDCG.
-        parts: What is evaluated after each epoch.
+        parts: Parts evaluated after each epoch.
 
     Raises:
-        ValueError: It will not.
+        ValueError: If it does not.
     """
     if wanted in (None, "loss"):
         return
@@ -200,23 +199,23 @@ def check_metric(wanted: str | None, top_k: Sequence[int], parts: Iterable[str] 
     if full_name(str(wanted)) not in known:
         near = difflib.get_close_matches(full_name(str(wanted)), known, n=3)
         hint = " or ".join(one.removeprefix("eval_validation_") for one in near or ["average_precision", "accuracy"])
-        raise ValueError(f"metric_for_best_model: training computes no {wanted!r}; did you mean {hint}?")
+        raise ValueError(f"metric_for_best_model: training does not compute {wanted!r}; did you mean {hint}?")
 
 
 def check_unseen(wanted: str | None, task: TextTask) -> None:
-    """Makes sure that validation documents have unseen labels, where these choose the epoch.
+    """Checks that validation documents have unseen labels, if the metric needs them.
 
     Args:
-        wanted: The figure that chooses the epoch.
+        wanted: Metric for choosing the epoch.
         task: The documents.
 
     Raises:
-        ValueError: They have none.
+        ValueError: If they have none.
     """
     unseen = {label.id for label in task.labels if not label.seen}
     gold = task.parts["validation"][task.gold]
     if "unseen" in (wanted or "") and unseen.isdisjoint(label_id for row in gold for label_id in row):
         raise ValueError(
-            f"metric_for_best_model {wanted}: no validation document has an unseen label; hold some out of training "
+            f"metric_for_best_model {wanted}: no validation document has an unseen label; hold out labels "
             "with --held_out_labels"
         )

@@ -1,4 +1,4 @@
-"""Output layers by name: the rows of the papers' tables, and those that `auto` stands for.
+"""Output layers by name: those in the tables of the papers, and those used by `auto`.
 
 The bilinear units and the ablations are named after the rows of Table 2 of GILE (Pappas & Henderson, TACL 2019).
 Baselines of that table that are not GILE are units too, in recipes/baselines.
@@ -16,12 +16,12 @@ from ..settings import only_read
 
 @dataclass(frozen=True)
 class Unit:
-    """An output layer, and how its model is made and trained.
+    """An output layer with its model class and loss.
 
     Args:
-        fields: Fields of `GileConfig` and `GileTextConfig`; a `joint_size` may be the name of another field.
-        model: The class of the model; another one than `GileForSequenceClassification` is measured and not saved.
-        loss: The loss of a `GileLoss`: its name, or a function of the scores of all labels.
+        fields: Fields of `GileConfig` and `GileTextConfig`; `joint_size` may be the name of another field.
+        model: Class of the model; classes other than `GileForSequenceClassification` are evaluated but not saved.
+        loss: Loss of a `GileLoss`: its name, or a function of the scores of all labels.
     """
 
     fields: Mapping[str, Any]
@@ -30,38 +30,38 @@ class Unit:
 
     @property
     def is_linear(self) -> bool:
-        """Whether it reads no labels."""
+        """Whether it does not read labels."""
         return bool(self.fields["output_layer"] == "linear")
 
     @property
     def is_saved(self) -> bool:
-        """Whether its model is one to use, not only to compare with."""
+        """Whether its model is saved for use, not only a baseline."""
         return self.model is GileForSequenceClassification
 
     @property
     def reads_words(self) -> bool:
-        """Whether it is of models over words alone."""
+        """Whether it supports word models only."""
         return not self.is_saved or bool({"text_encoder_type", "joint_size"} & set(self.fields))
 
     def settings(self, **fields: Any) -> dict[str, Any]:
-        """Fields of a `GileConfig` with this unit, without those that its model would not read.
+        """Returns the fields of a `GileConfig` with this unit, without fields that have no effect.
 
         Args:
             fields: The other fields.
         """
         merged = {**fields, **self.fields}
-        if isinstance(merged.get("joint_size"), str):  # bounded by another size
+        if isinstance(merged.get("joint_size"), str):  # equal to another size
             merged["joint_size"] = merged[merged["joint_size"]]
         return only_read(**merged)
 
     def config(self, **fields: Any) -> GileConfig:
-        """The configuration of a model with this unit.
+        """Creates the configuration of a model with this unit.
 
         Args:
-            fields: As of `settings`.
+            fields: As in `settings`.
 
         Raises:
-            ValueError: The fields make no sense, or do not go together.
+            ValueError: If fields are invalid or incompatible.
         """
         try:
             return GileConfig(**self.settings(**fields))
@@ -87,4 +87,4 @@ UNITS: dict[str, Unit] = {
     "linear_tanh": Unit({"output_layer": "linear", "hidden_act": "tanh"}),
     "gile_tanh": Unit({"output_layer": "gile", "hidden_act": "tanh", "joint_act": "tanh"}),
 }
-"""The units that are models to use, by name."""
+"""Units for models to use, by name."""

@@ -225,9 +225,9 @@ def test_a_model_without_words_that_is_trained_on_stays_without(run, make_model,
     ("arguments", "message"),
     [
         (["--text_encoder", "absent"], "text_encoder: cannot load absent"),
-        (["--bag_size", "8"], "unit auto does not take bag_size: name a unit, such as --units gile_rows"),
-        (["--text_prompt", "query: "], "text_prompt is of pretrained encoders: name one with --text_encoder"),
-        (["--hierarchical"], "hierarchical is of pretrained encoders: name one with --text_encoder"),
+        (["--bag_size", "8"], "unit auto does not support bag_size: choose a unit, such as --units gile_rows"),
+        (["--text_prompt", "query: "], "text_prompt needs a pretrained encoder: set --text_encoder"),
+        (["--hierarchical"], "hierarchical needs a pretrained encoder: set --text_encoder"),
         (["--units", "automatic"], "got 'automatic'; did you mean auto?"),
     ],
 )

@@ -137,9 +137,9 @@ def test_adapters_in_windows_are_merged_and_the_epoch_is_chosen_on_held_out_labe
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"units": ["gile", "wsabie"], "text_encoder": "x"}, "units wsabie are of models over words"),
+        ({"units": ["gile", "wsabie"], "text_encoder": "x"}, "units wsabie need word models"),
         ({"label_texts": "titles"}, "label_texts must be one of name, synonyms, definitions"),
-        ({"lora_rank": 2}, "lora_rank is of pretrained encoders"),
+        ({"lora_rank": 2}, "lora_rank needs a pretrained encoder"),
     ],
 )
 def test_settings_that_do_not_go_together_are_named(tmp_path, settings, message):
@@ -150,7 +150,7 @@ def test_settings_that_do_not_go_together_are_named(tmp_path, settings, message)
 def test_a_figure_of_unseen_labels_needs_some_in_validation(run):
     done, results = run("--metric_for_best_model", "eval_validation_unseen_one_error")
     assert results is None
-    assert "hold some out of training with --held_out_labels" in done.stderr
+    assert "hold out labels with --held_out_labels" in done.stderr
 
 
 def test_figures_of_some_labels_are_those_of_a_model_that_has_no_others():
