@@ -244,4 +244,4 @@ def test_a_model_on_a_frozen_encoder_is_trained_on_with_its_encoder(run, tmp_pat
         second.gile.label_rows.weight - first.gile.label_rows.weight
     ).abs().max() < first.gile.label_rows.weight.abs().max()
     done, _ = run(*start, "--units", "linear")
-    assert "has output_layer 'gile', unit linear has 'linear'" in done.stderr
+    assert "has output_layer 'gile', but unit linear has 'linear'" in done.stderr
