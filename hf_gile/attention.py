@@ -119,6 +119,23 @@ def _article(record: AttentionRecord) -> str:
         )
     predicted = {name for name, _ in record["tags"]}
     missed = " · ".join(f"<span dir=auto>{escape(name)}</span>" for name in gold if name not in predicted)
+    sentences = shaded(record)
+    parts = ["<ul>", *labels, "</ul>"]
+    if missed:
+        parts.append(f"<p class=missed>Missed: {missed}</p>")
+    return "\n".join(["<article>", *parts, sentences or "<p class=note>No words.</p>", "</article>"])
+
+
+def shaded(record: AttentionRecord) -> str:
+    """Draws the words of a record as HTML for a page with a style for it; `heat_map` has one.
+
+    Args:
+        record: As for `heat_map`.
+
+    Returns:
+        A paragraph for each sentence, of words in `<span style="--a:SHARE">`; SHARE is 1 for the word with most weight.
+        Of several sentences, each has a bar before it.
+    """
     weights = [
         [sentence * word for word in words] for sentence, words in zip(record["satts"], record["watts"], strict=False)
     ]
@@ -136,10 +153,7 @@ def _article(record: AttentionRecord) -> str:
             bar = f'<i style="--a:{weight / longest:.3f}"></i><small>{weight:.0%}</small>'
             sentence = f"<div><aside>{bar}</aside>{sentence}</div>"
         sentences.append(sentence)
-    parts = ["<ul>", *labels, "</ul>"]
-    if missed:
-        parts.append(f"<p class=missed>Missed: {missed}</p>")
-    return "\n".join(["<article>", *parts, *(sentences or ["<p class=note>No words.</p>"]), "</article>"])
+    return "\n".join(sentences)
 
 
 _PAGE = """<!doctype html>

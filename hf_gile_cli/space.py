@@ -1,0 +1,150 @@
+"""`hf-gile space`: a page to try a model with, on this machine or as a Space of the Hub."""
+
+import json
+import sys
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .options import Device, LabelColumns, Revision
+from .running import add_command, note
+from .saved_model import GENERAL, is_hub_name
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command."""
+    add_command(app, "space", space)
+
+
+@dataclass(kw_only=True)
+class Space(LabelColumns):
+    """Options of `hf-gile space`."""
+
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="[MODEL]",
+            show_default=False,
+            help="A saved model: its folder, or its name on the Hub. Without it, one that nobody trained.",
+        ),
+    ] = GENERAL
+    output: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write a folder for a Space of the Hub instead.")
+    ] = None
+    label_file: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Labels of a table, of MeSH or of SKOS.  [default: the model's]"),
+    ] = None
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, metavar="NUMBER", help="[default: 7860 or the next that is free]")
+    ] = None
+    device: Device = None
+    revision: Revision = None
+
+
+def space(options: Space) -> None:
+    """Show a page to try a model with: a text, labels of any words, bars of probabilities and a heat map.
+
+    The page listens on this machine only. Labels are typed or pasted, searched among those of the model, and added
+    while it runs. Those of MeSH and SKOS stand below the names above them.
+
+        hf-gile space
+        hf-gile space runs/mesh/auto/model
+        hf-gile space MODEL --label-file thesaurus.ttl --label-description broader
+        hf-gile space user/name --output page && hf upload user/page page --repo-type space
+    """
+    out = options.output
+    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise FileExistsError(f"{out} is there already, and not empty: choose another folder")
+    from hf_gile import LabelScoringPipeline
+    from hf_gile.extras import needs_extra
+    from hf_gile.space import make_space
+
+    from .saved_model import load
+
+    with needs_extra("space", "hf-gile space"):
+        gradio = version("gradio")
+    labels = options.read(options.label_file) if options.label_file else None
+    parents = _parents(options) if options.label_file else {}
+    general = options.model == GENERAL and not Path(GENERAL).is_dir()
+    title = f"Score text with {'labels' if general else Path(options.model).resolve().name}"
+    if out is not None and (general or is_hub_name(options.model)):
+        named = {} if general else {"model": repr(options.model), "revision": repr(options.revision or "main")}
+    else:
+        model, processor = load(options.model, options.revision, options.device, labels.names if labels else ())
+        pipe = LabelScoringPipeline(model=model, processor=processor, device=model.device)
+        if out is None:
+            serve(make_space(pipe, labels, parents, title), options.port)
+            return
+        pipe.save_pretrained(out / "model")
+        named = {"model": 'str(HERE / "model")'}
+    _write(out, title, gradio, named, labels, parents)
+    note(f"{out} is ready: hf upload USER/NAME {out} --repo-type space")
+
+
+def serve(page: Any, port: int | None) -> None:
+    """Serves a page on this machine until it is interrupted.
+
+    Args:
+        page: The `Blocks` of Gradio.
+        port: Where; by default 7860 or the next that is free.
+    """
+    options: dict[str, Any] = {"share": False, "ssr_mode": False, "footer_links": [], "quiet": True}
+    _, address, _ = page.launch(server_name="127.0.0.1", server_port=port, prevent_thread_lock=True, **options)
+    note(f"the page is at {address}; Ctrl-C ends")
+    page.block_thread()
+
+
+def _write(folder: Path, title: str, gradio: str, named: dict[str, str], labels: Any, parents: dict[str, str]) -> None:
+    """Writes the files of a Space, but those of its model."""
+    folder.mkdir(parents=True, exist_ok=True)
+    of_page = {"title": repr(title)}
+    if labels is not None:
+        labels.save(folder / "labels.jsonl")
+        (folder / "parents.json").write_text(json.dumps(parents, ensure_ascii=False), "utf-8")
+        of_page["labels"] = 'LabelSet.load(HERE / "labels.jsonl")'
+        of_page["parents"] = 'json.loads((HERE / "parents.json").read_text("utf-8"))'
+    arguments = ({"task": '"label-scoring"'} | named, of_page)
+    pipeline, page = (", ".join(f"{name}={value}" for name, value in some.items()) for some in arguments)
+    (folder / "app.py").write_text(_APP.format(pipeline=pipeline, page=page), "utf-8")
+    (folder / "requirements.txt").write_text(f"hf-gile[space]=={version('hf-gile')}\n", "utf-8")
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    settings = {"title": title, "sdk": "gradio", "sdk_version": gradio, "python_version": python, "app_file": "app.py"}
+    lines = [f"{name}: {json.dumps(value)}" for name, value in settings.items()]  # JSON is YAML
+    (folder / "README.md").write_text("\n".join(["---", *lines, "---", "", _README]), "utf-8")
+
+
+def _parents(options: Space) -> dict[str, str]:
+    """The names above each label of MeSH or SKOS, by its id."""
+    from hf_gile.data.files import suffix_of
+    from hf_gile.data.label_files import is_mesh, read_label_file
+    from hf_gile.data.table_files import SUFFIXES
+
+    file = Path(str(options.label_file))
+    if not is_mesh(file) and suffix_of(file) in SUFFIXES:
+        return {}
+    above = "tree_path" if is_mesh(file) else "broader"
+    labels = read_label_file(file, describe=[above], languages=options.label_language or ["en"])
+    return {label.id: label.description for label in labels if label.description}
+
+
+_APP = """\
+import json
+from pathlib import Path
+
+from hf_gile import LabelSet
+from hf_gile.space import make_space
+from transformers import pipeline
+
+HERE = Path(__file__).parent
+
+pipe = pipeline({pipeline})
+make_space(pipe, {page}).launch()
+"""
+
+_README = """\
+Type a text, and labels one a line: each gets a probability by what it says. Written by `hf-gile space`.
+"""

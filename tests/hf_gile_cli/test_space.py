@@ -1,0 +1,134 @@
+"""The page as a person sees it: in Chromium, and as the folder of a Space."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+from markdown_it import MarkdownIt
+
+from hf_gile import Label, LabelSet
+
+THESAURUS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+@prefix e: <http://example.org/> .
+e:diseases a skos:Concept; skos:prefLabel "Diseases"@en .
+e:heart a skos:Concept; skos:prefLabel "Heart Failure"@en; skos:broader e:diseases; skos:altLabel "dropsy"@en .
+e:iron a skos:Concept; skos:prefLabel "Iron"@en .
+"""
+ATTACK = "<img src=x onerror=window.attacked=1>${window.attacked=2}{{window.attacked=3}}"
+
+
+@pytest.fixture
+def thesaurus(tmp_path):
+    pytest.importorskip("rdflib")
+    path = tmp_path / "thesaurus.ttl"
+    path.write_text(THESAURUS)
+    return path
+
+
+@pytest.fixture
+def tab(tmp_path):
+    """Opens a page in Chromium; gives the tab and the errors of scripts in it."""
+    pytest.importorskip("gradio")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    names = ("chromium-headless-shell", "chromium", "google-chrome")
+    browser = next(filter(None, map(shutil.which, names)), None)
+    if browser is None:
+        pytest.skip(f"no browser is installed, none of {', '.join(names)}")
+    with sync_api.sync_playwright() as playwright:
+        # Without a sandbox, as containers forbid it; the pages are ours.
+        chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        page = chromium.new_page(viewport={"width": 1280, "height": 800})
+        page.set_default_timeout(120_000)
+        page.errors, page.asked = [], []
+        page.on("pageerror", lambda error: page.errors.append(str(error)))
+        page.on("request", lambda request: page.asked.append(request.url))
+        yield page
+        chromium.close()
+
+
+def address_of(process):
+    lines = []
+    while not (found := re.search(r"http://127\.0\.0\.1:\d+", lines[-1] if lines else "")):
+        lines.append(process.stderr.readline())
+        assert lines[-1], "".join(lines)
+    return found[0]
+
+
+@pytest.mark.slow
+def test_a_person_types_text_and_labels_and_adds_one(start, saved_model, thesaurus, tab):
+    labels = ("--label-file", thesaurus)
+    address = address_of(start("space", saved_model, *labels))
+    tab.goto(address)
+    # Without a text, the vocabulary is listed and can be searched.
+    tab.wait_for_selector("#bars li:has-text('Heart Failure'):has(small:text-is('Diseases'))")
+    tab.fill("#search :is(input, textarea)", "dropsy")
+    tab.wait_for_selector("#bars:not(:has(li:has-text('Iron'))) li:has-text('Heart Failure')")
+    tab.fill("#search :is(input, textarea)", "")
+    # Typed labels get bars beside it, and words are shaded.
+    tab.fill("#text textarea", f"{ATTACK} Breast milk for infants.")
+    tab.fill("#labels textarea", f"Milk, Human: breast milk\n{ATTACK}: {ATTACK}")
+    tab.click("#score")
+    tab.wait_for_selector("#bars li:has(i):has-text('Milk, Human')")
+    tab.wait_for_selector("#heat span:text-is('infants')")
+    assert len(tab.query_selector_all("#bars li:has(i)")) == 5
+    # Another label comes while the page runs.
+    tab.fill("#name :is(input, textarea)", "Infant")
+    tab.fill("#description :is(input, textarea)", "a child")
+    tab.click("#add")
+    tab.wait_for_selector("#bars li[title='a child']:has(i):has-text('Infant')")
+    assert tab.input_value("#labels textarea").endswith("\nInfant: a child")
+    # What is too much is refused in words.
+    tab.fill("#text textarea", "milk " * 5_000)
+    tab.click("#score")
+    tab.wait_for_selector("#bars [role=alert]:has-text('25,000 characters; the page takes 20,000')")
+    assert tab.errors == []
+    assert tab.evaluate("window.attacked") is None
+    assert [url for url in tab.asked if not url.startswith((address, "data:"))] == []
+    tab.set_viewport_size({"width": 390, "height": 844})  # a telephone
+    assert tab.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def written(run, folder, *arguments):
+    pytest.importorskip("gradio")
+    run("space", *arguments, "--output", folder)
+    code = (folder / "app.py").read_text()
+    compile(code, "app.py", "exec")
+    settings = MarkdownIt().parse((folder / "README.md").read_text())
+    assert settings[0].type == "hr"
+    assert (folder / "requirements.txt").read_text().startswith("hf-gile[space]==")
+    return code
+
+
+def test_a_space_holds_its_model_and_its_labels(run, saved_model, thesaurus, tmp_path):
+    code = written(run, tmp_path / "page", saved_model, "--label-file", thesaurus)
+    assert 'model=str(HERE / "model")' in code
+    assert (tmp_path / "page" / "model" / "model.safetensors").is_file()
+    (_, heart, _) = LabelSet.load(tmp_path / "page" / "labels.jsonl")
+    above = ("http://example.org/diseases",)
+    assert heart == Label("http://example.org/heart", "Heart Failure", synonyms=("dropsy",), broader=above)
+    assert (tmp_path / "page" / "parents.json").read_text() == '{"http://example.org/heart": "Diseases"}'
+    assert "not empty" in run("space", saved_model, "--output", tmp_path / "page", ends=1).stderr
+
+
+def test_a_space_names_a_model_of_the_hub_and_needs_none(run, tmp_path):
+    code = written(run, tmp_path / "page", "ada/milk", "--revision", "v1")
+    assert "pipeline(task=\"label-scoring\", model='ada/milk', revision='v1')" in code
+    assert 'pipeline(task="label-scoring")' in written(run, tmp_path / "general")
+
+
+@pytest.mark.slow
+def test_the_folder_of_a_space_runs(run, saved_model, thesaurus, tmp_path):
+    written(run, tmp_path / "page", saved_model, "--label-file", thesaurus)
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen([sys.executable, tmp_path / "page" / "app.py"], env=environment, **pipes) as process:
+        process.stderr = process.stdout
+        try:
+            with urllib.request.urlopen(f"{address_of(process)}/config", timeout=60) as answer:
+                assert "Score text with model" in answer.read().decode()
+        finally:
+            process.kill()

@@ -1,0 +1,179 @@
+"""What the page answers, as HTML; tests/hf_gile_cli/test_space.py looks at it in a browser."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from hf_gile import Label, LabelScoringPipeline, LabelSet
+from hf_gile.space import LABEL_LENGTH, NUM_LABELS, SHOWN, TEXT_LENGTH, Page, add_label, read_labels
+
+TEXT = "Breast milk for infants. Blood was drawn."
+ATTACK = "<img src=x onerror=alert(1)>\"'><script>alert(2)</script>${alert(3)}{{alert(4)}}"
+
+
+class Tags(HTMLParser):
+    """The tags of a page and its texts."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.texts, self.attributes = set(), [], set()
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+@pytest.fixture
+def make_page(make_model):
+    def make(labels=None, parents=None, **options):
+        model, processor = make_model(**{"problem_type": "multi_label_classification"} | options)
+        return Page(LabelScoringPipeline(model=model, processor=processor), labels, parents)
+
+    return make
+
+
+def bars(page, text=TEXT, typed="", stored=True, one=False, language=None, search=""):
+    return page.bars(text, typed, stored, one, language, search)
+
+
+def shown(html):
+    """Names and shares by headings."""
+    parts = re.split(r"<h3>(.*?) <small>", html)[1:]
+    bar = r"<span dir=auto>(.*?)</span>.*?<b>(.*?)</b>"
+    return {heading: dict(re.findall(bar, body)) for heading, body in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def test_bars_show_the_probabilities_of_the_pipeline(make_page):
+    page = make_page()
+    groups = shown(bars(page, typed="Iron\nRats: fed"))
+    for heading, candidates in (("The vocabulary", None), ("Your labels", {"Iron": "", "Rats": "fed"})):
+        answer = page.pipe(TEXT, candidates)
+        assert groups[heading] == {
+            name: f"{score:.1%}" for name, score in zip(answer["labels"], answer["scores"], strict=True)
+        }
+        assert list(groups[heading]) == answer["labels"]
+
+
+def test_where_one_label_fits_typed_and_stored_labels_share_the_probability(make_page):
+    groups = shown(bars(make_page(), typed="Iron\nRats: fed", one=True))
+    assert list(groups["Your labels"]) == ["Rats"]  # Iron is stored
+    assert len(groups["The vocabulary"]) == 5
+    shares = [float(share.strip("%")) for group in groups.values() for share in group.values()]
+    assert sum(shares) == pytest.approx(100, abs=0.3)
+
+
+def test_a_label_of_the_page_is_scored_beside_the_typed_ones():
+    assert add_label("Iron\n", "  Milk,\tHuman ", " breast\nmilk ") == ("Iron\nMilk, Human: breast milk", "", "")
+    assert add_label("Iron", " ", "metal") == ("Iron", "", "metal")
+    assert read_labels(add_label("", "Milk, Human", "breast milk")[0])[0].text == "Milk, Human: breast milk"
+
+
+def test_a_search_shows_labels_by_words_of_names_synonyms_and_ids(make_page):
+    labels = LabelSet([Label("C14", "Heart Failure", synonyms=("cardiac failure",)), Label("G07", "Iron")])
+    page = make_page(labels)
+    for search in ("heart", "FAIL hea", "cardiac", "c14"):
+        assert list(shown(bars(page, search=search))["The vocabulary"]) == ["Heart Failure"]
+    assert shown(bars(page, search="zebra")) == {"The vocabulary": {}}
+    assert shown(bars(page, text=" ", search="iron")) == {"The vocabulary": {"Iron": ""}}
+    assert "Type a text" in bars(page, text="")
+
+
+def test_parents_stand_above_a_label(make_page):
+    labels = LabelSet([Label("1", "Heart Failure"), Label("2", "Iron")])
+    html = bars(make_page(labels, {"1": "Diseases > Heart"}))
+    assert "<small dir=auto>Diseases &gt; Heart</small><span dir=auto>Heart Failure</span>" in html
+    assert html.count("<small dir=auto>") == 1
+
+
+def test_of_many_labels_the_best_are_shown_and_all_are_counted(make_page):
+    groups = bars(make_page(), typed="\n".join(f"milk {number}" for number in range(30)), stored=False)
+    assert len(shown(groups)["Your labels"]) == SHOWN
+    assert f"<small>{SHOWN} of 30</small>" in groups
+
+
+def test_a_description_follows_a_tab_or_a_colon():
+    labels = read_labels("Iron\tFe: a metal\n\n Milk, Human: breast milk\nRe:search\nIron\tFe: a metal\n")
+    assert [(label.name, label.description) for label in labels] == [
+        ("Iron", "Fe: a metal"),
+        ("Milk, Human", "breast milk"),
+        ("Re:search", ""),
+    ]
+    assert read_labels(" \n") is None
+    with pytest.raises(ValueError, match="'Iron' in line 2 has another description above"):
+        read_labels("Iron: Fe\nIron: a metal")
+
+
+def test_whatever_is_typed_is_text(make_page):
+    page = make_page(LabelSet([Label("1", f"stored {ATTACK}", ATTACK), Label("2", "Iron")]), {"1": ATTACK})
+    for text in (f"{ATTACK} milk", ""):
+        html = bars(page, text, f"typed {ATTACK}: {ATTACK}", search=ATTACK[:4]) + page.heat_map(
+            text, f"typed {ATTACK}", True, False, None
+        )
+        read = Tags(html)
+        assert read.tags <= {"p", "h3", "small", "ul", "li", "div", "span", "i", "b"}
+        assert read.attributes <= {"title", "dir", "style", "class"}
+        assert f"stored {ATTACK}" in read.texts
+
+
+def test_too_much_is_refused_with_the_limit(make_page):
+    page = make_page()
+    said = {
+        f"The text has {TEXT_LENGTH + 1:,} characters; the page takes {TEXT_LENGTH:,}": {
+            "text": "a" * (TEXT_LENGTH + 1)
+        },
+        f"takes {NUM_LABELS:,} labels, and these are {NUM_LABELS + 1:,}": {
+            "typed": "\n".join(map(str, range(NUM_LABELS + 1)))
+        },
+        f"line 2 has {LABEL_LENGTH + 1:,} characters": {"typed": "a\n" + "b" * (LABEL_LENGTH + 1)},
+        "There is no label": {"stored": False},
+    }
+    for message, wrong in said.items():
+        html = bars(page, **wrong)
+        assert message in html
+        assert 'role="alert"' in html
+    assert list(page.answer("a" * 30_000, "", True, False, None, ""))[-1][1] == ""
+
+
+def test_a_model_with_attention_shows_its_own(make_page):
+    html = make_page(text_encoder_type="han").heat_map(TEXT, "", True, False, None)
+    assert html.count("<aside>") == 2
+    assert "the attention of the model" in html
+
+
+def test_without_attention_words_are_left_out(make_page):
+    page = make_page(text_encoder_type="nn")
+    html = page.heat_map(TEXT, "", True, False, None)
+    (best,) = page.pipe([TEXT], top_k=1)
+    name, words = best["labels"][0], TEXT.split()
+    falls = []
+    for place in range(len(words)):
+        (answer,) = page.pipe([" ".join(words[:place] + words[place + 1 :])])
+        falls.append(max(0, best["scores"][0] - answer["scores"][answer["labels"].index(name)]))
+    drawn = re.findall(r'<span style="--a:([\d.]+)" title="([\d.]+%)">(.*?)</span>', html)
+    assert [word for _, _, word in drawn] == words
+    assert [float(share) for share, _, _ in drawn] == pytest.approx([fall / max(falls) for fall in falls], abs=0.02)
+    assert f"<b dir=auto>{name}</b> falls" in html
+
+
+def test_a_long_text_is_left_out_in_runs_of_words(make_page):
+    page = make_page(text_encoder_type="nn")
+    html = page.heat_map(" ".join(["milk", "blood"] * 100), "Iron: blood", False, True, None)
+    assert html.count("<span style=") == 200
+
+
+def test_an_answer_comes_with_bars_first_and_then_the_heat_map(make_page):
+    first, second = make_page().answer(TEXT, "", True, False, None, "")
+    assert first == (second[0], "")
+    assert "Evidence" in second[1]
+
+
+def test_a_linear_model_says_that_it_scores_no_other_labels(make_page):
+    page = make_page(output_layer="linear")
+    assert len(shown(bars(page))["The vocabulary"]) == 5
+    assert 'role="alert"' in bars(page, typed="Rats")
+    assert "Evidence" in page.heat_map(TEXT, "", True, False, None)
