@@ -5,13 +5,18 @@ import sys
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .options import Device, LabelColumns, Revision
 from .running import add_command, note
 from .saved_model import GENERAL, is_hub_name
+
+if TYPE_CHECKING:
+    from gradio import Blocks
+
+    from hf_gile import LabelSet
 
 
 def add_to(app: typer.Typer) -> None:
@@ -85,7 +90,7 @@ def space(options: Space) -> None:
     note(f"{out} is ready: hf upload USER/NAME {out} --repo-type space")
 
 
-def serve(page: Any, port: int | None) -> None:
+def serve(page: "Blocks", port: int | None) -> None:
     """Serves a page on this machine until it is interrupted.
 
     Args:
@@ -98,7 +103,9 @@ def serve(page: Any, port: int | None) -> None:
     page.block_thread()
 
 
-def _write(folder: Path, title: str, gradio: str, named: dict[str, str], labels: Any, parents: dict[str, str]) -> None:
+def _write(
+    folder: Path, title: str, gradio: str, named: dict[str, str], labels: "LabelSet | None", parents: dict[str, str]
+) -> None:
     """Writes the files of a Space, but those of its model."""
     folder.mkdir(parents=True, exist_ok=True)
     of_page = {"title": repr(title)}
