@@ -185,19 +185,19 @@ def test_every_section_is_there_when_everything_is_known(make_reported, tmp_path
     model.config.thresholds = {"seen": 0.31, "unseen": 0.2}
     card = make_card(model, None, INFO, report, tmp_path)
     assert headings(card) == [
-        "hearts-and-milk", "Use", "Labels", "Results", "Rare and frequent labels", "Labels mistaken for others",
+        "hearts-and-milk", "Use", "Labels", "Results", "Rare and frequent labels", "Confused labels",
         "Probabilities and thresholds", "Add a label", "Training", "Limits", "Citation",
     ]  # fmt: skip
     said = " ".join(card.text.split())
     for sentence in (
         "Made for **tests**.",
-        "37 labels, each on its own",
+        "37 labels independently",
         "30 labels were seen in training, 7 were not.",
         "On 31 documents of Abstracts (test), in percent:",
-        "in the last one all together. F1 is at the stored thresholds.",
+        "all together in the last column. F1 uses the stored thresholds.",
         "those of seen labels by Platt scaling.",
         "from a probability of 0.31 (seen labels), or 0.2 (unseen labels).",
-        "Training began with [somebody/encoder](https://huggingface.co/somebody/encoder).",
+        "Training started from [somebody/encoder](https://huggingface.co/somebody/encoder).",
         "Data: Abstracts (licence: CC0).",
         "Training took 0.5 kWh, 12.5 g of CO2 equivalent, on one core.",
         "- Not for patients.",
@@ -337,7 +337,7 @@ def test_the_code_on_the_card_of_a_model_of_languages_runs(tmp_path, monkeypatch
     save(tmp_path / "saved", model, processor, report=report, card=INFO)
     card = ModelCard.load(tmp_path / "saved" / "README.md")
     monkeypatch.chdir(tmp_path)
-    assert "One model for several languages: english, german." in card.text
+    assert "Languages of this model: english, german." in card.text
     space = {}
     for program in programs(card, tmp_path / "saved"):
         exec(program, space)
@@ -381,7 +381,7 @@ def test_how_probabilities_were_calibrated_and_how_far_they_are_off(make_reporte
     platt = {"method": "platt", "scale": 0.7, "offset": 0.3}
     spline = {"method": "spline", "logits": [-1.0, 1.0], "values": [-2.0, 0.5]}
     for calibration, said in (
-        ({}, "Probabilities are as training left them, without calibration."),
+        ({}, "Probabilities are not calibrated."),
         ({"seen": platt, "unseen": platt}, "those of seen and unseen labels by Platt scaling."),
         ({"seen": platt, "unseen": spline}, "seen labels by Platt scaling, those of unseen labels by a monotone"),
     ):
@@ -406,9 +406,7 @@ def test_unseen_labels_that_are_calibrated_like_the_seen_ones_are_said_to_be(mak
     model, _, report = make_reported(labels, {"seen": {"method": "platt", "scale": 0.7, "offset": 0.3}})
     model.config.thresholds = {"seen": 0.31}
     text = make_card(model, None, INFO, report).text
-    assert (
-        "Too few of these documents have unseen labels, which are calibrated like the seen ones and have their" in text
-    )
+    assert "Too few of these documents have unseen labels, which therefore share calibration" in text
     assert "from a probability of 0.31 (seen labels), or 0.31 (unseen labels)" in text
 
 
@@ -473,7 +471,7 @@ def test_two_labels_have_a_card_without_a_map(make_reported, tmp_path):
 def test_a_card_of_one_label_speaks_of_one(make_reported):
     model, _, report = make_reported([Label("a", "iron", seen=True, count=1)])
     text = make_card(model, None, INFO, report).text
-    assert "Scores a text against 1 label, on its own: iron." in text
+    assert "Scores a text against 1 label: iron." in text
     assert "Its label was seen in training." in text
 
 

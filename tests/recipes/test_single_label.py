@@ -88,7 +88,7 @@ def test_the_saved_model_gives_one_label(trained):
 def test_the_card_of_one_label_has_accuracy_and_no_threshold(trained):
     card = (trained[1] / "gile" / "model" / "README.md").read_text()
     assert "- single-label" in card
-    assert "Gives a text the one of 4 labels that fits it best" in card
+    assert "Assigns to a text the best of 4 labels" in card
     assert "| accuracy |" in card
     assert "name: Micro-F1" not in card
     assert "threshold=" not in card
