@@ -458,19 +458,16 @@ class GileModel(GilePreTrainedModel):
             if isinstance(module, nn.Embedding) and module.num_embeddings == self.config.text_config.vocab_size
         }
         if parameters is None:
-            rows = [] if self.label_rows is None else [self.label_rows.weight]
-            parameters = [*self.label_parameters(), *rows]
+            parameters = [*self.label_parameters(), *(() if self.label_rows is None else [self.label_rows.weight])]
         if words is not None:
-            return state_of(*(weight[words] for weight in parameters if id(weight) in tables))
+            return state_of(*(weight for weight in parameters if id(weight) in tables), rows=words)
         kind, weights = self.device.type, repr(self.config.term_weights)
         autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-        others = (weight for weight in parameters if id(weight) not in tables)
-        return autocast, weights, *state_of(*others)
+        return autocast, weights, *state_of(*(weight for weight in parameters if id(weight) not in tables))
 
     def label_parameters(self) -> list[nn.Parameter]:
         """Returns the weights that affect label codes, for documents of any language."""
-        layer = self.output_layer
-        reads_labels = self.config.label_encoder_type == "text_encoder"
+        layer, reads_labels = self.output_layer, self.config.label_encoder_type == "text_encoder"
         reader = self.text_encoder if reads_labels else self.get_input_embeddings()
         parts = (layer.label_projection, layer.label_layers, self.bag, layer.cosine, reader)
         return [parameter for part in parts if part is not None for parameter in part.parameters()]

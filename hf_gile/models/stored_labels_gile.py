@@ -4,6 +4,7 @@ Shapes: B documents, L stored labels, C of them or of any others.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
@@ -159,18 +160,24 @@ class StoredLabels:
         self._made = {}
 
 
+reads_weights: ContextVar[bool] = ContextVar("reads_weights", default=True)
+"""Whether `state_of` reads tensors; else it compares version counters, enough where weights are only loaded."""
+
+
 @torch.compiler.disable
 @torch.no_grad()
-def state_of(*tensors: Tensor) -> tuple[Any, ...]:
-    """What stays equal while tensors hold the same, read at the speed of memory: a number made of all their bits.
+def state_of(*tensors: Tensor, rows: Tensor | None = None) -> tuple[Any, ...]:
+    """What stays equal while tensors, or `(R,)` rows of them, hold the same: a number computed from all bits.
 
     Versions of tensors do not tell: a fused optimizer, and writing into `.data`, leave them as they are.
     """
+    if not reads_weights.get() and not any(one.is_inference() for one in tensors):
+        return tuple((one.data_ptr(), one._version) for one in tensors)
     on: dict[torch.device, list[Tensor]] = {}
     for tensor in tensors:
         # Of weights that processes share, this process's part.
         local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-        on.setdefault(tensor.device, []).append(local.detach())
+        on.setdefault(tensor.device, []).append(local.detach() if rows is None else local.detach()[rows])
     return *((one.device, one.dtype, one.shape) for one in tensors), *(_content(some).item() for some in on.values())
 
 
@@ -178,18 +185,14 @@ def _content(tensors: Sequence[Tensor]) -> Tensor:
     """A sum modulo 2^64 of the bits, each 64 of them times an odd number of their place: no single change escapes."""
     device = tensors[0].device
     for level in _factors(device):
-        size, wholes, tails = 8 * len(level), [], []
+        size, parts = 8 * len(level), []
         for tensor in tensors:
             flat = tensor.flatten()
-            if flat.storage_offset() * flat.element_size() % 8:
-                flat = flat.clone()
-            flat = flat.view(torch.uint8)
-            whole = len(flat) - len(flat) % size
-            if whole:
-                wholes.append(flat[:whole])
-            tails.append(flat[whole:])
-        tail = torch.cat(tails)
-        wholes.append(functional.pad(tail, (0, -len(tail) % size)))
+            is_aligned = flat.storage_offset() * flat.element_size() % 8 == 0
+            flat = (flat if is_aligned else flat.clone()).view(torch.uint8)
+            parts.append(flat.tensor_split([len(flat) // size * size]))
+        tail = torch.cat([tail for _, tail in parts])
+        wholes = [*(whole for whole, _ in parts), functional.pad(tail, (0, -len(tail) % size))]
         rows = [whole.view(torch.int64).view(-1, len(level)) for whole in wholes]
         if device.type == "cpu":
             tensors = [torch.cat([some.mv(level) for some in rows])]
@@ -209,9 +212,8 @@ def is_finite(numbers: Tensor) -> bool:
     if not numbers.is_floating_point():
         return True
     # Of a sum that is finite, all is; it takes a fortieth of the time of a look at each.
-    return bool(numbers.sum(dtype=torch.promote_types(numbers.dtype, torch.float32)).isfinite()) or bool(
-        numbers.isfinite().all()
-    )
+    total = numbers.sum(dtype=torch.promote_types(numbers.dtype, torch.float32))
+    return bool(total.isfinite()) or bool(numbers.isfinite().all())
 
 
 def check_finite(weights: Mapping[str, Any], name: str) -> None:

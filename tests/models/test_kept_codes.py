@@ -5,7 +5,8 @@ import torch
 
 from hf_gile import LabelIndex, LabelScoringPipeline
 from hf_gile.label_index import fingerprint
-from hf_gile.models.stored_labels_gile import state_of
+from hf_gile.models import stored_labels_gile
+from hf_gile.models.stored_labels_gile import reads_weights, state_of
 
 TEXT = "The failing heart pumps less blood."
 
@@ -146,3 +147,47 @@ def test_a_frozen_encoder_is_not_read_at_each_step_of_training(make_pretrained, 
         model.gile.text_encoder.transformer.encoder.layer[0].output.dense.weight += 1
     with pytest.raises(TypeError, match="not callable"):  # a version has changed
         model(**inputs, labels=torch.tensor([[1]]))
+
+
+def step(model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=10.0)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+
+
+CHANGES = {
+    "an optimizer's step": step,
+    "load_state_dict": lambda model: model.load_state_dict({k: v + 0.5 for k, v in model.state_dict().items()}),
+    "in place": lambda model: next(iter(model.gile.label_parameters())).mul_(-3),
+    "another tensor": lambda model: setattr(weight := model.gile.label_parameters()[0], "data", 0.5 - weight.data),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_versions_of_weights_tell_of_ordinary_changes(make_model, monkeypatch, change):
+    model, _ = make_model()
+    reading = reads_weights.set(False)
+    monkeypatch.setattr(stored_labels_gile, "_content", None)  # no weight is read
+    try:
+        with torch.no_grad():
+            kept = model.project_stored_labels()
+            assert model.project_stored_labels() is kept
+            change(model)
+            fresh = model.gile.project_labels(**model.stored_inputs())
+            torch.testing.assert_close(model.project_stored_labels(), fresh)
+            assert not torch.allclose(kept, fresh)
+    finally:
+        reads_weights.reset(reading)
+
+
+def test_weights_made_in_inference_mode_are_read_although_versions_are_compared():
+    reading = reads_weights.set(False)
+    try:
+        with torch.inference_mode():
+            weight = torch.arange(100.0)
+            before = state_of(weight)
+            weight.data[7] += 1
+            assert state_of(weight) != before
+    finally:
+        reads_weights.reset(reading)

@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 from threading import Event
 
 import pytest
+import torch
 from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry, Histogram
 
 from hf_gile import LabelScoringPipeline
+from hf_gile.models import stored_labels_gile
 from hf_gile.serving import Limits, Suggestion, describe, make_app, suggest_with
 from hf_gile.serving.guard import Guard
 
@@ -55,6 +57,16 @@ def test_a_form_is_answered_as_the_pipeline_scores(client, pipe, label_set):
     ids = {label.name: label.id for label in label_set}
     assert [one["uri"] for one in results] == [ids[name] for name in expected["labels"]]
     assert all(one["notation"] is None for one in results)
+
+
+def test_a_request_reads_no_weights_and_answers_by_what_they_are_now(client, pipe, monkeypatch):
+    before = client.post(SUGGEST, data={"text": TEXT}).json()["results"]
+    with torch.no_grad():
+        pipe.model.gile.label_parameters()[0].mul_(-3)
+    expected = [pytest.approx(score) for score in pipe(TEXT, top_k=10)["scores"]]
+    monkeypatch.setattr(stored_labels_gile, "_content", None)
+    after = client.post(SUGGEST, data={"text": TEXT}).json()["results"]
+    assert [one["score"] for one in after] == expected != [one["score"] for one in before]
 
 
 def test_ten_labels_are_the_most_unless_the_limit_is_another(client, label_set):
