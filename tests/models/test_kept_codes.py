@@ -158,7 +158,9 @@ def step(model):
 
 CHANGES = {
     "an optimizer's step": step,
-    "load_state_dict": lambda model: model.load_state_dict({k: v + 0.5 for k, v in model.state_dict().items()}),
+    "load_state_dict": lambda model: model.gile.load_state_dict(
+        {k: v + 0.5 for k, v in model.gile.state_dict().items()}
+    ),
     "in place": lambda model: next(iter(model.gile.label_parameters())).mul_(-3),
     "another tensor": lambda model: setattr(weight := model.gile.label_parameters()[0], "data", 0.5 - weight.data),
 }

@@ -1,0 +1,40 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("ray")
+
+from on_ray import ROWS, TEXTS
+
+from hf_gile.scoring import GileScorer
+
+
+@pytest.mark.slow  # Ray starts processes, each of which imports torch
+def test_an_actor_that_is_killed_loses_no_row_and_scores_none_twice(make_model, tmp_path):
+    for part in make_model(problem_type="multi_label_classification"):
+        part.save_pretrained(tmp_path / "model")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "RAY_worker_niceness": "0",  # by default 15, and workers die where that is less than the test has
+        "RAY_raylet_start_wait_time_s": "300",  # on a busy machine
+    }
+    script = str(Path(__file__).with_name("on_ray.py"))
+    subprocess.run([sys.executable, script, str(tmp_path / "model"), str(tmp_path)], env=environment, check=True)
+
+    assert (tmp_path / "killed").exists()
+    assert len(list(tmp_path.glob("*.actor"))) == 3  # two, and what came after the one that was killed
+    rows = sorted(pq.read_table(tmp_path / "scored").to_pylist(), key=lambda row: row["id"])
+    assert [row["id"] for row in rows] == list(range(ROWS))
+    expected = GileScorer(tmp_path / "model", top_k=2)({"text": TEXTS})
+    for row in rows:
+        assert row["labels"] == expected["labels"][row["id"] % len(TEXTS)]
+        assert row["scores"] == pytest.approx(expected["scores"][row["id"] % len(TEXTS)], rel=1e-5)
+
+    rows = pq.read_table(tmp_path / "by_recipe").to_pylist()
+    assert sorted(row["title"] for row in rows) == ["Milk.", "Rats."]
+    assert all(len(row["labels"]) == 5 and row["note"] is None for row in rows)
