@@ -1,15 +1,15 @@
-r"""Fetch the news of Deutsche Welle that the paper was tested on, and make training data of them.
+r"""Fetch the Deutsche Welle news that the paper was tested on, and turn them into training data.
 
     git clone https://github.com/idiap/mhan                              # the published lists of addresses
     python recipes/crawl_dw.py --urls mhan/data_urls/dw_general --languages english german \
-        --output_dir dw_pages --contact you@example.org                  # Ctrl-C, and the same again, goes on
+        --output_dir dw_pages --contact you@example.org                  # after Ctrl-C, the same command resumes
     python recipes/crawl_dw.py --output_dir dw_pages --export text       # dw_pages/text/general/train/german.jsonl
     python recipes/crawl_dw.py --output_dir dw_pages --export ids --word_vectors word_vectors
     python recipes/train_dw.py --data dw_pages/ids/general --word_vectors word_vectors
 
 At a second or more for each address, the general lists of English and German (245,526 addresses) take three days, all
 lists more than a week. `--max_pages 5000` asks for a sample of all lists, the same command then for more. Pages are
-kept as they came, so that another export needs no crawl.
+stored as received, so that another export needs no crawl.
 
 robots.txt is obeyed, but terms of use are for you to read, and the texts may not be passed on. In Python,
 `hf_gile.data.load_dw_pages("dw_pages", "german", min_count=20)` gives datasets with text and labels, and the labels.
@@ -29,18 +29,22 @@ from hf_gile.writing import whole_file
 
 @dataclass
 class Recipe:
-    """What to fetch, and what to make of it."""
+    """What to fetch, and what to export."""
 
     output_dir: str = field(default="dw_pages", metadata={"help": "Folder of the crawl."})
     urls: list[str] = field(default_factory=list, metadata={"help": "Folders dw_general, dw_specific to crawl."})
-    languages: list[str] = field(default_factory=list, metadata={"help": "By default all there are."})
-    contact: str = field(default="", metadata={"help": "Your mail address or web page, which the site sees."})
-    delay: float = field(default=1.0, metadata={"help": "Seconds a host is left alone after each answer, at least."})
-    max_pages: int | None = field(default=None, metadata={"help": "Addresses to ask this time; by default all."})
+    languages: list[str] = field(default_factory=list, metadata={"help": "All by default."})
+    contact: str = field(default="", metadata={"help": "Your e-mail address or web page, shown to the site."})
+    delay: float = field(default=1.0, metadata={"help": "Seconds to wait after each answer of a host, at least."})
+    max_pages: int | None = field(
+        default=None, metadata={"help": "Most addresses to fetch in this run; by default all."}
+    )
     export: Literal["none", "text", "ids"] = field(default="none", metadata={"help": "ids: the published format."})
     labels: Literal["general", "specific"] = field(default="general", metadata={"help": "Sections or keywords."})
-    min_count: int = field(default=1, metadata={"help": "Training documents that a label needs."})
-    word_vectors: str | None = field(default=None, metadata={"help": "Folder of LANGUAGE.pkl.gz or the like, for ids."})
+    min_count: int = field(default=1, metadata={"help": "Fewest training documents of a label."})
+    word_vectors: str | None = field(
+        default=None, metadata={"help": "Folder with word vectors such as LANGUAGE.pkl.gz, for ids."}
+    )
 
 
 def main() -> None:
@@ -49,11 +53,11 @@ def main() -> None:
     if recipe.export == "ids" and recipe.word_vectors is None:
         parser.error("--export ids needs --word_vectors")
     if recipe.urls and not recipe.contact:
-        parser.error("--contact: tell the site who asks, by your mail address or web page")
+        parser.error("--contact: tell the site who is crawling, with your e-mail address or web page")
     if not recipe.urls and recipe.export == "none":
-        parser.error("nothing to do: give --urls to crawl, --export to make data of what was crawled")
+        parser.error("nothing to do: pass --urls to crawl, or --export to turn crawled pages into data")
 
-    # 1. Pages, as they came.
+    # 1. Pages, as received.
     if recipe.urls:
         limits = {"delay": recipe.delay, "max_pages": recipe.max_pages}
         print(crawl_dw(recipe.urls, recipe.output_dir, recipe.contact, recipe.languages, **limits))

@@ -1,13 +1,13 @@
-"""Words that a language model learns after training: rows added to the table of embeddings, whose meaning is known.
+"""Teach a trained language model new words: rows added to its embeddings, whose meaning is known from vectors.
 
     python recipes/new_words.py --texts DATA/train.jsonl.gz --test DATA/test.jsonl.gz --output_dir new_words
 
-A small GPT-2 of whole words is trained on sentences with none of 500 words; then these are added, and it is asked how
-probable they are where they stand in test sentences, at once and after a few steps that train their rows alone.
-Compared are the joint output layer and weight tying over given vectors of words, which a pretrained encoder makes that
-reads each word, and weight tying with vectors that are trained, as is usual. New rows start as their vectors (mapped
-to trained ones by least squares), or as the mean or Gaussian noise, as `resize_token_embeddings` has it. It works as
-far as the vectors are good. `--choose` measures on 100 further words, to choose settings on.
+A small GPT-2 over whole words is trained on sentences without 500 held-out words. Then these words are added, and their
+probability at their positions in test sentences is measured, at once and after a few steps that train only the new
+rows. It compares the joint output layer and weight tying over fixed word vectors, which a pretrained encoder computes
+from each word, with the usual weight tying over trained vectors. New rows start as their vectors (mapped to trained
+ones by least squares), or as the mean or Gaussian noise, as in `resize_token_embeddings`. The result is as good as the
+vectors. `--choose` measures on 100 further words, for choosing settings.
 """
 
 import argparse
@@ -50,7 +50,7 @@ LATER = (1, 5, 20)
 
 
 class Texts:
-    """The words of texts, of which some come late, and the sentences without and with these."""
+    """The words of texts, some of which are added late, and the sentences without and with these."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         texts, tests = (_sentences(path, options.documents) for path in (options.texts, options.test))
@@ -73,7 +73,7 @@ class Texts:
         self.mixed = [row for row in every if row.max() >= self.first_new]
 
     def _split(self, texts: list[str]) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-        """Sentences without late words, those with new ones, and both; those with other late words are left out."""
+        """Returns sentences without late words, with new ones, and both; those with other late words are left out."""
         parts: tuple[list[Tensor], ...] = [], [], []
         for ids in self._all(texts, add_special_tokens=False)["input_ids"]:
             highest = max(ids, default=0)
@@ -92,9 +92,9 @@ def _sentences(path: str, limit: int) -> list[str]:
 
 @torch.inference_mode()
 def vectors_of(words: list[str], path: str | None) -> list[Tensor]:
-    """What tells the meaning of words: mean states of an encoder that reads each, and vectors of a file, if any."""
+    """Vectors for the meaning of words: mean states of an encoder for each word, and vectors of a file, if any."""
     tables = []
-    encoder = best_text_encoder([])  # for English; of words alone it cannot tell
+    encoder = best_text_encoder([])  # for English; it cannot detect the language from single words
     if encoder is not None:
         tokenizer = AutoTokenizer.from_pretrained(encoder.folder, trust_remote_code=False)
         model = AutoModel.from_pretrained(encoder.folder, trust_remote_code=False).eval()
@@ -110,12 +110,12 @@ def vectors_of(words: list[str], path: str | None) -> list[Tensor]:
         nothing = np.zeros_like(file.vectors[0])
         tables.append(torch.from_numpy(np.stack([known.get(word, nothing) for word in words])))
     if not tables:
-        raise SystemExit("no encoder can be had; name a file with --word_vectors")
+        raise SystemExit("no pretrained encoder is available; name a file with --word_vectors")
     return tables
 
 
 def rows_of(tables: list[Tensor], known: int, size: int, scale: float) -> Tensor:
-    """Rows of E: principal components of vectors, those that the first `known` words have."""
+    """Computes rows of E: principal components of vectors, fitted on the first `known` words."""
     centered = [table - table[:known].mean(0) for table in tables]
     vectors = torch.cat([table / table[:known].square().sum(1).mean().sqrt() for table in centered], 1)
     rows = vectors @ torch.linalg.svd(vectors[:known], full_matrices=False).Vh[:size].T
@@ -145,7 +145,7 @@ def make_model(name: str, rows: Tensor, options: argparse.Namespace) -> PreTrain
 def training(
     optimizer: torch.optim.Optimizer, model: PreTrainedModel, batches: Iterable[Tensor], rates: list[float]
 ) -> Iterator[int]:
-    """Takes a step for each rate, and counts them; the model is in evaluation mode between them."""
+    """Takes a step for each rate, and counts the steps; between steps the model is in evaluation mode."""
     for step, (rate, batch) in enumerate(zip(rates, batches, strict=False), 1):
         optimizer.param_groups[0]["lr"] = rate
         loss = model.train()(input_ids=batch, labels=batch.masked_fill(batch == 1, -100)).loss
@@ -160,7 +160,7 @@ def training(
 
 
 def batches_of(rows: list[Tensor] | Tensor, size: int, seed: int) -> Iterator[Tensor]:
-    """Batches of shuffled rows, without an end; unknown words, which do not count, fill short ones."""
+    """Yields endless batches of shuffled rows; short rows are padded with unknown words, which are ignored."""
     draw = torch.Generator().manual_seed(seed)
     while True:
         for chosen in torch.randperm(len(rows), generator=draw).split(size):
@@ -168,7 +168,7 @@ def batches_of(rows: list[Tensor] | Tensor, size: int, seed: int) -> Iterator[Te
 
 
 def train(model: PreTrainedModel, texts: Texts, options: argparse.Namespace) -> None:
-    """Trains all but given vectors, with a linear decay."""
+    """Trains everything except fixed vectors, with a linear decay."""
     rise = max(1, options.steps // 20)
     shares = [min((step + 1) / rise, 1 - step / options.steps) for step in range(options.steps)]
     batches = batches_of(texts.blocks, options.batch_size, options.seed)
@@ -178,7 +178,7 @@ def train(model: PreTrainedModel, texts: Texts, options: argparse.Namespace) -> 
 
 
 def train_rows(model: PreTrainedModel, texts: Texts, options: argparse.Namespace) -> Iterator[int]:
-    """Trains the rows of new words alone, in E and b; Adam would move those of words that no batch has as far."""
+    """Trains only the rows of new words, in E and b; Adam would also move the rows of words absent from a batch."""
     is_new = torch.arange(len(texts.tokenizer)) >= texts.first_new
     model.requires_grad_(False)
     parameters = model.lm_head.weight, model.lm_head.bias
@@ -191,7 +191,7 @@ def train_rows(model: PreTrainedModel, texts: Texts, options: argparse.Namespace
 
 @torch.no_grad()
 def scores(model: PreTrainedModel, texts: list[Tensor], first: int) -> tuple[Tensor, Tensor]:
-    """The logits where words from `first` on stand, and these words."""
+    """Computes the logits at the positions of words from `first` on, and returns these words as well."""
     logits, words = [], []
     for start in range(0, len(texts), 64):
         batch = pad_sequence(texts[start : start + 64], batch_first=True)
@@ -202,7 +202,7 @@ def scores(model: PreTrainedModel, texts: list[Tensor], first: int) -> tuple[Ten
 
 
 def figures_of(logits: Tensor, words: Tensor) -> dict[str, float]:
-    """How probable words are; those of the same score, as of one mean row, share the ranks that they take."""
+    """Measures how probable words are; words with equal scores, as from one mean row, share their ranks."""
     loss = functional.cross_entropy(logits, words).item()
     right = logits.gather(1, words[:, None])
     rank = ((logits > right).sum(1) + (logits >= right).sum(1) + 1) / 2
@@ -210,7 +210,7 @@ def figures_of(logits: Tensor, words: Tensor) -> dict[str, float]:
 
 
 def measure(model: PreTrainedModel, texts: Texts) -> dict[str, dict[str, float]]:
-    """New words where they stand, among all words and among the new ones; a sample of text, and its part without."""
+    """Measures new words at their positions, among all words and among the new ones, and a sample of ordinary text."""
     first = texts.first_new
     logits, words = scores(model, texts.test, first)
     rest, rest_words = scores(model, texts.rest, 2)
@@ -224,7 +224,7 @@ def measure(model: PreTrainedModel, texts: Texts) -> dict[str, dict[str, float]]
 
 
 def add_words(model: PreTrainedModel, rows: Tensor, start: str) -> None:
-    """Adds the new words, which have the last of the given rows of E."""
+    """Adds the new words, whose rows are the last rows of E."""
     table = model.get_input_embeddings().weight
     old, number = len(table), len(rows) + 2 - len(table)
     if table.requires_grad:  # its rows were trained
@@ -236,7 +236,7 @@ def add_words(model: PreTrainedModel, rows: Tensor, start: str) -> None:
 
 
 def written(folder: Path, tests: list[Tensor], first_new: int) -> tuple[float, list[list[int]]]:
-    """The share of new words in what a saved model writes after beginnings of texts (of all words), and all of it."""
+    """Returns the share of new words in the texts that a saved model generates from prompts, and these texts."""
     model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True).eval()
     ids = torch.stack([text[:6] for text in tests if len(text) > 6])
     set_seed(0)
@@ -286,20 +286,22 @@ def run(options: argparse.Namespace) -> dict[str, dict[str, object]]:
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--texts", required=True, help="JSON lines with abstractText, to train on")
-    parser.add_argument("--test", required=True, help="the same, to measure on")
+    parser.add_argument("--texts", required=True, help="JSON lines with abstractText for training")
+    parser.add_argument("--test", required=True, help="the same format, for testing")
     parser.add_argument("--output_dir", required=True)
-    parser.add_argument("--word_vectors", help="vectors of words to take beside those of the encoder")
-    parser.add_argument("--documents", type=int, default=12000, help="abstracts read of each file at most")
+    parser.add_argument("--word_vectors", help="word vectors to use in addition to those of the encoder")
+    parser.add_argument("--documents", type=int, default=12000, help="most abstracts to read from each file")
     parser.add_argument("--test_sentences", type=int, default=250, help="with new words, and of all")
     parser.add_argument("--size", type=int, default=128)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--joint_size", type=int, default=128)
-    parser.add_argument("--scale", type=float, default=0.3, help="standard deviation of given rows")
+    parser.add_argument("--scale", type=float, default=0.3, help="standard deviation of the fixed rows")
     parser.add_argument("--batch_size", type=int, default=8)
     parser.add_argument("--steps", type=int, default=700)
     parser.add_argument("--learning_rate", type=float, default=2e-3)
-    parser.add_argument("--later_rate", type=float, default=2, help="of the steps that train new rows alone")
+    parser.add_argument(
+        "--later_rate", type=float, default=2, help="learning rate of the steps that train only new rows"
+    )
     parser.add_argument("--choose", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args(arguments)

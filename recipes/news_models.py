@@ -28,9 +28,9 @@ LIMITS = ("max_sentences", "max_sentence_words")
 
 
 def model_fields(recipe: Any) -> dict[str, Any]:
-    """Fields of a `GileConfig` that do not depend on the news."""
+    """Fields of a `GileConfig` that do not depend on the data."""
     fields = {name: getattr(recipe, name) for name in (*OF_TEXTS, *LIMITS, "sharing")}
-    # Attention as large as what the encoder gives makes the parameters of the paper's Table 4: 50K, 138K and 377K.
+    # Attention of the size of the encoder's output gives the parameters of the paper's Table 4: 50K, 138K and 377K.
     fields["attention_size"] = recipe.hidden_size * (2 if recipe.encoder_cell == "bigru" else 1)
     fields["max_words"] = recipe.max_sentences * recipe.max_sentence_words
     return fields | {"joint_act": recipe.hidden_act, "max_label_words": 100}
@@ -85,9 +85,9 @@ def make_trainer(
 
 
 def measure(trainer: Trainer, language: str, news: News, recipe: Any) -> dict[str, Any]:
-    """The figures of a language: at the paper's threshold, and at the one that is best on development documents.
+    """Measures a language at the paper's threshold, and at the best threshold on development documents.
 
-    Of documents with one label each, those of the best label; of held-out labels figures are apart.
+    If each document has one label, the best-scored label counts; held-out labels are measured separately.
     """
     labels, parts = news.labels, news.parts[language]
     if trainer.model.config.problem_type == "single_label_classification":

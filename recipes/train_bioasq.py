@@ -1,4 +1,4 @@
-r"""Train GILE on MEDLINE abstracts and their MeSH headings, and score headings it never saw.
+r"""Train GILE on MEDLINE abstracts and their MeSH headings, and score headings that it was never trained on.
 
     python recipes/train_bioasq.py                                             # real MEDLINE from a package
     python recipes/train_bioasq.py --candidate_labels "Milk, Human" "Obesity"  # ... and score these at the end
@@ -14,7 +14,7 @@ One record, whatever file it came from (MEDLINE XML, BioASQ JSON or JSON lines, 
      "year": 1979, "meshUI": ["D001859", ...], "meshMajor": ["Bone Neoplasms", ...]}
 
 The settings are those of GILE, section 4.1.1, where the paper gives them; every flag of
-`transformers.TrainingArguments` works as well, and all of them can stand in a file: `--config mine.yaml`.
+`transformers.TrainingArguments` works as well, and all of them can be set in a file: `--config mine.yaml`.
 `--resume_from_checkpoint true` goes on from the newest whole checkpoint of each unit.
 """
 
@@ -55,7 +55,7 @@ class Recipe(ModelSettings, RecordSource):
     )
     candidate_labels: list[str] = setting(
         ["Uterus", "Hormones", "Embryo, Mammalian", "Heart Failure", "Dental Caries"],
-        "Labels to score one test abstract with at the end; any words will do.",
+        "Labels to score for one test abstract at the end; any words will do.",
     )
 
 
@@ -73,14 +73,14 @@ ABOUT = {
     "training_data": "Titles and abstracts of MEDLINE with their MeSH headings.",
     "tags": ["mesh", "biomedical"],
 }
-"""What the card of a model says of its data, where `--card` says nothing."""
+"""Describes the data on the card of a model, unless `--card` does."""
 
 
 def main() -> None:
     recipe, args = parse_settings(Recipe, DEFAULTS, check_recipe)
     say = printer(args)
 
-    # 1. Documents, labels that training never sees, and what labels say.
+    # 1. Documents, labels held out from training, and label descriptions.
     with reading(args, "the records"):
         split = recipe.read_split(say)
         parts = {"train": split.train, "validation": split.validation, "test": split.test}
@@ -94,7 +94,7 @@ def main() -> None:
     for unit in recipe.units:
         study.run(unit)
 
-    # 3. The columns of the paper's Table 2, and the saved folder as a stranger uses it.
+    # 3. The columns of the paper's Table 2, and the saved folder loaded without hf_gile.
     columns = {"ranking_loss": "RL", "average_precision": "AvgPr", "one_error": "OneErr"}
     say(study.table(columns, ("seen", "unseen"), "RL and OneErr: lower is better. Chance is RL 50."))
     if "gile" in study.results and args.process_index == 0:
@@ -106,7 +106,7 @@ def document_text(row: dict[str, Any]) -> str:
 
 
 def show_an_abstract(folder: Path, split: ZeroShotSplit, candidate_labels: list[str]) -> None:
-    """Loads the saved folder as a stranger would, and scores the test abstract with the most unseen headings."""
+    """Loads the saved folder without hf_gile, and scores the test abstract with the most unseen headings."""
     row = max(split.test, key=lambda row: len(split.unseen.keys() & set(row["meshUI"])))
     print(f"\n{folder}, loaded in a process without hf_gile, on pmid {row['pmid']}:\n  {one_line(row['title'])}")
     marked = [
@@ -119,7 +119,7 @@ def show_an_abstract(folder: Path, split: ZeroShotSplit, candidate_labels: list[
 
 
 def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:
-    """Names settings that do not go together, and files that are not there, before any is read."""
+    """Reports conflicting settings and missing files before any file is read."""
     check_settings(recipe, args)
     check_files(recipe, ["train_files", "validation_files", "test_files"], SUFFIXES)
     check_files(recipe, ["label_file", "unseen_file"])

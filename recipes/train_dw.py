@@ -1,16 +1,16 @@
-r"""Train GILE and what the paper compares it with on news in several languages, in the published Deutsche Welle format.
+r"""Train GILE and the paper's baselines on news in several languages, in the published Deutsche Welle format.
 
     python recipes/train_dw.py --data dw_format/general --languages english                   # one language
     accelerate launch recipes/train_dw.py --data dw_format/specific --languages english german --units linear gile
-    accelerate launch recipes/train_dw.py --data dw_format/general --sharing both             # all languages there are
+    accelerate launch recipes/train_dw.py --data dw_format/general --sharing both             # all available languages
 
-`DATA/{train,dev,test}/LANGUAGE.json` hold documents and labels as word ids, `DATA/../word_vectors/LANGUAGE.pkl.gz` the
-words and their vectors; hf_gile/data/deutsche_welle/ids.py shows the format, and recipes/crawl_dw.py makes such data of
-the published addresses. Every label is scored with the documents of its own language; the epoch is chosen on the
-development documents of all languages.
+`DATA/{train,dev,test}/LANGUAGE.json` contain documents and labels as word ids, `DATA/../word_vectors/LANGUAGE.pkl.gz`
+the words and their vectors; hf_gile/data/deutsche_welle/ids.py shows the format, and recipes/crawl_dw.py makes such
+data of the published addresses. Every label is scored with the documents of its own language; the epoch is chosen on
+the development documents of all languages.
 
 The settings are those of GILE, section 4.2.1, where the paper gives them; every flag of
-`transformers.TrainingArguments` works as well, and all of them can stand in a file: `--config mine.yaml`.
+`transformers.TrainingArguments` works as well, and all of them can be set in a file: `--config mine.yaml`.
 """
 
 from dataclasses import MISSING, dataclass
@@ -43,16 +43,16 @@ class Recipe(ReportSettings):
     """
 
     data: str = setting(MISSING, "Folder with train, dev and test, each with LANGUAGE.json.")
-    word_vectors: str | None = setting(None, "By default word_vectors beside the data.")
-    languages: list[str] = setting([], "By default all there are.")
+    word_vectors: str | None = setting(None, "By default the folder word_vectors next to DATA.")
+    languages: list[str] = setting([], "All by default.")
     units: list[str] = setting(["linear", "gile"], f"Output layers: {', '.join(UNITS)}.", UNITS)
     train_word_vectors: bool = setting(False, "'kept fixed during training'")
     epoch_size: int = setting(25_000, "'epoch size 25k'; 0: as many as the largest language.")
     label_share: float = setting(1.0, "'no negative sampling'; below 1, the share of labels sampled for each batch.")
-    percent: float = setting(100.0, "Of the training documents of the last language.")
-    held_out: float = setting(0.0, "Share of the labels, by a hash of their ids, that training never sees.")
-    patience: int = setting(5, "'until convergence': epochs without better development figures.")
-    save_models: bool = setting(True, "Keep each model in OUTPUT_DIR/UNIT/model, calibrated and with its card.")
+    percent: float = setting(100.0, "Share of the training documents of the last language to use.")
+    held_out: float = setting(0.0, "Share of the labels to hold out from training, chosen by a hash of their ids.")
+    patience: int = setting(5, "'until convergence': epochs without improvement on development documents.")
+    save_models: bool = setting(True, "Save each model in OUTPUT_DIR/UNIT/model, calibrated and with its card.")
 
 
 DEFAULTS = {
@@ -68,7 +68,7 @@ def main() -> None:
     say, folder = printer(args), Path(args.output_dir)
     info = card_info(recipe.card, dataset_name="Deutsche Welle", tags=["news"])
 
-    # 1. Documents as word ids, one table of words and one of labels for all languages.
+    # 1. Documents as word ids, with one vocabulary and one label table for all languages.
     with reading(args, "the news"):
         limits = {name: getattr(recipe, name) for name in LIMITS}
         names = ("data", "languages", "word_vectors", "held_out", "percent")
@@ -95,7 +95,7 @@ def main() -> None:
         say(f"\n{unit}: {count_parameters(model):,} parameters, joint size {model.config.joint_size}")
         results[unit] = fit(trainer, recipe.patience)
 
-        # 4. Each language on its own.
+        # 4. Each language separately.
         for language in news.parts:
             results[unit][language] = measure(trainer, language, read, recipe)
         if recipe.save_models:
@@ -113,7 +113,7 @@ def main() -> None:
 
 
 def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:
-    """Names settings that do not go together, and files that are not there, before any is read."""
+    """Reports conflicting settings and missing files before any file is read."""
     recipe.check_problem_type(recipe.problem_type)
     check_files(recipe, ["card"])
     data = Path(recipe.data)
@@ -123,9 +123,7 @@ def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:
     for language in recipe.languages:
         check_choice("languages", language, sorted(file.stem for file in (data / "train").glob("*.json")))
     if card_info(recipe.card).show_examples:
-        raise ValueError(
-            f"{recipe.card}: show_examples needs texts, and this recipe reads the ids of words: leave it out"
-        )
+        raise ValueError(f"{recipe.card}: show_examples needs texts, but this recipe reads word ids: remove it")
     for unit in recipe.units:
         UNITS[unit].config(**model_fields(recipe))
 

@@ -1,4 +1,4 @@
-r"""Train on a table of your own: a column of texts, a column of labels, and a file that says what the labels mean.
+r"""Train on your own table: a column of texts, a column of labels, and a file that describes the labels.
 
     python recipes/train_table.py --train_files notes.csv --text text --labels tags --separator ";"
     accelerate launch recipes/train_table.py --train_files train.jsonl.gz --test_files dev.jsonl.gz \
@@ -13,7 +13,7 @@ MeSH (.xml, .bin). `--format annif` reads corpora and vocabularies of Annif, `--
 Extreme Classification Repository; hf_gile/data/annif.py and xmc.py show these. Without a label file an id is a name.
 Labels that no training document has are scored as well, by what their names say.
 
-Every flag of `transformers.TrainingArguments` works, and every flag can stand in a YAML file.
+Every flag of `transformers.TrainingArguments` works, and every flag can be set in a YAML file.
 """
 
 from dataclasses import dataclass, fields
@@ -36,20 +36,20 @@ from hf_gile.training.units import UNITS
 @dataclass
 @settings_of(TableSource, [one.name for one in fields(TableSource)])
 class Recipe(ModelSettings, TableSource):
-    """The documents are those of a `TableSource`, the models those of `ModelSettings`, but for a few defaults."""
+    """A `TableSource` and `ModelSettings` with a few other defaults."""
 
     units: list[str] = setting(
         [AUTO], f"Output layers to train: auto, see --text_encoder, {', '.join(UNITS)}.", (*UNITS, AUTO)
     )
     text_encoder: str | None = setting(
         AUTO,
-        "A pretrained encoder: its name or its folder, also for other units than auto; or auto, the best that can be "
-        "had offline. The unit auto keeps it frozen and fits the rest as convex problems, without epochs, if the data "
-        "are not too large; else, and without an encoder, it is gile over words.",
+        "A pretrained encoder: its name or its folder, also for other units than auto; or auto, the best one available "
+        "offline. The unit auto keeps it frozen and fits the rest as convex problems, without epochs, if the data are "
+        "not too large; otherwise, and without an encoder, it is gile over words.",
     )
     # Not the paper's: better wherever both were tried, docs/from_scratch.md.
     hidden_act: str = setting("tanh", "Activation of encoder, attention and joint space; the paper has relu.")
-    min_count: int = setting(2, "Rarer words are unknown, but for those of seen labels.")
+    min_count: int = setting(2, "Rarer words are unknown, except those of seen labels.")
 
 
 DEFAULTS = {
@@ -64,14 +64,14 @@ def main() -> None:
     recipe, args = parse_settings(Recipe, DEFAULTS, check_recipe)
     say = printer(args)
 
-    # 1. Documents, each with an id, a text and label ids; and what the labels say.
+    # 1. Documents, each with an id, a text and label ids, and the label descriptions.
     with reading(args, "the tables"):
         parts, labels = recipe.read_all(say)
     sizes = ", ".join(f"{len(rows):,} for {part}" for part, rows in parts.items())
     seen = sum(labels.seen)
     say(f"documents: {sizes}; {seen:,} labels seen in training, {len(labels) - seen:,} never")
 
-    # 2. What the card of a model says of its data, where `--card` says nothing.
+    # 2. The description of the data on the card of a model, unless `--card` gives it.
     of_hub = recipe.dataset and not Path(recipe.dataset).exists()
     info = card_info(recipe.card, dataset_name=recipe.name, datasets=[recipe.dataset] if of_hub else [])
 
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:
-    """Names settings that do not go together, and files that are not there, before any is read."""
+    """Reports conflicting settings and missing files before any file is read."""
     check_settings(recipe, args)
     recipe.check_source()
     check_files(recipe, [f"{part}_files" for part in PARTS], FORMATS[recipe.format])

@@ -172,7 +172,7 @@ def fates_of(scans: Iterable[Scan]) -> NDArray[np.uint8]:
 
     Example:
         >>> first = Scan(np.uint32([3, 5, 7]), np.uint8([1, 1, 1]), np.zeros((0, 2), np.uint32))
-        >>> update = Scan(np.uint32([5]), np.uint8([1]), np.uint32([[1, 7]]))  # 5 anew, then 7 is deleted
+        >>> update = Scan(np.uint32([5]), np.uint8([1]), np.uint32([[1, 7]]))  # 5 again, then 7 is deleted
         >>> fates_of([first, update]).tolist()
         [0, 1, 2, 0]
     """

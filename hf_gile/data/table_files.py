@@ -110,7 +110,7 @@ def read_rows(
 
 
 def read_lines(piece: Piece, encoding: str) -> Generator[tuple[int, str | ValueError], None, None]:
-    """Reads the lines of a file, packed by gzip or not, or those that start in a part of one that is not packed.
+    """Reads the lines of a file, gzip or not, or those that start in a part of an uncompressed file.
 
     Args:
         piece: The file or its part.
@@ -158,11 +158,11 @@ def stream_lines(binary: IO[bytes], encoding: str) -> Iterator[tuple[int, str | 
             yield number, _decoded(line, encoding, first=number == 1)
     finally:
         if isinstance(stream, TextIOWrapper):
-            stream.detach()  # whoever opened the stream closes it
+            stream.detach()  # the caller that opened the stream closes it
 
 
 def line_pieces(path: Path, encoding: str = "utf-8", piece_size: int | None = None) -> list[Piece]:
-    """Cuts a large file of lines that is not packed into parts for several processes.
+    """Cuts a large uncompressed file of lines into parts for several processes.
 
     Args:
         path: The file.

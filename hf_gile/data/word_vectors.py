@@ -111,7 +111,7 @@ class WordVectors:
             The words that correspond to exactly one word of the tokenizer, in order.
 
         Raises:
-            ValueError: If there are none.
+            ValueError: If no word is left.
         """
         report = ReadReport() if report is None else report
         normalizer, splitter = normalizer_and_splitter()

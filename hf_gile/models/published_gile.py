@@ -183,7 +183,7 @@ class PublishedHierarchicalEncoder(WordEncoder):
         Args:
             word_vectors: `(N, D)` vectors of the distinct words.
             places: `(B, S, W)` rows of `word_vectors`, the words of each sentence.
-            mask: `(B, S, W)` booleans, true where there is a word; a zero vector is read where there is none.
+            mask: `(B, S, W)` booleans, true where there is a word; other positions are read as zero vectors.
             language: The language of all documents, in a model that has languages.
 
         Returns:

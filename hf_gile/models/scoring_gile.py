@@ -308,8 +308,8 @@ class RowTerm(ScoreTerm):
 class ClassificationUnit(nn.Module):
     """The last weights before the logit: w and b of a joint space, or the rows of W and the numbers b of labels.
 
-    They stand in the codes of texts and labels, and no vector is multiplied by them here; so this is no `nn.Linear`,
-    whose product an adapter such as LoRA would change in vain.
+    They are part of the codes of texts and labels, and no vector is multiplied by them here; so this is no `nn.Linear`,
+    whose product an adapter such as LoRA would change without effect.
     """
 
     def __init__(self, size: int, rows: int = 1) -> None:

@@ -390,7 +390,7 @@ def project_label_set(
     Arguments are those of `LabelIndex.build`; `seen_words` gets the distinct words of each batch.
 
     Raises:
-        ValueError: A model with a linear unit, no processor, an unknown language, or codes that are not finite.
+        ValueError: A model with a linear unit, no processor, an unknown language, or codes with NaN or infinity.
     """
     gile = getattr(model, "gile", model)
     if gile.config.output_layer == "linear":
@@ -431,7 +431,7 @@ def join_codes(batches: Iterable[Tensor], size: int, dtype: torch.dtype | None) 
     """Copies batches of `(C, J)` label codes into one tensor, `(L, J)`, where `size` is L; by default of their type.
 
     Raises:
-        ValueError: A code has a number that is not finite.
+        ValueError: A code contains NaN or infinity.
     """
     codes: Tensor | None = None
     start = 0
@@ -456,7 +456,7 @@ def finite_codes(codes: Tensor) -> Tensor:
         if not is_finite(part):
             fine = part.isfinite().all(-1)
             raise ValueError(
-                f"the code of label {start + int((~fine).nonzero()[0])} has numbers that are not finite in "
+                f"the code of label {start + int((~fine).nonzero()[0])} contains NaN or infinity in "
                 f"{codes.dtype}; torch.bfloat16 has the range of 32 bits, torch.float16 has not"
             )
     return codes

@@ -34,7 +34,7 @@ class StoredLabels:
 
     @property
     def languages(self) -> Tensor:
-        """`(L,)` places in `config.languages`; of labels that name no language there are none."""
+        """`(L,)` indices into `config.languages`; empty if labels name no language."""
         sizes = torch.tensor([self.config.language_labels.get(one, 0) for one in self.config.languages])
         return torch.arange(len(sizes)).repeat_interleave(sizes)
 
@@ -217,7 +217,7 @@ def is_finite(numbers: Tensor) -> bool:
 
 
 def check_finite(weights: Mapping[str, Any], name: str) -> None:
-    """Refuses weights with numbers that are not finite; those that are elsewhere or quantized are not looked at.
+    """Refuses weights with NaN or infinity; weights on other devices or quantized ones are not checked.
 
     Raises:
         ValueError: A weight has such a number; the message names it, and the weights by `name`.

@@ -2,7 +2,7 @@
 
 A dense encoder sees one word at a time, so what it makes of a word is the same wherever the word stands. The encoders
 of words therefore take the distinct words of a batch, and where they stand: a batch of 16,000 words has about 5,000
-distinct ones, and encodes only these. A recurrent encoder reads every word in its place, and never the padding.
+distinct ones, and encodes only these. A recurrent encoder reads every word at its position, and never the padding.
 
 Pretrained encoders give vectors of very different lengths, so what is pooled of their hidden states is scaled to a root
 mean square of 1: any of them then fits the same head and learning rate.
@@ -69,7 +69,7 @@ class RecurrentEncoder(nn.Module):
         Returns:
             `(M, H)` hidden states of the M places that are not masked, and `(R, T)` rows of these (0 where masked).
         """
-        if not bool(mask.any()):  # the weights take part all the same, as processes that share a step must agree
+        if not bool(mask.any()):  # still uses the weights, because processes that share a step must agree
             mask = torch.zeros_like(mask)
             mask[0, 0] = True
         lengths = mask.sum(1)

@@ -13,13 +13,13 @@ from ..models.configuration_gile import read_json_object
 from ..models.labels_gile import LABELS_FILE
 
 UNKNOWN_PLACE = "path/to/this/model"
-"""Stands on a card for the repository, as long as nobody knows it."""
+"""Placeholder for the repository on a card, as long as its name is unknown."""
 
 TEXTS_HEADING = "Texts that have these labels"
-"""Stands on a card above texts of documents; without it, a report goes up without its texts."""
+"""Heading above example texts on a card; without it, a report is uploaded without its texts."""
 
 MODEL_TYPES = ("gile", "gile_published")
-"""What config.json calls a GILE model; the second is one that was converted."""
+"""Values of `model_type` in config.json for GILE models; the second is for converted ones."""
 
 _LOADED = re.compile(
     r"model(-\d{5}-of-\d{5})?\.safetensors"
@@ -39,11 +39,11 @@ _SIBLING = re.compile(r"^\s*from\s+\.(\w+)\s+import", re.MULTILINE)
 _PICKLE = "a pickle, which runs code when it is loaded"
 _LOGS = "logs of training"
 _PICKLED = re.compile(r".+\.(bin|ckpt|distcp|joblib|pickle|pkl|pt|pth)(\.(bz2|gz|lz4|xz|zst))?")
-_OLD_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF"  # how files of torch.save began before they were archives
+_OLD_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF"  # how files of torch.save began before they became archives
 
 
 def is_ours(path: str) -> bool:
-    """Whether a file of a repository is one that every version of a published model writes, or deletes, anew.
+    """Whether a file of a repository is rewritten or deleted by every upload of a model.
 
     Example:
         >>> [is_ours(path) for path in ("model-00001-of-00002.safetensors", "figures/label_map.png", "notebook.ipynb")]
@@ -92,8 +92,8 @@ def contents_of(folder: Path) -> tuple[dict[str, Path], list[tuple[str, str]]]:
                 why = _why_no_file(path)
                 if why is None and leads_out(path, root):
                     raise ValueError(
-                        f"{path} is a link to {path.resolve()}, outside of the folder: put the file in its place if it "
-                        "is to go up"
+                        f"{path} is a link to {path.resolve()}, outside of the folder: replace the link with the file "
+                        "to upload it"
                     )
                 if why is None:
                     files[name] = path
@@ -152,7 +152,7 @@ def _is_pickle(path: Path) -> bool:
             with zipfile.ZipFile(path) as archive:
                 return any(_is_pickled(archive, name) for name in archive.namelist())
         except (ValueError, zipfile.BadZipFile):
-            return True  # what nobody can look into does not go up either
+            return True  # an unreadable archive is not uploaded either
     return False
 
 
@@ -200,7 +200,7 @@ def code_references(config: Any) -> list[str]:
     """Lists what `auto_map` and `custom_pipelines` name as code, at any depth of a file of a model.
 
     Args:
-        config: What the JSON file holds, whoever wrote it.
+        config: The content of the JSON file, which may come from anyone.
 
     Returns:
         References such as `modeling_gile.GileModel`; those to another repository begin with `user/name--`.

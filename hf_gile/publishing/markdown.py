@@ -60,7 +60,7 @@ def escaped(text: str, length: int | None = None) -> str:
 
     Returns:
         The text, with entities in place of signs that mean something to Markdown or HTML. What is written from right
-        to left is set apart, so that it leaves the order of what stands around it.
+        to left is isolated, so that it leaves the order of what stands around it.
 
     Example:
         >>> print(escaped("a|b <b>*c*</b>\n`d`"))

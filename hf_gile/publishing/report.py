@@ -238,7 +238,7 @@ def _check_documents(
     if example_texts < 0:
         raise ValueError(f"example_texts must not be negative, got {example_texts}")
     if example_texts and not isinstance(texts[0], str) and not all(isinstance(one, str) for one in texts[0]):
-        raise ValueError(f"example_texts are kept of texts, and these documents are none: {str(texts[0])[:40]}")
+        raise ValueError(f"example_texts needs documents that are texts, got {str(texts[0])[:40]}")
     if language is not None and not isinstance(language, str) and len(language) != len(texts):
         raise ValueError(f"language must name one for all texts or one for each of {len(texts)}, got {len(language)}")
 
@@ -416,7 +416,7 @@ def _of_one(logits: Tensor) -> Tensor:
 
 
 def _plain(value: object) -> Any:
-    """A number of numpy or torch as one of Python; what is not finite, JSON cannot hold."""
+    """Converts a number of numpy or torch to Python; NaN and infinity, which JSON lacks, become None."""
     if isinstance(value, np.generic | Tensor):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value

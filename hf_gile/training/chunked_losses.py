@@ -355,7 +355,7 @@ class _CrossEntropy(_Step):
         return gradient
 
     def _with_gold(self, logits: Tensor, place: int) -> Tensor:
-        """Weighted scores, in their place; a gold label of weight 0 counts once, for a sum of nothing makes NaN."""
+        """Weights the scores in place; a gold label of weight 0 counts once, because an empty sum gives NaN."""
         gold = self.gold[place]
         at_gold = logits[gold]
         logits = self._weighted(logits, place)

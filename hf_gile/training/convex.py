@@ -547,7 +547,7 @@ def fit_head(
     Seen labels are those that training documents have. L2 of rows is chosen on validation documents, and if there are
     few, on quarters of the training documents as well. In each of four folds a quarter of the seen labels is held out,
     with the documents that have no other labels: they tell what terms count for labels never seen. None of them is more
-    frequent than the mean, as a label that nobody has used so far will not be in every second document. If some of the
+    frequent than the mean, as a label unused so far will not be in every second document. If some of the
     labels are such, weights of seen labels are fitted with them, for one ranking, and otherwise without them.
 
     Args:

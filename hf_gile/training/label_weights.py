@@ -29,7 +29,7 @@ def class_balanced_weights(counts: Array | Sequence[float], beta: float) -> NDAr
         not defined.
 
     Raises:
-        ValueError: If counts are negative, not finite or all zero, or `beta` is out of range.
+        ValueError: If counts are negative, NaN, infinite or all zero, or `beta` is out of range.
 
     Example:
         >>> class_balanced_weights([0, 1, 10, 1000], beta=0.9).round(3)

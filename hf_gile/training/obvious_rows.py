@@ -1,8 +1,8 @@
-"""The rows to be above: what scikit-learn makes of the words of the same documents, within about a minute.
+"""Baseline rows to beat: models of scikit-learn over the words of the same documents, within about a minute.
 
     tfidf_linear_svm    a linear SVM for each seen label, on TF-IDF
-    tfidf_neighbours    in its place where labels are too many: the labels of the nearest training documents
-    tfidf_cosine        where some labels are unseen: the cosine of a document and what a label says, nothing trained
+    tfidf_neighbours    instead where labels are too many: the labels of the nearest training documents
+    tfidf_cosine        where some labels are unseen: the cosine of a document and a label's words, nothing trained
 
 They are measured as units are; they are not saved and get no card. Rows of the paper's tables are in recipes/baselines.
 

@@ -64,7 +64,7 @@ def check_shared_labels(settings: ModelSettings, args: TrainingArguments, rankin
 
 
 def encoder_config(settings: ModelSettings) -> Any:
-    """Loads the configuration of the pretrained encoder or model in the settings; None if there is none.
+    """Loads the configuration of the pretrained encoder or model in the settings; None without one.
 
     Args:
         settings: The settings.

@@ -1,4 +1,4 @@
-"""Weights, vectors and files with numbers that are not finite, or that are not there."""
+"""Weights, vectors and files that are missing, or contain NaN or infinity."""
 
 import pytest
 import torch
@@ -124,7 +124,7 @@ def test_an_index_with_numbers_that_are_not_finite_is_refused(saved_index):
     folder, index = saved_index
     index.codes[2, 1] = float("nan")
     index.save_pretrained(folder)
-    with pytest.raises(ValueError, match="the code of label 2 has numbers that are not finite"):
+    with pytest.raises(ValueError, match="the code of label 2 contains NaN or infinity"):
         LabelIndex.from_pretrained(folder)
 
 

@@ -351,7 +351,7 @@ def test_what_cannot_be_measured_is_refused(make, documents):
             make_report(model, processor, texts, gold, columns=columns)
     with pytest.raises(ValueError, match="example_texts must not be negative"):
         make_report(model, processor, texts, gold, example_texts=-1)
-    with pytest.raises(ValueError, match=r"example_texts are kept of texts, and these documents are none: \[3, 5\]"):
+    with pytest.raises(ValueError, match=r"example_texts needs documents that are texts, got \[3, 5\]"):
         make_report(model, processor, [[3, 5]], [[]], example_texts=1)
     with pytest.raises(ValueError, match="batch_size must be at least 1"):
         make_report(model, processor, texts, gold, batch_size=0)

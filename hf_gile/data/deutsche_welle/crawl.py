@@ -30,7 +30,7 @@ from ...writing import whole_file
 HOSTS = ("dw.com", "www.dw.com", "p.dw.com")  # short addresses lead through them; articles are on www.dw.com
 SETS = ("general", "specific")  # the lists: articles with sections of the site as labels, and articles with keywords
 SPLITS = ("train", "dev", "test")
-MOST_BYTES = 5_000_000  # of a page, unpacked: a longer one is not kept
+MOST_BYTES = 5_000_000  # of a decompressed page: a longer one is dropped
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 Lists: TypeAlias = dict[tuple[str, str, str], list[str]]  # from set, split and language to addresses
@@ -39,21 +39,21 @@ _TABLE = """
         url PRIMARY KEY,  -- as listed
         final_url,        -- where redirects led, as far as they were followed
         charset,          -- as the site declares it
-        reason,           -- why there is no page; NULL if there is one
-        again,            -- whether that may pass, so that the next start asks again
-        page              -- as it came, packed by zlib
+        reason,           -- why the page is missing; NULL if it is not
+        again,            -- whether the failure may be temporary, so that the next run tries again
+        page              -- as received, compressed by zlib
     )"""
-_MOST_FAILURES = 10  # that may pass, in a row: then something is wrong that more requests do not mend
+_MOST_FAILURES = 10  # temporary ones in a row: then more requests would not help
 
 
 @dataclass(frozen=True)
 class CrawlSummary:
-    """Where a crawl stands."""
+    """The state of a crawl."""
 
     pages: int  # addresses with a page
-    failed: dict[str, int]  # those that have none, by reason
-    again: dict[str, int]  # those that the next start asks again, by reason
-    left: int  # addresses not asked yet
+    failed: dict[str, int]  # addresses without a page, by reason
+    again: dict[str, int]  # addresses that the next run tries again, by reason
+    left: int  # addresses not tried yet
     ended: str  # why
 
 

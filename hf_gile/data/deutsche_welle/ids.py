@@ -337,7 +337,7 @@ def word_vectors_of(source: str | os.PathLike[str] | Mapping[str, WordVectors], 
 
     Raises:
         FileNotFoundError: If the folder has no such file.
-        ValueError: If there are none of the language.
+        ValueError: If the language has no word vectors.
     """
     if isinstance(source, Mapping):
         if language not in source:

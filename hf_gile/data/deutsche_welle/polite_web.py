@@ -33,13 +33,13 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass
 class Visit:
-    """What came of a visit: a page, or the reason why there is none."""
+    """The result of a visit: a page, or the reason why it is missing."""
 
-    url: str  # the last that was asked
+    url: str  # the last address requested
     status: int | None = None  # None if there was no answer
     charset: str | None = None  # as the headers declare it
     reason: str | None = None  # None if there is a page
-    again: bool = False  # whether the reason may pass
+    again: bool = False  # whether the failure may be temporary
     page: bytes = b""  # unpacked
     target: str | None = None  # of a redirect
     pause: float = 0.0  # seconds to leave the host alone, by Retry-After
@@ -121,7 +121,7 @@ class Visitor:
         start = time.monotonic()
         try:
             visit = asyncio.run(self._answer(url, robots))
-        except (ValueError, httpx2.InvalidURL) as error:  # an address that no request can be made of
+        except (ValueError, httpx2.InvalidURL) as error:  # not a valid address for a request
             visit = Visit(url, reason=f"no address: {error}")
         except TimeoutError:
             visit = Visit(url, reason="timeout", again=True)
@@ -136,7 +136,7 @@ class Visitor:
 
     async def _answer(self, url: str, robots: bool) -> Visit:
         async with (
-            asyncio.timeout(self._timeout),  # a timeout of the client would begin anew with each byte that drips in
+            asyncio.timeout(self._timeout),  # the client's own timeout restarts with every byte received
             httpx2.AsyncClient(headers=self._headers, verify=self._tls, timeout=None) as client,
             client.stream("GET", url) as response,
         ):

@@ -106,7 +106,8 @@ def calibrate(
         - with `label_thresholds` also `held_out_micro_f1` and `held_out_macro_f1`, of one threshold made on one half of
           the documents and measured on the other; the same with `_of_label_thresholds` behind; `shrinkage`, the m of
           these (None if the common threshold is best), and `label_thresholds`, how many labels have their own. Not of
-          a model whose logits are all so small (below 1/8), or so large (above 60), that labels are not told apart.
+          a model whose logits are all so small (below 1/8), or so large (above 60), that labels cannot be
+          distinguished.
 
         A model whose labels exclude each other has the first of these, `accuracy_before` and `accuracy_after`.
         `note` says why unseen labels were not fitted.
