@@ -16,8 +16,9 @@ Rankings: the audit; the cosine of TF-IDF, name plus best text of a label; the f
 ones are wrong, frequent ones missing); and chance. Precision at k, means over the seeds.
 
 `documents`: corrections needed in the first k documents of the queue, each; beside documents with the most headings
-first, and all. `drift`: one collection is half of the documents as they are; in the other half, of 50 labels drawn of
-those with 20 documents or more there, half of the uses are another label; the share of these 50 among the first 50.
+first, and all. `drift`: one collection is half of the documents as they are; in the other half, of 30 labels drawn of
+those with 10 documents or more there, half of the uses are another label; the share of these 30 among the first 30, by
+the audit and by the difference of shares alone.
 
 Writes results/audit.json, keyed by set; sets that are not run stay.
 """
@@ -42,7 +43,7 @@ SHARE = 0.1
 SEEDS = [1, 2, 3]
 AT = (100, 300, 1000)
 DOCUMENTS = (100, 300)
-DRIFTING = 50
+DRIFTING = 30
 
 
 def main() -> None:
@@ -167,7 +168,7 @@ def drifted(probabilities: Tensor, gold: Tensor, counts: Tensor, seed: int) -> d
     order = torch.from_numpy(generator.permutation(len(gold)))
     first, second = order[: len(order) // 2], order[len(order) // 2 :]
     used = gold[second].sum(0)
-    drawn = generator.choice((used >= 20).nonzero()[:, 0].numpy(), DRIFTING, replace=False)
+    drawn = generator.choice((used >= 10).nonzero()[:, 0].numpy(), DRIFTING, replace=False)
     changed = gold[second].clone()
     shares = (counts + 1).numpy() / float((counts + 1).sum())
     for column in drawn:
