@@ -13,7 +13,7 @@ import hf_gile
 ROOT = Path(hf_gile.__file__).parent.parent
 AVOIDED = {
     r"whoever": "the caller, the reader, the user",
-    r"(to|can|could) be had": "available",
+    r"(to|can|cannot|could) be had": "available",
     r"mend(s|ed|ing)?": "fix, help",
     r"anew": "again",
     r"in vain": "without effect",
@@ -22,7 +22,6 @@ AVOIDED = {
     r"sets? apart": "isolated, held out",
     r"in their places?": "instead",
     r"(is|are) none": "is missing, is empty",
-    r"is there already": "already exists",
     r"leads? nowhere": "is broken",
     r"not finite": "NaN or infinity",
     r"(for )?want of": "without",

@@ -29,11 +29,11 @@ from .experiment import columns_in_test, columns_in_validation, label_metrics, t
 from .task import TextTask
 
 Score = Callable[[sparse.csr_matrix], NDArray[np.float64]]
-"""From `(B, V)` TF-IDF of documents to `(B, L)` scores."""
+"""Function from `(B, V)` TF-IDF of documents to `(B, L)` scores."""
 
 
 class Study(Protocol):
-    """What is read of a `hf_gile.training.study.Study`."""
+    """The part of `hf_gile.training.study.Study` that is used here."""
 
     task: TextTask
     described: LabelSet
@@ -56,14 +56,14 @@ BATCH = 64
 
 
 def obvious_rows(study: Study, top_k: Sequence[int]) -> dict[str, dict[str, Any]]:
-    """Measures the rows on the test documents of a study, and says in a line what would take too long.
+    """Measures the baselines on the test documents of a study, and reports those that would take too long.
 
     Args:
         study: Documents and labels.
         top_k: Numbers of labels for precision, recall and nDCG.
 
     Returns:
-        By the name of the row, what of it goes into results.json: `seconds`, thresholds and `test`, as of a unit.
+        By name of the baseline, its entry in results.json: `seconds`, thresholds and `test`, as of a unit.
     """
     labels, seen, number = study.described, study.described[: study.num_seen], len(study.task.parts["train"])
     if number > MOST_DOCUMENTS:
@@ -97,7 +97,7 @@ class Words:
 
     Attributes:
         of_parts: `(documents, V)` of each part.
-        of_labels: `(T, V)` of all that the labels say: name, synonyms, description.
+        of_labels: `(T, V)` of all texts of the labels: name, synonyms, description.
         first: `(L,)` rows of the names.
 
     Raises:
@@ -119,7 +119,7 @@ class Words:
         self.seconds = time.perf_counter() - start
 
     def columns(self, part: str, labels: LabelSet, name: str) -> list[list[int]]:
-        """The columns of the label ids of each document of a part.
+        """Returns the label indices of each document of a part.
 
         Args:
             part: The part.
@@ -140,7 +140,7 @@ class Words:
     def measure(
         self, fit: Callable[["Words", LabelSet], Score], labels: LabelSet, top_k: Sequence[int]
     ) -> dict[str, Any]:
-        """Fits a row, chooses its thresholds on validation documents and measures it on those of the test.
+        """Fits a baseline, chooses its thresholds on validation documents and measures it on test documents.
 
         Args:
             fit: Makes the function that scores.
@@ -167,7 +167,7 @@ class Words:
         return {"seconds": seconds, **thresholds, "test": {f"test_{name}": value for name, value in test.items()}}
 
     def figures(self, part: str, score: Score, labels: LabelSet, metric: OnColumns) -> dict[str, float]:
-        """What a metric says of the scores of a part; with one label a document, of documents that have it."""
+        """Computes a metric over the scores of a part; with one label per document, over documents with a label."""
         gold, excluded = (self.columns(part, labels, name) for name in (self.study.task.gold, "excluded"))
         rows = [row for row, columns in enumerate(gold) if columns or not self.one_label]
         for start in range(0, len(rows), BATCH):
@@ -180,21 +180,21 @@ class Words:
 
 
 def linear_svm(words: Words, labels: LabelSet) -> Score:
-    """`LinearSVC` with its defaults for each label against the others; what it decides is ranked."""
+    """Fits `LinearSVC` with its defaults for each label against the others, and ranks by its decision function."""
     texts, targets = words.of_parts["train"], words.targets(labels)
     weights, biases = np.zeros((texts.shape[1], len(labels))), np.ones(len(labels))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a label has not converged after 1,000 passes
+        warnings.simplefilter("ignore")  # about labels that have not converged after 1,000 passes
         for column in range(len(labels)):
             target = targets[:, [column]].toarray().ravel()
-            if not target.all():  # a label of every document has none to be told from
+            if not target.all():  # a label of every document has no negatives
                 fitted = LinearSVC(random_state=0).fit(texts, target)
                 weights[:, column], biases[column] = fitted.coef_[0], fitted.intercept_[0]
     return lambda documents: documents @ weights + biases
 
 
 def neighbours(words: Words, labels: LabelSet) -> Score:
-    """The share of the squared cosines of the 50 nearest training documents that those with a label have."""
+    """Scores a label by its share of the squared cosines of the 50 nearest training documents."""
     texts, targets = words.of_parts["train"].T.tocsr(), words.targets(labels).tocsr()
     number = min(NEIGHBOURS, texts.shape[1])
 
@@ -208,7 +208,7 @@ def neighbours(words: Words, labels: LabelSet) -> Score:
 
 
 def cosine(words: Words, labels: LabelSet) -> Score:
-    """Cosine with the name of a label, plus the best with any of its texts."""
+    """Scores by the cosine with the name of a label, plus the highest cosine with any of its texts."""
     texts = words.of_labels.T.tocsr()
 
     def score(documents: sparse.csr_matrix) -> NDArray[np.float64]:

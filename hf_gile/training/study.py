@@ -58,23 +58,24 @@ if TYPE_CHECKING:
 
 
 class Study:
-    """What all units are trained and measured on, and what came of each.
+    """Trains and measures several units on the same documents, and collects their results.
 
     Args:
         settings: The models.
-        args: The training arguments; `output_dir` gets a folder for each unit, `results.json` and `curves.png`.
+        args: The training arguments; a folder for each unit, `results.json` and `curves.png` are written to
+            `output_dir`.
         task: Documents and labels.
-        info: What the cards of the models say of the data.
+        info: Description of the data for the cards of the models.
         tested_on: The name of the test documents in the cards; by default that of the data.
 
     Attributes:
-        task: The same without held-out labels in training, and with labels as the model reads them.
-        described: The labels with all that is known of them.
+        task: The task without held-out labels in training, and with labels as the model reads them.
+        described: The labels with their full descriptions.
         held_out: Ids of the labels that are held out for validation.
-        num_seen: Number of labels that training sees.
+        num_seen: Number of labels seen in training.
         problem_type: One of `PROBLEM_TYPES`.
         has_one_label: Whether each document has one label.
-        results: What was written to `results.json`, see `run` and `obvious_rows`.
+        results: The content of `results.json`, see `run` and `obvious_rows`.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class Study:
         self.say(f"{self.task.labels}{held_out}")
 
     def _read(self, task: TextTask) -> tuple[TextTask, LabelSet]:
-        """The task as it is trained on, and its labels with all that is known of them."""
+        """Returns the task for training, and its labels with their full descriptions."""
         labels, parts, settings = task.labels, task.parts, self.settings
         if settings.held_out_labels:
             labels, self.held_out = hold_out(labels, settings.held_out_labels)
@@ -120,9 +121,9 @@ class Study:
         return replace(task, parts=parts, labels=as_read(labels, settings.label_texts)), labels
 
     def measure_obvious_rows(self) -> None:
-        """Measures what scikit-learn makes of the same documents, unless the settings leave that out."""
+        """Measures models of scikit-learn on the same documents, unless the settings disable this."""
         if self.settings.baselines and self.args.process_index == 0:
-            from .obvious_rows import obvious_rows  # scikit-learn, which --help need not wait for
+            from .obvious_rows import obvious_rows  # imports scikit-learn, which --help does not need
 
             self.results |= obvious_rows(self, TOP_K)
 
@@ -130,12 +131,12 @@ class Study:
         """Trains a unit, calibrates it, measures it on the test part, and saves it in OUTPUT_DIR/NAME/model.
 
         Its result is what `fit` returns; `threshold`, the best one of the seen labels for the validation part (not of
-        documents with one label each), and `unseen_threshold`, if that part tells enough of unseen labels, which else
-        have that of the seen ones; and `test`, the figures of the test part (`seen_` and `unseen_` if there are unseen
+        documents with one label each), and `unseen_threshold`, if that part has enough unseen labels, which otherwise
+        share that of the seen ones; and `test`, the figures of the test part (`seen_` and `unseen_` if there are unseen
         labels), with `test_documents_per_second`, from texts to the scores of all labels.
 
         Args:
-            name: Of the unit, or `AUTO`.
+            name: Name of the unit, or `AUTO`.
         """
         set_seed(self.args.seed)
         experiment = self.experiment(name)
@@ -146,18 +147,18 @@ class Study:
         if is_main:
             write_results(Path(self.args.output_dir), self.results, self._metrics)
         if not self.resolved(name)[0].is_saved:
-            return  # to compare with, not to use
+            return  # only for comparison
         folder = Path(self.args.output_dir) / name / "model"
         experiment.save(folder)
         if is_main and self.settings.make_cards:
             self.add_card(experiment, folder)
 
     def add_card(self, experiment: Experiment, folder: Path) -> None:
-        """Measures a saved model once more as it will be used, and writes its card.
+        """Measures a saved model again under the conditions of use, and writes its card.
 
         Args:
-            experiment: What trained it.
-            folder: Where it is.
+            experiment: The experiment that trained it.
+            folder: Folder of the model.
         """
         test, texts = self.task.parts["test"], list(self.task.texts("test"))
         add_card(
@@ -174,10 +175,10 @@ class Study:
         )
 
     def resolved(self, name: str) -> tuple[Unit, ModelSettings]:
-        """The unit and the settings that a name stands for: `auto` and its encoder are chosen by the documents.
+        """Returns the unit and the settings for a name: `auto` and its encoder depend on the documents.
 
         Args:
-            name: Of the unit, or `AUTO`.
+            name: Name of the unit, or `AUTO`.
         """
         if name not in self._resolved:
             settings, kind = self.settings, name
@@ -194,22 +195,22 @@ class Study:
         return self._resolved[name]
 
     def is_convex(self, name: str) -> bool:
-        """Whether a unit is fitted as convex problems, not trained.
+        """Returns whether a unit is fitted as convex problems instead of trained.
 
         Args:
-            name: Of the unit, or `AUTO`.
+            name: Name of the unit, or `AUTO`.
         """
         is_fitted = name == AUTO and self.settings.start_from is None
         return is_fitted and self.resolved(name)[0] is self.settings.unit(CONVEX)
 
     def experiment(self, name: str) -> Experiment:
-        """A unit with its documents, labels and loss.
+        """Returns a unit with its documents, labels and loss.
 
         Args:
-            name: Of the unit, or `AUTO`.
+            name: Name of the unit, or `AUTO`.
         """
         args, (unit, settings) = self.args, self.resolved(name)
-        # A linear unit has no use for labels it is not trained on.
+        # A linear unit cannot score labels that it is not trained on.
         labels = self.task.labels[: self.num_seen] if unit.is_linear else self.task.labels
         model, processor = self.model(name, len(labels))
         model.set_labels(labels, processor)
@@ -249,30 +250,30 @@ class Study:
         processor: GileProcessor,
         most: int | None = None,
     ) -> "dict[str, Dataset]":
-        """The documents as a model reads them; units of the same kind of encoder read the same.
+        """Encodes the documents for a model; units with the same kind of encoder share them.
 
         Args:
-            settings: Those of the unit.
+            settings: Settings of the unit.
             model: The model.
             processor: Its processor.
-            most: Training documents that a frozen encoder reads at most.
+            most: Maximum number of training documents for a frozen encoder.
         """
         task = self.task
         lexical = processor.lexical or (settings.lexical is not False and settings.start_from is None)
         reads = settings.text_encoder, model.config.text_config.reads_sentences, lexical, most
         with self.args.main_process_first(desc="words and columns"):
             if reads not in self._encoded:
-                reader = copy(processor)  # what one unit reads serves the others
+                reader = copy(processor)  # units share encoded documents
                 reader.lexical = lexical
                 documents = task.parts, model, reader, task.labels, task.text, task.gold
                 self._encoded[reads] = encode_parts(*documents, self.args, most)
         return self._encoded[reads]
 
     def model(self, name: str, num_labels: int) -> tuple[Any, GileProcessor]:
-        """A model and its processor: a saved one, or one over a pretrained encoder or over words.
+        """Returns a model and its processor: a saved model, or a new one over a pretrained encoder or over words.
 
         Args:
-            name: Of the unit, or `AUTO`.
+            name: Name of the unit, or `AUTO`.
             num_labels: Number of labels.
         """
         unit, settings = self.resolved(name)
@@ -296,12 +297,12 @@ class Study:
     def _saved_model(
         self, settings: ModelSettings, fields: Mapping[str, Any], options: Mapping[str, Any]
     ) -> tuple[Any, GileProcessor]:
-        """The model to start from, with the fields that training may change."""
+        """Loads the model to start from, with the fields that training may change."""
         place = str(settings.start_from)
-        # Calibration and thresholds are those of other weights, and perhaps of another problem type.
+        # Calibration and thresholds belong to the old weights, and perhaps to another problem type.
         changed: dict[str, Any] = {"calibration": {}, "thresholds": {}, "problem_type": self.problem_type}
         changed |= {name: fields[name] for name in OF_TRAINING if name in fields}
-        if settings.lexical is None:  # then it stays as it is, as do weights that are not named
+        if settings.lexical is None:  # then it is unchanged, like weights that are not named
             changed.pop("lexical", None)
         if not changed.get("term_weights"):
             changed.pop("term_weights", None)
@@ -316,7 +317,7 @@ class Study:
         return model, processor
 
     def words(self) -> tuple[Any, Any]:
-        """The tokenizer of models over words, and the word vectors to start from, if there are some."""
+        """Returns the tokenizer of models over words, and the initial word vectors, if any."""
         if self._words is None:
             settings = self.settings
             with self.args.main_process_first(desc="words"):
@@ -327,7 +328,7 @@ class Study:
         return self._words
 
     def sampler(self, labels: LabelSet) -> LabelSampler:
-        """All gold labels of a batch, and a sample of the other seen labels; unseen labels are never sampled.
+        """Returns a sampler of all gold labels of a batch and some other seen labels; unseen labels are never sampled.
 
         Args:
             labels: The labels of the model.
@@ -345,7 +346,7 @@ class Study:
         )
 
     def loss(self, unit: Unit, settings: ModelSettings, labels: LabelSet) -> GileLoss:
-        """The loss that the settings name.
+        """Returns the loss chosen in the settings.
 
         Args:
             unit: The unit.
@@ -366,7 +367,7 @@ class Study:
         )
 
     def start(self, model: GileForSequenceClassification, processor: GileProcessor, documents: "Dataset") -> None:
-        """Sets what a model knows of the training documents before it is trained, and adds adapters.
+        """Sets statistics of the training documents in a model before training, and adds adapters.
 
         Args:
             model: The model.
@@ -380,10 +381,10 @@ class Study:
             add_lora(model, self.settings.lora_rank, alpha=2 * self.settings.lora_rank)
 
     def train(self, name: str, experiment: Experiment) -> dict[str, Any]:
-        """Trains a unit and fits what goes with it.
+        """Trains a unit, and fits its calibration and thresholds.
 
         Args:
-            name: Of the unit, or `AUTO`.
+            name: Name of the unit, or `AUTO`.
             experiment: The unit with its documents.
         """
         is_convex = self.is_convex(name)
@@ -399,12 +400,12 @@ class Study:
         return {**result, "unseen_weights": weights, **experiment.tune(), "calibration": reliable}
 
     def measure(self, name: str, experiment: Experiment, result: dict[str, Any]) -> dict[str, dict[str, Any]]:
-        """The result of a unit with the figures of the test part; of AiTextML also those of inferred labels.
+        """Adds the metrics of the test part to the result of a unit; for AiTextML also those of inferred labels.
 
         Args:
-            name: Of the unit, or `AUTO`.
+            name: Name of the unit, or `AUTO`.
             experiment: The trained unit.
-            result: What `train` returned.
+            result: The return value of `train`.
         """
         model: Any = experiment.model
         thresholds = {one: result[one] for one in ("threshold", "unseen_threshold") if one in result}
@@ -419,11 +420,11 @@ class Study:
         return results
 
     def table(self, columns: Mapping[str, str], groups: Sequence[str], note: str = "") -> str:
-        """The figures of the test part in percent, see `table_of_results`."""
+        """Returns the metrics of the test part in percent, see `table_of_results`."""
         return table_of_results(self.results, columns, groups, note)
 
     def show(self) -> None:
-        """Prints the usual figures of the test part, and how to use a model."""
+        """Prints the usual metrics of the test part, and how to use a model."""
         has_unseen, results = len(self.described) > self.num_seen, self.results
         columns = {"average_precision": "AvgPr"} | {f"recall_at_{k}": f"R@{k}" for k in TOP_K} | {"micro_f1": "F1"}
         notes = ["Seen labels are ranked among the seen, unseen among the unseen."] if has_unseen else []

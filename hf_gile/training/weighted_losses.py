@@ -1,4 +1,4 @@
-"""Losses of `(B, C)` logits whose columns have weights, as those of a sample: sigmoid (Eq. 15, 17) and softmax.
+"""Losses of `(B, C)` logits with weighted labels, such as sampled ones: sigmoid (Eq. 15, 17) and softmax.
 
 Shapes: B documents, L labels, C columns scored (L of them, or a sample), P gold labels of a document (padded).
 """
@@ -14,23 +14,23 @@ from .chunked_losses import check_positive_weights
 def binary_cross_entropy(
     logits: Tensor, targets: Tensor, column_weights: Tensor | None = None, positive_weights: Tensor | None = None
 ) -> Tensor:
-    """The multi-label loss of `losses_gile.py`, over weighted columns.
+    """Computes the multi-label loss of `losses_gile.py` over weighted labels.
 
     Args:
         logits: `(B, C)` scores.
         targets: `(B, C)` zeros and ones.
-        column_weights: `(C,)` or `(B, C)`: how many columns of the full set each one stands for. With weights of
+        column_weights: `(C,)` or `(B, C)`: how many labels of the full set each one represents. With weights of
             (number of unsampled columns) / (number sampled) this is an unbiased estimate of the loss over all labels
-            (Eq. 17 leaves the weights out, and so estimates something else).
-        positive_weights: `(C,)`: what the terms of a column count where it is gold, `-log sigmoid(s)`, beside the
-            column weight. Weights of `hf_gile.training.propensity_weights` make up for labels that are missing in the
-            data, and so for rare ones.
+            (Eq. 17 omits the weights, and so estimates a different loss).
+        positive_weights: `(C,)`: additional weights of the terms of gold labels, `-log sigmoid(s)`. Weights of
+            `hf_gile.training.propensity_weights` compensate for labels that are missing in the data, and so for rare
+            ones.
 
     Returns:
         The loss, a scalar in float32 or better.
 
     Raises:
-        ValueError: There is not one positive weight for each column.
+        ValueError: If the number of positive weights differs from that of the labels.
     """
     logits = widened(logits)
     if positive_weights is not None:
@@ -43,12 +43,12 @@ def binary_cross_entropy(
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor | None = None) -> Tensor:
-    """The single-label loss of `losses_gile.py`, over weighted columns.
+    """Computes the single-label loss of `losses_gile.py` over weighted labels.
 
     Args:
         logits: `(B, C)` scores.
         targets: `(B, C)` zeros and ones, a single one in a row.
-        column_weights: `(C,)` or `(B, C)`: how many columns of the full set each one stands for, so that the sampled
+        column_weights: `(C,)` or `(B, C)`: how many labels of the full set each one represents, so that the sampled
             columns estimate the whole sum below the fraction. The sum is unbiased; its logarithm, and so this loss,
             is only consistent (it nears the full loss as the sample grows). A gold column of weight 0 counts once.
 
@@ -58,21 +58,21 @@ def cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor | None
     logits = widened(logits)
     targets = targets.to(logits.dtype)
     total = logits if column_weights is None else logits + column_weights.to(logits.dtype).log()
-    total = torch.where((targets > 0) & total.isneginf(), logits, total)  # a sum of nothing has a gradient of NaN
+    total = torch.where((targets > 0) & total.isneginf(), logits, total)  # an empty sum has a gradient of NaN
     return (total.logsumexp(-1) - (logits * targets).sum(-1)).mean()
 
 
 def decoupled_softmax(logits: Tensor, targets: Tensor, column_weights: Tensor | None = None) -> Tensor:
-    """A softmax for any number of gold labels, each against the labels that are not gold (Gupta et al., ICLR 2024).
+    """Computes a softmax loss for any number of gold labels, each against the other labels (Gupta et al., ICLR 2024).
 
         sum over gold labels of  -log(exp(s_gold) / (exp(s_gold) + sum over the others of exp(s_other)))
 
-    A softmax over all labels would let the gold labels of a document push each other down.
+    In a softmax over all labels, the gold labels of a document would compete with each other.
 
     Args:
         logits: `(B, C)` scores.
         targets: `(B, C)` zeros and ones.
-        column_weights: `(C,)` or `(B, C)`: how many columns of the full set each one stands for; consistent, as in
+        column_weights: `(C,)` or `(B, C)`: how many labels of the full set each one represents; consistent, as in
             `cross_entropy`.
 
     Returns:
@@ -87,18 +87,18 @@ def decoupled_softmax(logits: Tensor, targets: Tensor, column_weights: Tensor | 
 
 
 def gold_places(labels: Tensor, num_labels: int, columns: Tensor | None = None) -> Tensor:
-    """Checks gold columns, and finds their places among the columns that are scored.
+    """Checks gold labels, and finds their positions among the scored labels.
 
     Args:
-        labels: `(B, P)` integer columns, padded with -100.
-        num_labels: Number L of labels the columns count in.
-        columns: `(C,)` columns scored, ascending; all of them by default. Must hold every gold column.
+        labels: `(B, P)` label indices, padded with -100.
+        num_labels: Number L of all labels.
+        columns: `(C,)` indices of the scored labels, ascending; all by default. Must contain every gold label.
 
     Returns:
-        `(B, P)` places in `columns`, padded with -100.
+        `(B, P)` positions in `columns`, padded with -100.
 
     Raises:
-        ValueError: A gold column is out of range, is given twice, or is not among `columns`.
+        ValueError: If a gold label is out of range, repeated, or not among `columns`.
 
     Example:
         >>> gold_places(torch.tensor([[7, -100], [3, 7]]), num_labels=9, columns=torch.tensor([3, 5, 7]))
@@ -120,14 +120,14 @@ def gold_places(labels: Tensor, num_labels: int, columns: Tensor | None = None) 
 
 
 def places_among(columns: Tensor, wanted: Tensor) -> Tensor:
-    """Finds columns among others.
+    """Finds the positions of labels among others.
 
     Args:
-        columns: `(C,)` ascending columns; there may be none.
-        wanted: `(B, P)` columns, padded with -100.
+        columns: `(C,)` ascending label indices; may be empty.
+        wanted: `(B, P)` label indices, padded with -100.
 
     Returns:
-        `(B, P)` places in `columns`, -100 where a column is not among them.
+        `(B, P)` positions in `columns`, -100 for labels that are not among them.
 
     Example:
         >>> places_among(torch.tensor([3, 5, 7]), torch.tensor([[7, 4, -100]]))

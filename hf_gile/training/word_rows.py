@@ -1,6 +1,6 @@
-"""Fits rows of words: the few words that tell of a label, by a ridge regression of whether documents have it.
+"""Fits rows of words: the few words that indicate a label, by a ridge regression on the documents that have it.
 
-A least-squares fit has an inverse that all labels share, so that tens of thousands of them take minutes.
+All labels share one inverse in a least-squares fit, so that tens of thousands of labels take minutes.
 
 Shapes: N documents, F words, L labels.
 """
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 _SOLVED_AT_ONCE, _RANK, _STEPS = 4000, 200, 6
-"""Documents whose equations are solved as they stand; above them, the rank that is solved, and steps for the rest."""
+"""Up to this many documents equations are solved directly; above it, at this rank, and by steps for the rest."""
 
 _LABELS_AT_ONCE, _COSTLY = 1024, 20_000_000_000
-"""Labels fitted at once; words of all documents times labels from which on parts of words are left out."""
+"""Labels fitted at once; words of all documents times labels above which parts of words are left out."""
 
 _ROW_WORDS, _ALL_WORDS = 1024, 4_000_000
 """Words of a row at most, and of all rows; where these would be more, a label of n documents has some sqrt(n)."""
 
 
 class WordRegression:
-    """The words of documents, some of which rows are fitted on and others scored by them.
+    """The words of documents, some for fitting rows and others for scoring with them.
 
     Args:
         documents: N documents as lexical ids, with their counts.
@@ -52,12 +52,13 @@ class WordRegression:
 
             w_l = argmin_w  sum_d (w . x_d - [d has l])^2 + l2 |w|^2,  x_df = s_df idf_f / |s_d|
 
-        x is scaled to a mean square length of 1; of w the largest numbers stay, of many labels fewer where a label has
-        few documents. `_STEPS` of conjugate gradients solve what the largest singular vectors of many documents leave.
+        x is scaled to a mean square length of 1; only the largest weights of w are stored, and with many labels fewer
+        for a label of few documents. `_STEPS` of conjugate gradients solve what the largest singular vectors of many
+        documents leave.
 
         Args:
             rows: `(N,)` numbers of the documents to fit on.
-            targets: `(N, L)` ones where a document has a label; labels that none has get an empty row.
+            targets: `(N, L)` ones where a document has a label; labels without documents get an empty row.
             l2: The weight of L2.
 
         Returns:
@@ -97,7 +98,7 @@ class WordRegression:
 
 
 def _sizes(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many words the rows of labels have that so many documents have."""
+    """Returns the number of words in the rows of labels, by their number of documents."""
     times = float(_ROW_WORDS)
     while True:
         sizes = np.minimum(_ROW_WORDS, times * np.sqrt(numbers)).astype(np.int64)
@@ -107,7 +108,7 @@ def _sizes(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def targets_of(gold: Tensor, num_labels: int, named: "csr_matrix | None" = None) -> "csr_matrix":
-    """`(N, L)` ones where a document has a label, or, of a label that no document has, where it names the label.
+    """Returns `(N, L)` ones where a document has a label, or, for labels without documents, where it names the label.
 
     Args:
         gold: `(N, G)` gold columns, padded with -100.
@@ -121,7 +122,7 @@ def targets_of(gold: Tensor, num_labels: int, named: "csr_matrix | None" = None)
     if named is not None:
         has = (has + named @ diags((has.getnnz(0) == 0).astype(np.float32))).tocsr()
         has.eliminate_zeros()
-    has.data[:] = 1  # a label that a document has twice
+    has.data[:] = 1  # a repeated label of a document
     return has
 
 

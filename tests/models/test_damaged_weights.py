@@ -28,7 +28,7 @@ def test_stored_labels_of_words_that_the_model_has_not_are_refused(tmp_path, mak
     model.save_pretrained(tmp_path)
     with pytest.raises(
         ValueError,
-        match=rf"{tmp_path.name}: label_input_ids must be word ids of this model, from 0 to \d+, .* got {word}",
+        match=rf"{tmp_path.name}: label_input_ids must be word ids of this model, from 0 to \d+, got {word}",
     ):
         GileForSequenceClassification.from_pretrained(tmp_path)
 

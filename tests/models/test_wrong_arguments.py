@@ -68,7 +68,7 @@ MISTAKES = {
     "processors for labels": (lambda a: a.pipe(["iron"], candidate_labels=[a.processor]), "candidate_labels must be"),
     "folder for a model": (
         lambda a: LabelScoringPipeline(model="folder", processor=a.processor),
-        "needs a GileForSequenceClassification, got str; AutoModelForSequenceClassification.from_pretrained",
+        "needs a GileForSequenceClassification, got str; use AutoModelForSequenceClassification.from_pretrained",
     ),
     "tokenizer for a processor": (
         lambda a: LabelScoringPipeline(model=a.model, processor=a.processor.tokenizer),

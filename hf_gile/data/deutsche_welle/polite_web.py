@@ -1,7 +1,7 @@
-"""Visits to web pages, one request at a time, with the manners of a guest.
+"""A polite HTTP client for web pages that sends one request at a time.
 
-Protego reads robots.txt, as in Scrapy: that of Python knows no `*` and `$`, which the site's rules have. Scrapy itself
-passes over Retry-After and Crawl-delay, and takes a robots.txt that cannot be had for a permission.
+Protego reads robots.txt, as in Scrapy, because Python's own parser lacks `*` and `$`, which the site's rules use.
+Scrapy itself ignores Retry-After and Crawl-delay, and takes an unavailable robots.txt as permission.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Visit:
 
 
 class Visitor:
-    """Asks one address at a time, and remembers when each host may be asked next; arguments are as in `crawl_dw`.
+    """Requests one address at a time, and remembers when each host may be asked next; arguments are as in `crawl_dw`.
 
-    `closed` is why no more should be asked: a host wants to be left alone for more than ten minutes, once or always.
+    `closed` is the reason to stop: a host asks for a pause of more than ten minutes, once or always.
     """
 
     def __init__(self, contact: str, hosts: Sequence[str], delay: float, timeout: float, max_bytes: int) -> None:
@@ -69,7 +69,7 @@ class Visitor:
         self._tls = httpx2.create_ssl_context()
 
     def visit(self, start: str, *, robots: bool = False) -> Visit:
-        """Follows an address to its page, as far as robots.txt allows, or to the robots.txt that it is."""
+        """Follows the redirects of an address, as far as robots.txt allows; robots.txt itself is always allowed."""
         url = start
         for _ in range(_MOST_REDIRECTS + 1):
             if reason := self._leads_away(url, start):
@@ -83,7 +83,7 @@ class Visitor:
         return Visit(url, visit.status, reason=f"more than {_MOST_REDIRECTS} redirects")
 
     def _leads_away(self, url: str, start: str) -> str | None:
-        """Why an address that a redirect of another leads to is not asked, if it is not."""
+        """Returns the reason against following a redirect; None if it may be followed."""
         try:
             (scheme, host, port), (first, _, first_port) = _site(url), _site(start)
         except ValueError as error:
@@ -95,7 +95,7 @@ class Visitor:
         return None if port in (_PORTS[scheme], first_port if scheme == first else None) else "leads to another port"
 
     def _refusal(self, url: str) -> Visit | None:
-        """What robots.txt has against an address (RFC 9309): a rule, or that it cannot be had just now."""
+        """Returns why robots.txt forbids an address (RFC 9309): a rule, or that it is unavailable for now."""
         parts = urlsplit(url)
         site = f"{parts.scheme}://{parts.netloc}"
         rules, read_at = self._robots.get(site, (None, -math.inf))
@@ -115,7 +115,7 @@ class Visitor:
         return None if rules.can_fetch(url, _AGENT) else Visit(url, reason="forbidden by robots.txt")
 
     def _ask(self, url: str, robots: bool) -> Visit:
-        """Asks once, as soon as the host may be asked."""
+        """Sends one request, as soon as the host may be asked."""
         host = urlsplit(url).netloc
         time.sleep(max(0.0, self._free_at.get(host, 0.0) - time.monotonic()))
         start = time.monotonic()
@@ -147,7 +147,7 @@ class Visitor:
                 visit.target = headers["Location"]
             elif status != 200:
                 visit.reason = f"{status} {response.reason_phrase}".strip()
-                visit.again = status >= 500 or status in {403, *_BUSY}  # 403: a site that has had enough for now
+                visit.again = status >= 500 or status in {403, *_BUSY}  # 403: a site may answer so for a while
                 visit.pause = _retry_after(headers.get("Retry-After", "")) if visit.again else 0.0
             elif "html" not in kind and not robots:
                 visit.reason = f"{kind}, not HTML"
@@ -177,7 +177,7 @@ def _site(url: str) -> tuple[str, str | None, int | None]:
 
 
 def _delay(rules: Any) -> float:
-    """Seconds between requests that robots.txt asks for; what is no number asks for nothing."""
+    """Returns the seconds between requests that robots.txt asks for; values that are no numbers are ignored."""
     rate = rules.request_rate(_AGENT)
     delay = float(rules.crawl_delay(_AGENT) or 0)
     of_rate = (rate.seconds / rate.requests if rate.requests else math.inf) if rate else 0.0

@@ -1,4 +1,4 @@
-"""Probabilities that can be trusted, and thresholds for them, fitted on validation documents and kept in the model."""
+"""Fits calibrated probabilities and thresholds on validation documents, and stores them in the model."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,10 +23,10 @@ from .thresholds import LEAST_DOCUMENTS, LEAST_GOLD, tells_enough
 
 _BINS = 15
 _KEPT_LOGITS = 1 << 25
-"""Logits kept of a model whose labels exclude each other (128 MB); of more, the documents are thinned out."""
+"""Maximum number of logits stored if labels exclude each other (128 MB); beyond it, documents are thinned out."""
 
 _AS_IT_IS = {"method": "platt", "scale": 1.0, "offset": 0.0}
-"""The calibration of a group that needs none; a group without an entry would be calibrated like the other."""
+"""The identity, for a group that needs no calibration; a group without an entry would use that of the other."""
 
 _NO_PROMISE = (
     "nothing is promised for unseen labels, because too few of these documents have any; their threshold stays as it "
@@ -34,19 +34,20 @@ _NO_PROMISE = (
 )
 
 _COARSE = 0.05
-"""How far the micro-F1 of coarse counts may be from the true one: more where most logits are beyond `EDGES`, or between
-two of them, and thresholds of single labels would be chance."""
+"""Largest allowed error of the micro-F1 from coarse counts. It is larger if most logits are beyond `EDGES` or between
+two of them, and then thresholds of single labels would be arbitrary."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was fitted on validation documents.
+    """The result of fitting on validation documents.
 
     Args:
         calibration: `GileConfig.calibration`.
         thresholds: `GileConfig.thresholds`.
-        label_thresholds: `(C,)` probabilities of the candidate labels; NaN for those that have that of their group.
-        figures: What `calibrate` returns.
+        label_thresholds: `(C,)` probabilities of the candidate labels; NaN for labels with the threshold of their
+            group.
+        figures: The return value of `calibrate`.
     """
 
     calibration: dict[str, Any]
@@ -72,16 +73,18 @@ def calibrate(
         figures = calibrate(model, DataLoader(rows, 64, collate_fn=GileDataCollator(processor)))
         model.save_pretrained(folder)
 
-    Seen labels are calibrated apart from unseen ones, and so are their thresholds. For the unseen ones there must be
-    validation documents with labels that the model was not trained on. With fewer than 30 such documents, or 50 such
-    gold labels, unseen labels share the calibration and the threshold of the seen ones, and `note` says so.
-    A group stays uncalibrated if its calibration does not improve held-out documents.
+    Seen and unseen labels have separate calibrations and thresholds. Those of unseen labels need validation documents
+    with labels that the model was not trained on. With fewer than 30 such documents, or 50 such gold labels, unseen
+    labels share the calibration and the threshold of the seen ones, and `note` says so. A group stays uncalibrated if
+    its calibration does not improve held-out documents.
 
-    What it sets: `config.calibration` and `config.thresholds`, the threshold with the best micro-F1 of each group; and
-    in `label_set` the thresholds of single labels that differ from that of their group (`label_thresholds.py`). What
-    an earlier call has set of these labels is gone; of a group without gold labels in these documents it stays, unless
-    labels exclude each other. Nothing is set when it fails. A model whose labels exclude each other
-    (`problem_type="single_label_classification"`) gets no thresholds: its best label counts.
+    It sets `config.calibration` and `config.thresholds`, the threshold with the best micro-F1 of each group; and in
+    `label_set` the thresholds of labels that differ from that of their group (`label_thresholds.py`). It replaces the
+    results of earlier calls, except for a group without gold labels in these documents if labels do not exclude each
+    other. If it fails, nothing is changed.
+
+    A model whose labels exclude each other (`problem_type="single_label_classification"`) gets no thresholds: its best
+    label counts.
 
     Documents are read once. Counts of 26,000 labels take about 200 MB.
 
@@ -89,27 +92,27 @@ def calibrate(
         model: A `GileForSequenceClassification`.
         batches: Validation documents as `GileDataCollator` makes them, with `labels`. Without `columns`, no generator.
         method: `"platt"` or `"spline"`, as in `calibrated` of `hf_gile.models.search_gile`. By default "spline", the
-            best on other documents; of single-label problems "platt", the only one that they can have.
-        label_thresholds: Whether labels may have thresholds of their own.
-        objective: `"micro_f1"` or `"macro_f1"`: what thresholds of single labels are to be best for. Or a promise,
+            best on other documents; for single-label problems "platt", the only possible one.
+        label_thresholds: Whether labels may have individual thresholds.
+        objective: `"micro_f1"` or `"macro_f1"`: the metric that thresholds of single labels optimize. Or a promise,
             `"recall@0.8"`: the highest threshold of each group that keeps it (`promised_recall.py`).
         columns: The candidate labels, by default the seen ones and the unseen ones that a document has.
         bf16: Whether to run under bfloat16 autocast.
 
     Returns:
-        `documents`, and of each group that was fitted, `seen_` or `unseen_` in front:
+        `documents`, and for each fitted group, prefixed with `seen_` or `unseen_`:
 
-        - `expected_calibration_error` and `top_5_expected_calibration_error`, each with `_before` and `_after` behind,
-          of the documents that it was fitted on, as `CalibrationMetrics` computes them;
+        - `expected_calibration_error` and `top_5_expected_calibration_error`, each with the suffixes `_before` and
+          `_after`, on the documents of the fit, as `CalibrationMetrics` computes them;
         - `threshold`, and `micro_f1_before` (at a probability of 0.5, not calibrated) and `micro_f1` (at the
-          threshold), of these documents, too; or of a promise `promised_recall` and `labels_per_document`;
-        - with `label_thresholds` also `held_out_micro_f1` and `held_out_macro_f1`, of one threshold made on one half of
-          the documents and measured on the other; the same with `_of_label_thresholds` behind; `shrinkage`, the m of
-          these (None if the common threshold is best), and `label_thresholds`, how many labels have their own. Not of
-          a model whose logits are all so small (below 1/8), or so large (above 60), that labels cannot be
-          distinguished.
+          threshold), on these documents as well; or for a promise `promised_recall` and `labels_per_document`;
+        - with `label_thresholds` also `held_out_micro_f1` and `held_out_macro_f1`, of one threshold fitted on one half
+          of the documents and measured on the other; the same with the suffix `_of_label_thresholds`; `shrinkage`,
+          their m (None if the common threshold is best), and `label_thresholds`, the number of labels with individual
+          thresholds. They are missing for a model whose logits are all so small (below 1/8), or so large (above 60),
+          that labels cannot be distinguished.
 
-        A model whose labels exclude each other has the first of these, `accuracy_before` and `accuracy_after`.
+        A model whose labels exclude each other has only the first of these, `accuracy_before` and `accuracy_after`.
         `note` says why unseen labels were not fitted.
 
     Raises:
@@ -142,16 +145,16 @@ def calibrate(
 
 
 def fit_promise(documents: Iterable[tuple[Tensor, Tensor]], seen: Tensor, method: str, recall: float) -> Calibration:
-    """Fits a calibration, and thresholds that promise a recall, in each group that enough documents have.
+    """Fits a calibration and thresholds that promise a recall, for each group with enough documents.
 
     Args:
         documents: Of each batch `(B, C)` logits of the candidates and `(B, P)` gold columns, padded with -100.
         seen: `(C,)` booleans.
         method: As in `calibrate`.
-        recall: What is promised.
+        recall: The promised recall.
 
     Returns:
-        As `fit`; `thresholds` has only groups for which something is promised.
+        As `fit`; `thresholds` contains only groups with a promise.
     """
     gold = GoldLogits(seen)
     counts = _counted(gold.through(documents), seen)
@@ -188,13 +191,13 @@ def fit(
 
     Args:
         counts: Of validation documents.
-        method: As in `calibrate`; None for none.
+        method: As in `calibrate`; None to skip the calibration.
         label_thresholds: As in `calibrate`.
         objective: As in `calibrate`.
         options: Of `fit_label_thresholds`.
 
     Returns:
-        What was found.
+        The fitted values.
 
     Raises:
         ValueError: No document has one of the labels.
@@ -257,9 +260,9 @@ def _note(documents: int, gold: int, what: str) -> str:
 
 
 def _gains(method: str, cells: Tensor, gold: Tensor) -> bool:
-    """Whether a calibration of one half of the documents says more of the other half than none does, `(2, BINS)` each.
+    """Tests whether a calibration of one half of the documents improves the other half, `(2, BINS)` each.
 
-    Where a half has no gold label there is no telling, and the priors of the fit have to do.
+    If a half has no gold label, this cannot be tested, and the priors of the fit are trusted.
     """
     if not bool(gold.any(1).all()):
         return True
@@ -274,14 +277,14 @@ def _gains(method: str, cells: Tensor, gold: Tensor) -> bool:
 
 
 def _likelihood(logits: Tensor, cells: Tensor, gold: Tensor) -> float:
-    """The logarithm of what probabilities say of the gold labels."""
+    """Returns the log-likelihood of the gold labels."""
     came = cells > 0
     logits, number, right = logits[came].double(), cells[came].double(), gold[came].double()
     return float((right * logits - number * functional.softplus(logits)).sum())
 
 
 def _parts(counts: ScoreCounts, labels: Tensor) -> list[tuple[LabelCounts, float]]:
-    """The counts of labels in each half of the documents and in all, with the micro-F1 of their common threshold."""
+    """Returns counts of labels for each half of the documents and for all, with the best common micro-F1."""
     place = int(counts.seen[labels][0])
     parts = []
     for part in (slice(0, 1), slice(1, 2), slice(0, 2)):
@@ -295,7 +298,7 @@ def _parts(counts: ScoreCounts, labels: Tensor) -> list[tuple[LabelCounts, float
 
 
 def _is_resolved(part: LabelCounts, micro_f1: float) -> bool:
-    """Whether the coarse counts of single labels tell what the fine ones of all of them do."""
+    """Checks whether the coarse counts of single labels agree with the fine counts of all labels."""
     coarse = part.figures(torch.full((len(part.num_gold),), part.common))["micro_f1"]
     return abs(coarse - micro_f1) <= _COARSE * micro_f1
 
@@ -312,7 +315,7 @@ def _figures(found: LabelThresholds, number: int) -> dict[str, Any]:
 
 
 def _of_softmax(documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor) -> Calibration:
-    """Of labels that exclude each other: a softmax needs the logits of a document together."""
+    """Collects logits of labels that exclude each other, since a softmax needs all logits of a document."""
     kept: list[tuple[Tensor, Tensor]] = []
     size, step, number = max(1, _KEPT_LOGITS // len(seen)), 1, 0
     for logits, gold in documents:
@@ -324,8 +327,8 @@ def _of_softmax(documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor) -> Cal
             )
         for row, columns in zip(widened(logits).cpu(), gold[:, 0].cpu(), strict=True):
             if number % step == 0:
-                kept.append((row.clone(), columns))  # a row of its own, which keeps no batch in memory
-                if len(kept) > size:  # every second of them, and from here on
+                kept.append((row.clone(), columns))  # a copy, so that the batch can be freed
+                if len(kept) > size:  # every second of them, and of all later ones
                     kept, step = kept[::2], 2 * step
             number += 1
     kept = [(row, column) for row, column in kept if column != IGNORE and not row[column].isneginf()]
@@ -336,7 +339,7 @@ def _of_softmax(documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor) -> Cal
     calibration: dict[str, Any] = {}
     if tells_enough(unseen, unseen):
         calibration = fit_softmax_calibration(every, gold, seen)
-    elif unseen < len(gold):  # too few: all labels are calibrated like the seen ones
+    elif unseen < len(gold):  # too few: all labels use the calibration of the seen ones
         calibration = fit_softmax_calibration(every, gold, torch.ones_like(seen))
     before, after = ScoreCounts(seen), ScoreCounts(seen)
     for start in range(0, len(every), before.chunk_size):
@@ -354,7 +357,7 @@ def _of_softmax(documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor) -> Cal
 
 
 def _each_on_its_own(logits: Tensor) -> Tensor:
-    """`(N, C)` logits whose sigmoid is the softmax of these."""
+    """Returns `(N, C)` logits whose sigmoid equals the softmax of the given ones."""
     logs = logits.log_softmax(-1)
     return logs - torch.log1p(-logs.exp().clamp(max=1 - 1e-7))
 
@@ -441,7 +444,7 @@ def _is_multi_hot(gold: Tensor) -> bool:
 
 
 def _keep(model: GileForSequenceClassification, chosen: Tensor, found: Calibration) -> None:
-    """Sets in the model what was found, if all of it makes sense."""
+    """Stores the result in the model, if all of it is valid."""
     config, before = model.config, (model.config.calibration, model.config.thresholds)
     labels, single = model.label_set, config.problem_type == "single_label_classification"
     if labels is not None:
@@ -452,7 +455,7 @@ def _keep(model: GileForSequenceClassification, chosen: Tensor, found: Calibrati
                 changed[column] = replace(changed[column], threshold=threshold)
         labels = LabelSet(changed)
     config.calibration, config.thresholds = found.calibration or before[0], found.thresholds
-    if not single:  # of a softmax, groups only make sense together
+    if not single:  # with a softmax, groups are only valid together
         others = {group: before[0].get(group, _AS_IT_IS) for group in before[1] if group not in found.thresholds}
         config.calibration, config.thresholds = others | found.calibration, before[1] | found.thresholds
         if all(own == _AS_IT_IS for own in config.calibration.values()):
@@ -466,5 +469,5 @@ def _keep(model: GileForSequenceClassification, chosen: Tensor, found: Calibrati
 
 
 def _short(probability: float) -> float:
-    """To six digits, which people can read; near 1 of what is missing, for 1 itself is reached by nothing."""
+    """Rounds to six significant digits; near 1 rounds the difference from 1, since no probability reaches 1."""
     return 1 - _short(1 - probability) if probability > 0.999 else float(f"{probability:.6g}")
