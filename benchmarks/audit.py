@@ -17,8 +17,8 @@ ones are wrong, frequent ones missing); and chance. Precision at k, means over t
 
 `documents`: corrections needed in the first k documents of the queue, each; beside documents with the most headings
 first, and all. `drift`: one collection is half of the documents as they are; in the other half, of 30 labels drawn of
-those with 10 documents or more there, half of the uses are another label; the share of these 30 among the first 30, by
-the audit and by the difference of shares alone.
+those with 10 documents or more there, half of the uses are another label. Both labels drift; the share of such labels
+among the first 30, by the audit and by the difference of shares alone.
 
 Writes results/audit.json, keyed by set; sets that are not run stay.
 """
@@ -171,11 +171,14 @@ def drifted(probabilities: Tensor, gold: Tensor, counts: Tensor, seed: int) -> d
     drawn = generator.choice((used >= 10).nonzero()[:, 0].numpy(), DRIFTING, replace=False)
     changed = gold[second].clone()
     shares = (counts + 1).numpy() / float((counts + 1).sum())
+    wanted = set(drawn.tolist())
     for column in drawn:
         rows = changed[:, column].nonzero()[:, 0].numpy()
         rows = generator.choice(rows, len(rows) // 2, replace=False)
         changed[rows, int(column)] = False
-        changed[rows, int(generator.choice(len(shares), p=shares))] = True
+        new = int(generator.choice(len(shares), p=shares))
+        changed[rows, new] = True
+        wanted.add(new)
     audits = [
         audited(lambda rows, own=own: probabilities[own[rows]], labels, 1)
         for own, labels in ((first, gold[first]), (second, changed))
@@ -186,7 +189,6 @@ def drifted(probabilities: Tensor, gold: Tensor, counts: Tensor, seed: int) -> d
         for one in audits
     ]
     by_share = [one.column for one in drift(*flat, most=DRIFTING)]
-    wanted = set(drawn.tolist())
     return {name: len(wanted & set(own)) / DRIFTING for name, own in (("audit", by_audit), ("share", by_share))}
 
 
