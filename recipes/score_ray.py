@@ -27,10 +27,16 @@ def scored(rows: Dataset, model: str, actors: int, gpus: float = 0, **options: A
     Args:
         rows: With the columns of the text.
         model: The folder of a model.
-        actors: Number of actors; each takes a core, and holds the model.
+        actors: Number of actors; each takes a core, and holds the model. The cluster needs more cores than that.
         gpus: What each takes of a GPU.
         options: Those of `GileScorer`.
+
+    Raises:
+        ValueError: The actors would take all cores, and Ray would wait forever for one to read and write with.
     """
+    cores = ray.cluster_resources().get("CPU", 0)
+    if actors >= cores:
+        raise ValueError(f"{actors} actors take all {cores:g} cores of the cluster: leave one to read and write with")
     return rows.map_batches(
         GileScorer,
         fn_constructor_args=(model,),
@@ -50,7 +56,7 @@ def main() -> None:
     parser.add_argument("--output", required=True, help="folder of the parts")
     parser.add_argument("--format", choices=["parquet", "json"], default="parquet")
     parser.add_argument("--text", nargs="+", default=["text"], help="columns")
-    parser.add_argument("--actors", type=int, default=2)
+    parser.add_argument("--actors", type=int, default=1, help="fewer than the cluster has cores")
     parser.add_argument("--gpus", type=float, default=0, help="of each actor")
     parser.add_argument("--top_k", type=int, default=10)
     options = parser.parse_args()
