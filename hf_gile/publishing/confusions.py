@@ -1,4 +1,4 @@
-"""Which labels a model gives in the place of which.
+"""Counts which labels a model confuses.
 
 Shapes: B documents in the batch, L labels scored, P gold labels of a document, padded.
 """
@@ -15,18 +15,18 @@ _COLUMNS_AT_ONCE = 1 << 20
 
 
 class ConfusedPairs:
-    """Counts pairs of labels in the same document, a gold one that was missed and one that was wrongly given.
+    """Counts pairs of labels in the same document: a missed gold label and a wrongly predicted one.
 
-    Memory is bounded: of a document the 20 best-scored wrong labels count, and up to `max_pairs` pairs are kept. When
-    there are more, the rarest are forgotten; a pair's number is then at most `forgotten` too low.
+    Memory is bounded: only the 20 best-scored wrong labels of a document count, and up to `max_pairs` pairs are stored.
+    Beyond that, the rarest are dropped; the count of a pair is then at most `forgotten` too low.
 
-    Frequent labels stand beside each other by chance, so pairs are ranked by how much more often they were found than
-    that: by n - m w / N, with n documents of the pair, m in which the one was missed, w in which the other was wrongly
-    given, and N of all.
+    Frequent labels co-occur by chance, so pairs are ranked by their excess over chance: by n - m w / N, with n
+    documents of the pair, m in which the first was missed, w in which the second was wrongly predicted, and N documents
+    in total.
 
     Args:
         num_labels: Number of labels L.
-        max_pairs: Number of pairs kept, 16 bytes each.
+        max_pairs: Number of stored pairs, 16 bytes each.
 
     Raises:
         ValueError: If one of them is below 1.
@@ -56,9 +56,9 @@ class ConfusedPairs:
         """Adds a batch.
 
         Args:
-            given: `(B, L)` bool, the labels given to each document.
-            scores: `(B, L)` what they were chosen by.
-            gold: `(B, P)` columns of the gold labels, padded with -100.
+            given: `(B, L)` bool, the predicted labels of each document.
+            scores: `(B, L)` scores of the predictions.
+            gold: `(B, P)` gold label indices, padded with -100.
         """
         is_gold = gold != IGNORE
         missed = is_gold & ~given.gather(1, gold.clamp(min=0))
@@ -77,13 +77,14 @@ class ConfusedPairs:
             self._count()
 
     def most(self, number: int) -> list[tuple[int, int, int]]:
-        """The pairs found most often beyond chance.
+        """Returns the most frequent pairs beyond chance.
 
         Args:
-            number: How many at most.
+            number: Maximum number of pairs.
 
         Returns:
-            The column missed, the column given, and the number of documents; of equal ranks the lower columns first.
+            The index of the missed label, the index of the predicted label, and the number of documents; lower indices
+            first if ranks are equal.
         """
         self._count()
         missed, wrong = np.divmod(self._pairs, self.num_labels)

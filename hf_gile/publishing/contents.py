@@ -1,4 +1,4 @@
-"""What belongs to a published model: what makes it whole, what never goes up, and what a new version replaces."""
+"""Files of a published model: which are required, which are never uploaded, and which a new version replaces."""
 
 import re
 import zipfile
@@ -53,7 +53,7 @@ def is_ours(path: str) -> bool:
 
 
 def is_loaded(path: str) -> bool:
-    """Whether a file of `is_ours` would be loaded, or mislead, beside the files of another model: weights, code, index.
+    """Whether a file of `is_ours` would be loaded with the files of another model: weights, code, index.
 
     Example:
         >>> is_loaded("index/label_index.json"), is_loaded("labels.csv")
@@ -63,17 +63,17 @@ def is_loaded(path: str) -> bool:
 
 
 def contents_of(folder: Path) -> tuple[dict[str, Path], list[tuple[str, str]]]:
-    """What of a folder goes to the Hub, and what does not.
+    """Selects the files of a folder to upload to the Hub.
 
     Args:
         folder: A saved model.
 
     Returns:
-        The files by their paths in the repository, and what is left out, each with the reason; a folder stands for
-        what is in it. Both in the order of the paths.
+        The files by their paths in the repository, and the paths left out with the reasons; a folder includes its
+        content. Both are sorted by path.
 
     Raises:
-        ValueError: A file is a link to one outside of the folder.
+        ValueError: If a file is a link to a file outside of the folder.
     """
     files: dict[str, Path] = {}
     left_out: list[tuple[str, str]] = []
@@ -135,8 +135,8 @@ def _why_no_file(path: Path) -> str | None:
 
 
 def _is_pickle(path: Path) -> bool:
-    """Whether a file of any name holds a pickle, by its first bytes."""
-    if path.suffix == ".safetensors":  # starts with a number, which may be any
+    """Whether a file contains a pickle, by its first bytes."""
+    if path.suffix == ".safetensors":  # starts with an arbitrary number
         return False
     with path.open("rb") as file:
         first = file.read(8)
@@ -174,13 +174,13 @@ def _has_objects(file: IO[bytes]) -> bool:
 
 
 def missing_parts(folder: Path) -> list[str]:
-    """What a folder lacks of a saved GILE model that loads anywhere.
+    """Lists what is missing for a saved GILE model that loads anywhere.
 
     Args:
         folder: A folder, perhaps of a saved model.
 
     Returns:
-        What is missing, in words; empty if nothing is.
+        Descriptions of what is missing; empty if complete.
     """
     config = _read_json(folder / "config.json")
     if config is None or config.get("model_type") not in MODEL_TYPES:
@@ -221,14 +221,14 @@ def code_references(config: Any) -> list[str]:
 
 
 def _strings(value: Any) -> list[str]:
-    """The texts in a value, or in the lists and dicts that it holds."""
+    """Returns the strings in a value, including nested lists and dicts."""
     if isinstance(value, dict | list):
         return [text for item in (value.values() if isinstance(value, dict) else value) for text in _strings(item)]
     return [value] if isinstance(value, str) else []
 
 
 def code_of(folder: Path) -> set[str]:
-    """The names of the files that a model's `config.json` names as its code, and of all that these import.
+    """Returns the code files that a model's `config.json` refers to, and all files that they import.
 
     Args:
         folder: A folder, perhaps of a saved model.

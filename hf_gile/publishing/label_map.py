@@ -1,4 +1,4 @@
-"""Label codes in the plane, for the map of a card.
+"""Projects label codes to two dimensions, for the map on a card.
 
 Shapes: M labels on the map, J joint size.
 """
@@ -13,21 +13,21 @@ from ..extras import needs_extra
 from ..models.labels_gile import Label
 
 MOST = 1_500
-"""Labels on a map, at most."""
+"""Maximum number of labels on a map."""
 
-_FEW = 30  # with fewer, neighbourhoods mean nothing and t-SNE has nothing to show
+_FEW = 30  # with fewer labels, neighbourhoods are meaningless and t-SNE is not useful
 _COMPONENTS = 50
 
 
 def mapped_labels(labels: Sequence[Label], most: int = MOST) -> list[int]:
-    """Chooses the labels of a map: by frequency at equal distances, a quarter of them never trained on if there are.
+    """Chooses the labels of a map: evenly spaced by frequency, with up to a quarter never trained on.
 
     Args:
         labels: The labels.
-        most: How many at most.
+        most: Maximum number of labels.
 
     Returns:
-        Their places, ascending; the choice does not depend on the order of the labels.
+        Their indices, ascending; the choice does not depend on the order of the labels.
 
     Example:
         >>> labels = [Label(f"L{n}", f"name {n}", seen=True, count=n) for n in range(5)]
@@ -46,26 +46,26 @@ def mapped_labels(labels: Sequence[Label], most: int = MOST) -> list[int]:
 
 
 def project(codes: Tensor) -> tuple[NDArray[np.float64], str]:
-    """Puts label codes into the plane, the same ones always at the same places.
+    """Projects label codes to the plane, deterministically.
 
-    Codes are scaled to length 1, so that the frequency of a label, which shows in the length, does not place it.
+    Codes are scaled to length 1, so that positions do not depend on the frequency of labels, which affects the length.
 
     Args:
         codes: `(M, J)` label codes, at least 3.
 
     Returns:
-        `(M, 2)` places, and what they were made by.
+        `(M, 2)` positions, and the name of the method.
 
     Raises:
-        ImportError: scikit-learn is not installed.
-        ValueError: Fewer than 3 codes.
+        ImportError: If scikit-learn is not installed.
+        ValueError: If there are fewer than 3 codes.
     """
     if len(codes) < 3:
         raise ValueError(f"a map needs at least 3 labels, got {len(codes)}")
     wide = codes.detach().cpu().double().numpy()
     wide = wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)
     wide = wide - wide.mean(axis=0)
-    # PCA by the products of the codes: there are at most as many of these as labels, however long a code is.
+    # PCA by the products of the codes, whose number does not depend on the length of the codes.
     variances, components = np.linalg.eigh(wide @ wide.T)
     reduced = (components * np.sqrt(variances.clip(min=0)))[:, ::-1][:, :_COMPONENTS]
     # The sign of a component is arbitrary: its largest part is made positive.

@@ -1,4 +1,4 @@
-"""Which labels a card shows, and the table of all of them."""
+"""Labels shown on a card, and the table of all labels."""
 
 import csv
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from ..models.labels_gile import Label
 from ..writing import whole_file
 
 LABEL_TABLE = "labels.csv"
-"""The name of the table in a saved model."""
+"""File name of the table in a saved model."""
 
 _OF_LABELS = ("id", "name", "description", "language", "seen", "count")
 _OF_REPORTS = ("threshold", "support", "precision", "recall", "f1")
@@ -18,17 +18,17 @@ _OF_REPORTS = ("threshold", "support", "precision", "recall", "f1")
 def shown_labels(
     labels: Iterable[Label], supports: Mapping[str, int] | None = None, each: int = 5
 ) -> list[tuple[str, list[Label]]]:
-    """The labels that a card shows: frequent ones, those in the middle, rare ones, and those never trained on.
+    """Selects the labels for a card: frequent, medium, rare and unseen ones.
 
     Args:
         labels: The labels.
-        supports: Documents of each label, by id, in the test; where there are enough labels that have some, only these
-            are shown, as the others have no figures.
+        supports: Test documents of each label, by id; if enough labels have some, only these are shown, since others
+            have no metrics.
         each: Number of labels of each kind; up to four times as many labels are all shown.
 
     Returns:
-        Headings and labels, the most frequent first; none is twice. The heading is empty where all labels are shown, or
-        where nothing is known of how often they occur.
+        Headings and labels, the most frequent first, without duplicates. The heading is empty if all labels are shown,
+        or if their frequencies are unknown.
 
     Example:
         >>> labels = [Label(f"L{n}", f"name {n}", seen=n < 40, count=max(0, 40 - n)) for n in range(50)]
@@ -36,7 +36,7 @@ def shown_labels(
         [('Frequent', [40, 39]), ('In the middle', [21, 20]), ('Rare', [2, 1]), ('Never trained on', [0, 0])]
     """
     known = supports or {}
-    # By id where the numbers are equal: the order of a label set should not matter.
+    # Ties are sorted by id: the order of a label set should not matter.
     ordered = sorted(labels, key=lambda label: (-label.count, not label.seen, -known.get(label.id, 0), label.id))
     if len(ordered) <= 4 * each:
         return [("", ordered)]
@@ -63,13 +63,13 @@ def write_label_table(
     thresholds: Mapping[str, float | None],
     figures: Mapping[str, Mapping[str, Any]],
 ) -> None:
-    """Writes all labels, with what was measured of each, as CSV; a file of this name is replaced when it is complete.
+    """Writes all labels with their metrics as CSV; an existing file is replaced once the new one is complete.
 
     Args:
         path: The file.
         labels: The labels.
         thresholds: The thresholds in use, by id.
-        figures: What a report has of them, by id.
+        figures: Metrics of a report, by id.
     """
     with whole_file(path) as written, written.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)

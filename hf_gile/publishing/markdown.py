@@ -1,16 +1,16 @@
-"""Texts of others in a page of ours: one line each, cut, and without any meaning to Markdown, HTML or a terminal."""
+"""Escapes untrusted texts for a page: a single, shortened line without effect in Markdown, HTML or a terminal."""
 
 import json
 import re
 import unicodedata
 
-# What Markdown, its dialects on the Hub (tables, math, mentions, numbers of issues) or HTML read as more than a sign.
+# Characters with a meaning in Markdown, its extensions on the Hub (tables, math, mentions, issue numbers) or HTML.
 _SIGNS = re.compile(r"[&<>|`*_\[\]\\#~$!@]|:(?=//|\w+:)|(?<=www)\.")
 _DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def one_line(text: str) -> str:
-    r"""A text in one line, without signs that cannot be seen or turn the direction of what follows.
+    r"""Returns a text in one line, without invisible characters and without changes of direction.
 
     Args:
         text: Any text.
@@ -27,14 +27,14 @@ def one_line(text: str) -> str:
 
 
 def shortened(text: str, length: int) -> str:
-    """A text in one line, cut at the end of a word.
+    """Returns a text in one line, cut at the end of a word.
 
     Args:
         text: Any text.
-        length: The most signs that the result has.
+        length: Maximum number of characters of the result.
 
     Returns:
-        The text, with three dots in one sign where it was cut.
+        The text, with an ellipsis character if it was cut.
 
     Example:
         >>> shortened("The failing heart pumps less blood.", 20)
@@ -52,15 +52,15 @@ def shortened(text: str, length: int) -> str:
 
 
 def escaped(text: str, length: int | None = None) -> str:
-    r"""A text of others as Markdown that shows it as it is, in one line.
+    r"""Escapes an untrusted text as Markdown that shows it literally, in one line.
 
     Args:
         text: Any text.
-        length: The most signs of it that are shown; by default all.
+        length: Maximum number of characters shown; by default all.
 
     Returns:
-        The text, with entities in place of signs that mean something to Markdown or HTML. What is written from right
-        to left is isolated, so that it leaves the order of what stands around it.
+        The text, with entities for characters that have a meaning in Markdown or HTML. Text written from right to left
+        is isolated, so that it does not reorder the text around it.
 
     Example:
         >>> print(escaped("a|b <b>*c*</b>\n`d`"))
@@ -78,7 +78,7 @@ def _entity(sign: str | re.Match[str]) -> str:
 
 
 def is_right_to_left(text: str) -> bool:
-    """Whether a text holds letters that are written from right to left.
+    """Whether a text contains letters that are written from right to left.
 
     Args:
         text: Any text.
@@ -91,7 +91,7 @@ def is_right_to_left(text: str) -> bool:
 
 
 def python_text(text: str) -> str:
-    r"""A text of others as a literal in a Python program on the page.
+    r"""Returns an untrusted text as a literal for a Python program on the page.
 
     Args:
         text: Any text.

@@ -1,4 +1,4 @@
-"""The figures of a card, as PNG: readable on a phone, on a white page and on a dark one, and small.
+"""Figures of a card as small PNG files, readable on a phone and on light and dark pages.
 
 Shapes: M labels on a map.
 """
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# On a transparent ground each is at least 3.7 times as light or as dark as white and as the dark page of the Hub.
+# The background is transparent; each color has a contrast of at least 3.7 to white and to the dark page of the Hub.
 GREY, SEEN, UNSEEN = "#797979", "#3b7fd6", "#c8661a"
 
 FEWEST_SCORES = 20
-"""Bins of a calibration plot with fewer scores are not drawn: their frequency is chance."""
+"""Bins of a calibration plot with fewer scores are not drawn, since their frequency is too noisy."""
 
 _DOTS_PER_INCH = 160
 _PALETTE = 96
@@ -38,23 +38,23 @@ CURVES = {
     "micro_f1": "micro-F1",
     "macro_f1": "macro-F1",
 }
-"""The figures of an evaluation that a learning curve shows, the first few that there are."""
+"""Metrics for a learning curve; the first available ones are shown."""
 
 
 def calibration_plot(
     reliability: Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]], path: str | PathLike[str]
 ) -> bool:
-    """Draws how often labels of a probability are gold, before and after calibration.
+    """Plots the frequency of gold labels against their probability, before and after calibration.
 
     Args:
         reliability: `Report.reliability`.
         path: The PNG to write.
 
     Returns:
-        Whether there was something to draw; nothing is written otherwise.
+        Whether there was something to plot; otherwise no file is written.
 
     Raises:
-        ImportError: matplotlib is not installed.
+        ImportError: If matplotlib is not installed.
     """
     drawn = {}
     for group, times in reliability.items():
@@ -94,20 +94,20 @@ def calibration_plot(
 def label_map(
     places: NDArray[np.float64], names: Sequence[str], seen: Sequence[bool], path: str | PathLike[str]
 ) -> list[str]:
-    """Draws labels in the plane, and writes a few names beside them, none over another.
+    """Plots labels in the plane, and writes a few names next to them without overlaps.
 
     Args:
-        places: `(M, 2)` where they are.
-        names: Of the labels, those first whose names should be there; names in letters that the font lacks, or
-            written from right to left, are left out.
-        seen: Whether each was trained on.
+        places: `(M, 2)` positions.
+        names: Names of the labels, the most important first; names with letters missing from the font, or
+            written from right to left, are omitted.
+        seen: Whether each label was trained on.
         path: The PNG to write.
 
     Returns:
         The names written.
 
     Raises:
-        ImportError: matplotlib is not installed.
+        ImportError: If matplotlib is not installed.
     """
     figure = _figure(6.0, 6.4)
     axis = figure.add_subplot()
@@ -128,7 +128,7 @@ def label_map(
     written, covered = _write_names(figure, axis, places, names, np.where(trained, SEEN, UNSEEN))
     for dots, (kind, color, marker, _) in zip(list(axis.collections), kinds, strict=True):
         of_kind = trained == kind
-        # Names could not be read over dots, and a ground of their own would be right on a white page or on a dark one.
+        # Names are unreadable over dots, and a background for names would only suit a light or a dark page.
         dots.set_offsets(places[of_kind & ~covered])
         axis.scatter(*places[of_kind & written].T, s=max(size, 34), color=color, marker=marker, linewidths=0)
     _write(figure, path)
@@ -136,17 +136,17 @@ def label_map(
 
 
 def learning_curve(history: Iterable[Mapping[str, Any]], path: str | PathLike[str]) -> bool:
-    """Draws loss and validation figures against epochs (against steps, where epochs are not known).
+    """Plots loss and validation metrics against epochs (or steps, if epochs are unknown).
 
     Args:
-        history: `log_history` of a Trainer: `loss`, and what evaluations have measured, `eval_...`.
+        history: `log_history` of a Trainer: `loss`, and metrics of evaluations, `eval_...`.
         path: The PNG to write.
 
     Returns:
-        Whether there were at least two points of something; nothing is written otherwise.
+        Whether some curve had at least two points; otherwise no file is written.
 
     Raises:
-        ImportError: matplotlib is not installed.
+        ImportError: If matplotlib is not installed.
     """
     rows = list(history)
     unit = "epoch" if any("epoch" in row for row in rows) else "step"
@@ -182,14 +182,15 @@ def learning_curve(history: Iterable[Mapping[str, Any]], path: str | PathLike[st
 
 
 def _evaluated(series: Mapping[str, Any], name: str) -> str | None:
-    """The name under which evaluations have a figure: `eval_NAME`, or of a named set `eval_SET_NAME`.
+    """Returns the name of a metric in evaluations: `eval_NAME`, or `eval_SET_NAME` for a named set.
 
-    Of several, that of the set evaluated most often: a set may be looked at once more behind training. Never of a test.
+    Among several, the set evaluated most often is used, since a set may be evaluated again after training. Test sets
+    are never used.
     """
     found = []
     for known, points in series.items():
         before = known.removesuffix(name)
-        # Not the figure of some of the labels, of the test, nor another whose name ends alike.
+        # Not a metric of a label group, of the test, or another with the same suffix.
         other = re.search(r"(seen|decile_\d+|ranking)_$|^eval_test_", before)
         if known.endswith(name) and re.fullmatch(r"eval_(\w+_)?", before) and not other:
             found.append((-len(points), len(known), known))
@@ -204,19 +205,19 @@ def _figure(height: float, width: float) -> Any:
 
 
 def _write(figure: "Figure", path: str | PathLike[str]) -> None:
-    from PIL import Image  # matplotlib brings it
+    from PIL import Image  # installed with matplotlib
 
     _in_grey(figure)
     drawn = io.BytesIO()
     figure.savefig(drawn, dpi=_DOTS_PER_INCH, transparent=True)
-    # A quarter of the size, and hardly a difference: figures have few colours.
+    # A quarter of the size with hardly a visible difference, as figures have few colors.
     image = Image.open(drawn).convert("RGBA").quantize(_PALETTE, method=Image.Quantize.FASTOCTREE)
     with whole_file(path) as written:
         image.save(written, format="PNG", optimize=True)
 
 
 def _in_grey(figure: "Figure") -> None:
-    """Axes and texts that were not given a colour, in one that can be read on any page."""
+    """Colors axes and texts without a color, such that they are readable on any page."""
     for axis in figure.axes:
         axis.tick_params(colors=GREY, labelsize=11)
         for side in axis.spines.values():
@@ -232,14 +233,14 @@ def _in_grey(figure: "Figure") -> None:
 def _write_names(
     figure: "Figure", axis: "Axes", places: NDArray[np.float64], names: Sequence[str], colors: NDArray[np.str_]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Writes names above their places; returns which were written, and which places are under one of them."""
+    """Writes names above their positions; returns the names written, and the positions that they cover."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.font_manager import FontProperties, findfont, get_font
 
     letters = get_font(findfont(FontProperties())).get_charmap()
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
-    # What is measured now is to stay.
+    # Fix the layout that is measured now.
     figure.set_layout_engine("none")
     axis.autoscale(False)
     frame, dots = axis.get_window_extent(), axis.transData.transform(places)
@@ -275,7 +276,7 @@ def _write_names(
 
 
 def _side(where: float) -> str:
-    """How a name is aligned to a place within the frame, to stay in it."""
+    """Returns the alignment of a name that keeps it within the frame."""
     return "left" if where < 0.2 else "right" if where > 0.8 else "center"
 
 

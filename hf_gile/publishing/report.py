@@ -1,4 +1,4 @@
-"""What a model is worth on given documents: the report that is saved beside it and that its card is made of.
+"""Evaluates a model on labelled documents: the report that is saved with the model and shown on its card.
 
 Shapes: N documents, B documents in a batch, L stored labels, C labels that are candidates.
 """
@@ -30,43 +30,42 @@ from .label_table import shown_labels
 from .markdown import shortened
 
 REPORT_FILE = "results.json"
-"""The name of a report's file in a saved model."""
+"""File name of the report in a saved model."""
 
 FORMAT_VERSION = 1
 """Raised when a saved report changes meaning, so that older code refuses it instead of misreading it."""
 
 TOP_K = (1, 3, 5, 10)
-"""Precision, recall and nDCG are given at these numbers of labels."""
+"""Numbers of labels for precision, recall and nDCG."""
 
 _CONFUSED = 20
 _EXAMPLE_LENGTH = 200
 _MAX_SCORES = 1 << 24
-_SURE = 40.0  # the logit of a probability that float64 can tell from 1 no more
+_SURE = 40.0  # the logit of a probability that float64 cannot distinguish from 1
 
 
 @dataclass
 class Report:
-    """Figures of a model on a set of documents; plain numbers, lists and texts all through.
+    """Metrics of a model on a set of documents, as plain numbers, lists and strings.
 
     Args:
-        metrics: By name, what `LabelMetrics` and `CalibrationMetrics` compute of the calibrated scores, over all
-            labels and with `seen_`, `unseen_` and `decile_1_` to `decile_10_` in front; with `uncalibrated_` in front
-            the calibration figures of the scores as they leave the model, if it has a calibration. Of a model of one
-            label a document also `accuracy`. Figures that are not defined (no document has a label of the group) are
-            not there.
-        labels: Of each candidate `id`, `count` (training documents), `support` (documents here), `precision`, `recall`
-            and `f1` (None where nothing is given, nothing is gold, or neither), and the `threshold` in use.
-        confused: Pairs of labels in the same document, those first that are most frequent beyond chance: the id of one
-            that was missed, the id of one that was wrongly given, the number of documents.
+        metrics: By name, the results of `LabelMetrics` and `CalibrationMetrics` on the calibrated scores, over all
+            labels and with the prefixes `seen_`, `unseen_` and `decile_1_` to `decile_10_`; with the prefix
+            `uncalibrated_` the calibration metrics of the raw scores, if the model has a calibration. With one label
+            per document also `accuracy`. Undefined metrics (no document has a label of the group) are missing.
+        labels: For each candidate `id`, `count` (training documents), `support` (documents here), `precision`, `recall`
+            and `f1` (None if undefined, without predicted or gold labels), and the `threshold` in use.
+        confused: Pairs of labels in the same document, the most frequent beyond chance first: the id of a missed label,
+            the id of a wrongly predicted label, the number of documents.
         reliability: By group, `"seen"` and `"unseen"`, the bins of `CalibrationMetrics.reliability` `"before"`
             calibration and, if the model has one, `"after"`.
         history: `log_history` of the Trainer, for the learning curve of the card.
         documents: Number of documents N.
-        dataset: The name of the set that they are of.
-        split: Which part of it.
-        command: The command that gives these figures; secrets in it are masked.
-        versions: Of the software.
-        examples: Texts by id of a label that they have, for the labels that a card shows.
+        dataset: Name of the dataset.
+        split: Split of the dataset.
+        command: The command that reproduces the report; secrets in it are masked.
+        versions: Versions of the software.
+        examples: Example texts by label id, for the labels on the card.
 
     Example:
         >>> report = Report(metrics={"micro_f1": 0.5}, labels=[], documents=3, split="test")
@@ -92,7 +91,7 @@ class Report:
         self.history = [{name: _plain(value) for name, value in row.items()} for row in self.history]
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Writes the report as JSON; a file of this name is replaced when the new one is complete.
+        """Saves the report as JSON; an existing file is replaced once the new one is complete.
 
         Args:
             path: The file, such as `results.json` in the folder of the model.
@@ -102,9 +101,9 @@ class Report:
             written.write_text(text, encoding="utf-8")
 
     def to_json(self) -> str:
-        """The report as `save` writes it."""
+        """Returns the JSON text that `save` writes."""
         rows = {"format_version": FORMAT_VERSION, **asdict(self)}
-        # A line for each label, so that the file can be read and compared.
+        # One line per label, so that the file can be read and compared.
         labels = ",\n    ".join(json.dumps(label, ensure_ascii=False, allow_nan=False) for label in rows.pop("labels"))
         head = json.dumps(rows, ensure_ascii=False, indent=2, allow_nan=False)[:-2]
         return f'{head},\n  "labels": [\n    {labels}\n  ]\n}}\n'
@@ -117,8 +116,8 @@ class Report:
             path: The file.
 
         Raises:
-            FileNotFoundError: There is no such file.
-            ValueError: The file is not a report, or was written by newer code.
+            FileNotFoundError: If the file does not exist.
+            ValueError: If the file is not a report, or was written by newer code.
         """
         try:
             rows = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse)
@@ -133,7 +132,7 @@ class Report:
         names = {one.name for one in fields(cls)}
         if not {"metrics", "labels"} <= rows.keys() <= names:
             wrong = sorted(rows.keys() ^ names)
-            raise ValueError(f"{path} is not a report: it lacks or has too much of {', '.join(wrong)}; make it again")
+            raise ValueError(f"{path} is not a report: missing or unknown fields {', '.join(wrong)}; make it again")
         rows["confused"] = [tuple(pair) for pair in rows.get("confused", [])]
         return cls(**rows)
 
@@ -155,35 +154,36 @@ def make_report(
     progress: bool = False,
     **known: Any,
 ) -> Report:
-    """Scores documents with the stored labels of a model, and measures.
+    """Scores documents with the stored labels of a model, and computes all metrics.
 
     Documents are scored a batch at a time, and never more than 16 million scores exist at once.
 
-    Scores are those of the pipeline, calibrated if the model has a calibration. A label is given to a document if its
-    probability reaches the threshold in use, `model.stored_labels.thresholds()`; of a model of one label a document the
-    most probable label is given, and probabilities are those of a softmax over the candidates.
+    Scores are those of the pipeline, calibrated if the model has a calibration. A label is predicted if its probability
+    reaches the threshold in use, `model.stored_labels.thresholds()`. With one label per document the most probable
+    label is predicted, and probabilities come from a softmax over the candidates.
 
     Args:
-        model: A `GileForSequenceClassification` with stored labels; its mode is afterwards as before.
+        model: A `GileForSequenceClassification` with stored labels; its training mode is restored afterwards.
         processor: The `GileProcessor` saved with it.
-        texts: N texts, or whatever else the processor takes for a document.
-        gold: For each the ids of its labels (one id may stand for a list of one). Those that are no candidates count
-            as not given.
-        columns: The columns of the stored labels that are candidates; by default all.
-        excluded: For each text the ids of labels that are no candidates for it, such as `load_xmc` reads of filters.
-        example_texts: How many texts of each label that a card shows are kept in the report, cut to 200 signs. They
-            will be published with it: keep some only if the licence of the texts allows it.
-        batch_size: Documents scored at a time, at most.
+        texts: N texts, or other documents that the processor accepts.
+        gold: Gold label ids of each text (a list, or a single id). Labels that are not candidates count as missed.
+        columns: Indices of the stored labels that are candidates; by default all.
+        excluded: For each text the ids of labels that are not candidates for it, such as the filters that `load_xmc`
+            reads.
+        example_texts: Number of example texts to store for each label on the card, cut to 200 characters. They are
+            published with the report: use it only if the licence of the texts allows it.
+        batch_size: Maximum number of documents scored at a time.
         bf16: Whether to run under bfloat16 autocast.
         num_training_documents: Number of documents that the model was trained on; with it, propensity-scored precision
-            is given, too.
-        language: The language of the documents, or of each, in a model of several.
+            is computed as well.
+        language: The language of all documents or a list of languages, for multilingual models.
         progress: Whether to show a progress bar.
-        known: What no measurement says: `dataset`, `split` ("test" by default), `command` and `history` of the report.
+        known: Other fields of the report: `dataset`, `split` ("test" by default), `command` and `history` of the
+            report.
 
     Raises:
-        ValueError: Not as many lists of labels as texts, no documents, an id that no stored label has, columns that do
-            not fit, or several gold labels of a document where the model gives one.
+        ValueError: If the numbers of texts and label lists differ, there are no documents, a label id is not stored,
+            columns are invalid, or a document has several gold labels but the model predicts one.
 
     Example:
         >>> from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, build_tokenizer
@@ -232,7 +232,7 @@ def _check_documents(
     if excluded is not None and len(texts) != len(excluded):
         raise ValueError(f"excluded must have a list of ids for each of the {len(texts)} texts, got {len(excluded)}")
     if len(texts) == 0:
-        raise ValueError("no texts to measure with: pass at least one")
+        raise ValueError("no texts to evaluate on: pass at least one")
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     if example_texts < 0:
@@ -244,7 +244,7 @@ def _check_documents(
 
 
 class _Measured:
-    """Everything that is counted while documents pass by."""
+    """Collects all counts of an evaluation."""
 
     def __init__(
         self,
@@ -278,7 +278,7 @@ class _Measured:
         self.examples: dict[int, list[str]] = {}
 
     def columns_of(self, ids: Sequence[Sequence[str]]) -> Tensor:
-        """`(B, E)` columns of labels, padded with -100; ids that no label has are left out."""
+        """Returns `(B, E)` label indices, padded with -100; unknown ids are ignored."""
         return _padded([[self.known[one] for one in own if one in self.known] for own in ids])
 
     def update(self, logits: Tensor, texts: Sequence[Any], gold: Sequence[Any], start: int) -> None:
@@ -348,10 +348,10 @@ class _Measured:
         try:
             known = dict.fromkeys(self.label_set.columns(ids))
         except ValueError as error:
-            raise ValueError(f"gold[{document}]: {error}; leave out ids that the model does not know") from None
+            raise ValueError(f"gold[{document}]: {error}; remove ids that the model does not know") from None
         found = [place for place in self.places[list(known)].tolist() if place >= 0] if known else []
         if self.one_label and len(found) > 1:
-            raise ValueError(f"gold[{document}] has {len(found)} labels, and the model gives one to each document")
+            raise ValueError(f"gold[{document}] has {len(found)} labels, but the model predicts one per document")
         return found
 
     def _figures(self, place: int) -> dict[str, Any]:
@@ -384,14 +384,14 @@ def _padded(rows: Sequence[Sequence[int]]) -> Tensor:
 
 
 def stored_labels(model: GileForSequenceClassification) -> LabelSet:
-    """The labels stored with a model; of one that knows only their names, these.
+    """Returns the labels stored with a model, or labels made from the names in its configuration.
 
     Args:
         model: A `GileForSequenceClassification`.
 
     Returns:
-        `model.label_set`, or a set of the names in its configuration, with these as ids: a linear unit need not have
-        more, and was trained on all of them.
+        `model.label_set`, or a label set of the names in its configuration, with names as ids: a linear unit may store
+        only names, and was trained on all of them.
     """
     if model.label_set is not None:
         return model.label_set
@@ -410,7 +410,7 @@ def _read_columns(columns: Sequence[int] | Tensor | None, num_labels: int) -> Te
 
 
 def _of_one(logits: Tensor) -> Tensor:
-    """Logits of the probabilities of a softmax, in the form of those of a sigmoid."""
+    """Converts softmax logits to logits whose sigmoid gives the same probabilities."""
     chances = logits.double().log_softmax(-1)
     return (chances - (-chances.expm1()).log()).clamp(max=_SURE)
 

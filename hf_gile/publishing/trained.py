@@ -1,4 +1,4 @@
-"""Models that were trained here: their cards, with figures of the test documents, and a look at them from outside."""
+"""Cards of trained models with metrics of the test documents, and a check of the saved folder without hf_gile."""
 
 import json
 import shlex
@@ -25,16 +25,16 @@ def add_card(
     processor: "GileProcessor | Callable[..., BatchFeature] | None" = None,
     **known: Any,
 ) -> None:
-    """Measures a saved model on the test documents as the pipeline would score them, and writes its card.
+    """Measures a saved model on the test documents with the scores of the pipeline, and writes its card.
 
     Args:
-        folder: The folder of the saved model; it gets `results.json`, `README.md`, its figures and `labels.csv`.
-        trainer: What trained the model.
+        folder: The folder of the saved model, where `results.json`, `README.md`, figures and `labels.csv` are written.
+        trainer: The trainer of the model.
         texts: The test documents.
-        gold: The ids of their labels; others than those of the model are left out.
-        info: What the card is to say.
-        processor: What reads the documents; by default that of the trainer.
-        known: Other arguments of `make_report`.
+        gold: Their label ids; labels that the model lacks are ignored.
+        info: Content of the card.
+        processor: The processor of the documents; by default that of the trainer.
+        known: Further arguments of `make_report`.
     """
     model: Any = trainer.model
     reader: Any = processor or trainer.processing_class
@@ -54,18 +54,18 @@ def add_card(
 
 
 def card_info(path: str | None, **known: Any) -> CardInfo:
-    """What the card says: the fields of a YAML file, and what the recipe knows where the file says nothing.
+    """Reads the content of a card from a YAML file, with defaults of the recipe.
 
     Args:
-        path: The file, by the names of `CardInfo`; none for what the recipe knows.
-        known: Fields.
+        path: The file with fields of `CardInfo`; None for the defaults only.
+        known: Default fields.
     """
     given = {} if path is None else read_card_fields(path)
     return CardInfo(**{"training_command": command(), **known, **given})
 
 
 def command() -> str:
-    """The command line of this run, without the places where this machine keeps the script and what it writes."""
+    """Returns the command line of this run, without local paths of the script and the output."""
     script = Path(sys.argv[0]).resolve()
     words = iter(sys.argv[1:])
     flags = []
@@ -78,7 +78,7 @@ def command() -> str:
 
 
 class OfWordIds:
-    """What a processor makes of documents that are word ids already.
+    """A processor for documents that are already word ids.
 
     Args:
         processor: The processor.
@@ -88,13 +88,13 @@ class OfWordIds:
         self.processor = processor
 
     def __call__(self, text: list[Any], **_: Any) -> BatchFeature:
-        """Pads documents; the language is in their words."""
+        """Pads documents; the language is implied by their words."""
         return BatchFeature(self.processor.pad_documents(text))
 
 
 CLEAN_PROCESS = """
 import json, sys
-sys.modules["hf_gile"] = None  # whatever is installed, only the folder counts
+sys.modules["hf_gile"] = None  # only the folder may be used, even if hf_gile is installed
 from transformers import pipeline
 request = json.load(sys.stdin)
 pipe = pipeline(model=request["folder"], trust_remote_code=True)
@@ -107,11 +107,11 @@ for labels in (None, request["labels"]):
 
 
 def score_elsewhere(folder: Path, text: str, labels: list[str]) -> None:
-    """Loads a saved folder in a process without hf_gile, and prints scores of its stored labels and of others.
+    """Loads a saved folder in a process without hf_gile, and prints scores of its stored labels and of other labels.
 
     Args:
         folder: The folder.
-        text: What to score.
+        text: The text to score.
         labels: The other labels.
     """
     request = json.dumps({"folder": str(folder), "text": text, "labels": labels})

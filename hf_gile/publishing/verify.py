@@ -1,4 +1,4 @@
-"""The code files of a model compared with those of the installed package, by hash; none is run."""
+"""Compares the code files of a model with those of the installed package by hash, without running them."""
 
 import hashlib
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ from ..models.configuration_gile import read_json_object
 from .contents import code_of, code_references
 
 INSTALLED = [Path(__file__).parent.parent / room for room in ("models", "language_models")]
-"""The folders of the files that travel with models."""
+"""Folders of the code files that are saved with models."""
 
 _NAME_CODE = ("config.json", "processor_config.json", "tokenizer_config.json")
 
 
 @dataclass(frozen=True)
 class CodeCheck:
-    """What `verify_code` found.
+    """Result of `verify_code`.
 
     Args:
-        commit: Of a model on the Hub, that which was looked at.
-        files: Of each code file, by its path: its SHA-256, and whether it is the "same" as the installed one,
-            "differs", is "unknown" to the package, or is "missing" though the configuration names it.
+        commit: The checked commit of a model on the Hub.
+        files: For each code file, by its path: its SHA-256, and whether it is the "same" as the installed one,
+            "differs", is "unknown" to the package, or is "missing" although the configuration refers to it.
         elsewhere: References to code in other repositories, which `trust_remote_code=True` would run as well.
     """
 
@@ -32,7 +32,7 @@ class CodeCheck:
 
     @property
     def is_same(self) -> bool:
-        """Whether all code is that of the installed package."""
+        """Whether all code files equal those of the installed package."""
         return bool(self.files) and not self.elsewhere and all(what == "same" for _, what in self.files.values())
 
 
@@ -41,11 +41,11 @@ def verify_code(model: str, revision: str | None = None) -> CodeCheck:
 
     Args:
         model: Its folder, or its name on the Hub.
-        revision: Of a model on the Hub: a branch, a tag or a commit.
+        revision: Branch, tag or commit of a model on the Hub.
 
     Raises:
-        OSError: There is no such model, or the Hub does not give it.
-        ValueError: It is no GILE model.
+        OSError: If the model does not exist or is not accessible.
+        ValueError: If it is not a GILE model.
     """
     folder, commit = Path(model), None
     if not folder.is_dir():
@@ -53,7 +53,7 @@ def verify_code(model: str, revision: str | None = None) -> CodeCheck:
         folder = Path(snapshot_download(model, revision=commit, allow_patterns=["*.py", *_NAME_CODE]))
     named = code_of(folder)
     if not named:
-        raise ValueError(f"{model} is no saved GILE model: its config.json names no code")
+        raise ValueError(f"{model} is not a saved GILE model: its config.json refers to no code")
     ours = {path.name: path.read_bytes() for room in INSTALLED for path in room.glob("*.py")}
     files = dict.fromkeys(sorted(named), ("", "missing"))
     for path in sorted(folder.rglob("*.py")):
@@ -64,6 +64,6 @@ def verify_code(model: str, revision: str | None = None) -> CodeCheck:
 
 
 def _elsewhere(folder: Path) -> list[str]:
-    """References to code of other repositories, `user/name--module.Class`."""
+    """Returns references to code of other repositories, `user/name--module.Class`."""
     files = [folder / name for name in _NAME_CODE if (folder / name).is_file()]
     return sorted({text for file in files for text in code_references(read_json_object(file)) if "--" in text})

@@ -300,8 +300,8 @@ def test_a_report_that_cannot_be_written_leaves_the_one_before(tmp_path):
         ("{", "is not a report"),
         ("[]", "is not a report"),
         ('{"metrics": {}}', "is not a report"),
-        ('{"format_version": 1, "metrics": {}}', "it lacks or has too much of .*labels"),
-        ('{"format_version": 1, "metrics": {}, "labels": [], "more": 1}', "too much of .*more"),
+        ('{"format_version": 1, "metrics": {}}', "missing or unknown fields .*labels"),
+        ('{"format_version": 1, "metrics": {}, "labels": [], "more": 1}', "missing or unknown fields .*more"),
         ('{"format_version": 99}', "format_version 99, this code reads 1: upgrade"),
         ('{"format_version": 1, "metrics": {"micro_f1": NaN}, "labels": []}', "is not a report .*the number NaN"),
     ],
@@ -340,7 +340,7 @@ def test_measuring_leaves_the_model_in_its_mode(make, documents):
 def test_what_cannot_be_measured_is_refused(make, documents):
     texts, gold = documents
     model, processor = make()
-    with pytest.raises(ValueError, match="no texts to measure with"):
+    with pytest.raises(ValueError, match="no texts to evaluate on"):
         make_report(model, processor, [], [])
     with pytest.raises(ValueError, match="for each of the 23 texts, got 3"):
         make_report(model, processor, texts, gold[:3])
@@ -356,5 +356,5 @@ def test_what_cannot_be_measured_is_refused(make, documents):
     with pytest.raises(ValueError, match="batch_size must be at least 1"):
         make_report(model, processor, texts, gold, batch_size=0)
     one, processor = make(problem_type="single_label_classification")
-    with pytest.raises(ValueError, match=r"gold\[0\] has 2 labels, and the model gives one"):
+    with pytest.raises(ValueError, match=r"gold\[0\] has 2 labels, but the model predicts one"):
         make_report(one, processor, texts[:1], [["Iron", "Blood"]])

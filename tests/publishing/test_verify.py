@@ -98,7 +98,7 @@ def test_of_a_model_on_the_hub_a_commit_is_looked_at_and_named(hub, make_saved):
 def test_what_is_no_model_is_refused(tmp_path):
     done = verify(tmp_path)
     assert done.exit_code == 1
-    assert "is no saved GILE model" in done.stderr
+    assert "is not a saved GILE model" in done.stderr
 
 
 def test_a_card_says_how_to_look_at_the_code(make_model):
