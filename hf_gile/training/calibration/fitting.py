@@ -73,50 +73,43 @@ def calibrate(
         figures = calibrate(model, DataLoader(rows, 64, collate_fn=GileDataCollator(processor)))
         model.save_pretrained(folder)
 
-    Seen and unseen labels have separate calibrations and thresholds. Those of unseen labels need validation documents
-    with labels that the model was not trained on. With fewer than 30 such documents, or 50 such gold labels, unseen
-    labels share the calibration and the threshold of the seen ones, and `note` says so. A group stays uncalibrated if
-    its calibration does not improve held-out documents.
+    Seen and unseen labels are calibrated separately and have separate thresholds. Unseen labels need validation
+    documents with labels that the model was not trained on. With fewer than 30 such documents, or 50 such gold labels,
+    unseen labels share the calibration and the threshold of the seen ones, and `note` says so. A group stays
+    uncalibrated if its calibration does not improve held-out documents.
 
-    It sets `config.calibration` and `config.thresholds`, the threshold with the best micro-F1 of each group; and in
-    `label_set` the thresholds of labels that differ from that of their group (`label_thresholds.py`). It replaces the
-    results of earlier calls, except for a group without gold labels in these documents if labels do not exclude each
-    other. If it fails, nothing is changed.
-
-    A model whose labels exclude each other (`problem_type="single_label_classification"`) gets no thresholds: its best
-    label counts.
-
-    Documents are read once. Counts of 26,000 labels take about 200 MB.
+    This sets `config.calibration`, `config.thresholds` (the threshold with the best micro-F1 of each group) and, in
+    `label_set`, the thresholds of labels that differ from their group. It replaces earlier label thresholds, except in
+    a group without gold labels in these documents. On an error, nothing is set. A model with
+    `problem_type="single_label_classification"` gets no thresholds: its best label counts.
 
     Args:
         model: A `GileForSequenceClassification`.
-        batches: Validation documents as `GileDataCollator` makes them, with `labels`. Without `columns`, no generator.
-        method: `"platt"` or `"spline"`, as in `calibrated` of `hf_gile.models.search_gile`. By default "spline", the
-            best on other documents; for single-label problems "platt", the only possible one.
-        label_thresholds: Whether labels may have individual thresholds.
-        objective: `"micro_f1"` or `"macro_f1"`: the metric that thresholds of single labels optimize. Or a promise,
-            `"recall@0.8"`: the highest threshold of each group that keeps it (`promised_recall.py`).
-        columns: The candidate labels, by default the seen ones and the unseen ones that a document has.
+        batches: Validation batches of `GileDataCollator`, with `labels`. Without `columns`, they are read twice.
+        method: `"platt"` or `"spline"`, as in `calibrated` of `hf_gile.models.search_gile`. The default is "spline",
+            which is best on held-out documents; single-label models only support "platt".
+        label_thresholds: Whether to fit thresholds for single labels.
+        objective: What label thresholds maximize, `"micro_f1"` or `"macro_f1"`; or a promise, `"recall@0.8"`: the
+            highest threshold of each group that reaches this recall (`promised_recall.py`).
+        columns: Candidate labels. By default the seen ones, and the unseen ones that a document has.
         bf16: Whether to run under bfloat16 autocast.
 
     Returns:
-        `documents`, and for each fitted group, prefixed with `seen_` or `unseen_`:
+        `documents`, and for each fitted group, with the prefix `seen_` or `unseen_`:
 
-        - `expected_calibration_error` and `top_5_expected_calibration_error`, each with the suffixes `_before` and
-          `_after`, on the documents of the fit, as `CalibrationMetrics` computes them;
-        - `threshold`, and `micro_f1_before` (at a probability of 0.5, not calibrated) and `micro_f1` (at the
-          threshold), on these documents as well; or for a promise `promised_recall` and `labels_per_document`;
-        - with `label_thresholds` also `held_out_micro_f1` and `held_out_macro_f1`, of one threshold fitted on one half
-          of the documents and measured on the other; the same with the suffix `_of_label_thresholds`; `shrinkage`,
-          their m (None if the common threshold is best), and `label_thresholds`, the number of labels with individual
-          thresholds. They are missing for a model whose logits are all so small (below 1/8), or so large (above 60),
-          that labels cannot be distinguished.
+        - `expected_calibration_error` and `top_5_expected_calibration_error`, with the suffixes `_before` and `_after`,
+          on these documents, as `CalibrationMetrics` computes them;
+        - `threshold`, `micro_f1_before` (uncalibrated, at probability 0.5) and `micro_f1` (at the threshold), on these
+          documents; for a promise, also `promised_recall` and `labels_per_document`;
+        - with `label_thresholds`: `held_out_micro_f1` and `held_out_macro_f1` of a common threshold fitted on half of
+          the documents and measured on the other half; the same with `_of_label_thresholds`; `shrinkage` (None if the
+          common threshold is best); and `label_thresholds`, the number of labels with a separate threshold. These are
+          missing if all logits are too small (below 1/8) or too large (above 60) to tell labels apart.
 
-        A model whose labels exclude each other has only the first of these, `accuracy_before` and `accuracy_after`.
-        `note` says why unseen labels were not fitted.
+        Single-label models have the first of these, `accuracy_before` and `accuracy_after`.
 
     Raises:
-        ValueError: An option that does not exist, batches without labels, or too few documents with candidate labels.
+        ValueError: An unknown option, batches without labels, or too few documents with candidate labels.
     """
     single = model.config.problem_type == "single_label_classification"
     method = method or ("platt" if single else "spline")
