@@ -1,6 +1,6 @@
-"""Fits what stands over a frozen encoder as convex problems: rows of labels, a bilinear form, and weights of terms.
+"""Fits the head over a frozen encoder as convex problems: rows of labels, a bilinear form, and weights of terms.
 
-Vectors of documents and labels are made once, and have length 1. No fit holds more than a block of N x L numbers.
+Vectors of documents and labels are computed once, with length 1. No fit stores more than a block of N x L numbers.
 
 Shapes: N documents, L labels, P size of a vector, G gold labels of a document, T terms of the score.
 """
@@ -31,31 +31,31 @@ if TYPE_CHECKING:
     from ..models import GileForSequenceClassification
 
 CONSTANT = 3.0
-"""What stands behind a vector for b_l of a row: the larger, the less L2 shrinks b_l."""
+"""Constant appended to a vector for b_l of a row: the larger it is, the less L2 shrinks b_l."""
 
 _BLOCK = 1 << 22
 """Scores computed at once."""
 
 _EXAMPLE_SCORES = 1 << 24
-"""Scores that weights of terms are fitted on, at most."""
+"""Maximum number of scores for fitting the weights of terms."""
 
 _FOLDS, _FEW, _BILINEAR_DOCUMENTS = 4, 300, 4000
 """Folds of labels; fewer validation documents than this are few; documents that a bilinear form is fitted on."""
 
 _COSTLY = 2_000_000_000
-"""Size of N x L x P from which on one fold must do."""
+"""Size of N x L x P above which a single fold is used."""
 
 _LARGEST = 20_000_000_000
-"""Size of N x L x P that takes minutes."""
+"""Size of N x L x P that can be fitted within minutes."""
 
 _RAISE, _LOST = 0.25, 0.02
-"""Step by which unseen labels are raised, and the share of the seen labels' average precision that it may cost."""
+"""Step of the offset of unseen labels, and the allowed relative loss in average precision of seen labels."""
 
 _FEW_DOCUMENTS = 4000
-"""Documents up to which the L2 of rows of words is chosen."""
+"""Maximum number of documents for choosing the L2 of rows of words."""
 
 READ_OF_MANY = 1000
-"""Documents of a larger training set whose vectors are made: rows of words read all of them, the rest these."""
+"""Number of documents with vectors in larger training sets; only rows of words are fitted on all documents."""
 
 _DOCUMENTS_AT_ONCE, _COMPARED_AT_ONCE = 1024, 64
 
@@ -68,13 +68,13 @@ PADDING = -100
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """What convex fits know of documents.
+    """Documents as convex fits use them.
 
     Args:
-        vectors: `(N, P)` vectors, float32; zeros of documents of which only the words are known.
+        vectors: `(N, P)` vectors, float32; zeros for documents with words only.
         gold: `(N, G)` gold columns, padded with -100.
-        excluded: `(N, E)` columns that are no candidates, padded with -100.
-        words: `(N, F)` whole numbers that say to `CompareWords` what the words are, where words are compared.
+        excluded: `(N, E)` indices of labels that are not candidates, padded with -100.
+        words: `(N, F)` integers from which `CompareWords` looks up the words, if words are compared.
     """
 
     vectors: Tensor
@@ -87,12 +87,12 @@ class Documents:
         return len(self.vectors)
 
     def take(self, rows: Tensor | slice) -> "Documents":
-        """Some of the documents, by their numbers, by a mask or by a slice."""
+        """Selects documents by indices, a mask or a slice."""
         excluded, words = (None if table is None else table[rows] for table in (self.excluded, self.words))
         return Documents(self.vectors[rows], self.gold[rows], excluded, words)
 
     def joined(self, others: "Documents") -> "Documents":
-        """These documents and others."""
+        """Concatenates these documents and others."""
         excluded, words = (
             None if table is None or other is None else stacked(table, other, padding=padding)
             for table, other, padding in (
@@ -104,7 +104,7 @@ class Documents:
         return Documents(torch.cat([self.vectors, others.vectors]), gold, excluded, words)
 
     def blocks(self, width: int) -> "Iterator[tuple[slice, Documents]]":
-        """Goes through the documents, few enough at a time that each may have `width` numbers."""
+        """Yields blocks of documents, small enough for `width` numbers per document."""
         size = max(1, _BLOCK // max(1, width))
         if len(self) <= size:
             yield slice(None), self
@@ -125,11 +125,11 @@ class Documents:
         return replace(self, gold=counted(self.gold), excluded=excluded)
 
     def counts(self, num_labels: int) -> Tensor:
-        """`(L,)` how many documents each label has."""
+        """Returns the number of documents of each label, `(L,)`."""
         return torch.bincount(self.gold[self.gold >= 0], minlength=num_labels)
 
     def targets(self, num_labels: int) -> tuple[Tensor, Tensor | None]:
-        """`(N, L)` zeros and ones, the gold labels; and booleans, false for no candidates, or None where all are."""
+        """Returns gold labels as `(N, L)` zeros and ones, and a mask of candidates, or None if all labels are."""
         if num_labels not in self._made:
             excluded, candidates = self.excluded, None
             if excluded is not None and bool((excluded >= 0).any()):
@@ -139,13 +139,13 @@ class Documents:
 
 
 def stacked(*tables: Tensor, padding: int) -> Tensor:
-    """Tables one below the other, padded to one width."""
+    """Stacks tables vertically, padded to one width."""
     width = max(table.shape[1] for table in tables)
     return torch.cat([functional.pad(table, (0, width - table.shape[1]), value=padding) for table in tables])
 
 
 def listwise_loss(scores: Tensor, documents: Documents) -> Tensor:
-    """The cross-entropy of each gold label against all labels that are not gold; with one gold label, the softmax loss.
+    """Cross-entropy of each gold label against all labels that are not gold; with one gold label, the softmax loss.
 
     Args:
         scores: `(N, L)` scores.
@@ -160,20 +160,20 @@ def listwise_loss(scores: Tensor, documents: Documents) -> Tensor:
     if candidates is not None:
         others = others.masked_fill(~candidates, -torch.inf)
     rows, columns = is_gold.nonzero(as_tuple=True)
-    lowest = torch.finfo(scores.dtype).min / 4  # of a document whose labels are all gold, no infinity
+    lowest = torch.finfo(scores.dtype).min / 4  # no infinity for a document whose labels are all gold
     rest = torch.logsumexp(others.clamp(min=lowest), 1)
     return functional.softplus(rest[rows] - scores[rows, columns]).sum()
 
 
 def binary_loss(scores: Tensor, documents: Documents) -> Tensor:
-    """The binary cross-entropy of each label.
+    """Binary cross-entropy of each label.
 
     Args:
         scores: `(N, L)` scores.
         documents: N documents.
 
     Returns:
-        The sum over documents and the labels that are their candidates, a scalar.
+        The sum over documents and their candidate labels, a scalar.
     """
     targets, candidates = documents.targets(scores.shape[1])
     weights = None if candidates is None else candidates.to(scores)
@@ -192,7 +192,7 @@ def _minimize(
     max_iter: int,
     width: int,
 ) -> None:
-    """Changes parameters to minimize the loss of all documents plus l2 / 2 times the squares of the first one."""
+    """Minimizes the loss of all documents plus l2 / 2 times the squares of the first parameter, in place."""
     optimizer = torch.optim.LBFGS(
         parameters, max_iter=max_iter, history_size=10, line_search_fn="strong_wolfe", tolerance_grad=1e-6
     )
@@ -214,27 +214,28 @@ def _minimize(
 def fit_rows(
     documents: Documents, num_labels: int, l2: float, start: Tensor | None = None, max_iter: int = 60
 ) -> Tensor:
-    """Fits a row and a number b_l for each label: logistic regression on the vectors, each label on its own, with L2.
+    """Fits a row and a bias b_l for each label: independent logistic regressions on the vectors, with L2.
 
         score = r_l . h + b_l
 
-    Where each document has one label, this ranks as well as a softmax does, and better beside labels never seen: what
-    a softmax learns compares labels with those it knows.
+    If each document has one label, this ranks as well as a softmax does, and better together with unseen labels,
+    because a softmax only learns to compare the labels that it knows.
 
     Args:
         documents: N documents.
-        num_labels: L.
-        l2: The weight of L2; the loss is the sum over the documents, so that it is 1 / C of scikit-learn.
+        num_labels: Number of labels L.
+        l2: The weight of L2; the loss is the sum over the documents, so that it is 1 / C of
+            scikit-learn.
         start: `(L, P + 1)` rows to start from.
-        max_iter: Iterations of L-BFGS at most.
+        max_iter: Maximum number of iterations of L-BFGS.
 
     Returns:
-        `(L, P + 1)` rows with b_l behind them, zeros of labels that no document has.
+        `(L, P + 1)` rows followed by b_l; zeros for labels without documents.
     """
     has_some = documents.counts(num_labels) > 0
     rows = documents.vectors.new_zeros(num_labels, documents.vectors.shape[1] + 1)
     if bool(has_some.any()):
-        if start is None:  # b_l such that each label is as frequent as it is
+        if start is None:  # b_l that reproduces the frequency of each label
             share = (documents.counts(num_labels) / len(documents)).clamp(1e-6, 1 - 1e-6)
             start = torch.cat([rows[:, :-1], share.logit()[:, None]], 1)
         if max_iter == 0:
@@ -255,18 +256,18 @@ def fit_rows(
 def fit_bilinear(
     documents: Documents, labels: Tensor, l2: float, start: tuple[Tensor, float] | None = None, max_iter: int = 40
 ) -> tuple[Tensor, float]:
-    """Fits how the vectors of documents and labels belong together, for labels seen and never seen.
+    """Fits a bilinear form between the vectors of documents and labels, for seen and unseen labels.
 
         score = h . (c I + M) e
 
-    M is shrunk to zero, so that what documents do not tell is left to the cosine.
+    M is shrunk to zero, so that the cosine decides where documents give no evidence.
 
     Args:
-        documents: N documents; labels that none has are no candidates.
+        documents: N documents; labels without documents are not candidates.
         labels: `(L, P)` vectors e.
         l2: The weight of L2 of M, in a loss that is the sum over the documents.
         start: M and c to start from.
-        max_iter: Iterations of L-BFGS at most.
+        max_iter: Maximum number of iterations of L-BFGS.
 
     Returns:
         M, `(P, P)`, and c.
@@ -285,7 +286,7 @@ def fit_bilinear(
 
 
 def scaled_loss(scores: Tensor, documents: Documents) -> float:
-    """The `listwise_loss` of a document with scores times the best factor: what a mixture can make of them.
+    """Returns the `listwise_loss` of a document with scores times the best factor, as a mixture can reach it.
 
     Args:
         scores: `(N, L)` scores.
@@ -303,7 +304,7 @@ TermWeights = dict[str, dict[str, float]]
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """Terms of the score of documents that they were not fitted on, to fit weights on.
+    """Terms of the score on documents that they were not fitted on, for fitting weights.
 
     Args:
         terms: Names of terms and their scores, `(N, L)` each.
@@ -316,7 +317,7 @@ class Example:
     seen: Tensor
 
     def blocks(self, width: int) -> Iterator[tuple[dict[str, Tensor], Documents]]:
-        """The terms of some of the documents at a time, each of which may have `width` numbers."""
+        """Yields the terms of blocks of documents, small enough for `width` numbers per document."""
         for rows, block in self.documents.blocks(width):
             yield {name: numbers[rows] for name, numbers in self.terms.items()}, block
 
@@ -328,20 +329,20 @@ def fit_term_weights(
     fixed: Collection[str] = (),
     strength: float = 0.1,
 ) -> tuple[TermWeights, float]:
-    """Fits the weights of terms, of seen and of unseen labels, so that both stand in one ranking.
+    """Fits the weights of terms for seen and unseen labels, so that both can be ranked together.
 
         score = sum_t weight[group][t] term_t + offset[group]
 
-    Weights are not negative, and become zero where a term misleads.
+    Weights are not negative, and become zero if a term is misleading.
 
     Args:
         examples: Documents and their terms; several where several sets of labels were held out.
         prior: `{"seen": {term: weight}, "unseen": {...}}`: which terms each group has, and what weights are shrunk to;
             "offset" may be negative.
-        one_label: Whether each document has one label: then scores are the logits of a softmax. Otherwise each is the
-            logit of a label on its own.
-        fixed: Groups whose weights stay those of the prior.
-        strength: How many documents the prior counts for.
+        one_label: Whether each document has one label: then scores are the logits of a softmax. Otherwise each is an
+            independent logit of a label.
+        fixed: Groups that keep the weights of the prior.
+        strength: Weight of the prior in documents.
 
     Returns:
         The weights, and the mean loss of a document.
@@ -378,19 +379,19 @@ def fit_term_weights(
 
 
 def raise_unseen(examples: Sequence[Example], weights: TermWeights) -> float:
-    """Raises unseen labels as far as the seen ones can bear: by likelihood alone, few of them reach the top of a list.
+    """Raises the offset of unseen labels: by likelihood alone, few of them reach the top of a ranking.
 
     Average precision of the seen gold labels among all candidates, without the unseen gold ones, may fall by `_LOST`.
 
     Args:
         examples: Documents and their terms, with labels of both groups.
-        weights: What each term counts.
+        weights: Weight of each term.
 
     Returns:
         The offset of unseen labels, at least that of the weights.
     """
     numbers = _by_group(weights)
-    scored: list[tuple[Tensor, Tensor, Tensor]] = []  # scores, which of them are of gold labels, which labels are seen
+    scored: list[tuple[Tensor, Tensor, Tensor]] = []  # scores, masks of gold labels and of seen labels
     for example in examples:
         for terms, block in example.blocks(len(example.seen) * len(numbers)):
             is_gold = block.targets(len(example.seen))[0] > 0
@@ -408,12 +409,12 @@ def raise_unseen(examples: Sequence[Example], weights: TermWeights) -> float:
 
 
 def _by_group(weights: TermWeights) -> dict[tuple[str, str], Tensor]:
-    """The weights by group and term."""
+    """Returns the weights by group and term."""
     return {(group, term): torch.tensor(w) for group, terms in weights.items() for term, w in terms.items()}
 
 
 def _weighted(terms: Mapping[str, Tensor], seen: Tensor, weights: Mapping[tuple[str, str], Tensor]) -> Tensor:
-    """The `(N, L)` sums of terms times their weights, by group and name."""
+    """Returns the `(N, L)` sums of terms times their weights, by group and name."""
     groups = {"seen": seen.float(), "unseen": (~seen).float()}
     scores = torch.zeros(())
     for (group, term), weight in weights.items():
@@ -423,7 +424,7 @@ def _weighted(terms: Mapping[str, Tensor], seen: Tensor, weights: Mapping[tuple[
 
 @dataclass(eq=False)
 class _Fold:
-    """Documents and labels to fit on, others to measure on, and what was fitted."""
+    """Documents and labels for fitting, documents for evaluation, and the fitted parameters."""
 
     train: Documents
     others: Documents
@@ -436,23 +437,23 @@ class _Fold:
     bilinear: tuple[Tensor, float] = field(init=False)
 
     def fit_rows(self, l2: float, max_iter: int = 30) -> float:
-        """Fits rows, from those of the last time on, and says how well they rank labels that have some."""
+        """Fits rows, starting from the previous ones, and returns how well they rank labels with rows."""
         self.rows = fit_rows(self.train, len(self.labels), l2, getattr(self, "rows", None), max_iter)
         seen = self.seen
         return scaled_loss(_scores_of(self.rows[seen], self.others.vectors), self.others.among(seen))
 
     def fit_bilinear(self, l2: float) -> None:
-        """Fits a bilinear form, from that of the last time on."""
+        """Fits a bilinear form, starting from the previous one."""
         read = self.train.vectors.any(1).nonzero()[:, 0]
         sample = read[torch.randperm(len(read), generator=torch.Generator().manual_seed(0))[:_BILINEAR_DOCUMENTS]]
         last, max_iter = getattr(self, "bilinear", None), 40 if len(read) == len(self.train) else 15
         self.bilinear = fit_bilinear(self.train.take(sample), self.labels, l2, last, max_iter)
 
     def fit_words(self, l2: float, fitted: "csr_matrix | None" = None) -> float:
-        """Fits rows of words, and says how well they rank labels that have some.
+        """Fits rows of words, and returns how well they rank labels with rows.
 
-        Labels without documents have rows of the documents that name them. Of what was `fitted` on the same documents
-        with more labels, the rows of labels with documents stay.
+        Labels without documents get rows from the documents that name them. Rows `fitted` on the same documents with
+        more labels are reused for labels with documents.
         """
         from scipy.sparse import diags
 
@@ -479,13 +480,13 @@ class _Fold:
 
     @cached_property
     def lexical(self) -> dict[str, Tensor]:
-        """What words that documents and labels share tell, `(N, L)` each."""
+        """Computes the terms of words that documents and labels share, `(N, L)` each."""
         if self.compare is None or self.others.words is None:
             return {}
         return self.compare(self.others.words)
 
     def example(self, chosen: Tensor) -> Example:
-        """The terms of some labels."""
+        """Selects the terms of some labels."""
         rows, vectors = self.rows[chosen], self.others.vectors
         terms = _dense_terms(rows, *self.bilinear, vectors, self.labels[chosen])
         terms |= {name: numbers[:, chosen] for name, numbers in self.lexical.items()}
@@ -495,30 +496,30 @@ class _Fold:
 
 
 CompareWords = Callable[[Tensor], dict[str, Tensor]]
-"""From `(N, F)` words of documents to `(N, L)` numbers, by the names of terms."""
+"""Function from `(N, F)` words of documents to `(N, L)` values by term name."""
 
 
 def _dense_terms(rows: Tensor, matrix: Tensor, factor: float, h: Tensor, e: Tensor) -> dict[str, Tensor]:
-    """The terms of `(N, P)` documents and `(L, P)` labels, `(N, L)` each."""
+    """Computes the terms of `(N, P)` documents and `(L, P)` labels, `(N, L)` each."""
     return {"rows": _scores_of(rows, h), "cosine": factor * h @ e.T, "joint": h @ matrix @ e.T}
 
 
 def _scores_of(rows: Tensor, vectors: Tensor) -> Tensor:
-    """The `(N, L)` scores of `(L, P + 1)` rows."""
+    """Computes the `(N, L)` scores of `(L, P + 1)` rows."""
     return functional.linear(vectors, rows[:, :-1], rows[:, -1])
 
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """What `fit_head` returns.
+    """Result of `fit_head`.
 
     Args:
-        rows: `(L, P + 1)` rows of labels, with b_l behind them.
+        rows: `(L, P + 1)` rows of labels, followed by b_l.
         matrix: `(P, P)`, M of the bilinear form.
         factor: c of the cosine.
-        term_weights: What each term counts, of seen and of unseen labels.
-        chosen: What was chosen, for a report.
-        words: Rows of words, where words are compared.
+        term_weights: Weight of each term, for seen and unseen labels.
+        chosen: The chosen settings, for a report.
+        words: Rows of words, if words are compared.
     """
 
     rows: Tensor
@@ -529,7 +530,7 @@ class Head:
     words: "csr_matrix | None" = None
 
     def scores(self, vectors: Tensor, labels: Tensor, lexical: Mapping[str, Tensor] | None = None) -> Tensor:
-        """The `(N, L)` scores of `(N, P)` documents with the labels, `(L, P)`; `lexical` are terms of words."""
+        """Computes the `(N, L)` scores of `(N, P)` documents with `(L, P)` labels; `lexical` are terms of words."""
         terms = _dense_terms(self.rows, self.matrix, self.factor, vectors, labels) | dict(lexical or {})
         return _weighted(terms, self.rows.any(1), _by_group(self.term_weights))
 
@@ -542,25 +543,25 @@ def fit_head(
     compare: CompareWords | None = None,
     regression: WordRegression | None = None,
 ) -> Head:
-    """Fits rows of labels, a bilinear form and the weights of terms, with the regularisation that the data ask for.
+    """Fits rows of labels, a bilinear form and the weights of terms, and chooses the regularisation on the data.
 
-    Seen labels are those that training documents have. L2 of rows is chosen on validation documents, and if there are
+    Seen labels are those with training documents. L2 of rows is chosen on validation documents, and if there are
     few, on quarters of the training documents as well. In each of four folds a quarter of the seen labels is held out,
-    with the documents that have no other labels: they tell what terms count for labels never seen. None of them is more
-    frequent than the mean, as a label unused so far will not be in every second document. If some of the
-    labels are such, weights of seen labels are fitted with them, for one ranking, and otherwise without them.
+    with the documents that have no other labels: from these, the weights of terms for unseen labels are fitted. No
+    held-out label is more frequent than the mean, as an unused label will not be in every second document. If some labels
+    are unseen, weights of seen labels are fitted together with them, for one ranking, and otherwise without them.
 
     Args:
-        train: N documents to fit on.
-        validation: Others, to choose on; there may be none.
+        train: N documents for fitting.
+        validation: Documents for choosing settings; may be empty.
         labels: `(L, P)` vectors of the labels, of length 1.
         one_label: Whether each document has one label.
-        compare: Gives the terms of words, which have weights, too.
-        regression: The words of the documents, to fit rows of words on. Where not all training documents have vectors,
-            a row of a label is these, and how frequent it is.
+        compare: Computes the terms of words, which get weights as well.
+        regression: The words of the documents, to fit rows of words on. If not all training documents have vectors,
+            these replace the rows of labels, with the frequency of the label.
 
     Raises:
-        ValueError: No training document has a label.
+        ValueError: If no training document has a label.
     """
     seen = train.counts(len(labels)) > 0
     if not bool(seen.any()):
@@ -612,7 +613,7 @@ def fit_head(
 
 
 def _prior(one_label: bool, compares: bool, has_words: bool) -> TermWeights:
-    """What weights of terms are shrunk to."""
+    """Returns the prior of the weights of terms."""
     prior = {"seen": {"rows": 1.0, "cosine": 0.0, "joint": 0.0}, "unseen": {"cosine": 1.0, "joint": 0.0, "offset": 0.0}}
     if not one_label:
         prior["seen"]["offset"] = 0.0
@@ -632,7 +633,7 @@ def _named(compare: CompareWords, documents: Documents) -> "csr_matrix":
 
 
 def _choose_words(folds: "Sequence[_Fold]", grid: Sequence[float]) -> float:
-    """The best L2 of rows of words, with which they are fitted."""
+    """Chooses the L2 of rows of words, and fits them."""
     best = _best(grid, lambda l2: sum(fold.fit_words(l2) for fold in folds)) if len(grid) > 1 else grid[0]
     for fold in folds:
         fold.fit_words(best)
@@ -640,7 +641,7 @@ def _choose_words(folds: "Sequence[_Fold]", grid: Sequence[float]) -> float:
 
 
 def _best(grid: Sequence[float], loss: Callable[[float], float]) -> float:
-    """The number with the least loss; the search ends after two that are no better."""
+    """Returns the value with the lowest loss; the search ends after two values without improvement."""
     best, least, since = grid[0], float("inf"), 0
     for number in grid:
         value = loss(number)
@@ -653,7 +654,7 @@ def _best(grid: Sequence[float], loss: Callable[[float], float]) -> float:
 
 
 def _folds(whole: _Fold, number: int, is_enough: bool, holds_labels: bool) -> list[_Fold]:
-    """What `fit_head` chooses on: with all labels, or with a quarter of the seen ones held out of each fold."""
+    """Returns the folds for `fit_head`: with all labels, or with a quarter of the seen labels held out of each."""
     train, labels = whole.train, whole.labels
     generator = torch.Generator().manual_seed(0)
     counts = train.counts(len(labels))
@@ -685,7 +686,7 @@ def _folds(whole: _Fold, number: int, is_enough: bool, holds_labels: bool) -> li
 
 
 def is_feasible(num_documents: int, num_labels: int, size: int) -> bool:
-    """Whether `fit_convex` takes minutes with the vectors of all documents; of a larger set, some have them.
+    """Returns whether `fit_convex` takes only minutes with the vectors of all documents; larger sets use a part.
 
     Args:
         num_documents: N.
@@ -701,10 +702,10 @@ def is_feasible(num_documents: int, num_labels: int, size: int) -> bool:
 
 @torch.no_grad()
 def fit_convex(model: "GileForSequenceClassification", parts: "Mapping[str, Dataset]") -> dict[str, Any]:
-    """Fits all that stands over the frozen encoder of a model, by `fit_head`, in the place of training.
+    """Fits the head over the frozen encoder of a model by `fit_head`, instead of training.
 
     It sets the rows of labels, V of the bilinear unit, the factor of the cosine and `config.term_weights`. Seen labels
-    are those that training documents have. What is computed is computed on the CPU, and is the same each time.
+    are those with training documents. It runs on the CPU and is deterministic.
 
     Args:
         model: A model with stored labels, a frozen encoder, `output_layer="bilinear"`, `cosine_score` and
@@ -722,7 +723,7 @@ def fit_convex(model: "GileForSequenceClassification", parts: "Mapping[str, Data
     gile, config = model.gile, model.config
     if not can_be_fitted(config):
         raise ValueError(
-            "a convex fit is of a frozen encoder with a pooling without weights, output_layer='bilinear', "
+            "a convex fit needs a frozen encoder with a pooling without weights, output_layer='bilinear', "
             f"cosine_score, label_rows, bag_size 0 and no languages; got output_layer {config.output_layer!r}, "
             f"cosine_score={config.cosine_score}, label_rows={config.label_rows}, bag_size {config.bag_size}, "
             f"languages {config.languages}, text_config {config.text_config}"
@@ -760,7 +761,7 @@ def fit_convex(model: "GileForSequenceClassification", parts: "Mapping[str, Data
 
 
 def can_be_fitted(config: GileConfig) -> bool:
-    """Whether `fit_convex` is for a model with this configuration, whatever its documents.
+    """Returns whether `fit_convex` supports a model with this configuration.
 
     Args:
         config: The configuration.
@@ -780,7 +781,7 @@ def can_be_fitted(config: GileConfig) -> bool:
 def _documents(
     model: "GileForSequenceClassification", parts: "Mapping[str, Dataset]", part: str, first: int = 0
 ) -> Documents:
-    """The documents of a part as convex fits read them; their words are their numbers, from the first one on."""
+    """Returns the documents of a part for convex fits; words are referred to by document numbers from `first` on."""
     rows = parts[part]
     wanted = {"pooled_embeds": "use add_pooled_embeds"}
     if model.config.lexical:
@@ -797,9 +798,9 @@ def _documents(
 
 
 def _compare_words(model: "GileForSequenceClassification", parts: "Mapping[str, Dataset]") -> CompareWords:
-    """The terms of words of a model and its stored labels, for documents by their numbers.
+    """Computes the terms of words of a model and its stored labels, for documents by number.
 
-    Words are read from the datasets, some documents at a time: padded to the longest of all they could take any memory.
+    Words are read from the datasets in blocks of documents: padded to the longest document they could exceed memory.
     """
     from datasets import concatenate_datasets
 
@@ -823,7 +824,7 @@ def _of_length_1(vectors: Tensor) -> Tensor:
 
 
 def _padded(columns: Iterable[Any], padding: int = PADDING) -> Tensor:
-    """`(N, G)` whole numbers, padded, of lists of them or of single ones."""
+    """Converts lists of integers, or single integers, to a padded `(N, G)` tensor."""
     lists = [numbers if isinstance(numbers, list) else [numbers] for numbers in columns]
     width = max(map(len, lists), default=0)
     return torch.tensor([[*numbers, *[padding] * (width - len(numbers))] for numbers in lists]).view(len(lists), width)

@@ -179,7 +179,7 @@ def test_wrong_labels_are_refused_as_with_logits(make_model):
         with pytest.raises(ValueError, match=message):
             step(model, inputs, 2, labels=labels)
     excluded = {"labels": GOLD, "excluded_columns": torch.tensor([[0], [2], [1]])}
-    with pytest.raises(ValueError, match=r"labels of document 1 .* hold column 2 .* in its excluded_columns"):
+    with pytest.raises(ValueError, match=r"labels of document 1 .* have 2 .* in its excluded_columns"):
         step(model, inputs, 2, **excluded)
 
 
@@ -208,7 +208,7 @@ def test_options_that_make_no_sense_are_refused(options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"refresh_steps": 2}, "refresh_steps needs labels read by a pretrained encoder, .* not for 'mean'"),
+        ({"refresh_steps": 2}, "refresh_steps needs labels read by a pretrained encoder, .* got 'mean'"),
         ({"row_dropout": 0.5}, "row_dropout needs config.label_rows"),
         ({"positive_weights": [1, 2]}, "positive_weights has 2 labels, but 5 are stored"),
     ],

@@ -85,7 +85,7 @@ def test_same_batch_gives_same_sample_and_another_batch_another(processor, label
 def test_bad_examples_are_named(processor):
     with pytest.raises(ValueError, match=r"example 1 of the batch has no input_ids, only \['text'\]"):
         GileDataCollator(processor)([{"input_ids": [[3]], "text": ""}, {"text": ""}])
-    with pytest.raises(ValueError, match="gold column 9, but there are 5 labels"):
+    with pytest.raises(ValueError, match="gold label 9, but there are 5 labels"):
         GileDataCollator(processor, LabelSampler(5))([{"input_ids": processor("milk")["input_ids"][0], "labels": [9]}])
 
 

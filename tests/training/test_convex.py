@@ -337,7 +337,7 @@ def test_a_fitted_model_gives_the_scores_of_the_fit(make, monkeypatch, problem_t
 @pytest.mark.parametrize("fields", [{"output_layer": "gile"}, {"cosine_score": False}, {"bag_size": 3}])
 def test_models_that_are_trained_otherwise_are_refused(make, fields):
     model, _, parts = make(**fields)
-    with pytest.raises(ValueError, match="a convex fit is of a frozen encoder"):
+    with pytest.raises(ValueError, match="a convex fit needs a frozen encoder"):
         fit_convex(model, parts)
 
 

@@ -397,7 +397,7 @@ def test_a_model_of_several_languages_is_refused():
     ]
     model, _ = make_model(labels=LabelSet(labels), languages=["english", "german"])
     model.loss_function = GileLoss(miner=HardNegatives(1))
-    with pytest.raises(ValueError, match=r"this model has 2 languages: .*GileLoss\(miner=None\)"):
+    with pytest.raises(ValueError, match=r"this model has 2: .*GileLoss\(miner=None\)"):
         model.loss_function.miner(model, torch.zeros(3, 17), GOLD, GOLD_COLUMNS, None)
 
 

@@ -223,7 +223,7 @@ def test_weights_of_labels_that_are_none_are_refused(weights, message):
 
 @pytest.mark.parametrize("wrong", [-1, -100, L])
 def test_gold_columns_out_of_range_are_refused(wrong):
-    with pytest.raises(ValueError, match=f"gold column {wrong}, but there are 101 labels"):
+    with pytest.raises(ValueError, match=f"gold label {wrong}, but there are 101 labels"):
         LabelSampler(L, num_negatives=7)([[3], [5, wrong]])
 
 

@@ -86,5 +86,5 @@ def test_the_epoch_is_chosen_by_the_figure_that_the_user_names():
 
 def test_a_figure_that_training_does_not_compute_is_named():
     check_metric("accuracy", (5,))
-    with pytest.raises(ValueError, match="no 'recall_at_9'; did you mean"):
+    with pytest.raises(ValueError, match="does not compute 'recall_at_9'; did you mean"):
         check_metric("recall_at_9", (5,))
