@@ -46,7 +46,7 @@ _COSTLY = 2_000_000_000
 """Size of N x L x P above which a single fold is used."""
 
 _LARGEST = 20_000_000_000
-"""Size of N x L x P that can be fitted within minutes."""
+"""Size of N x L x P that is fitted within minutes."""
 
 _RAISE, _LOST = 0.25, 0.02
 """Step of the offset of unseen labels, and the allowed relative loss in average precision of seen labels."""
@@ -548,8 +548,8 @@ def fit_head(
     Seen labels are those with training documents. L2 of rows is chosen on validation documents, and if there are
     few, on quarters of the training documents as well. In each of four folds a quarter of the seen labels is held out,
     with the documents that have no other labels: from these, the weights of terms for unseen labels are fitted. No
-    held-out label is more frequent than the mean, as an unused label will not be in every second document. If some labels
-    are unseen, weights of seen labels are fitted together with them, for one ranking, and otherwise without them.
+    held-out label is more frequent than the mean, as an unused label will not be in every second document. If some
+    labels are unseen, weights of seen labels are fitted together with them, for one ranking, and otherwise without them.
 
     Args:
         train: N documents for fitting.
