@@ -1,4 +1,4 @@
-"""Sentences and their translations: files of a sentence a line, and datasets of the Hub."""
+"""Readers of sentence pairs: text files with one sentence per line, and datasets of the Hub."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,27 +11,27 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 PARTS = {"train": ("train",), "validation": ("val", "dev"), "test": ("test",)}
-"""How the names of the files of each part begin."""
+"""Prefixes of the file names of each part."""
 
 
 def load_sentence_pairs(place: str, source: str, target: str, config: str | None = None) -> "dict[str, Dataset]":
-    """Loads the pairs to train on, for validation and for the test.
+    """Loads sentence pairs for training, validation and test.
 
     Args:
-        place: A folder with two files of each part, such as `train.de` and `train.en.gz`; of several the first in the
-            order of the alphabet. Or the name of a dataset of the Hub, with the parts train, validation and test, and
-            a column `translation`, as those of WMT have it, or a column for each language.
-        source: Language to translate from, as files and columns name it.
-        target: Language to translate to.
-        config: Configuration of the dataset, such as de-en.
+        place: A folder with two files for each part, such as `train.de` and `train.en.gz`; among several files the
+            first in alphabetical order. Or the name of a dataset of the Hub, with the splits train, validation and
+            test, and a column `translation`, as in WMT, or a column for each language.
+        source: Source language, as named in files and columns.
+        target: Target language.
+        config: Configuration of a dataset, such as de-en.
 
     Returns:
-        For each of `PARTS` the columns `source` and `target`.
+        A dataset for each of `PARTS`, with the columns `source` and `target`.
 
     Raises:
-        ImportError: datasets is not installed.
-        OSError: A file is not there.
-        ValueError: The dataset lacks a part or a language, a line is not UTF-8, or two files differ in length.
+        ImportError: If datasets is not installed.
+        OSError: If a file is missing.
+        ValueError: If the dataset lacks a split or a language, a line is not UTF-8, or two files differ in length.
     """
     with needs_extra("train", "a translation model"):
         from datasets import Dataset, load_dataset

@@ -1,7 +1,7 @@
-"""The rows of table files - CSV, TSV, JSON lines, JSON and Parquet - and the lines of text files.
+"""Readers of the rows of table files - CSV, TSV, JSON lines, JSON and Parquet - and of the lines of text files.
 
-All are read in constant memory; large files of JSON lines and Parquet files in parts, which several processes share
-out. See `tables` for what the files look like.
+All are read in constant memory; large JSON lines and Parquet files are split into parts for several processes. See
+`tables` for the file formats.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .loading import Piece
 from .report import ReadReport
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
-"""Those of table files, each with or without `.gz`."""
+"""Suffixes of table files, each with or without `.gz`."""
 
 _PIECE = 1 << 26
 _LONGEST_LINE = 1 << 24
@@ -38,12 +38,12 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Format(NamedTuple):
-    """How the text files of a table are written.
+    """The format of text files of a table.
 
     Args:
-        encoding: Any that Python knows; Parquet files need none.
-        delimiter: Between the cells of a line; by default a comma in `.csv` and a tab in `.tsv`.
-        quotes: Whether cells in double quotes may hold delimiters and line ends; else quotes are text like any other.
+        encoding: Any encoding of Python; not used for Parquet files.
+        delimiter: Separator of cells; by default a comma in `.csv` and a tab in `.tsv`.
+        quotes: Whether cells in double quotes may contain delimiters and line breaks; otherwise quotes are ordinary text.
     """
 
     encoding: str = "utf-8"
@@ -64,17 +64,17 @@ def read_rows(
 
     Args:
         piece: A file, or a part of a `.jsonl` or Parquet file.
-        report: Counts the file, and says whether what is malformed raises.
-        form: How the text is written.
-        columns: Those that must be there: some row of the piece has each of them.
-        may_lack: Those that rows of JSON need not have.
-        all_columns: Whether the rows of a Parquet file have all others as well, as those of other files do.
+        report: Counts the file, and decides whether malformed rows raise errors.
+        form: The format of the text.
+        columns: Required columns; each must occur in some row of the piece.
+        may_lack: Optional columns in rows of JSON.
+        all_columns: Whether rows of Parquet files include all other columns, as rows of other files do.
 
     Yields:
-        Where the row is, for messages; the same as short as can be, for ids; and the row.
+        The location of the row, for messages; a short form of it, for ids; and the row.
 
     Raises:
-        ValueError: If a column is missing. Unless the report says to skip: if a row or the file is malformed.
+        ValueError: If a column is missing. Unless the report skips errors: if a row or the file is malformed.
     """
     path = Path(piece.path)
     if piece.start == 0:
@@ -114,21 +114,20 @@ def read_lines(piece: Piece, encoding: str) -> Generator[tuple[int, str | ValueE
 
     Args:
         piece: The file or its part.
-        encoding: Any that Python knows.
+        encoding: Any encoding of Python.
 
     Yields:
-        The number of the line, from 1, or of a part the byte it starts at; and the line with its end, or what is wrong
-        with it.
+        The line number, from 1, or in a part the byte offset of the line; and the line with its end, or an error.
 
     Raises:
-        ValueError: If a line is too long to be one.
+        ValueError: If a line is too long.
     """
     with open_binary(piece.path) as stream:
         if piece == Piece(piece.path):
             yield from stream_lines(stream, encoding)
             return
         start = piece.start
-        if start:  # a line that goes on there started in the part before
+        if start:  # a line that continues here belongs to the previous part
             stream.seek(start - 1)
             start += _length_of_line(stream) - 1
         while (piece.stop is None or start < piece.stop) and (line := _next_line(stream)):
@@ -137,17 +136,17 @@ def read_lines(piece: Piece, encoding: str) -> Generator[tuple[int, str | ValueE
 
 
 def stream_lines(binary: IO[bytes], encoding: str) -> Iterator[tuple[int, str | ValueError]]:
-    """Reads the lines of a stream, each as soon as it is there.
+    """Reads the lines of a stream, each as soon as it is available.
 
     Args:
         binary: The stream.
-        encoding: Any that Python knows.
+        encoding: Any encoding of Python.
 
     Yields:
-        The number of the line, from 1; and the line with its end, or what is wrong with it.
+        The line number, from 1; and the line with its end, or an error.
 
     Raises:
-        ValueError: If a line is too long to be one.
+        ValueError: If a line is too long.
     """
     by_bytes = "\n".encode(encoding) == b"\n"
     stream: IO[Any] = binary if by_bytes else TextIOWrapper(binary, encoding, newline="\n")
@@ -167,7 +166,7 @@ def line_pieces(path: Path, encoding: str = "utf-8", piece_size: int | None = No
     Args:
         path: The file.
         encoding: Its encoding.
-        piece_size: About how many bytes a part has; 64 MiB by default.
+        piece_size: Approximate size of a part in bytes; 64 MiB by default.
 
     Returns:
         The whole file, or its parts.
@@ -177,18 +176,18 @@ def line_pieces(path: Path, encoding: str = "utf-8", piece_size: int | None = No
         packed = stream.read(2) == b"\x1f\x8b"
     if packed or size <= piece_size or "\n".encode(encoding) != b"\n":
         return [Piece(str(path))]
-    # the last part is half as large to half as large again
+    # the last part has between half and one and a half times the size
     bounds = [*range(0, size - piece_size // 2, piece_size), size]
     return [Piece(str(path), start, stop) for start, stop in pairwise(bounds)]
 
 
 def table_pieces(file: Path, form: Format, piece_size: int | None = None) -> list[Piece]:
-    """Cuts a table into parts for several processes, if it can be.
+    """Splits a table into parts for several processes, if possible.
 
     Args:
         file: The file.
-        form: How its text is written.
-        piece_size: About how many bytes a part has; 64 MiB by default.
+        form: The format of its text.
+        piece_size: Approximate size of a part in bytes; 64 MiB by default.
 
     Returns:
         The whole file, parts of it at ends of lines, or the row groups of a Parquet file, small ones together.
@@ -210,7 +209,7 @@ def checked_encoding(encoding: str) -> str:
         The name.
 
     Raises:
-        ValueError: If Python does not know it.
+        ValueError: If Python does not support it.
 
     Example:
         >>> checked_encoding("windows-1252")
@@ -224,12 +223,12 @@ def checked_encoding(encoding: str) -> str:
 
 
 def no_column(missing: str, columns: Iterable[str], source: object) -> ValueError:
-    """Makes the error for a column that is not there.
+    """Makes the error for a missing column.
 
     Args:
-        missing: Its name.
-        columns: Those that are there.
-        source: Where.
+        missing: Name of the missing column.
+        columns: Existing columns.
+        source: The file.
 
     Returns:
         The error, to be raised.
@@ -250,21 +249,21 @@ def no_column(missing: str, columns: Iterable[str], source: object) -> ValueErro
 def csv_rows(
     lines: Iterator[tuple[int, str | ValueError]], delimiter: str = ",", quotes: bool = True
 ) -> Iterator[tuple[int, object]]:
-    """Reads the rows of CSV; the first one names the columns.
+    """Reads the rows of CSV; the first row contains the column names.
 
     Args:
         lines: The lines, as `stream_lines` gives them.
-        delimiter: Between the cells of a line.
-        quotes: Whether cells in double quotes may hold delimiters and line ends.
+        delimiter: Separator of cells.
+        quotes: Whether cells in double quotes may contain delimiters and line breaks.
 
     Yields:
-        The number of a row's first line; and the cells by column, or what is wrong with the row.
+        The number of a row's first line; and the cells by column, or an error.
 
     Raises:
-        ValueError: If two columns have one name.
+        ValueError: If two columns have the same name.
     """
     ahead = deque[tuple[int, str | ValueError]]()
-    taken: list[tuple[int, str | ValueError]] = []  # the lines of one row
+    taken: list[tuple[int, str | ValueError]] = []  # the lines of a single row
 
     def feed() -> Iterator[str]:
         while item := ahead.popleft() if ahead else next(lines, None):
@@ -287,7 +286,7 @@ def csv_rows(
                 raise ValueError(f"the first line, which names the columns, is not CSV: {error}{_QUOTES}") from error
             if header is None or not taken or not (isinstance(error, csv.Error) or error is taken[-1][1]):
                 raise
-            # A quote that is not closed takes in the rows after it: they are read again.
+            # An unclosed quote swallows the following rows: they are read again.
             ahead.extendleft(reversed(taken[1:]))
             hint = _QUOTES if isinstance(error, csv.Error) else ""
             yield taken[0][0], ValueError(f"{error}{hint}")
@@ -307,7 +306,7 @@ def csv_rows(
 
 
 def _next_cells(reader: Iterator[list[str]]) -> list[str]:
-    before = csv.field_size_limit(LONGEST_CELL)  # one for the whole process, which others may rely on
+    before = csv.field_size_limit(LONGEST_CELL)  # a setting of the whole process, which other code may rely on
     try:
         return next(reader)
     finally:
@@ -315,13 +314,13 @@ def _next_cells(reader: Iterator[list[str]]) -> list[str]:
 
 
 def jsonl_rows(lines: Iterator[tuple[int, str | ValueError]]) -> Iterator[tuple[int, object]]:
-    """Reads JSON lines; empty ones are left out.
+    """Reads JSON lines; empty lines are skipped.
 
     Args:
         lines: The lines, as `stream_lines` gives them.
 
     Yields:
-        The number of a line; and what it holds, or what is wrong with it.
+        The line number; and the parsed line, or an error.
     """
     row: object
     for place, line in lines:
@@ -343,7 +342,7 @@ def jsonl_rows(lines: Iterator[tuple[int, str | ValueError]]) -> Iterator[tuple[
 
 def _csv_file_rows(piece: Piece, form: Format) -> Generator[tuple[int, object], None, None]:
     delimiter = form.delimiter or ("\t" if suffix_of(Path(piece.path)) == ".tsv" else ",")
-    with closing(read_lines(piece, form.encoding)) as lines:  # the traceback of an error would hold the file open
+    with closing(read_lines(piece, form.encoding)) as lines:  # the traceback of an error would keep the file open
         yield from csv_rows(lines, delimiter, form.quotes)
 
 
@@ -368,7 +367,7 @@ def _parquet_rows(piece: Piece, columns: list[str] | None) -> Generator[tuple[in
     try:
         file = _parquet_file(piece.path)
         if columns is not None and not set(file.schema_arrow.names).issuperset(columns):
-            columns = None  # so that the message names all there are
+            columns = None  # so that the message names all columns
         for group, start in enumerate(_group_starts(file.metadata)):
             if piece.start <= start < (start + 1 if piece.stop is None else piece.stop):
                 for batch in file.iter_batches(_FIRST_ROWS, row_groups=[group], columns=columns):
@@ -378,7 +377,7 @@ def _parquet_rows(piece: Piece, columns: list[str] | None) -> Generator[tuple[in
             else:
                 number += file.metadata.row_group(group).num_rows
     except OSError as error:
-        if error.errno is not None:  # a failing disk, and no damaged file
+        if error.errno is not None:  # a failing disk, not a damaged file
             raise
         raise ValueError(f"not a Parquet file, or a damaged one: {error}") from error
 
@@ -386,7 +385,7 @@ def _parquet_rows(piece: Piece, columns: list[str] | None) -> Generator[tuple[in
 def _parquet_pieces(path: Path, piece_size: int | None) -> list[Piece]:
     try:
         starts = _group_starts(_parquet_file(str(path)).metadata)
-    except (ValueError, OSError):  # told by the reader, which knows what to do about it
+    except (ValueError, OSError):  # reported by the reader with instructions
         return [Piece(str(path))]
     bounds = [0]
     for start in starts[1:]:
@@ -402,7 +401,7 @@ def _parquet_file(path: str) -> Any:
 
 
 def _group_starts(metadata: Any) -> list[int]:
-    # The least of the offsets of a column's pages, as a page of distinct values may stand first.
+    # The lowest offset of a column's pages, since a page of distinct values may come first.
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     return [
         min(group.column(0).dictionary_page_offset or 1 << 62, group.column(0).data_page_offset) for group in groups

@@ -81,7 +81,7 @@ class XMCCorpus:
     Args:
         documents: For each split, a dataset on disk with the columns `id`, `text`, `labels` and `excluded`, the ids of
             labels excluded from evaluation, for `encode_dataset(..., excluded="excluded")`.
-        label_set: The labels in order, with their numbers as ids and their counts of training documents.
+        label_set: The labels in order, with their line numbers as ids and with counts of training documents.
     """
 
     documents: dict[str, Dataset]
@@ -102,20 +102,20 @@ def load_xmc(
     number, and numbers are appended to repeated texts, so that no label is lost.
 
     Args:
-        folder: Has the files, or a subfolder of it does; see above.
+        folder: Folder with the files, directly or in a subfolder; see above.
         splits: `"train"`, `"test"` or both.
-        encoding: Of documents and labels; several sets are in `"latin-1"`.
-        report: Counts documents and says whether malformed ones raise, as they do without, or are left out.
-        cache_dir: Where to cache; that of `datasets` by default.
+        encoding: Encoding of documents and labels; several datasets use `"latin-1"`.
+        report: Counts documents, and decides whether malformed ones raise errors (the default) or are skipped.
+        cache_dir: Cache folder; by default that of `datasets`.
 
     Returns:
         The documents with a text and at least one label, and all labels.
 
     Raises:
         ImportError: If datasets is not installed.
-        FileNotFoundError: If a file is not there.
-        ValueError: If the files are bags of words, or a matrix of labels does not go with the labels. Unless the report
-            says to skip: if a line is malformed, or documents and their labels differ in number.
+        FileNotFoundError: If a file is missing.
+        ValueError: If the files are bags of words, or a label matrix does not match the labels. Unless the report skips
+            errors: if a line is malformed, or documents and their labels differ in number.
     """
     folder = Path(folder)
     report = ReadReport() if report is None else report
@@ -174,7 +174,7 @@ def _texts(folder: Path, split: str) -> Path:
     path = _find(folder, _TEXTS[split])
     if path is None and (bags := _find(folder, (f"{split}.txt",))) is not None:
         raise ValueError(
-            f"{bags}: bags of words, which have no text; the raw text of the set is needed: {', '.join(_TEXTS[split])}"
+            f"{bags}: bags of words without text; use the raw text of the dataset: {', '.join(_TEXTS[split])}"
         )
     return _found(folder, _TEXTS[split])
 
@@ -287,7 +287,7 @@ def _cut(line: str, with_uid: bool) -> tuple[str | None, str]:
         return None, line
     uid = _UID.match(line)
     if uid is None:
-        raise ValueError(f"expected a text after its uid and ->, as in the lines before, got {shortened(line)}")
+        raise ValueError(f"expected uid->text, as in previous lines, got {shortened(line)}")
     return uid[1], line[uid.end() :]
 
 
@@ -342,13 +342,13 @@ def _gold_of_npz(path: str, num_labels: int) -> Iterator[list[int] | ValueError]
         )
     shape, starts, columns, values = read_npz(path, ["shape", "indptr", "indices", "data"], what)
     if any(part.ndim != 1 for part in (shape, starts, columns, values)) or len(shape) != 2:
-        raise ValueError(f"{path}: the parts of the sparse matrix do not go together: not all are lists of numbers")
+        raise ValueError(f"{path}: the arrays of the sparse matrix do not match: not all are lists of numbers")
     whole = {shape.dtype.kind, starts.dtype.kind, columns.dtype.kind} <= set("iu") and values.dtype.kind in "biuf"
     rows, said = shape.tolist() if whole else (0, num_labels)
     _check_labels(path, said, num_labels)
     whole = whole and len(starts) == rows + 1 > 0 and starts[0] == 0 and starts[-1] == len(columns) == len(values)
     if not whole or (starts[1:] < starts[:-1]).any() or ((columns < 0) | (columns >= num_labels)).any():
-        raise ValueError(f"{path}: the parts of the sparse matrix do not go together")
+        raise ValueError(f"{path}: the arrays of the sparse matrix do not match")
     for start, stop in pairwise(map(int, starts)):
         yield columns[start:stop][values[start:stop] > 0].tolist()
 

@@ -549,7 +549,7 @@ def fit_head(
     few, on quarters of the training documents as well. In each of four folds a quarter of the seen labels is held out,
     with the documents that have no other labels: from these, the weights of terms for unseen labels are fitted. No
     held-out label is more frequent than the mean, as an unused label will not be in every second document. If some
-    labels are unseen, weights of seen labels are fitted together with them, for one ranking, and otherwise without them.
+    labels are unseen, weights of seen labels are fitted together with them, and otherwise without them.
 
     Args:
         train: N documents for fitting.

@@ -313,7 +313,7 @@ def broken_matrices():
         "a sparse matrix by rows, .*: ": b"no matrix",
         "a sparse matrix by rows, .*not a zip": saved(whole)[:-100],
         "6 labels, but there are texts of 5": saved(matrix(TRAIN, 6)),
-        r"the parts of the sparse matrix do not go together": saved(whole, indptr=np.array([0, 2, 1, 4, 5, 6])),
+        r"the arrays of the sparse matrix do not match": saved(whole, indptr=np.array([0, 2, 1, 4, 5, 6])),
         r"parts of the sparse matrix do not go together": saved(whole, indices=np.array([0, 1, 2, 3, 4, 5])),
         r"of the sparse matrix do not go together": saved(whole, shape=np.array([4, 5])),
         r"do not go together: not all are lists": saved(whole, shape=np.array([4])),
