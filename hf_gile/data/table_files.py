@@ -43,7 +43,7 @@ class Format(NamedTuple):
     Args:
         encoding: Any encoding of Python; not used for Parquet files.
         delimiter: Separator of cells; by default a comma in `.csv` and a tab in `.tsv`.
-        quotes: Whether cells in double quotes may contain delimiters and line breaks; otherwise quotes are ordinary text.
+        quotes: Whether cells in double quotes may contain delimiters and line breaks; otherwise quotes are plain text.
     """
 
     encoding: str = "utf-8"

@@ -336,10 +336,7 @@ def _gold_of_npz(path: str, num_labels: int) -> Iterator[list[int] | ValueError]
     what = "a sparse matrix by rows, as scipy.sparse.save_npz writes"
     (kind,) = read_npz(path, ["format"], what)
     if kind.size != 1 or kind.item() not in ("csr", b"csr"):
-        raise ValueError(
-            f"{path}: expected {what}, got one of the kind {shortened(kind.tolist())}, which has to be saved with "
-            ".tocsr() instead"
-        )
+        raise ValueError(f"{path}: expected {what}, got {shortened(kind.tolist())}: convert the matrix with .tocsr()")
     shape, starts, columns, values = read_npz(path, ["shape", "indptr", "indices", "data"], what)
     if any(part.ndim != 1 for part in (shape, starts, columns, values)) or len(shape) != 2:
         raise ValueError(f"{path}: the arrays of the sparse matrix do not match: not all are lists of numbers")
