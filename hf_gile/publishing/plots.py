@@ -98,8 +98,8 @@ def label_map(
 
     Args:
         places: `(M, 2)` positions.
-        names: Names of the labels, the most important first; names with letters missing from the font, or
-            written from right to left, are omitted.
+        names: Names of the labels, the most important first; names with letters missing from the font, or written from
+            right to left, are omitted.
         seen: Whether each label was trained on.
         path: The PNG to write.
 

@@ -224,8 +224,7 @@ def fit_rows(
     Args:
         documents: N documents.
         num_labels: Number of labels L.
-        l2: The weight of L2; the loss is the sum over the documents, so that it is 1 / C of
-            scikit-learn.
+        l2: The weight of L2; the loss is the sum over the documents, so that it is 1 / C of scikit-learn.
         start: `(L, P + 1)` rows to start from.
         max_iter: Maximum number of iterations of L-BFGS.
 
@@ -708,8 +707,8 @@ def fit_convex(model: "GileForSequenceClassification", parts: "Mapping[str, Data
     are those with training documents. It runs on the CPU and is deterministic.
 
     Args:
-        model: A model with stored labels, a frozen encoder, `output_layer="bilinear"`, `cosine_score` and
-            `label_rows`; its `problem_type` says whether each document has one label.
+        model: A model with stored labels, a frozen encoder, `output_layer="bilinear"`, `cosine_score` and `label_rows`;
+            its `problem_type` says whether each document has one label.
         parts: Encoded documents with `pooled_embeds`: `train`, and `validation` to choose on.
 
     Returns:

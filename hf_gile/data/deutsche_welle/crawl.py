@@ -6,8 +6,8 @@ The lists are the folders in data_urls of https://github.com/idiap/mhan, `dw_gen
     {"urls": ["http://dw.com/p/10o55", "http://dw.com/p/10osv"]}
 
 Each address redirects to an article. A crawl writes the lists into one folder, as `lists/general/train/english.json`,
-and what came of each address into a table of SQLite, `answers.sqlite`: whole or not at all, so that it may be ended at
-any moment and started again. What was answered is not asked again, unless its failure may pass.
+and the result of each address into an SQLite table, `answers.sqlite`, in transactions, so that it can be stopped at any
+time and resumed. Addresses with a result are not requested again, unless the failure may be temporary.
 """
 
 from __future__ import annotations
@@ -68,31 +68,31 @@ def crawl_dw(
     max_pages: int | None = None,
     timeout: float = 30.0,
 ) -> CrawlSummary:
-    """Fetches the pages of published lists, as slowly as a guest should.
+    """Fetches the pages of published lists, slowly and politely.
 
-    robots.txt is obeyed, with its Crawl-delay; a host is left alone for `delay` seconds after each answer, or as long
-    as the answer took; Retry-After is heeded. An error of the server, a timeout or a lost connection is asked again at
-    the next start; ten such failures in a row end the crawl. Ctrl-C ends it too. Addresses are asked in the order of a
-    hash, so that a part of a crawl is a sample of all lists.
+    robots.txt is obeyed, with its Crawl-delay; after each answer the crawler waits `delay` seconds, or as long as the
+    answer took; Retry-After is respected. Server errors, timeouts and lost connections are tried again in the next run;
+    ten such failures in a row end the crawl. Ctrl-C ends it too. Addresses are requested in the order of a hash, so
+    that a part of a crawl is a sample of all lists.
 
-    Whether you may keep the texts is for you to find out; the site does not allow to pass them on.
+    Check yourself whether you may store the texts; the site does not permit redistribution.
 
     Args:
-        lists: Folders such as `data_urls/dw_general`; an address that several lists have is asked once.
-        folder: Where to write, or where an earlier crawl wrote.
-        contact: A mail address or a web page where the site's people find you; it is sent with each request.
-        languages: By default all that the lists have.
-        hosts: No other is asked, wherever a redirect leads; nor another port than that of the address or the usual one.
-        delay: Seconds.
-        max_pages: Addresses to ask this time; by default all.
+        lists: Folders such as `data_urls/dw_general`; an address in several lists is requested once.
+        folder: Output folder, or that of an earlier crawl.
+        contact: Your e-mail address or web page, sent to the site with each request.
+        languages: Languages of the lists; by default all.
+        hosts: Only these hosts are contacted, also after redirects, at the port of the address or the standard one.
+        delay: Minimum number of seconds between requests.
+        max_pages: Maximum number of addresses in this run; by default all.
         timeout: Seconds from the start of a request until its answer must be complete.
 
     Returns:
-        Where the crawl stands, earlier starts included.
+        The state of the crawl, including earlier runs.
 
     Raises:
-        RuntimeError: Where an event loop runs already, as in a notebook.
-        FileNotFoundError: If there is no such list.
+        RuntimeError: If an event loop is already running, as in a notebook.
+        FileNotFoundError: If a list is missing.
         ValueError: If an argument or list is malformed, or another crawl is writing into the folder, or damaged it.
     """
     from tqdm.auto import tqdm
@@ -135,10 +135,10 @@ def crawl_dw(
 
 
 def read_lists(lists: AnyPath | Iterable[AnyPath], languages: Iterable[str] | None = None) -> Lists:
-    """Reads published lists of addresses, by default of all languages that have one in train.
+    """Reads published lists of addresses, by default for all languages with a training list.
 
     Raises:
-        FileNotFoundError: If there is no such list.
+        FileNotFoundError: If a list is missing.
         ValueError: If a folder is not called general or specific, or a list is malformed.
     """
     lists = [lists] if isinstance(lists, (str, os.PathLike)) else list(lists)
@@ -164,7 +164,7 @@ def answers_of(folder: Path) -> Iterator[sqlite3.Connection]:
         ValueError: If another process has it open, or the file is damaged.
     """
     path = folder / "answers.sqlite"
-    table = sqlite3.connect(path, timeout=0, isolation_level=None)  # each statement stands by itself
+    table = sqlite3.connect(path, timeout=0, isolation_level=None)  # each statement is its own transaction
     try:
         table.execute("PRAGMA locking_mode = EXCLUSIVE")
         table.execute("PRAGMA journal_mode = WAL")

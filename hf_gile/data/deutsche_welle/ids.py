@@ -1,4 +1,4 @@
-"""News in several languages as numbers, in the published format of the Deutsche Welle data.
+"""Readers of the published Deutsche Welle format: news in several languages as word ids.
 
 `FOLDER/SPLIT/LANGUAGE.json`, with the splits train, dev and test:
 
@@ -7,11 +7,11 @@
      "label_ids": ["13_2", "8"]}
 
 `X_ids` are the documents: sentences of word ids, which are rows of the word vectors of the language. `Y_ids` are the
-labels of each document: places in `label_ids`, which are the word ids of each label. The published script
+labels of each document: indices into `label_ids`, which are the word ids of each label. The published script
 (https://github.com/idiap/mhan, with the addresses of the texts, which may not be passed on) writes `Y_ids` as lists of
 word ids instead, `[[[13, 2], [8]], [[8]]]`; both are read.
 
-For one multilingual model, a `JointCorpus` has all languages in one table of words and one of labels:
+For a multilingual model, a `JointCorpus` joins all languages in one vocabulary and one label table:
 
     row of the word table    0: padding   1: unknown   2 ...: words of language 1   2 + V_1 ...: of language 2   ...
     column of the labels     0 ...: labels of language 1   L_1 ...: of language 2   ...
@@ -53,12 +53,12 @@ LOW_RESOURCE_LEVELS: dict[str, tuple[float, ...]] = {
 """Percentages of the training documents; the paper reports the mean over those of each level (section 4.2)."""
 
 _KEYS = ("X_ids", "Y_ids", "label_ids")
-_MOST_WORDS = 1 << 31  # of a vocabulary that is not given: ids are kept as int32
+_MOST_WORDS = 1 << 31  # of an unspecified vocabulary: ids are stored as int32
 
 
 @dataclass(frozen=True, eq=False)
 class DWCorpus:
-    """The documents and labels of each language, in numbers of its own.
+    """The documents and labels of each language, with separate ids per language.
 
     Args:
         documents: From each language and split to a dataset with the columns `input_ids`, sentences of word ids, and
@@ -75,11 +75,11 @@ class DWCorpus:
 
     @property
     def languages(self) -> list[str]:
-        """The languages, in their order in the joint form."""
+        """The languages, in the order of the joint form."""
         return list(self.documents)
 
     def joint(self) -> JointCorpus:
-        """Puts the words of all languages into one table, and their labels into another.
+        """Joins the words of all languages in one table, and their labels in another.
 
         Raises:
             ValueError: If there are no word vectors, those of two languages differ in size, or a word of a single
@@ -131,18 +131,18 @@ class DWCorpus:
 
 @dataclass(frozen=True, eq=False)
 class JointCorpus:
-    """All languages in one table of words and one of labels, for one multilingual model.
+    """All languages in one vocabulary and one label table, for a multilingual model.
 
     Args:
-        documents: From each language and split to a dataset with the columns `input_ids`, sentences of rows of the
-            word table, `labels`, columns of all labels, and, if there are several languages, `language`.
+        documents: From each language and split to a dataset with the columns `input_ids`, sentences of rows of the word
+            table, `labels`, columns of all labels, and, if there are several languages, `language`.
         words: `2 + V` words, each as `language:word` if there are several languages; first padding and unknown word.
         vectors: `(2 + V, D)` float32: zeros for padding, the mean of all words for the unknown one.
         label_set: L labels, those of each language together.
         label_input_ids: `(L, T)` rows of the word table, padded with 0.
-        label_languages: `(L,)` place of each label's language.
-        word_offsets: From each language to what was added to its word ids.
-        label_offsets: From each language to what was added to its columns.
+        label_languages: `(L,)` index of each label's language.
+        word_offsets: Offset of the word ids of each language.
+        label_offsets: Offset of the label indices of each language.
     """
 
     documents: dict[str, dict[str, Dataset]]
@@ -172,28 +172,28 @@ def load_dw(
 ) -> DWCorpus:
     """Reads documents and labels in the Deutsche Welle format.
 
-    A sentence without words is left out, and a label that a document has twice counts once. Labels know how many
-    documents of the training split have them.
+    Sentences without words are left out, and repeated labels of a document count once. Labels store their number of
+    training documents.
 
     Args:
-        folder: Has a folder for each split, with a file for each language.
-        languages: By default all that have a file in the first split, by name.
-        splits: Names of folders.
-        word_vectors: The words that the ids stand for: the folder of files `LANGUAGE.pkl.gz` (or another format of
-            `load_word_vectors`), or word vectors by language. Labels have names only if they are given.
-        report: Counts documents and says whether malformed ones raise, as they do without, or are left out.
-        max_sentences: Sentences kept of a document; 30 in the paper, by default all.
-        max_sentence_words: Words kept of a sentence; 30 in the paper, by default all.
+        folder: Folder with a subfolder for each split, with a file for each language.
+        languages: Languages to read; by default all with a file in the first split, by name.
+        splits: Names of the subfolders.
+        word_vectors: The words of the ids: the folder of files `LANGUAGE.pkl.gz` (or another format of
+            `load_word_vectors`), or word vectors by language. Without them labels have no names.
+        report: Counts documents, and decides whether malformed ones raise errors (the default) or are skipped.
+        max_sentences: Maximum number of sentences per document; 30 in the paper, by default all.
+        max_sentence_words: Maximum number of words per sentence; 30 in the paper, by default all.
 
     Returns:
         The documents, in memory, and the labels.
 
     Raises:
         ImportError: If datasets is not installed.
-        FileNotFoundError: If there is no file for a language, in a split or of word vectors.
-        ValueError: If a file is not of this format, or its `label_ids` are not those of the other splits. Unless the
-            report says to skip: if a document has no words, a word id that is not in the vocabulary or a label that is
-            not in `label_ids`. The message names file and document, counted from 1.
+        FileNotFoundError: If a language has no file in a split, or no word vectors.
+        ValueError: If a file has another format, or its `label_ids` differ from those of other splits. Unless the
+            report skips errors: if a document has no words, an unknown word id or an unknown label. The message names
+            file and document, counted from 1.
     """
     folder = Path(folder)
     report = ReadReport() if report is None else report
@@ -239,17 +239,17 @@ def load_dw(
 
 
 def low_resource(documents: Dataset, percent: float, seed: int = 0) -> Dataset:
-    """Selects a share of the training documents, as if there were no more (section 4.2).
+    """Selects a share of the training documents, to simulate a low-resource language (section 4.2).
 
     With the same seed, a smaller share is part of any larger one.
 
     Args:
         documents: The training documents of a language.
-        percent: How many of 100 documents, as in `LOW_RESOURCE_LEVELS`; at least one document is selected.
+        percent: Percentage of documents, as in `LOW_RESOURCE_LEVELS`; at least one document is selected.
         seed: Another seed selects other documents.
 
     Returns:
-        The documents selected, in the order they had.
+        The selected documents, in their original order.
 
     Raises:
         ValueError: If percent is not above 0 and at most 100, or there are no documents.
@@ -278,8 +278,8 @@ def write_dw(
 ) -> None:
     """Writes texts in the published format of word ids, which `load_dw` reads.
 
-    Words are in lower case; those without a vector are left out. Labels and documents of which nothing stays are left
-    out and counted; two labels of which the same words stay become one.
+    Words are lower-cased; words without a vector are left out. Labels and documents that become empty are left out and
+    counted; labels that become equal are merged.
 
     Args:
         documents: Of each split.
@@ -316,7 +316,7 @@ def write_dw(
         path = Path(folder) / split / f"{language}.json"
         with whole_file(path) as written, written.open("w", encoding="utf-8") as file:
             file.write('{"X_ids": [')
-            for row in rows:  # a large language takes a gigabyte as numbers of Python
+            for row in rows:  # a large language takes a gigabyte as Python integers
                 sentences = known(split_sentences(row["text"]))
                 columns = sorted({column_of[label] for label in row["labels"] if label in column_of})
                 if not sentences or not columns:

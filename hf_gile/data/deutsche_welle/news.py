@@ -1,4 +1,4 @@
-"""News in the Deutsche Welle format to train on: documents of word ids, and labels, some of them held out."""
+"""Training data in the Deutsche Welle format: documents of word ids, and labels, some of them held out."""
 
 import hashlib
 from collections import Counter
@@ -23,9 +23,9 @@ class News:
 
     Args:
         corpus: Words and labels of all languages.
-        parts: The documents; those of train and dev have no labels that are held out.
-        labels: The labels with their numbers of training documents; those without any are unseen.
-        held_out: Columns of the labels that are held out of training, or that it never had.
+        parts: The documents; held-out labels are removed from train and dev.
+        labels: The labels with their numbers of training documents; labels without documents are unseen.
+        held_out: Indices of labels that are held out of training, or have no training documents.
     """
 
     corpus: JointCorpus
@@ -35,16 +35,16 @@ class News:
 
     @property
     def seen(self) -> list[int]:
-        """Columns of the labels to train on."""
+        """Indices of the labels to train on."""
         return [column for column in range(len(self.labels)) if column not in self.held_out]
 
     @property
     def groups(self) -> list[bool] | None:
-        """Which labels are seen, if some are held out: they are measured apart."""
+        """Mask of seen labels, if some are held out: both groups are measured separately."""
         return self.labels.seen if self.held_out else None
 
     def flat(self) -> "News":
-        """The same with documents of words, for an encoder without sentences."""
+        """Returns the same data with documents as flat lists of words, for an encoder without sentences."""
 
         def words(sentences: list[list[int]]) -> dict[str, list[int]]:
             return {"input_ids": [word for sentence in sentences for word in sentence]}
@@ -58,10 +58,10 @@ class News:
         )
 
     def all(self, part: str) -> "Dataset":
-        """The documents of all languages.
+        """Returns the documents of all languages.
 
         Args:
-            part: Of this part.
+            part: Name of the split.
         """
         from datasets import concatenate_datasets
 
@@ -81,11 +81,11 @@ def read_news(
 
     Args:
         data: Folder with train, dev and test, each with LANGUAGE.json.
-        languages: By default all there are.
-        word_vectors: By default word_vectors beside the data.
-        held_out: Share of the labels, by a hash of their ids, that training never sees.
-        percent: Of the training documents of the last language.
-        seed: Draws these.
+        languages: Languages to read; by default all.
+        word_vectors: Folder of word vectors; by default word_vectors next to the data.
+        held_out: Share of the labels to hold out from training, chosen by a hash of their ids.
+        percent: Percentage of the training documents of the last language to use.
+        seed: Seed of their selection.
         limits: `max_sentences` and `max_sentence_words` of `load_dw`.
     """
     word_vectors = word_vectors or str(Path(data).parent / "word_vectors")
@@ -113,11 +113,11 @@ def draw(label_id: str) -> float:
 
 
 def count_labels(labels: LabelSet, parts: list[Any]) -> LabelSet:
-    """The labels with their numbers of training documents; those without any are stored as unseen.
+    """Returns the labels with their numbers of training documents; labels without documents are stored as unseen.
 
     Args:
         labels: The labels.
-        parts: Training documents with a column `labels`, columns of these.
+        parts: Training documents with a column `labels` of label indices.
     """
     counts = Counter(column for rows in parts for own in rows["labels"] for column in own)
     return labels.with_counts({labels[column].id: count for column, count in counts.items()})

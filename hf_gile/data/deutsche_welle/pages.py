@@ -1,14 +1,14 @@
-"""Articles of Deutsche Welle out of the pages that `crawl_dw` fetched, with the labels of the published data.
+"""Extracts articles of Deutsche Welle from the pages that `crawl_dw` fetched, with the labels of the published data.
 
-The text is what trafilatura, a kept library, takes for the text of a page; all else stands where the site shows it:
+The text is extracted by trafilatura, a maintained library; everything else has a fixed location in the page:
 
     <html lang="LANGUAGE"> ... <article><header><div data-tracking-name="content-detail-kicker"><span>SECTION</span>...
     </div><h1>TITLE</h1><p class="teaser-text">...</p></header> ... <p>TEXT</p> ... </article>
     <aside data-tracking-name="related-topics"><a>KEYWORD</a>...</aside>
 
-The site could not be asked while this was written: the form is the one that public scrapers of it rely on. So try it on
-some hundred pages first, and look at what is left out. A document is an article of the published lists, in their split;
-its labels are its sections ("general") or its keywords ("specific"), in lower case.
+The site was not accessible when this was written: the format is the one that public scrapers rely on. So try it on some
+hundred pages first, and check what is left out. A document is an article of the published lists, in their split; its
+labels are its sections ("general") or its keywords ("specific"), in lower case.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ LANGUAGE_CODES = {
     "english": "en", "german": "de", "spanish": "es", "portuguese": "pt", "ukrainian": "uk", "russian": "ru",
     "arabic": "ar", "persian": "fa",
 }  # fmt: skip
-"""What pages call the languages of the lists."""
+"""Language codes in pages, for the languages of the lists."""
 
 _COLUMNS = ("id", "url", "title", "text", "labels", "language")
-_LONGEST_NAME = 100  # of a label, in characters: what is longer is no name
+_LONGEST_NAME = 100  # maximum number of characters of a label
 _TEASER = "//header//p[contains(@class, 'teaser-text')]"
 _SECTIONS = "//*[@data-tracking-name='content-detail-kicker']/span"
 _KEYWORDS = "//aside[@data-tracking-name='related-topics']//a"
-# trafilatura drops the joiners that Persian words are written with; this stands in for them.
+# trafilatura drops the joiners of Persian words; this character replaces them temporarily.
 _JOINER, _STAND_IN = re.compile("\u200c|&zwnj;|&#8204;|&#x200c;", re.IGNORECASE), "\ufffc"
 # Within an article, but not of its text; last, what consists mostly of a link to another article.
 _ASIDES = [
@@ -62,16 +62,16 @@ class DWArticle(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Title and paragraphs, one on each line."""
+        """Returns the title and the paragraphs, one per line."""
         return "\n".join((self.title, *self.paragraphs))
 
 
 def parse_dw_page(html: bytes, url: str = "", charset: str | None = None) -> DWArticle:
-    """Reads the article of a page, which is UTF-8 without a charset that Python knows.
+    """Extracts the article of a page, which is read as UTF-8 if its charset is unknown to Python.
 
     Raises:
         UnicodeDecodeError: If the page is not in its charset.
-        ValueError: If the page holds no article; the message is the reason.
+        ValueError: If the page contains no article; the message is the reason.
     """
     with needs_extra("data", "reading web pages"):
         import trafilatura
@@ -85,7 +85,7 @@ def parse_dw_page(html: bytes, url: str = "", charset: str | None = None) -> DWA
     def shown(path: str) -> list[str]:
         return [text for text in (_one_line(element.text_content()) for element in page.xpath(path)) if text]
 
-    # Before the text, because trafilatura takes out of the page what it leaves out.
+    # Before the text, because trafilatura removes elements from the page.
     sections, keywords, teasers = _labels(shown(_SECTIONS)), _labels(shown(_KEYWORDS)), shown(_TEASER)[:1]
     title = re.sub(r"\s*\|.*\bDW\b.*", "", next(iter(shown("//h1") or shown("//title")), ""))
     if not title:
@@ -104,17 +104,17 @@ def parse_dw_page(html: bytes, url: str = "", charset: str | None = None) -> DWA
 def load_dw_pages(
     folder: AnyPath, language: str, labels: str = "general", report: ReadReport | None = None, *, min_count: int = 1
 ) -> tuple[dict[str, Dataset], LabelSet]:
-    """Reads documents and labels of a language out of the pages of a crawl, which need not be complete.
+    """Reads documents and labels of a language from the pages of a crawl, which may be incomplete.
 
     Left out and counted: addresses without a page, pages without an article (a gallery, an error), articles without a
-    label or in another language than the list's. An article that two addresses lead to stays in test, or else in dev.
+    label or in another language than the list's. An article with two addresses is kept in test, or otherwise in dev.
 
     Args:
-        folder: What `crawl_dw` wrote.
-        language: As the lists call it.
+        folder: Output folder of `crawl_dw`.
+        language: Language, as named in the lists.
         labels: `"general"`, the sections, or `"specific"`, the keywords; of the published lists of that name.
-        report: Counts what is left out, and says whether damaged pages raise.
-        min_count: A label that fewer documents of train have is left out, of documents too.
+        report: Counts what is left out, and decides whether damaged pages raise errors.
+        min_count: Minimum number of training documents of a label; rarer labels are removed from documents as well.
 
     Returns:
         From each split to a dataset, in memory, with the columns `id` (the address listed), `url`, `title`, `text`,
@@ -122,7 +122,7 @@ def load_dw_pages(
 
     Raises:
         FileNotFoundError: If there is no crawl of such lists in the folder.
-        ValueError: If labels is something else, train has no label, or a page is damaged.
+        ValueError: If `labels` is invalid, train has no label, or a page is damaged.
     """
     if labels not in SETS:
         raise ValueError(f"labels must be one of {', '.join(SETS)}, got {labels!r}")
