@@ -110,6 +110,7 @@ def run(recipe: Recipe, args: Seq2SeqTrainingArguments) -> dict[str, Any]:
         model = make_model(recipe, name, tokenizer)
         trainer = make_trainer(model, run_arguments(args, folder / name, "eval_bleu"), tokenizer, parts)
         results[name] = fit(trainer, recipe.patience)
+        trainer.args.train_sampling_strategy = "sequential"  # predict() shuffles sentences that are grouped by length
         predicted = trainer.predict(parts["test"], num_beams=recipe.num_beams)
         translations[name] = decode(tokenizer, predicted.predictions)
         save_model(trainer, folder / name / "model")
