@@ -223,7 +223,7 @@ def test_many_documents_are_searched_in_parts(made, built, monkeypatch):
     assert max(sizes) == 7
 
 
-def test_as_many_labels_as_asked_for_are_found(made, built):
+def test_the_requested_number_of_labels_is_returned(made, built):
     built.search.probes = 1
     found = built.top_k(made[2], 1000, approximate=True)
     exact = built.top_k(made[2], 1000)

@@ -361,7 +361,7 @@ def test_other_layouts_stay_whole(pieces_of, content, name):
     assert (piece.start, piece.stop) == (0, None)
 
 
-def test_an_article_on_a_line_too_long_to_look_at_ends_the_cutting(pieces_of, monkeypatch):
+def test_articles_on_overlong_lines_stop_the_splitting(pieces_of, monkeypatch):
     monkeypatch.setattr(bioasq, "_LONGEST_SEARCH", 5003)
     records = [*MANY[:31], RECORD | {"pmid": "102", "abstractText": "mice " * 5003}, *MANY[31:]]
     pieces = pieces_of(lines_of(records))

@@ -25,7 +25,7 @@ def test_a_stream_is_json_lines_if_its_first_line_is_an_object():
     assert texts("") == []
 
 
-def test_a_document_is_given_before_the_next_line_is_there():
+def test_documents_are_yielded_before_the_next_line_is_available():
     class Slow(BytesIO):
         def readline(self, size=-1):
             line = super().readline(size)
@@ -74,7 +74,7 @@ def test_a_malformed_line_is_named_or_left_out(source, options, message):
     assert (len(kept), sum(report.left_out.values())) == (report.records, 1)
 
 
-def test_a_damaged_packed_file_gives_what_comes_before_the_damage(tmp_path):
+def test_damaged_compressed_files_are_read_up_to_the_damage(tmp_path):
     path = tmp_path / "lines.txt.gz"
     path.write_bytes(gzip.compress(b"one\n" * 50_000)[:-20])
     with pytest.raises(ValueError, match=r"lines.txt.gz: damaged after [\d,]+ records"):

@@ -22,7 +22,7 @@ def packed(tmp_path):
 
 
 @pytest.mark.parametrize("held", [False, True])
-def test_a_packed_file_that_grows_is_refused_and_told_what_to_do(packed, held):
+def test_decompression_bombs_are_refused_with_instructions(packed, held):
     path = packed("a.txt.gz", bytes(GROWN))
     with (
         open_binary(path, held=held) as stream,

@@ -5,7 +5,7 @@ from hf_gile.data import ReadReport
 from hf_gile.data.homonyms import check_choices, described, distinct
 
 
-def test_labels_that_say_different_things_stay_as_they_are():
+def test_labels_with_different_texts_are_unchanged():
     labels = [Label("3", "Mercury", "a metal"), Label("5", "Mercury"), Label("7", "Venus")]
     report = ReadReport()
     assert list(distinct(labels, {"3": ["metals"], "5": ["planets"]}, report)) == labels
@@ -38,7 +38,7 @@ def test_those_that_one_hint_leaves_alike_get_another_one():
     assert texts == ["Mercury: planets", "Mercury: people. a singer", "Mercury: people. a god"]
 
 
-def test_ids_tell_apart_what_no_hint_does():
+def test_ids_distinguish_homonyms_without_hints():
     assert distinct([Label("3", "Mercury"), Label("5", "Mercury")], {}).texts == ["Mercury: 3", "Mercury: 5"]
 
 

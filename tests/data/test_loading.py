@@ -95,7 +95,7 @@ def test_the_policy_is_part_of_the_key(write, load):
 
 
 @pytest.mark.parametrize("num_proc", [1, 2])
-def test_an_error_of_the_reader_comes_out_as_it_is_and_leaves_no_cache(write, load, num_proc):
+def test_reader_errors_are_propagated_without_a_cache(write, load, num_proc):
     pieces = write(a="1\n", b="bad\n")
     for _ in range(2):
         with pytest.raises(ValueError, match="b: a bad line; fix it"):
@@ -128,7 +128,7 @@ def test_a_stream_goes_on_where_its_state_was_taken(write, load):
 
 
 @pytest.mark.parametrize("num_proc", [1, 2])
-def test_no_row_at_all_is_an_error_that_says_what_was_left_out(write, load, num_proc):
+def test_no_usable_rows_raise_an_error_with_the_reasons(write, load, num_proc):
     pieces = write(a="\n\n", b="\n")
     for _ in range(2):
         with pytest.raises(ValueError, match="no record can be used: 0 records from 2 files; left out: 3 empty line"):

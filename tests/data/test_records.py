@@ -91,7 +91,7 @@ def test_a_name_with_the_signs_of_a_glob_is_a_name_first(write):
 
 
 @pytest.mark.parametrize("given", ["absent.xml", "absent/*.xml", ""])
-def test_a_path_that_leads_nowhere_is_named_before_reading(tmp_path, given):
+def test_missing_paths_are_reported_before_reading(tmp_path, given):
     path = given and str(tmp_path / given)
     with pytest.raises(FileNotFoundError, match=given.replace("*", r"\*") or "an empty one"):
         read_records(path)
@@ -265,7 +265,7 @@ def test_updates_do_so_in_any_number_of_processes_and_in_streams(baseline, load,
         assert (report.files, report.records) == (4, 5)
 
 
-def test_a_changed_update_changes_what_is_read_of_the_files_before_it(baseline, write, load):
+def test_changed_update_files_affect_earlier_files(baseline, write, load):
     assert load(baseline)[1].left_out == OUT
     write("pubmed24n0004.xml.gz", raw(23))
     dataset, report = load(baseline)
@@ -361,7 +361,7 @@ def test_a_stream_can_go_to_other_processes(large, load):
     assert list(pickle.loads(pickle.dumps(stream))) == list(stream)
 
 
-def test_a_record_that_cannot_be_used_is_not_one_that_repeats(write, load):
+def test_unusable_records_do_not_count_as_duplicates(write, load):
     paths = [write("a.json", raw(3, abstractText=""), raw(5)), write("b.json", raw(3))]
     assert pmids(read_records(paths)) == load(paths)[0]["pmid"][:] == ["5", "3"]
 

@@ -112,7 +112,7 @@ def test_pmids_that_are_no_numbers_keep_their_place(scanned):
 
 
 @pytest.mark.parametrize("is_parsed", [False, True])
-def test_a_damaged_file_says_what_can_be_read_of_it(scanned, monkeypatch, is_parsed):
+def test_damaged_files_report_what_is_readable(scanned, monkeypatch, is_parsed):
     if is_parsed:
         monkeypatch.setattr(revisions, "_searched", lambda *_: None)
     random_pmids = [random.Random(i).randrange(1, 10**8) for i in range(1009)]

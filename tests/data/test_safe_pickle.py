@@ -92,7 +92,7 @@ def test_pickles_of_python_2_are_read(load):
     assert vector.dtype == np.float32
 
 
-def test_gzip_is_told_by_its_first_bytes(load, tmp_path):
+def test_gzip_is_detected_by_its_first_bytes(load, tmp_path):
     assert load([1], name="vectors.pkl.gz") == [1]
     (tmp_path / "vectors.pkl").write_bytes((tmp_path / "vectors.pkl.gz").read_bytes())
     assert load_pickle(tmp_path / "vectors.pkl") == [1]

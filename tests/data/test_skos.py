@@ -236,7 +236,7 @@ def test_cycles_end(texts_of, links, texts):
     assert texts_of(concepts + links, "en", "broader") == texts
 
 
-def test_homonyms_are_told_apart_by_what_is_known_of_them(texts_of):
+def test_homonyms_are_distinguished_by_their_descriptions(texts_of):
     statements = """
     ex:1 a skos:Concept ; skos:prefLabel "planet"@en . ex:2 a skos:Concept ; skos:prefLabel "metal"@en .
     ex:3 a skos:Concept ; skos:prefLabel "mercury"@en ; skos:broader ex:1 .
@@ -344,7 +344,7 @@ def test_what_is_not_text_names_the_concept(labels_of, text, statement):
 
 
 @pytest.mark.parametrize("scheme", [None, "http://example.org/nowhere"])
-def test_nothing_found_says_what_there_is(labels_of, scheme):
+def test_empty_results_name_the_available_choices(labels_of, scheme):
     message = r"a\.ttl: 3 concepts; names requested in nl or es, available in en \(4\), de \(3\), fr \(1\)"
     with pytest.raises(ValueError, match=message) as raised:
         labels_of(HEART, ["nl", "es"], scheme=scheme)

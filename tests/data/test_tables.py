@@ -113,13 +113,13 @@ def test_ids_are_the_file_and_the_line_record_or_row(write, stream):
         assert [row["id"] for row in documents] == [f"a.{suffix}:{line}" for line in expected]
 
 
-def test_files_of_one_name_are_told_apart_by_their_folders(write, stream):
+def test_files_with_the_same_name_are_distinguished_by_folder(write, stream):
     rows = [{"text": "On mice.", "labels": "m"}]
     paths = [write("train/a.jsonl", rows=rows), write("test/a.jsonl", rows=rows)]
     assert [row["id"] for row in stream(paths)[0]] == ["train/a.jsonl:1", "test/a.jsonl:1"]
 
 
-def test_gzip_is_told_by_content(write, stream):
+def test_gzip_is_detected_by_content(write, stream):
     rows = [{"text": "On mice.", "labels": "m"}]
     path = write("a.csv", content("a.csv.gz", rows))
     assert stream(path)[0] == stream(write("b.csv", rows=rows).rename(path))[0]
@@ -759,7 +759,7 @@ def test_synonyms_of_a_cell_stand_between_semicolons(write):
     assert [label.synonyms for label in load_labels(path)] == [("b", "c, d", "e;f", "g\\", "h\\i"), ()]
 
 
-def test_labels_of_one_name_are_told_apart_by_their_other_names_or_ids(write):
+def test_labels_with_the_same_name_are_distinguished_by_synonyms_or_ids(write):
     rows = [
         ("D3", "Mercury", "Merkur"),
         ("D5", "Mercury", "Quecksilber"),

@@ -275,7 +275,7 @@ def test_bad_lines_are_refused_by_number_or_skipped(load, line, reason, message)
         ("2 4", "line 1 declares vectors of 4 numbers, the lines after it have 3"),
     ],
 )
-def test_a_header_must_say_what_follows(load, header, message):
+def test_headers_must_match_the_content(load, header, message):
     text = f"{header}\n{GOOD}".encode()
     with pytest.raises(ValueError, match=rf"english\.vec: {message}"):
         load(text)

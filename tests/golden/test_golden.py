@@ -23,5 +23,5 @@ def test_models_compute_what_they_did(name):
         )
 
 
-def test_all_families_are_there():
+def test_all_families_are_present():
     assert {name.split(":")[0] for name in CASES} == {"words", "pretrained", "terms", "losses"}

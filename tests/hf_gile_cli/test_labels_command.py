@@ -93,7 +93,7 @@ def test_the_index_of_a_model_follows_its_labels(run, tmp_path, make_model, labe
     assert index.codes.float() == pytest.approx(fresh.codes, abs=1e-2 if label_rows else 1e-6)
 
 
-def test_a_change_of_description_makes_the_index_anew(run, saved_model, tmp_path):
+def test_changed_descriptions_rebuild_the_index(run, saved_model, tmp_path):
     run("index", saved_model, saved_model / "index")
     (tmp_path / "terms.csv").write_text("id,name,description\nIron,Iron,a diet low in iron\n")
     said = run(
@@ -106,7 +106,7 @@ def test_a_change_of_description_makes_the_index_anew(run, saved_model, tmp_path
     assert index.codes.float() == pytest.approx(LabelIndex.build(model, processor).codes, abs=1e-2)
 
 
-def test_a_dry_run_changes_nothing_and_refuses_what_the_change_would(run, saved_model, tmp_path, make_model):
+def test_dry_runs_change_nothing_and_raise_the_same_errors(run, saved_model, tmp_path, make_model):
     before = contents(saved_model)
     said = run("labels", "retire", saved_model, "Iron", "Blood", "--dry-run")
     assert said.stdout == "- Iron  Iron\n- Blood  Blood\n"
@@ -121,7 +121,7 @@ def test_a_dry_run_changes_nothing_and_refuses_what_the_change_would(run, saved_
 
 
 @pytest.mark.parametrize("arguments", [["add", "r", "Rats"], ["rename", "Iron", "Ferrum"], ["retire", "Milk"]])
-def test_a_dry_run_leaves_a_label_file_as_it_was(run, tmp_path, arguments):
+def test_dry_runs_do_not_change_label_files(run, tmp_path, arguments):
     path = tmp_path / "labels.csv"
     save_labels(LabelSet.from_names(["Iron", "Milk"]), path)
     before = path.read_bytes()
@@ -130,7 +130,7 @@ def test_a_dry_run_leaves_a_label_file_as_it_was(run, tmp_path, arguments):
     assert path.read_bytes() == before
 
 
-def test_a_change_that_fails_leaves_all_as_it_was(run, saved_model, monkeypatch):
+def test_failed_changes_have_no_effect(run, saved_model, monkeypatch):
     before = contents(saved_model)
     monkeypatch.setattr(GileProcessor, "save_pretrained", lambda *_, **__: 1 / 0)
     said = run("labels", "add", saved_model, "M1", "Rats", ends=1)

@@ -9,7 +9,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("sklearn")
 
 
-def test_a_card_says_what_the_files_and_the_options_say(run, saved_model, tmp_path):
+def test_cards_contain_the_content_of_files_and_options(run, saved_model, tmp_path):
     (tmp_path / "card.yaml").write_text(yaml.safe_dump({"license": "mit", "language": ["en"], "summary": "On milk."}))
     said = run("card", saved_model, "--info", tmp_path / "card.yaml", "--license", "apache-2.0", "--tag", "dairy")
     assert said.stderr == f"{saved_model / 'README.md'}; no results.json: hf-gile evaluate makes one\n"
@@ -20,7 +20,7 @@ def test_a_card_says_what_the_files_and_the_options_say(run, saved_model, tmp_pa
     assert (saved_model / "labels.csv").is_file()
 
 
-def test_a_card_made_again_says_what_it_said(run, saved_model):
+def test_cards_are_reproducible(run, saved_model):
     run("card", saved_model, "--repo-id", "user/milk", "--license", "mit", "--tag", "dairy")
     first = (saved_model / "README.md").read_text()
     run("card", saved_model)
@@ -46,7 +46,7 @@ def test_a_wrong_file_of_facts_is_named_and_no_card_written(run, saved_model, tm
     assert not (saved_model / "README.md").exists()
 
 
-def test_a_dry_run_lists_what_would_go_up_and_what_stays(run, saved_model):
+def test_dry_runs_list_files_to_upload_and_to_skip(run, saved_model):
     (saved_model / "training_args.bin").write_bytes(b"a pickle")
     said = run("push", saved_model, "user/model", "--dry-run")
     files = {line.split()[-1]: line.split()[0] for line in said.stdout.splitlines()}

@@ -179,7 +179,7 @@ def test_standard_input_can_hold_json_lines_and_csv(run, saved_model):
     assert rows[0]["text"] == '{"text": "Milk."}'
 
 
-def test_a_bad_line_is_named_and_what_came_before_it_is_written(run, saved_model, tmp_path):
+def test_bad_lines_are_reported_and_earlier_rows_are_written(run, saved_model, tmp_path):
     path = write_jsonl(tmp_path / "texts.jsonl", [{"text": text} for text in TEXTS])
     path.write_text(path.read_text() + '{"text": 5}\n{"text": "more"}\n')
     result = run("score", saved_model, path, "--batch-size", 3, ends=1)
@@ -263,7 +263,7 @@ def test_a_configuration_without_an_object_is_named(run, saved_model, content):
     assert f"{saved_model / 'config.json'} holds no JSON object" in result.stderr
 
 
-def test_labels_of_which_no_word_is_known_are_found(tokenizer, monkeypatch):
+def test_labels_without_known_words_are_detected(tokenizer, monkeypatch):
     monkeypatch.setattr("hf_gile_cli.saved_model._LABELS_AT_ONCE", 2)
     texts = ["Zebrafish Milk", "Zebrafish Quantum", "milk", "Quantum", "Quantum: in milk"]
     assert unknown_labels(GileProcessor(tokenizer), texts) == [1, 3]

@@ -102,7 +102,7 @@ def test_parts_by_several_workers_add_up(make_model, label_set):
     assert parts[0].compute() == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
-def test_metrics_start_anew_and_the_model_keeps_its_mode(make_model, label_set):
+def test_metrics_are_reset_and_the_model_keeps_its_mode(make_model, label_set):
     model, processor = make_model(word_dropout=0.5)
     index = LabelIndex.build(model)
     dataset = encode_dataset(Dataset.from_dict(ROWS), processor, label_set)

@@ -93,7 +93,7 @@ def test_a_refused_batch_adds_nothing():
     assert metrics.compute() == before
 
 
-def test_it_has_the_figures_of_tails_if_given_what_they_need():
+def test_tail_metrics_are_computed_with_the_required_arguments():
     scores, gold = batch()
     propensities, counts = np.linspace(0.1, 1, 17), np.arange(17)
     ranking = RankingMetrics(17, SEEN, [1, 5], propensities, counts)

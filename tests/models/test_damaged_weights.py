@@ -22,7 +22,7 @@ def test_weights_that_are_not_finite_are_refused_by_name(tmp_path, make_model, v
 
 
 @pytest.mark.parametrize("word", [-1, 1 << 40])
-def test_stored_labels_of_words_that_the_model_has_not_are_refused(tmp_path, make_model, word):
+def test_stored_labels_with_invalid_word_ids_are_refused(tmp_path, make_model, word):
     model, _ = make_model()
     model.label_input_ids[2, 0] = word
     model.save_pretrained(tmp_path)
@@ -33,7 +33,7 @@ def test_stored_labels_of_words_that_the_model_has_not_are_refused(tmp_path, mak
         GileForSequenceClassification.from_pretrained(tmp_path)
 
 
-def test_large_weights_whose_sum_overflows_are_taken(tmp_path, make_model):
+def test_large_weights_whose_sum_overflows_are_accepted(tmp_path, make_model):
     model, _ = make_model()
     with torch.no_grad():
         model.gile.get_input_embeddings().weight[1:] = 3e38

@@ -156,7 +156,7 @@ def test_sizes_of_document_and_label_vectors():
     assert make(encoder_cell="bigru").config.document_size == 2 * H
 
 
-def test_a_missing_weight_of_a_gru_is_made_anew_and_the_others_are_kept(tmp_path):
+def test_only_missing_weights_of_a_gru_are_initialized(tmp_path):
     from safetensors.torch import load_file, save_file
 
     model = make(encoder_cell="gru")

@@ -163,7 +163,7 @@ def test_a_label_of_a_linear_unit_gets_another_name_and_keeps_its_code(make_mode
     assert torch.equal(index.codes, codes)
 
 
-def test_what_was_learned_of_a_label_is_not_lost_by_a_change(make_model):
+def test_learned_weights_of_labels_survive_changes(make_model):
     model, processor = make_model(label_rows=True)
     nn.init.normal_(model.gile.label_rows.weight)
     index = LabelIndex.build(model)
@@ -213,7 +213,7 @@ def _spy(run, note):
     return spy
 
 
-def test_changes_that_do_not_go_leave_the_index_as_it_was(parts):
+def test_failed_changes_leave_the_index_unchanged(parts):
     gile, processor = parts
     index = LabelIndex.build(gile, processor, LabelSet.from_names(NAMES))
     codes = index.codes.clone()
@@ -786,7 +786,7 @@ def test_labels_that_name_their_language_are_read_in_it():
     torch.testing.assert_close(index.codes[3:], model.project_labels(**words, language="english").detach())
 
 
-def test_a_model_of_several_languages_must_be_told_which(two_languages):
+def test_multilingual_models_need_a_language(two_languages):
     with pytest.raises(ValueError, match="pass the language of the documents"):
         LabelIndex.build(*two_languages, LabelSet.from_names(NAMES))
 

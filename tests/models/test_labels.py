@@ -13,7 +13,7 @@ FULL = [
 ]
 
 
-def test_files_give_back_what_was_saved(tmp_path):
+def test_files_restore_what_was_saved(tmp_path):
     labels = LabelSet(FULL)
     labels.save(tmp_path / "labels.jsonl")
     assert LabelSet.load(tmp_path / "labels.jsonl") == labels

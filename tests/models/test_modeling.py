@@ -90,7 +90,7 @@ def test_linear_unit_scores_w_h_plus_b(make_model):
     torch.testing.assert_close(model.gile(**inputs).logits, model(**inputs).logits)
 
 
-def test_linear_unit_refuses_labels_it_was_not_trained_on(make_model, label_set):
+def test_linear_units_refuse_untrained_labels(make_model, label_set):
     model, processor = make_model(output_layer="linear")
     with pytest.raises(ValueError, match="scores only the labels it was trained on"):
         both_towers(model, processor, label_set)
@@ -114,7 +114,7 @@ def test_wrong_labels_are_refused(make_model, arguments, message):
         model.gile.project_labels(**arguments)
 
 
-def test_a_classifier_without_labels_says_what_to_do():
+def test_classifiers_without_labels_raise_an_error_with_instructions():
     model = GileForSequenceClassification(GileConfig(vocab_size=5))
     with pytest.raises(ValueError, match=r"no label set is stored.*call model.set_labels"):
         model(input_ids=torch.tensor([[3]]))

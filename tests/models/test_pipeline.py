@@ -66,7 +66,7 @@ def test_the_built_in_pipeline_stays_that_of_other_models():
         pipeline("zero-shot-classification", model=model)
 
 
-def test_a_hypothesis_template_is_ignored_and_that_is_said(pipe, monkeypatch):
+def test_hypothesis_templates_are_ignored_with_a_warning(pipe, monkeypatch):
     said = []
     monkeypatch.setattr(type(transformers_logging.get_logger("x")), "warning_once", lambda _, text: said.append(text))
     expected = pipe(TEXTS, CANDIDATES)
@@ -132,7 +132,7 @@ def test_processor_of_another_model_is_refused(parts, make_model):
         pipeline("label-scoring", model=model, processor=other)
 
 
-def test_labels_that_share_a_name_are_told_apart_by_their_ids(pipe):
+def test_labels_that_share_a_name_are_distinguished_by_ids(pipe):
     labels = LabelSet([Label("1", "Iron", "blood"), Label("2", "Iron", "diet"), Label("3", "Milk")])
     for given in (labels, LabelIndex.build(pipe.model, pipe.processor, labels)):
         assert sorted(pipe(TEXTS[0], given)["labels"]) == ["Iron (1)", "Iron (2)", "Milk"]
@@ -404,13 +404,13 @@ def test_a_saved_pipeline_reads_as_much_of_a_text_as_before(tmp_path, make_model
     assert list(json.loads((tmp_path / "config.json").read_text())["custom_pipelines"]) == ["zero-shot-classification"]
 
 
-def test_a_model_without_stored_labels_is_told_from_one_with_them(make_model):
+def test_a_model_without_a_classifier_is_refused(make_model):
     model, processor = make_model()
-    with pytest.raises(ValueError, match="needs a GileForSequenceClassification, got GileModel; AutoModelForSeq"):
+    with pytest.raises(ValueError, match="needs a GileForSequenceClassification, got GileModel; use AutoModelForSeq"):
         pipeline("label-scoring", model=GileModel(model.config), processor=processor)
 
 
-def test_a_language_of_labels_is_not_ignored_where_there_are_none(pipe):
+def test_a_label_language_is_refused_without_label_languages(pipe):
     for candidates in (CANDIDATES, None):
         with pytest.raises(ValueError, match="this model has no languages"):
             pipe(TEXTS[0], candidates, label_language="german")

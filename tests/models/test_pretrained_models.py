@@ -78,7 +78,7 @@ def step(model, processor, **inputs):
 
 
 @pytest.mark.parametrize("name", ENCODERS)
-def test_any_encoder_is_loaded_as_it_is_and_saved_with_the_model(tmp_path, make_pretrained, name):
+def test_encoders_are_loaded_unchanged_and_saved_with_the_model(tmp_path, make_pretrained, name):
     model, processor = make_pretrained(encoder=encoder_config(name))
     encoder = AutoModel.from_pretrained(tmp_path / "encoder").eval()
     inputs = batch_of(processor)
@@ -376,7 +376,7 @@ class TestPooledEmbeds:
             word_level(pooled_embeds=pooled)
 
 
-def test_labels_are_read_anew_after_so_many_steps_and_not_trained_through(make_pretrained):
+def test_labels_are_refreshed_periodically_without_gradients(make_pretrained):
     model, processor = make_pretrained(encoder=BertConfig(**SIZES, hidden_dropout_prob=0.3))
     model.loss_function = GileLoss(refresh_steps=3)
     encoder, read = model.gile.text_encoder, []

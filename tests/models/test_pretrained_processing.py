@@ -154,7 +154,7 @@ def test_a_saved_processor_gives_the_same_tokens(tmp_path, pieces, kind):
     assert limits == {name: getattr(again, name) for name in limits}
 
 
-def test_a_tokenizer_of_other_parts_is_saved_as_it_is(tmp_path, pieces):
+def test_custom_tokenizers_are_saved_unchanged(tmp_path, pieces):
     backend = Tokenizer(models.WordPiece({word: row for row, word in enumerate(VOCABULARY)}, unk_token="[UNK]"))
     backend.normalizer = normalizers.Lowercase()
     backend.pre_tokenizer = pre_tokenizers.Whitespace()

@@ -39,6 +39,6 @@ def test_labels_whose_words_stay_keep_their_scores(make_model):
 
 
 @pytest.mark.parametrize("number", [0, -1, 2.5, "9"])
-def test_a_number_of_words_that_is_none_is_refused(make_model, number):
+def test_invalid_numbers_of_words_are_refused(make_model, number):
     with pytest.raises(ValueError, match="new_num_tokens must be a whole number above pad_token_id"):
         make_model()[0].resize_token_embeddings(number)

@@ -83,7 +83,7 @@ def test_saved_model_gives_the_same_logits_where_hf_gile_is_not(tmp_path, make_m
 
 
 @pytest.mark.slow
-def test_a_model_over_a_pretrained_encoder_needs_no_other_folder_than_its_own(tmp_path, make_pretrained):
+def test_models_over_pretrained_encoders_are_self_contained(tmp_path, make_pretrained):
     model, processor = make_pretrained("hierarchical_transformer", bag_size=3, cosine_score=True, label_rows=True)
     folder = tmp_path / "saved"
     model.save_pretrained(folder)

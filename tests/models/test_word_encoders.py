@@ -100,7 +100,7 @@ def test_attention_pooling_is_equation_2_written_by_hand():
     torch.testing.assert_close(average[0], expected)
 
 
-def test_a_repeated_word_counts_as_often_as_it_stands_there(model):
+def test_repeated_words_count_repeatedly(model):
     # Words are encoded once for each distinct one; written out as vectors, every place is encoded on its own.
     input_ids = document(model, [3, 4, 3, 3, 5])
     vectors = model.get_input_embeddings()(input_ids)

@@ -158,7 +158,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_refused_in_words(parts, mistake):
+def test_wrong_arguments_raise_clear_errors(parts, mistake):
     call, message = MISTAKES[mistake]
     with pytest.raises(ValueError, match=message) as caught:
         call(parts)

@@ -239,7 +239,7 @@ def test_figures_of_an_earlier_card_go_when_they_are_no_longer_shown(make_report
 
 
 @pytest.mark.parametrize("problem_type", ["multi_label_classification", "single_label_classification"])
-def test_a_label_shows_as_it_is_and_breaks_nothing(make_reported, tmp_path, problem_type):
+def test_labels_are_escaped_on_cards(make_reported, tmp_path, problem_type):
     labels = [
         Label(f"id{n} {text}", f"{n} {text}", f"means {text}", seen=n < 7, count=max(0, 7 - n))
         for n, text in enumerate(HOSTILE)
@@ -451,7 +451,7 @@ def test_the_labels_of_the_card_are_those_given(make_reported, tmp_path):
 
 
 @pytest.mark.usefixtures("drawn")
-def test_making_a_card_leaves_the_model_as_it_was(make_reported, tmp_path):
+def test_making_a_card_does_not_change_the_model(make_reported, tmp_path):
     model, _, report = make_reported()
     model.train()
     before = {name: value.clone() for name, value in model.state_dict().items()}

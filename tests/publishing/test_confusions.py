@@ -42,7 +42,7 @@ def test_pairs_are_those_counted_one_by_one():
     assert found[:3] == pairs.most(3)
 
 
-def test_frequent_labels_that_meet_by_chance_stand_behind():
+def test_chance_pairs_of_frequent_labels_rank_last():
     pairs = ConfusedPairs(5)
     gold = torch.tensor([[0]] * 10 + [[2]] * 3)
     given = torch.zeros(13, 5, dtype=torch.bool)
@@ -61,7 +61,7 @@ def test_of_a_document_with_many_wrong_labels_the_best_scored_count():
     assert sorted(wrong for _, wrong, _ in pairs.most(1000)) == list(range(81, 101))
 
 
-def test_memory_is_bounded_and_what_is_forgotten_is_known(monkeypatch):
+def test_memory_is_bounded_and_dropped_counts_are_known(monkeypatch):
     monkeypatch.setattr("hf_gile.publishing.confusions._COLUMNS_AT_ONCE", 17)
     batches = [random_batch(7, 29, 3, seed) for seed in range(31)]
     few, every = ConfusedPairs(29, max_pairs=53), ConfusedPairs(29)

@@ -125,7 +125,7 @@ def test_a_shard_that_is_not_there_is_named(tmp_path, make_model, make_saved):
     assert missing_parts(folder) == [f"the weights ({shards[1].name})"]
 
 
-def test_another_kind_of_model_is_none_of_ours(tmp_path, make_saved):
+def test_other_kinds_of_models_are_incomplete(tmp_path, make_saved):
     folder = make_saved()
     for broken in ("{", "[]", json.dumps({"model_type": "bert"})):
         (folder / "config.json").write_text(broken)

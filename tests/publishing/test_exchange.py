@@ -70,7 +70,7 @@ def operations(tmp_path, fail, monkeypatch):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(5, "Input/output error")])
-def test_if_any_operation_fails_the_folder_is_as_it_was(tmp_path, fail, operations, monkeypatch, error):
+def test_the_folder_is_unchanged_if_any_operation_fails(tmp_path, fail, operations, monkeypatch, error):
     seen = set()
     for place in range(1, operations + 1):
         folder = tmp_path / str(place)

@@ -55,7 +55,7 @@ def test_all_of_a_model_is_in_the_folder(tmp_path, make_model):
     assert index.label_set == model.label_set
 
 
-def test_a_model_in_training_stays_in_training_and_as_it_was(tmp_path, make_model):
+def test_saving_does_not_change_the_model(tmp_path, make_model):
     model, processor = make_model()
     model.train()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -142,7 +142,7 @@ def test_what_a_model_saved_before_would_mislead_by_is_gone_and_the_rest_stays(t
     assert {name for name in contents(folder) if name.startswith("index/")} == {"index/notes.txt"}
 
 
-def test_if_anything_fails_the_folder_is_as_it_was(tmp_path, make_model):
+def test_the_folder_is_unchanged_if_anything_fails(tmp_path, make_model):
     model, processor = make_model()
     folder = tmp_path / "saved"
     with pytest.raises(RuntimeError, match="no space left"):
@@ -186,7 +186,7 @@ def test_a_full_disk_is_reported_with_the_place_that_is_written_to(tmp_path, mak
 
 
 @pytest.mark.parametrize("taken", ["index", "tokenizer.json"])
-def test_a_place_that_is_taken_leaves_the_folder_as_it_was(tmp_path, make_model, taken):
+def test_existing_targets_leave_the_folder_unchanged(tmp_path, make_model, taken):
     model, processor = make_model()
     folder = tmp_path / "saved"
     save(folder, model, processor, index=False, card="# First")
@@ -199,7 +199,7 @@ def test_a_place_that_is_taken_leaves_the_folder_as_it_was(tmp_path, make_model,
     assert contents(folder) == before
 
 
-def test_an_interrupted_exchange_of_files_leaves_the_folder_as_it_was(tmp_path, make_model, monkeypatch):
+def test_interrupted_exchanges_leave_the_folder_unchanged(tmp_path, make_model, monkeypatch):
     model, processor = make_model()
     folder = tmp_path / "saved"
     save(folder, model, processor, card="# First")

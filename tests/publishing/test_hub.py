@@ -61,7 +61,7 @@ def test_a_model_is_published_and_its_temporary_folder_is_gone(hub, make_model, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_card_made_before_its_place_was_known_names_it_there(hub, make_saved):
+def test_cards_made_before_upload_name_the_repository(hub, make_saved):
     folder = make_saved(card='# A model\n\npipeline(model="path/to/this/model")\n')
     before = (folder / "README.md").read_bytes()
     push_folder(folder, REPO)
@@ -138,7 +138,7 @@ def test_a_new_version_takes_the_files_of_the_old_one_with_it_and_no_others(hub,
     assert len(hub.repositories[REPO].history()) == 6
 
 
-def test_a_dry_run_says_what_would_be_done_and_does_nothing(hub, make_saved, make_model, tmp_path, monkeypatch):
+def test_dry_runs_only_report_planned_changes(hub, make_saved, make_model, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     folder = make_saved()
     first = push_folder(folder, REPO, dry_run=True)
@@ -286,7 +286,7 @@ def test_who_may_read_only_is_told_of_pull_requests(hub, make_saved):
     assert len(hub.repositories[REPO].history()) == 1
 
 
-def test_a_repository_that_is_hidden_from_a_token_is_told_from_one_that_is_not_there(hub, make_saved):
+def test_hidden_and_missing_repositories_are_distinguished(hub, make_saved):
     folder = make_saved()
     hub.create(REPO)
     hub.faults = [Fault(f"GET /api/models/{REPO}$", status=404, code="RepoNotFound", times=2)]
@@ -365,7 +365,7 @@ def test_trouble_that_passes_is_waited_for(hub, make_saved):
 
 @pytest.mark.parametrize("status", [0, 500])
 @pytest.mark.parametrize("create_pr", [False, True])
-def test_a_commit_that_was_made_though_no_word_of_it_came_back_is_found(hub, make_saved, status, create_pr):
+def test_commits_without_a_response_are_detected(hub, make_saved, status, create_pr):
     repository = hub.create(REPO)
     hub.faults = [Fault("POST .*/commit/", lose=True, status=status)]
     published = push_folder(make_saved(), REPO, create_pr=create_pr)

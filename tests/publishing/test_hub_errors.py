@@ -57,11 +57,11 @@ def test_what_the_hub_answered_is_said(hub, why, status, reason):
     assert why().startswith(reason)
 
 
-def test_a_revision_that_is_not_there_is_said(why):
+def test_missing_revisions_are_reported(why):
     assert why(revision="next") == "it has no such branch, tag or commit (404: Invalid rev id: next)"
 
 
-def test_a_file_that_is_not_there_is_said_in_the_words_of_the_library(why):
+def test_missing_files_raise_the_error_of_the_library(why):
     assert "does not appear to have a file named labels.jsonl" in why()
 
 

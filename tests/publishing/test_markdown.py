@@ -56,7 +56,7 @@ def test_a_cell_of_a_table_stays_one_cell(text):
     assert [html.unescape(cell) for cell in cells] == [" ".join(text.split()), "next"]
 
 
-def test_no_sign_turns_what_follows_around():
+def test_control_characters_do_not_reorder_text():
     assert one_line("abc\u202edef\u2066g\x00h\u200f") == "abcdefgh"
     assert escaped("لب") == "\u2068لب\u2069"
     assert escaped("heart") == "heart"

@@ -42,7 +42,7 @@ def read(path):
         return np.asarray(image.convert("RGBA"))
 
 
-def test_a_calibration_plot_is_small_and_has_no_ground_of_its_own(tmp_path):
+def test_calibration_plots_are_small_and_transparent(tmp_path):
     assert plots.calibration_plot(RELIABILITY, tmp_path / "figures" / "calibration.png")
     path = tmp_path / "figures" / "calibration.png"
     pixels = read(path)

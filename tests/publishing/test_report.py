@@ -264,7 +264,7 @@ def test_labels_are_those_of_the_language_of_a_document():
         make_report(model, processor, documents, gold, language=["english"])
 
 
-def test_a_report_comes_back_as_it_was(make, documents, tmp_path):
+def test_reports_survive_saving_and_loading(make, documents, tmp_path):
     model, processor = make(CALIBRATION)
     history = [{"loss": np.float32(0.5), "epoch": 1.0, "step": torch.tensor(3), "grad_norm": float("nan")}]
     report = make_report(

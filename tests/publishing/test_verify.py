@@ -101,7 +101,7 @@ def test_what_is_no_model_is_refused(tmp_path):
     assert "is not a saved GILE model" in done.stderr
 
 
-def test_a_card_says_how_to_look_at_the_code(make_model):
+def test_cards_explain_how_to_inspect_the_code(make_model):
     model, _ = make_model()
     card = make_card(model, None, CardInfo(repo_id="ada/milk")).text
     assert "`hf-gile verify ada/milk`" in card

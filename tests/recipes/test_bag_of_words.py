@@ -32,7 +32,7 @@ def trained(**options):
 
 
 @pytest.mark.parametrize("weighting", bag_of_words.WEIGHTINGS)
-def test_labels_are_told_by_their_words(weighting):
+def test_labels_are_predicted_from_words(weighting):
     documents, labels = corpus(seed=1)
     scores = trained(weighting=weighting).scores(documents)
     gold = np.array([[column in row for column in range(2)] for row in labels])
@@ -90,7 +90,7 @@ def test_a_label_given_twice_counts_once():
     assert np.array_equal(again.scores(documents), trained().scores(documents))
 
 
-def test_errors_say_what_is_wrong():
+def test_errors_explain_the_problem():
     documents, labels = corpus(seed=0)
     with pytest.raises(ValueError, match="got 60 documents and 59 lists"):
         fit(documents, labels[1:], VOCABULARY, LABELS)

@@ -360,7 +360,7 @@ def test_a_host_that_wants_a_long_delay_ends_the_crawl(site, crawl, rule):
 @pytest.mark.parametrize(
     "rule", ["Crawl-delay: nan", "Crawl-delay: inf", "Crawl-delay: -5", "Crawl-delay: x", "Request-rate: 0/0"]
 )
-def test_a_delay_that_is_none_is_none(site, crawl, rule):
+def test_invalid_delays_are_ignored(site, crawl, rule):
     site.answers["/robots.txt"] = (200, {"Content-Type": "text/plain"}, f"User-agent: *\n{rule}\n".encode())
     assert crawl(site.page(2)).pages == 1
 
@@ -699,7 +699,7 @@ def test_a_model_is_trained_on_the_exported_word_ids(crawled, recipe):
         (["--export", "csv"], "argument --export: invalid choice: 'csv' (choose from "),
     ],
 )
-def test_the_recipe_says_what_it_needs(arguments, message, recipe, capsys):
+def test_the_recipe_reports_missing_settings(arguments, message, recipe, capsys):
     with pytest.raises(SystemExit):
         recipe(*arguments)
     assert message in capsys.readouterr().err
@@ -712,7 +712,7 @@ def test_a_crawl_without_its_libraries_names_the_extra(crawl, monkeypatch):
         crawl("http://127.0.0.1/p/2")
 
 
-def test_a_notebook_is_told_to_crawl_in_a_process(crawl):
+def test_crawling_in_a_notebook_raises_an_error(crawl):
     async def cell():
         crawl("http://127.0.0.1/p/2")
 

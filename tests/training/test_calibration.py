@@ -203,7 +203,7 @@ def test_what_was_fitted_of_unseen_labels_stays_when_documents_have_none_of_them
 
 @pytest.mark.parametrize("single", [False, True])
 @pytest.mark.parametrize("documents", [0, 49, 60, *(pytest.param(one, marks=pytest.mark.slow) for one in (1, 29))])
-def test_few_documents_with_unseen_labels_leave_them_what_the_seen_ones_have(scripted, documents, single):
+def test_few_documents_with_unseen_labels_share_the_seen_calibration(scripted, documents, single):
     logits, gold = scores(seed=16)
     gold[:, SEEN:] = False
     gold[:documents, -1] = True
@@ -432,7 +432,7 @@ def test_what_cannot_be_done_is_refused_and_sets_nothing(scripted, options, mess
     assert (model.config.calibration, model.config.thresholds, model.batches_read) == ({}, {}, 0)
 
 
-def test_batches_without_gold_labels_are_refused_and_the_model_stays_as_it_was(scripted):
+def test_batches_without_gold_labels_are_refused_without_changes(scripted):
     logits, gold = scores(seed=12)
     model, batches = scripted(logits, gold)
     model.train()
@@ -514,7 +514,7 @@ def test_the_threshold_of_labels_that_are_easily_told_apart_is_between_their_sco
     assert torch.equal(logits.sigmoid() >= model.stored_labels.thresholds(), gold)
 
 
-def test_a_threshold_near_one_is_reached_by_what_it_was_made_of(scripted):
+def test_thresholds_near_one_are_reached_by_their_own_scores(scripted):
     random = torch.Generator().manual_seed(3)
     logits = 16 + 2 * torch.rand(307, 3, generator=random)
     gold = torch.ones(307, 3, dtype=torch.bool)

@@ -214,7 +214,7 @@ def test_options_that_make_no_sense_are_refused(options, message):
     ],
     ids=str,
 )
-def test_options_that_the_model_has_no_use_for_are_refused(make_model, options, message):
+def test_unsupported_options_are_refused(make_model, options, message):
     model, processor = make_model()
     model.loss_function = GileLoss(**options)
     with pytest.raises(ValueError, match=message):

@@ -260,7 +260,7 @@ def test_one_label_is_enough_for_a_head(one_label):
 
 
 @pytest.mark.usefixtures("short_search")
-def test_labels_of_the_same_words_are_told_apart_by_their_rows():
+def test_labels_with_the_same_words_are_distinguished_by_their_rows():
     train, e = topics(240)
     e[1] = e[0]
     head = fit_head(train, topics(300, seed=11)[0], e, one_label=True)

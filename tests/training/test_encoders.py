@@ -142,7 +142,7 @@ def test_an_encoder_in_the_cache_of_the_hub_is_taken_first(packages, minilm, sav
     assert best_text_encoder(ENGLISH).folder == cached
 
 
-def test_an_encoder_in_the_cache_without_its_tokenizer_is_not_taken(packages, minilm, save_text_encoder, monkeypatch):
+def test_cached_encoders_without_a_tokenizer_are_ignored(packages, minilm, save_text_encoder, monkeypatch):
     cached = Path(save_text_encoder())
     monkeypatch.setattr(
         huggingface_hub,
@@ -177,7 +177,7 @@ def test_a_hub_that_does_not_answer_is_not_waited_for(packages, monkeypatch):
     assert asked == ["sentence-transformers/all-MiniLM-L6-v2", "intfloat/multilingual-e5-small"]
 
 
-def test_a_hub_that_answers_gives_what_no_package_has(packages, save_text_encoder, monkeypatch):
+def test_a_reachable_hub_provides_encoders_without_a_package(packages, save_text_encoder, monkeypatch):
     loaded = save_text_encoder(texts=ENGLISH)
     monkeypatch.setattr(encoders, "HF_HUB_OFFLINE", False)
     info = huggingface_hub.hf_api.ModelInfo(id="there", siblings=[])

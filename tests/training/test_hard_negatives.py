@@ -193,7 +193,7 @@ def test_what_a_sampler_draws_stays_unbiased(frequencies):
     assert error < 0.02 * full
 
 
-def test_labels_are_encoded_anew_every_few_steps():
+def test_labels_are_encoded_again_every_few_steps():
     model, processor = make_model()
     model.loss_function = GileLoss(miner=HardNegatives(1, refresh_steps=3))
     before = mine(model, processor, GOLD_COLUMNS)[0]
@@ -384,7 +384,7 @@ def test_bad_options_are_refused(options, message):
         HardNegatives(**({"num_negatives": 3} | options))
 
 
-def test_columns_that_the_model_has_not_are_refused():
+def test_invalid_columns_are_refused():
     model, processor = make_model()
     model.loss_function = GileLoss(miner=HardNegatives(1, columns=[5, L]))
     with pytest.raises(ValueError, match="columns has 13, but there are 13 labels"):

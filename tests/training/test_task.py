@@ -84,7 +84,7 @@ def test_the_epoch_is_chosen_by_the_figure_that_the_user_names():
     assert metric_name("eval_validation_macro_f1", False, True) == "eval_validation_macro_f1"
 
 
-def test_a_figure_that_training_does_not_compute_is_named():
+def test_metrics_that_training_does_not_compute_are_reported():
     check_metric("accuracy", (5,))
     with pytest.raises(ValueError, match="does not compute 'recall_at_9'; did you mean"):
         check_metric("recall_at_9", (5,))

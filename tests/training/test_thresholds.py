@@ -213,7 +213,7 @@ def test_merged_tuners_are_one_tuner_of_all_batches(limits):
 
 
 @pytest.mark.parametrize("batch_eval_metrics", [True, False])
-def test_it_serves_a_trainer_beside_label_metrics(tmp_path, batch_eval_metrics):
+def test_it_works_in_a_trainer_together_with_label_metrics(tmp_path, batch_eval_metrics):
     torch.manual_seed(0)
     model, features = TinyModel(), torch.randn(23, 7)
     labels = torch.randint(13, (23, 1))

@@ -89,7 +89,7 @@ def test_many_labels_are_fitted_on_whole_words_alone(monkeypatch):
     assert not (rows.indices % 2).any()
 
 
-def test_a_label_without_documents_is_told_by_those_that_name_it():
+def test_labels_without_documents_use_documents_that_name_them():
     gold = torch.tensor([[0, 0], [-100, -100], [2, 0]])
     named = csr_matrix([[0.0, 0.5, 1.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
     assert targets_of(gold, 3).toarray().tolist() == [[1, 0, 0], [0, 0, 0], [1, 0, 1]]

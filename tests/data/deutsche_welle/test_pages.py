@@ -87,7 +87,7 @@ def test_an_article_is_read_in_each_language(language):
     assert article.text == "\n".join([words["title"], *article.paragraphs])
 
 
-def test_a_teaser_that_says_the_title_is_not_said_twice():
+def test_teasers_equal_to_the_title_are_not_repeated():
     assert parse_dw_page(today(teaser="On mice").encode()).paragraphs[0].startswith("Mice were seen.")
 
 
