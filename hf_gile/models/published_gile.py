@@ -55,12 +55,12 @@ class PublishedGru(nn.Module):
 
         Args:
             vectors: `(N, D)` vectors.
-            places: `(R, T)` rows of `vectors` that stand in each place.
+            places: `(R, T)` rows of `vectors` at each position.
 
         Returns:
             `(R, T, H)` states, one after each vector.
         """
-        # Each vector is projected once, wherever it stands; only the recurrence goes step by step.
+        # Each vector is projected once, whatever its position; only the recurrence runs step by step.
         inputs = self.inputs(vectors)[places.T]  # (T, R, 3 H)
         size = self.candidate.in_features
         state = inputs.new_zeros(len(places), size)
@@ -114,12 +114,12 @@ class PublishedRecurrentEncoder(nn.Module):
 
         Args:
             vectors: `(N, D)` vectors.
-            places: `(R, T)` rows of `vectors` that stand in each place.
+            places: `(R, T)` rows of `vectors` at each position.
 
         Returns:
             `(M, H)` hidden states, and `(R, T)` rows of these.
         """
-        orders = (places, places.flip(1))  # the states of the second are not put back in order: quirk 5
+        orders = (places, places.flip(1))  # the states of the second are not reversed again: quirk 5
         hidden = torch.cat([gru(vectors, order) for gru, order in zip(self.directions, orders, strict=False)], dim=-1)
         return hidden.flatten(0, 1), torch.arange(places.numel(), device=places.device).reshape(places.shape)
 
@@ -143,7 +143,7 @@ class PublishedAttention(nn.Module):
 
         Args:
             hidden: `(M, H)` hidden states.
-            places: `(R, T)` rows of `hidden` that stand in each place.
+            places: `(R, T)` rows of `hidden` at each position.
 
         Returns:
             `(R, H)` weighted averages and `(R, T)` weights.
@@ -165,7 +165,7 @@ class PublishedHierarchicalEncoder(WordEncoder):
     """
 
     def make_parts(self, config: PreTrainedConfig) -> None:
-        """Makes what is above the word vectors; see `WordEncoder.make_parts`."""
+        """Creates the layers above the word vectors; see `WordEncoder.make_parts`."""
         text = config.text_config
         encoder = PublishedDenseEncoder if text.encoder_cell == "dense" else PublishedRecurrentEncoder
         share_encoders, share_attention = (config.sharing in (part, "both") for part in ("encoders", "attention"))
@@ -237,7 +237,7 @@ class PublishedGileConfig(GileConfig):
         }
 
     def validate_published(self) -> None:
-        """The graph has a part for all that is asked for, and a size that can be meant: it reads padding and all."""
+        """Checks that the published graph supports the configuration, and that its size is plausible."""
         text = self.text_config
         size = text.max_sentences * text.max_sentence_words
         check_largest("max_sentences", size, "max_sentences times max_sentence_words")
@@ -262,7 +262,7 @@ class PublishedGileModel(GileModel):
 
     @staticmethod
     def make_text_encoder(config: GileConfig) -> nn.Module:
-        """Makes the published graph."""
+        """Creates the published graph."""
         return PublishedHierarchicalEncoder(config)
 
 

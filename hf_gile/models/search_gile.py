@@ -1,4 +1,4 @@
-"""Label codes: made of what labels say, searched exactly in bounded memory, and the labels of an answer chosen.
+"""Label codes: computed from label texts, searched exactly in bounded memory, with the choice of answers.
 
 Shapes: B documents, P pieces of a document, L labels, C labels of a batch, J joint size, K labels returned.
 """
@@ -62,13 +62,13 @@ def scores_of(text_codes: Tensor, codes: Tensor, bias: Bias) -> Tensor:
 
 @torch.no_grad()
 def top_k_of(text_codes: Tensor, codes: Tensor, bias: Bias, k: int) -> TopLabels:
-    """The k best labels of each document, without holding the scores of all (but for k above L / 2).
+    """Returns the k best labels of each document, without storing all scores (except for k above L / 2).
 
     Returns:
         Scores and columns, each `(B, min(k, L))`.
     """
     k = min(check_text_codes(text_codes, codes, k), len(codes))
-    if 2 * k > len(codes):  # most of the answer is everything
+    if 2 * k > len(codes):  # most labels are returned anyway
         scores, columns = scores_of(text_codes, codes, bias).sort(dim=-1, descending=True, stable=True)
         return TopLabels(scores[:, :k].contiguous(), columns[:, :k].contiguous())
     return top_k_of_each(text_codes, codes, bias, k, [None])[0]
@@ -100,7 +100,7 @@ def top_k_of_each(
 def _parts(
     text_codes: Tensor, codes: Tensor, bias: Callable[[slice], Tensor]
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Documents in parts, each with the numbers that are added to its scores."""
+    """Yields documents in parts, each with the values to add to its scores."""
     size = max(1, SCORES_AT_ONCE // len(codes))
     for start in range(0, max(1, len(text_codes)), size):
         rows = slice(start, min(start + size, len(text_codes)))
@@ -138,7 +138,7 @@ def _blocks(
     documents, most = _GPU_BLOCK if codes.is_cuda else _CPU_BLOCK
     size, documents = documents * most, min(documents, len(text_codes))
     most = max(fewest, min(len(codes), size // max(1, documents), 8 * most))
-    # Memory that is used again and again stays in the cache, too.
+    # Reused memory stays in the cache as well.
     room = text_codes.new_empty(0 if into is not None else documents * most, dtype=wide)
     converted = text_codes.new_empty(0 if text_codes.dtype == codes.dtype else most, codes.shape[1])
     for start in range(0, len(codes), most):
@@ -245,13 +245,13 @@ def _apply(logits: Tensor, own: Mapping[str, Any]) -> Tensor:
 
 @dataclass(frozen=True)
 class Choice:
-    """What labels are wanted.
+    """The choice of labels for an answer.
 
     Args:
         is_multi_label: Whether each label is scored on its own, by a sigmoid; else by a softmax over all labels.
-        top_k: The most labels of an answer; by default any number.
-        threshold: The least probability: one for all labels, or `(L,)` one for each; None for none.
-        force_label: Whether a document gets its best label where none reaches the threshold.
+        top_k: Maximum number of labels of an answer; by default unlimited.
+        threshold: The lowest probability: one for all labels, or `(L,)` one for each; None for none.
+        force_label: Whether a document gets its best label if none reaches the threshold.
         calibration: As `GileConfig.calibration`.
         seen: `(L,)` bool, whether each label was trained on; only read with a calibration.
     """
@@ -276,7 +276,7 @@ def best_labels(text_codes: Tensor | Sequence[Tensor], codes: Tensor, bias: Bias
             label its score.
         codes: `(L, J)` label codes.
         bias: What is added.
-        choice: What is wanted.
+        choice: The choice of labels.
 
     Returns:
         Probabilities and columns of the labels of each document.
@@ -394,7 +394,7 @@ def project_label_set(
     """
     gile = getattr(model, "gile", model)
     if gile.config.output_layer == "linear":
-        gile.project_labels()  # refuses, and says why
+        gile.project_labels()  # raises an error with the reason
     if processor is None or not hasattr(processor, "pad_documents"):
         raise ValueError("pass processor=, the GileProcessor saved with the model: it makes words of label texts")
     processor.check_fits(gile.config)

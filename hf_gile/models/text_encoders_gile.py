@@ -1,11 +1,11 @@
 """From words to a document vector: the encoders of the paper's tables, NN, HNN, WAN and HAN, and pretrained ones.
 
-A dense encoder sees one word at a time, so what it makes of a word is the same wherever the word stands. The encoders
-of words therefore take the distinct words of a batch, and where they stand: a batch of 16,000 words has about 5,000
-distinct ones, and encodes only these. A recurrent encoder reads every word at its position, and never the padding.
+A dense encoder sees one word at a time, so its output for a word does not depend on the position. The encoders of words
+therefore take the distinct words of a batch, and their positions: a batch of 16,000 words has about 5,000 distinct
+ones, and encodes only these. A recurrent encoder reads every word at its position, and never the padding.
 
-Pretrained encoders give vectors of very different lengths, so what is pooled of their hidden states is scaled to a root
-mean square of 1: any of them then fits the same head and learning rate.
+Pretrained encoders give vectors of very different lengths, so pooled hidden states are scaled to a root mean square of
+1: then all encoders work with the same head and learning rate.
 
 Shapes: B documents, S sentences or windows, W words or tokens, N distinct words of the batch, R sequences of T items
 (the words of documents or of sentences, the sentences of documents), D word-embedding size, P size of the hidden states
@@ -33,7 +33,7 @@ def rms_normalized(vectors: Tensor) -> Tensor:
 
 def weighted_sum(vectors: Tensor, places: Tensor, weights: Tensor) -> Tensor:
     """`(R, D)` sums of the rows of `(N, D)` vectors that `(R, T)` places name, times `(R, T)` weights."""
-    if torch.compiler.is_compiling():  # compilers and exports know products better
+    if torch.compiler.is_compiling():  # compilers and exports handle products better
         return (weights[:, None] @ vectors[places]).squeeze(1)
     # Never builds (R, T, D).
     return functional.embedding_bag(places, vectors, per_sample_weights=weights, mode="sum")
@@ -48,7 +48,7 @@ class DenseEncoder(nn.Module):
         self.activation = ACT2FN[activation]
 
     def forward(self, vectors: Tensor, places: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Encodes every position on its own: `(N, H)` hidden states, and the places as they came."""
+        """Encodes every position separately: `(N, H)` hidden states, and the unchanged positions."""
         return self.activation(self.dense(vectors)), places
 
 
@@ -103,12 +103,12 @@ class AttentionPooling(nn.Module):
 
         Args:
             hidden: `(N, H)` hidden states.
-            places: `(R, T)` rows of `hidden` that stand in each place.
+            places: `(R, T)` rows of `hidden` at each position.
             mask: `(R, T)` booleans, true where there is a word or a sentence.
 
         Returns:
-            `(R, H)` weighted averages and `(R, T)` weights: zero on padding, summing to one over the rest. Where
-            nothing is left to attend to, all weights and the average are zero.
+            `(R, H)` weighted averages and `(R, T)` weights: zero on padding, summing to one over the rest. If
+            everything is masked, all weights and the average are zero.
         """
         scores = self.context(self.activation(self.projection(hidden))).squeeze(-1)[places]  # (R, T)
         # The lowest finite number, not -inf: the softmax of a row of -inf is NaN.
@@ -134,7 +134,7 @@ class MeanPooling(nn.Module):
 
 
 class FirstToken(nn.Module):
-    """The state of the first token, which many pretrained encoders were trained to sum a text up in."""
+    """The state of the first token, which many pretrained encoders were trained to use as a summary."""
 
     def forward(self, hidden: Tensor, places: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Takes the first states; arguments and results as those of `AttentionPooling`."""
@@ -193,7 +193,7 @@ class WordEncoder(nn.Module):
         self.make_parts(config)
 
     def make_parts(self, config: PreTrainedConfig) -> None:
-        """Makes what is above the word vectors."""
+        """Creates the layers above the word vectors."""
         text = config.text_config
         self.word_encoder: Any = None if text.text_encoder_type == "nn" else make_encoder(config, text.embedding_size)
         pooling = text.pooling if text.text_encoder_type in ("wan", "han") else "mean"
@@ -227,7 +227,7 @@ class WordEncoder(nn.Module):
         if input_ids is not None and not torch.compiler.is_compiling():
             words, places = torch.unique(input_ids, return_inverse=True)
             return self.encode(self.word_embeddings(words), places, attention_mask, language)
-        if inputs_embeds is None:  # how many words are distinct, no compiler can know
+        if inputs_embeds is None:  # the number of distinct words is unknown to a compiler
             inputs_embeds = self.word_embeddings(input_ids)
         # A weight of zero would not rid a sum of NaN.
         vectors = inputs_embeds.flatten(0, -2).masked_fill(~attention_mask.reshape(-1, 1), 0)
@@ -259,7 +259,7 @@ def _over_sentences(
 
 
 def without_pooler(transformer: PreTrainedModel) -> PreTrainedModel:
-    """Takes off what an encoder has above its hidden states: weights that nothing reads and no gradient reaches."""
+    """Removes layers above the hidden states of an encoder: unused weights without gradients."""
     if isinstance(getattr(transformer, "pooler", None), nn.Module):
         transformer.pooler = None
     return transformer
@@ -303,7 +303,7 @@ class TransformerEncoder(nn.Module):
     def __init__(self, config: PreTrainedConfig) -> None:
         super().__init__()
         text = config.text_config
-        # In the type of the model around it, not in the one that the encoder was saved in.
+        # In the dtype of the surrounding model, not the dtype that the encoder was saved in.
         dtype = torch.get_default_dtype()
         transformer = AutoModel.from_config(text.text_encoder_config, dtype=dtype, trust_remote_code=False)
         self.transformer = without_pooler(transformer)
@@ -371,7 +371,7 @@ class TransformerEncoder(nn.Module):
                 f"the pretrained encoder has positions for {self.positions} tokens, got {mask.shape[1]}; the processor "
                 "saved with the model cuts texts, as does its tokenizer with truncation=True"
             )
-        if torch.compiler.is_compiling():  # which loops over batches no compiler can know
+        if torch.compiler.is_compiling():  # which loops over batches unknown to a compiler
             vectors, weight = self._pool_rows(input_ids, inputs_embeds, mask, language)
             vectors = vectors.masked_fill(~mask.any(-1, keepdim=True), 0)
             return vectors.view(*shape[:-1], self.pooled_size), weight.view(shape)
@@ -397,11 +397,11 @@ class TransformerEncoder(nn.Module):
     def _pool_rows(
         self, input_ids: Tensor | None, inputs_embeds: Tensor | None, mask: Tensor, language: str | None
     ) -> tuple[Tensor, Tensor]:
-        """Rows that have tokens, all at once."""
+        """Encodes rows that have tokens, all at once."""
         tokens = {"input_ids": input_ids} if input_ids is not None else {"inputs_embeds": inputs_embeds}
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.is_frozen):
             hidden = self.transformer(**tokens, attention_mask=mask.long()).last_hidden_state
-        hidden = hidden.flatten(0, 1).to(self.transformer.dtype)  # out of the 16 bits of autocast
+        hidden = hidden.flatten(0, 1).to(self.transformer.dtype)  # leaves the 16 bits of autocast
         places = torch.arange(hidden.shape[0], device=mask.device).view(mask.shape)
         vectors, weights = of_language(self.pooling, language)(hidden, places, mask)
         return rms_normalized(vectors), weights
