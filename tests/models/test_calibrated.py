@@ -107,7 +107,7 @@ def test_without_a_calibration_logits_are_what_they_were():
             "logits must be increasing, got 3.0 and then 0.25 at position 3",
         ),
         ({"seen": STEEP | {"values": [-7.0, -2.0, -2.0, 4.0]}}, "values must be increasing, got -2.0 and then -2.0"),
-        ({"seen": STEEP | {"values": [0.0, 1.0, 1.0 + 1e-9, 4.0]}}, "values must rise"),  # not in float32
+        ({"seen": STEEP | {"values": [0.0, 1.0, 1.0 + 1e-9, 4.0]}}, "values must be increasing"),  # not in float32
         ({"seen": STEEP | {"values": [0.0, 1.0, 2.0]}}, "every one of the 4 logits has a value, got 3 values"),
     ],
 )
