@@ -127,8 +127,8 @@ MUTATIONS = [
     ),
     Mutation(
         "hf_gile/models/modeling_gile.py",
-        "file.unlink(missing_ok=True)  # of another model",
-        "pass  # of another model",
+        "file.unlink(missing_ok=True)  # from another model saved here before",
+        "pass  # from another model saved here before",
         "models/test_travel.py",
     ),
     Mutation(

@@ -85,7 +85,7 @@ def test_labels_are_described_in_part_and_added_after_fit(make, tmp_path):
     assert after[:, :5] == pytest.approx(before, abs=1e-5)
     assert after.shape == (60, 6)
     assert 0 < after[:, 5].min() < after[:, 5].max() < 1
-    with pytest.raises(ValueError, match="'iron' is already the text of another label in row 2"):
+    with pytest.raises(ValueError, match="id 'iron' is already used in row 2"):
         model.add_labels(["iron"])
     model.save_pretrained(tmp_path)
     assert (tmp_path / "labels.jsonl").is_file()

@@ -122,5 +122,5 @@ def test_documents_without_any_year_are_refused():
     records = [record | {"year": None} for record in made_records(11)]
     with pytest.raises(ValueError, match="none of 11 documents is up to 2004 to train on: none has a year"):
         year_split(records)
-    with pytest.raises(ValueError, match="of 0: none has a year"):
+    with pytest.raises(ValueError, match=r"none of 0 documents .* none has a year"):
         year_split([])

@@ -47,4 +47,4 @@ def test_vectors_are_those_of_the_index_or_of_the_other_export(run, over_an_enco
 def test_what_cannot_be_exported_is_refused_in_a_sentence(run, saved_model, tmp_path):
     pytest.importorskip("sentence_transformers")
     error = run("export", "sentence-transformers", saved_model, tmp_path / "out", ends=1).stderr
-    assert error.startswith("hf-gile export sentence-transformers: only a pretrained encoder with mean")
+    assert error.startswith("hf-gile export sentence-transformers: Sentence Transformers needs a pretrained encoder")

@@ -175,8 +175,8 @@ def test_changes_of_a_file_are_written_as_its_kind(run, tmp_path):
     run("labels", "rename", path, "Milk", "Milk, Human")
     run("labels", "retire", path, "Iron")
     assert path.read_text().splitlines()[1:] == [
-        'Milk,"Milk, Human",white; a drink,,false,0,,',
-        "r,Rats,,,false,0,0.25,",
+        'Milk,"Milk, Human",white; a drink,,false,0,,,',
+        "r,Rats,,,false,0,0.25,,",
     ]
     assert list(tmp_path.iterdir()) == [path]
 

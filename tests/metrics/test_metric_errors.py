@@ -135,7 +135,7 @@ def test_metrics_of_other_labels_are_not_merged(make):
 
 def test_several_label_inputs_are_refused():
     prediction = SimpleNamespace(predictions=SCORES, label_ids=(LABELS, LABELS))
-    with pytest.raises(ValueError, match=r"one array .* got 2; set TrainingArguments\(label_names"):
+    with pytest.raises(ValueError, match=r"a single array .* got 2; set TrainingArguments\(label_names"):
         LabelMetrics(5)(prediction)
 
 

@@ -279,7 +279,7 @@ def test_the_pipeline_takes_a_language(make):
     )
     stored = pipe(TEXTS["german"], language="german", label_language="english", top_k=5)
     assert len(stored[0]["labels"]) == 3
-    with pytest.raises(ValueError, match="name"):
+    with pytest.raises(ValueError, match="pass the language of the documents"):
         pipe(TEXTS["german"])
 
 

@@ -393,7 +393,7 @@ def test_weights_of_unseen_labels_are_those_that_explain_the_held_out_ones(make_
         expected = model(**inputs).logits[:, 3:].sigmoid()
     assert fitted.mean(0).tolist() == pytest.approx(drawn.float().mean(0).tolist(), abs=0.1)
     assert (fitted - expected).abs().mean() < 0.06
-    with pytest.raises(ValueError, match="was trained on"):
+    with pytest.raises(ValueError, match="was seen in training"):
         fit_unseen_weights(model, [], [0])
     with pytest.raises(ValueError, match="0 documents have 0 held-out gold labels"):
         fit_unseen_weights(model, [], [3])

@@ -566,7 +566,7 @@ def test_limits_stay_within_the_positions_of_the_encoder(make_pretrained, encode
 
 def test_an_encoder_that_reads_padding_is_refused(encoder_folder):
     sizes = {name: SIZES[name] for name in ("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size")}
-    with pytest.raises(ValueError, match="is a FNetModel, without attention_mask"):
+    with pytest.raises(ValueError, match="is a FNetModel without attention_mask"):
         model_from_text_encoder(encoder_folder(transformers.FNetConfig(**sizes)))
 
 

@@ -35,10 +35,10 @@ def test_files_that_stay_as_they_are_are_counted_and_not_listed(hub, make_saved)
     first = push(folder, "ada/milk")
     (folder / "README.md").write_text("# Milk\n")
     files = len(first.stdout.splitlines())
-    for flags, then in ([["--dry-run"], "not made: "], [[], "commit "]):
+    for flags, before, after in (["--dry-run"], "dry run: ", ": "), ([], "", ", commit "):
         second = push(folder, "ada/milk", *flags)
         assert second.stdout.split() == ["changed", "7", "README.md"]
-        assert second.stderr.startswith(f"1 change, {files - 1} files unchanged, {then}")
+        assert second.stderr.startswith(f"{before}1 change, {files - 1} files unchanged{after}")
 
 
 @pytest.mark.parametrize(

@@ -147,5 +147,5 @@ def test_labels_that_a_model_lacks_are_left_out_and_documents_without_any():
     parts = first_columns({"train": rows}, 2)
     assert parts["train"][:] == {"labels": [[0], [], [1]], "excluded_columns": [[], [], [0]]}
     assert with_a_label(parts)["train"]["labels"][:] == [[0], [1]]
-    with pytest.raises(ValueError, match="no document of test has one of the labels of the model"):
+    with pytest.raises(ValueError, match="no document of test has a label of the model"):
         with_a_label({"test": Dataset.from_dict({"labels": [[], []]})})

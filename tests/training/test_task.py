@@ -61,7 +61,7 @@ def test_held_out_labels_stand_behind_the_seen_ones_and_are_the_same_each_time()
     assert all(label.seen and label.count for label in held[:23])
     assert not ids & {"D2", "D3", "D4"}  # too rare to be found again
     assert hold_out(LabelSet(reversed(labels)), 5)[1] == ids
-    with pytest.raises(ValueError, match="held_out_labels 26: 25 of 28 seen labels"):
+    with pytest.raises(ValueError, match="held_out_labels 26: only 25 of 28 seen labels"):
         hold_out(labels, 26)
 
 
