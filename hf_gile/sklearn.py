@@ -161,7 +161,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         elif table is not None:
             classes, gold, self._form = np.unique(table).tolist(), [[str(one)] for one in table.tolist()], "one"
             if len(classes) + len(meant.keys() - set(map(str, classes))) < 2:
-                raise ValueError(f"y has a single class {classes}: at least two are needed")
+                raise ValueError(f"y has one class, {classes}: at least two are needed")
         else:
             gold, self._form = [[str(one) for one in row] for row in y], "lists"
             classes = sorted({one for row in gold for one in row})

@@ -50,6 +50,7 @@ ROWS = {
     ),
     "evaluation_memory": ("runs * *", {"before_mib", "documents_per_second", "metrics", "peak_mib"}, set()),
     "exports": ("runs *", {"average_precision", "accuracy", "documents_per_second"}, set()),
+    "fast_index": ("search rows *", {"k", "way", "recall", "documents_per_second", "faster_than_exact"}, set()),
     "general_scorer": ("encoders *", {"mean_ratio", "sets", "weights"}, set()),
     "literal_and_fast": ("runs *", TIMES, {"memory_mib"}),
     "loader_and_model": ("encoders *", {"documents_per_second", "ratios"}, set()),
