@@ -29,6 +29,7 @@ from transformers import (
     TrainingArguments,
     set_seed,
 )
+from transformers.trainer_utils import PredictionOutput
 
 from hf_gile.data import load_sentence_pairs
 from hf_gile.language_models import NmtConfig, NmtForConditionalGeneration, replace_output_embeddings
@@ -110,8 +111,7 @@ def run(recipe: Recipe, args: Seq2SeqTrainingArguments) -> dict[str, Any]:
         model = make_model(recipe, name, tokenizer)
         trainer = make_trainer(model, run_arguments(args, folder / name, "eval_bleu"), tokenizer, parts)
         results[name] = fit(trainer, recipe.patience)
-        trainer.args.train_sampling_strategy = "sequential"  # predict() shuffles sentences that are grouped by length
-        predicted = trainer.predict(parts["test"], num_beams=recipe.num_beams)
+        predicted = predict_in_order(trainer, parts["test"], num_beams=recipe.num_beams)
         translations[name] = decode(tokenizer, predicted.predictions)
         save_model(trainer, folder / name / "model")
         (folder / name / "test.txt").write_text("\n".join(translations[name]) + "\n", encoding="utf-8")
@@ -150,6 +150,12 @@ def make_trainer(
     datasets = {"train_dataset": parts["train"], "eval_dataset": parts["validation"]}
     collator = DataCollatorForSeq2Seq(tokenizer)
     return Seq2SeqTrainer(model, args, collator, **datasets, processing_class=tokenizer, compute_metrics=bleu)
+
+
+def predict_in_order(trainer: Seq2SeqTrainer, rows: Dataset, num_beams: int) -> PredictionOutput:
+    """Translates rows in order. `Trainer.predict` alone would group them by length, and shuffle, as in training."""
+    trainer.args.train_sampling_strategy = "sequential"
+    return trainer.predict(rows, num_beams=num_beams)
 
 
 def decode(tokenizer: PreTrainedTokenizerFast, ids: Any) -> list[str]:

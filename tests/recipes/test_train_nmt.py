@@ -6,7 +6,10 @@ import json
 import pytest
 import torch
 import train_nmt
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from datasets import Dataset
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, Seq2SeqTrainingArguments
+
+from hf_gile.tokenizing import build_piece_tokenizer
 
 WORDS = {
     "ein": "a",
@@ -75,6 +78,19 @@ def test_what_cannot_be_trained_is_said_in_a_sentence(flags, says, run_recipe):
     assert done.returncode
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_translations_are_in_the_order_of_the_sentences(tmp_path):
+    lines = [" ".join(["hund"] * number) for number in (3, 9, 1, 5, 2, 8, 4, 7, 6)]
+    tokenizer = build_piece_tokenizer(lines * 9, 60)
+    rows = Dataset.from_list([{**tokenizer(line, text_target=line), "length": len(line)} for line in lines])
+    recipe = train_nmt.Recipe(data="", embedding_size=4, hidden_size=4, num_hidden_layers=1, max_length=12)
+    model = train_nmt.make_model(recipe, "nmt", tokenizer)
+    options = {"train_sampling_strategy": "group_by_length", "predict_with_generate": True, "use_cpu": True}
+    args = Seq2SeqTrainingArguments(str(tmp_path), per_device_eval_batch_size=2, report_to=[], **options)
+    trainer = train_nmt.make_trainer(model, args, tokenizer, dict.fromkeys(("train", "validation"), rows))
+    predicted = train_nmt.predict_in_order(trainer, rows, num_beams=1)
+    assert train_nmt.decode(tokenizer, predicted.label_ids) == lines
 
 
 def test_layers_have_their_forms_and_sizes():
