@@ -23,7 +23,6 @@ among the first 30, by the audit and by the difference of shares alone.
 Writes results/audit.json, keyed by set; sets that are not run stay.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -31,8 +30,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from kept_scores import Kept, load, multi_hot, parse
-from machine import RESULTS, provenance, write_json
+from kept_scores import Kept, measure_each, multi_hot, parse
 from obvious_sets import read_lines
 from obvious_systems import batches, tfidf_cosine
 from torch import Tensor
@@ -48,13 +46,12 @@ DRIFTING = 30
 
 def main() -> None:
     options = parse(__doc__)
-    path = RESULTS / "audit.json"
-    for kept in load(options):
-        results = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+    def figures(kept: Kept) -> dict[str, Any]:
         parents = mesh_parents(options.data) if kept.task.name == "pubmed_mesh" else {}
-        results[kept.task.name] = provenance(SEEDS) | measure(kept, parents, options.documents)
-        write_json(path, results)
-        print(json.dumps(results[kept.task.name], indent=1))
+        return measure(kept, parents, options.documents)
+
+    measure_each(options, "audit", SEEDS, figures)
 
 
 def mesh_parents(data: Path) -> dict[str, set[str]]:

@@ -6,13 +6,15 @@ trains the model of a set, `KEPT/pubmed_mesh-1/runs/auto/model`; `--no_baselines
 """
 
 import argparse
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from machine import RESULTS, provenance, write_json
 from obvious_sets import SETS, Task
 from torch import Tensor
 
@@ -89,6 +91,16 @@ def load(options: argparse.Namespace) -> list[Kept]:
         processor = GileProcessor.from_pretrained(folder, trust_remote_code=False)
         kept.append(Kept(SETS[name](options.data, 1), model, processor, options.cache))
     return kept
+
+
+def measure_each(options: argparse.Namespace, name: str, seed: Any, measure: Callable[[Kept], dict[str, Any]]) -> None:
+    """Measures the models that the arguments name, and writes a results file keyed by set; other sets stay in it."""
+    path = RESULTS / f"{name}.json"
+    for kept in load(options):
+        results = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        results[kept.task.name] = provenance(seed) | measure(kept)
+        write_json(path, results)
+        print(json.dumps(results[kept.task.name], indent=1))
 
 
 def multi_hot(gold: Sequence[Sequence[int]], num_labels: int) -> Tensor:

@@ -338,11 +338,7 @@ def columns_of(name: str) -> dict[str, str]:
         for heading, figure in figures.items()
     }
     if name.startswith("annif"):
-        return ANNIF | {
-            heading: figure
-            for heading, figure in columns.items()
-            if heading.endswith(("seen AvgPr", "among all AvgPr"))
-        }
+        return ANNIF | {f"{group} AvgPr": columns[f"{group} AvgPr"] for group in ("seen", "unseen", "unseen among all")}
     return columns
 
 

@@ -15,13 +15,11 @@ the right labels of a document that are in its list, of seen labels and of unsee
 Writes results/promised_recall.json, keyed by set; sets that are not run stay.
 """
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from kept_scores import Kept, load, parse
-from machine import RESULTS, provenance, write_json
+from kept_scores import Kept, measure_each, parse
 from obvious_systems import batches, padded
 from torch import Tensor
 
@@ -36,12 +34,7 @@ GROUPS = {"seen": True, "unseen": False}
 
 def main() -> None:
     options = parse(__doc__)
-    path = RESULTS / "promised_recall.json"
-    for kept in load(options):
-        results = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        results[kept.task.name] = provenance(SEED) | measure(kept, options.documents)
-        write_json(path, results)
-        print(json.dumps(results[kept.task.name], indent=1))
+    measure_each(options, "promised_recall", SEED, lambda kept: measure(kept, options.documents))
 
 
 def measure(kept: Kept, most: int) -> dict[str, Any]:

@@ -12,12 +12,10 @@ of the first 100 test documents.
 Writes results/shortlist.json, keyed by set; sets that are not run stay.
 """
 
-import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kept_scores import Kept, load, parse
-from machine import RESULTS, provenance, write_json
+from kept_scores import Kept, measure_each, parse
 from obvious_sets import read_lines
 from obvious_systems import Options, batches, bm25, encoder_cosine, minilm, tfidf_cosine
 from torch import Tensor
@@ -30,17 +28,15 @@ LENGTH = 30
 
 def main() -> None:
     options = parse(__doc__)
-    path = RESULTS / "shortlist.json"
-    for kept in load(options):
-        results = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+    def figures(kept: Kept) -> dict[str, Any]:
         names = [label.name for label in kept.task.labels]
         if kept.task.name == "pubmed_mesh":
             names = [row["name"] for row in read_lines(options.data / "mesh" / "mesh_labels.jsonl.gz")]
         encoder = minilm(Options(options.threads, options.cache, ""))
-        figures = {**recalls(kept, options.documents, encoder), "tokens": tokens(kept, names, encoder.tokenizer)}
-        results[kept.task.name] = provenance(1) | figures
-        write_json(path, results)
-        print(json.dumps(results[kept.task.name], indent=1))
+        return {**recalls(kept, options.documents, encoder), "tokens": tokens(kept, names, encoder.tokenizer)}
+
+    measure_each(options, "shortlist", 1, figures)
 
 
 def recalls(kept: Kept, most: int, encoder: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .options import Device, LabelColumns, LabelFile, Language, Model, Revision
-from .running import add_command, counted, note
+from .running import add_command, check_new_folder, counted, note
 
 DTYPES = ("float16", "bfloat16", "float32")
 
@@ -70,8 +70,7 @@ def convert(
     """
     from hf_gile.conversion import from_keras
 
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FileExistsError(f"{out} already exists and is not empty: choose another folder")
+    check_new_folder(out)
     for file in (weights, args):
         if not file.is_file():
             raise FileNotFoundError(f"no file {file} (in {Path.cwd()})")

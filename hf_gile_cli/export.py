@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .options import LabelColumns, LabelFile, Model, Revision
-from .running import add_command, counted, new_group, note
+from .running import add_command, check_new_folder, counted, new_group, note
 
 Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the export; must be new or empty.")]
 WithoutWords = Annotated[
@@ -41,7 +41,7 @@ def sentence_transformers(
 
     hf-gile export sentence-transformers MODEL OUT
     """
-    _check_new(out)
+    check_new_folder(out)
     from hf_gile.exports import export_sentence_transformers
 
     from .saved_model import load
@@ -62,7 +62,7 @@ def onnx(
 
     hf-gile export onnx MODEL OUT --int8
     """
-    _check_new(out)
+    check_new_folder(out)
     from hf_gile.exports import export_onnx
 
     from .saved_model import load
@@ -113,8 +113,3 @@ def vectors(options: Vectors) -> None:
     scale = dense_layer(loaded).scale if options.for_sentence_transformers else None
     export_vectors(built, options.out, table=options.table, scale=scale, without_words=options.without_words)
     note(f"{options.out}: {counted(len(built), 'label')} of {built.codes.shape[1]} numbers")
-
-
-def _check_new(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} already exists and is not empty: choose another folder")

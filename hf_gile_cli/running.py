@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import is_dataclass
 from functools import wraps
 from inspect import Signature, cleandoc, signature
+from pathlib import Path
 from traceback import format_exc
 from typing import Any
 
@@ -31,6 +32,16 @@ _CODE_OF_MODEL = re.compile(r"The repository (.+?) (?:contains|references) custo
 _INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _debug = False
+
+
+def check_new_folder(folder: Path) -> None:
+    """Refuses a folder for output that contains something.
+
+    Raises:
+        FileExistsError: It exists and is not an empty folder.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(f"{folder} already exists and is not empty: choose another folder")
 
 
 def debug_errors(wanted: bool) -> None:

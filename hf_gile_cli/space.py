@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import Device, LabelColumns, Revision
-from .running import add_command, note
+from .options import Device, LabelColumns, LabelFile, Revision
+from .running import add_command, check_new_folder, note
 from .saved_model import GENERAL, is_hub_name
 
 if TYPE_CHECKING:
@@ -39,10 +39,7 @@ class Space(LabelColumns):
     output: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Write a folder for a Space of the Hub instead.")
     ] = None
-    label_file: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Labels of a table, of MeSH or of SKOS.  [default: the model's]"),
-    ] = None
+    label_file: LabelFile = None
     port: Annotated[
         int | None, typer.Option(min=1, max=65535, metavar="NUMBER", help="[default: 7860 or the next that is free]")
     ] = None
@@ -62,8 +59,8 @@ def space(options: Space) -> None:
         hf-gile space user/name --output page && hf upload user/page page --repo-type space
     """
     out = options.output
-    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FileExistsError(f"{out} is there already, and not empty: choose another folder")
+    if out is not None:
+        check_new_folder(out)
     from hf_gile import LabelScoringPipeline
     from hf_gile.extras import needs_extra
     from hf_gile.space import make_space

@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 from ..metrics.batch import Array, read_batch
 from ..models import GileForSequenceClassification, GileProcessor, LabelSet, unwrapped
 from ..models.losses_gile import IGNORE
+from ..models.processing_gile import pad_rows
 from ..models.search_gile import calibrated
 
 PER_DOCUMENT = 20
@@ -186,13 +187,11 @@ def audit(
     try:
         for start in tqdm(range(0, len(texts), batch_size), desc="documents", unit="batch", disable=not progress):
             rows = [label_set.columns(dict.fromkeys(ids)) for ids in labels[start : start + batch_size]]
-            width = max(1, *map(len, rows))
-            gold = torch.tensor([[*row, *[IGNORE] * (width - len(row))] for row in rows])
             words = processor(list(texts[start : start + batch_size]), language=language, return_tensors="pt")
             with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
                 logits = model(**words.to(model.device), language=language).logits
             logits = calibrated(logits, seen, config.calibration)
-            auditor.update(logits.softmax(-1) if one_label else logits.sigmoid(), gold)
+            auditor.update(logits.softmax(-1) if one_label else logits.sigmoid(), pad_rows(rows, IGNORE))
     finally:
         model.train(was_training)
     return auditor.compute()

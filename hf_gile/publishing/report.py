@@ -23,6 +23,7 @@ from ..metrics import CalibrationMetrics, F1Metrics, RankingMetrics, propensitie
 from ..models import GileForSequenceClassification, GileProcessor, unwrapped
 from ..models.labels_gile import Label, LabelSet
 from ..models.losses_gile import IGNORE
+from ..models.processing_gile import pad_rows
 from ..models.search_gile import calibrated
 from ..writing import whole_file
 from .confusions import ConfusedPairs
@@ -279,7 +280,7 @@ class _Measured:
 
     def columns_of(self, ids: Sequence[Sequence[str]]) -> Tensor:
         """Returns `(B, E)` label indices, padded with -100; unknown ids are ignored."""
-        return _padded([[self.known[one] for one in own if one in self.known] for own in ids])
+        return pad_rows([[self.known[one] for one in own if one in self.known] for own in ids], IGNORE)
 
     def update(self, logits: Tensor, texts: Sequence[Any], gold: Sequence[Any], start: int) -> None:
         rows = [self._gold(ids, start + place) for place, ids in enumerate(gold)]
@@ -290,7 +291,7 @@ class _Measured:
                     if len(kept) < self.example_texts:
                         whole = text if isinstance(text, str) else " ".join(text)
                         kept.append(shortened(whole, _EXAMPLE_LENGTH))
-        places = _padded(rows).to(logits.device)
+        places = pad_rows(rows, IGNORE).to(logits.device)
         logits = logits[:, self.columns.to(logits.device)]
         before = _of_one(logits) if self.one_label else logits
         self.before.update(before, places)
@@ -376,11 +377,6 @@ class _Measured:
             name: {time: metrics.reliability(group) for time, metrics in times.items()}
             for name, group in groups.items()
         }
-
-
-def _padded(rows: Sequence[Sequence[int]]) -> Tensor:
-    width = max(1, *map(len, rows))
-    return torch.tensor([[*row, *[IGNORE] * (width - len(row))] for row in rows])
 
 
 def stored_labels(model: GileForSequenceClassification) -> LabelSet:

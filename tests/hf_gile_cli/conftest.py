@@ -25,6 +25,13 @@ def run():
 
 
 @pytest.fixture
+def datasets_cache(tmp_path, monkeypatch):
+    """Keeps what `datasets` caches in the folder of the test."""
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+@pytest.fixture
 def start():
     """Starts the command in a process of its own."""
     processes = []

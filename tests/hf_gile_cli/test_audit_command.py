@@ -2,16 +2,12 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("datasets_cache")
+
 ROWS = [
     ("Breast milk lowers the risk of infection.", ["Milk, Human", "Infant"]),
     ("The failing heart pumps less blood.", ["Heart Failure", "Blood"]),
 ]
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    datasets = pytest.importorskip("datasets")
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
 
 
 @pytest.fixture

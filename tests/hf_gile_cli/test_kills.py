@@ -27,10 +27,8 @@ COMMANDS = ("add", "retire", "rename", "import", "calibrate")
 
 
 @pytest.fixture
-def model(tmp_path, make_model, monkeypatch):
+def model(tmp_path, make_model, datasets_cache):
     """The folder of a saved model with an index, thresholds, weights of two shards and a file of somebody."""
-    datasets = pytest.importorskip("datasets")
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     model, processor = make_model(problem_type="multi_label_classification")
     model.set_labels(model.label_set.with_counts({"Iron": 7, "Blood": 3}).update("Iron", threshold=0.4), processor)
     save(tmp_path / "model", model, processor, card="# A model")

@@ -5,18 +5,14 @@ import pytest
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, LabelSet
 from hf_gile.publishing import Report, make_report
 
+pytestmark = pytest.mark.usefixtures("datasets_cache")
+
 ROWS = [
     ("Breast milk lowers the risk of infection.", ["Milk, Human", "Infant"]),
     ("The failing heart pumps less blood.", ["Heart Failure", "Blood"]),
     ("Rats were fed a diet low in iron.", ["Iron"]),
     ("Blood was drawn, and iron was measured.", ["Iron", "Blood"]),
 ]
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    datasets = pytest.importorskip("datasets")
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
 
 
 @pytest.fixture

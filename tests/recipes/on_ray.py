@@ -8,11 +8,6 @@ import signal
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "recipes"))
-
-import ray
-import score_ray
-
 from hf_gile.scoring import GileScorer
 
 TEXTS = ["Rats were fed a diet low in iron.", "The failing heart pumps less blood.", "Breast milk for infants."]
@@ -20,6 +15,10 @@ ROWS = 60
 
 
 def main():
+    sys.path.insert(0, str(Path(__file__).parents[2] / "recipes"))
+    import ray
+    import score_ray
+
     model, folder = sys.argv[1], Path(sys.argv[2])
     killed = folder / "killed"
 
