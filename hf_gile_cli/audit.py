@@ -22,7 +22,14 @@ class Auditing(Documents):
     """Options of `hf-gile audit`."""
 
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the files go.")]
-    most: Annotated[int, typer.Option(min=1, metavar="NUMBER", help="The most headings of each kind.")] = 1000
+    most: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="NUMBER",
+            help="The most headings of each kind.  [default: a twentieth of the assigned ones, at most 1000]",
+        ),
+    ] = None
     compare: Annotated[
         list[str] | None,
         typer.Option(metavar="FILE", help="A later collection with the same columns: labels that drift, too."),
@@ -42,6 +49,7 @@ def audit(options: Auditing) -> None:
     """
     from hf_gile.audit import audit as find
     from hf_gile.audit import drift, write_audit
+    from hf_gile.audit.findings import MOST
 
     from .saved_model import load
 
@@ -57,7 +65,7 @@ def audit(options: Auditing) -> None:
     drifted = None
     if later is not None:
         later = options.select_known(later, model.label_set)
-        drifted = drift(found, find(model, processor, later["text"], later["labels"], **settings), options.most)
+        drifted = drift(found, find(model, processor, later["text"], later["labels"], **settings), options.most or MOST)
     write_audit(options.output, found, model.label_set, rows["id"], rows["text"], rows["labels"], drifted)
     note(
         f"{counted(len(found.wrong), 'heading')} to doubt and {len(found.missing):,} to add in "

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from .findings import Audit
+from .findings import MOST, Audit
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Drift:
     score: float
 
 
-def drift(first: Audit, second: Audit, most: int = 1000) -> list[Drift]:
+def drift(first: Audit, second: Audit, most: int = MOST) -> list[Drift]:
     """Ranks labels by how differently two collections use them.
 
     What a model expects of the texts stands for their topics: a label whose share grows because there are more

@@ -5,6 +5,7 @@ The model must not have been trained on the documents: it would know their error
 Shapes: B documents in the batch, L labels.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,9 @@ from ..models.search_gile import calibrated
 
 PER_DOCUMENT = 20
 """Missing headings of a document that may be findings."""
+
+SHARE, MOST = 0.05, 1000
+"""By default there are as many findings of each kind as this share of the assigned headings, and at most this many."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,8 @@ class Auditor:
 
     Args:
         num_labels: Number of labels L of every batch.
-        most: The most findings of each kind.
+        most: The most findings of each kind; by default a twentieth of the assigned headings, rounded up, and at most
+            1,000.
 
     Raises:
         ValueError: `most` is not positive.
@@ -84,8 +89,8 @@ class Auditor:
         [(0, 1), (0, 2)]
     """
 
-    def __init__(self, num_labels: int, most: int = 1000) -> None:
-        if most < 1:
+    def __init__(self, num_labels: int, most: int | None = None) -> None:
+        if most is not None and most < 1:
             raise ValueError(f"most must be at least 1 finding, got {most}")
         self.num_labels, self.most = num_labels, most
         # Of assigned and of other labels: (probability, document, column) of the findings so far.
@@ -122,7 +127,7 @@ class Auditor:
     def _keep(self, assigned: bool, values: Tensor, rows: Tensor, columns: Tensor) -> None:
         new = torch.stack([values, (rows + self.documents).double(), columns.double()])
         every = torch.cat([self.found[assigned], new], dim=1)
-        order = every[0].argsort(descending=not assigned, stable=True)[: self.most]
+        order = every[0].argsort(descending=not assigned, stable=True)[: self.most or MOST]
         self.found[assigned] = every[:, order]
 
     def compute(self) -> Audit:
@@ -133,9 +138,10 @@ class Auditor:
         """
         if not self.documents:
             raise ValueError("no documents to audit: call update first")
+        most = self.most or min(MOST, math.ceil(SHARE * int(self.used.sum())))
         wrong, missing = (
-            [Finding(int(row), int(column), value, assigned) for value, row, column in self.found[assigned].T.tolist()]
-            for assigned in (True, False)
+            [Finding(int(row), int(column), value, assigned) for value, row, column in found.T[:most].tolist()]
+            for assigned, found in self.found.items()
         )
         return Audit(wrong, missing, torch.cat(self.corrections), self.used.clone(), self.expected.clone())
 
@@ -147,7 +153,7 @@ def audit(
     texts: Sequence[str],
     labels: Sequence[Iterable[str]],
     *,
-    most: int = 1000,
+    most: int | None = None,
     batch_size: int = 32,
     bf16: bool = False,
     language: str | None = None,
@@ -161,7 +167,7 @@ def audit(
         processor: The `GileProcessor` saved with it.
         texts: N texts.
         labels: For each the ids of its labels.
-        most: The most findings of each kind.
+        most: The most findings of each kind; see `Auditor`.
         batch_size: Documents scored at a time.
         bf16: Whether to run under bfloat16 autocast.
         language: The language of the documents, in a model of several.

@@ -47,6 +47,14 @@ def test_findings_do_not_depend_on_batches():
     assert torch.allclose(one.expected, other.expected)
 
 
+@pytest.mark.parametrize(("documents", "expected"), [(1, 1), (50, 25), (3000, 1000)])
+def test_without_a_number_findings_are_a_twentieth_of_the_assigned_headings_and_at_most_a_thousand(documents, expected):
+    auditor, gold = Auditor(num_labels=20), torch.arange(20) < 10
+    auditor.update(torch.rand(documents, 20), gold.expand(documents, -1))
+    found = auditor.compute()
+    assert (len(found.wrong), len(found.missing)) == (expected, expected)
+
+
 def test_no_findings_and_no_documents_are_refused():
     with pytest.raises(ValueError, match="at least 1 finding, got 0"):
         Auditor(3, most=0)
@@ -58,7 +66,7 @@ def test_the_audit_of_a_model_has_the_probabilities_of_the_pipeline(make_model):
     from hf_gile import LabelScoringPipeline
 
     model, processor = make_model(problem_type="multi_label_classification")
-    found = audit(model.train(), processor, TEXTS, GOLD, batch_size=2)
+    found = audit(model.train(), processor, TEXTS, GOLD, most=20, batch_size=2)
     assert model.training
     pipe = LabelScoringPipeline(model=model, processor=processor)
     scores = [dict(zip(answer["labels"], answer["scores"], strict=True)) for answer in pipe(TEXTS, top_k=5)]
