@@ -3,7 +3,7 @@
 Whatever is typed, or stands in a label, is text in the page and never markup.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -87,14 +87,12 @@ class Page:
     Args:
         pipe: Scores texts.
         labels: The labels to search and score; by default those stored with the model, if any are.
-        parents: By the id of a label, the names above it.
     """
 
-    def __init__(
-        self, pipe: LabelScoringPipeline, labels: LabelSet | None = None, parents: Mapping[str, str] | None = None
-    ) -> None:
-        self.pipe, self.given, self.parents = pipe, labels, parents or {}
+    def __init__(self, pipe: LabelScoringPipeline, labels: LabelSet | None = None) -> None:
+        self.pipe, self.given = pipe, labels
         self.labels: LabelSet | None = labels or pipe.model.label_set
+        self.by_id = {label.id: label for label in self.labels or ()}
 
     def answer(self, *fields: Any) -> Iterator[tuple[str, str]]:
         """Bars at once, and then with the heat map; `fields` are those of `groups`, with the search behind them."""
@@ -209,11 +207,21 @@ class Page:
         return Group(_STORED if labels is self.labels else _TYPED, rows, candidates), answer.get("note", "")
 
     def _bar(self, label: Label, probability: float, name: str) -> str:
-        above = f"<small dir=auto>{escape(self.parents[label.id])}</small>" if self.parents.get(label.id) else ""
+        names = " > ".join(self._above(label))
+        above = f"<small dir=auto>{escape(names)}</small>" if names else ""
         share = ("<0.1%" if probability < 0.001 else f"{probability:.1%}") if name else ""
         bar = f'<i style="--a:{probability:.4f}"></i>' if name else ""
         shown = f"{above}<span dir=auto>{escape(label.name)}</span>{bar}"
         return f'<li title="{escape(label.description)}"><div>{shown}</div><b>{escape(share)}</b></li>'
+
+    def _above(self, label: Label) -> list[str]:
+        """The names above a label, from the top; of several parents the first one that the page has."""
+        above = [label]
+        while parent := next((self.by_id[one] for one in above[0].broader if one in self.by_id), None):
+            if parent in above:  # a circle
+                break
+            above.insert(0, parent)
+        return [one.name for one in above[:-1]]
 
     def _kind(self, one: bool) -> str:
         calibrated = self.pipe.model.config.calibration
@@ -224,7 +232,6 @@ class Page:
 def make_space(
     pipe: LabelScoringPipeline,
     labels: LabelSet | None = None,
-    parents: Mapping[str, str] | None = None,
     title: str = "Score text with labels",
 ) -> "Blocks":
     """Makes the page; its `launch()` serves it.
@@ -232,7 +239,7 @@ def make_space(
     Args:
         pipe: Scores texts.
         labels: The labels to search and score beside those that are typed; by default those stored with the model.
-        parents: By the id of a label, the names above it, which stand over its own.
+            Those above a label by `Label.broader` stand over its name.
         title: Stands above all.
 
     Raises:
@@ -246,7 +253,7 @@ def make_space(
     with needs_extra("space", "the page"):
         import gradio as gr
 
-    page, config = Page(pipe, labels, parents), pipe.model.config
+    page, config = Page(pipe, labels), pipe.model.config
     count, languages = len(page.labels or ()), list(config.languages)
     with gr.Blocks(analytics_enabled=False, title=title) as blocks:
         gr.HTML(f"<style>{_STYLE}</style><h1>{escape(title)}</h1>", apply_default_css=False)

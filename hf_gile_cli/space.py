@@ -51,7 +51,7 @@ def space(options: Space) -> None:
     """Show a page to try a model with: a text, labels of any words, bars of probabilities and a heat map.
 
     The page listens on this machine only. Labels are typed or pasted, searched among those of the model, and added
-    while it runs. Those of MeSH and SKOS stand below the names above them.
+    while it runs. Names of parents stand above them.
 
         hf-gile space
         hf-gile space runs/mesh/auto/model
@@ -70,7 +70,6 @@ def space(options: Space) -> None:
     with needs_extra("space", "hf-gile space"):
         gradio = version("gradio")
     labels = options.read(options.label_file) if options.label_file else None
-    parents = _parents(options) if options.label_file else {}
     general = options.model == GENERAL and not Path(GENERAL).is_dir()
     title = f"Score text with {'labels' if general else Path(options.model).resolve().name}"
     if out is not None and (general or is_hub_name(options.model)):
@@ -79,11 +78,11 @@ def space(options: Space) -> None:
         model, processor = load(options.model, options.revision, options.device, labels.names if labels else ())
         pipe = LabelScoringPipeline(model=model, processor=processor, device=model.device)
         if out is None:
-            serve(make_space(pipe, labels, parents, title), options.port)
+            serve(make_space(pipe, labels, title), options.port)
             return
         pipe.save_pretrained(out / "model")
         named = {"model": 'str(HERE / "model")'}
-    _write(out, title, gradio, named, labels, parents)
+    _write(out, title, gradio, named, labels)
     note(f"{out} is ready: hf upload USER/NAME {out} --repo-type space")
 
 
@@ -100,17 +99,13 @@ def serve(page: "Blocks", port: int | None) -> None:
     page.block_thread()
 
 
-def _write(
-    folder: Path, title: str, gradio: str, named: dict[str, str], labels: "LabelSet | None", parents: dict[str, str]
-) -> None:
+def _write(folder: Path, title: str, gradio: str, named: dict[str, str], labels: "LabelSet | None") -> None:
     """Writes the files of a Space, but those of its model."""
     folder.mkdir(parents=True, exist_ok=True)
     of_page = {"title": repr(title)}
     if labels is not None:
         labels.save(folder / "labels.jsonl")
-        (folder / "parents.json").write_text(json.dumps(parents, ensure_ascii=False), "utf-8")
         of_page["labels"] = 'LabelSet.load(HERE / "labels.jsonl")'
-        of_page["parents"] = 'json.loads((HERE / "parents.json").read_text("utf-8"))'
     arguments = ({"task": '"label-scoring"'} | named, of_page)
     pipeline, page = (", ".join(f"{name}={value}" for name, value in some.items()) for some in arguments)
     (folder / "app.py").write_text(_APP.format(pipeline=pipeline, page=page), "utf-8")
@@ -121,22 +116,7 @@ def _write(
     (folder / "README.md").write_text("\n".join(["---", *lines, "---", "", _README]), "utf-8")
 
 
-def _parents(options: Space) -> dict[str, str]:
-    """The names above each label of MeSH or SKOS, by its id."""
-    from hf_gile.data.files import suffix_of
-    from hf_gile.data.label_files import is_mesh, read_label_file
-    from hf_gile.data.table_files import SUFFIXES
-
-    file = Path(str(options.label_file))
-    if not is_mesh(file) and suffix_of(file) in SUFFIXES:
-        return {}
-    above = "tree_path" if is_mesh(file) else "broader"
-    labels = read_label_file(file, describe=[above], languages=options.label_language or ["en"])
-    return {label.id: label.description for label in labels if label.description}
-
-
 _APP = """\
-import json
 from pathlib import Path
 
 from hf_gile import LabelSet

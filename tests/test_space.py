@@ -1,6 +1,7 @@
 """What the page answers, as HTML; tests/hf_gile_cli/test_space_command.py looks at it in a browser."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -30,9 +31,9 @@ class Tags(HTMLParser):
 
 @pytest.fixture
 def make_page(make_model):
-    def make(labels=None, parents=None, **options):
+    def make(labels=None, **options):
         model, processor = make_model(**{"problem_type": "multi_label_classification"} | options)
-        return Page(LabelScoringPipeline(model=model, processor=processor), labels, parents)
+        return Page(LabelScoringPipeline(model=model, processor=processor), labels)
 
     return make
 
@@ -83,10 +84,27 @@ def test_a_search_shows_labels_by_words_of_names_synonyms_and_ids(make_page):
     assert "Type a text" in bars(page, text="")
 
 
-def test_parents_stand_above_a_label(make_page):
-    labels = LabelSet([Label("1", "Heart Failure"), Label("2", "Iron")])
-    html = bars(make_page(labels, {"1": "Diseases > Heart"}))
-    assert "<small dir=auto>Diseases &gt; Heart</small><span dir=auto>Heart Failure</span>" in html
+def test_the_names_above_a_label_stand_over_it_from_the_top(make_page):
+    labels = LabelSet(
+        [
+            Label("1", "Heart <b>", broader=("9", "2", "3")),  # no label has the id 9
+            Label("2", "Organs", broader=("3", "1")),
+            Label("3", "Body", broader=("1",)),  # a circle
+            Label("4", "Iron"),
+        ]
+    )
+    html = bars(make_page(labels), typed="Rats")
+    assert "<small dir=auto>Body &gt; Organs</small><span dir=auto>Heart &lt;b&gt;</span>" in html
+    assert "<div><span dir=auto>Iron</span>" in html
+    assert "<div><span dir=auto>Rats</span>" in html
+
+
+def test_labels_stored_with_a_model_have_their_parents_above_them(make_model):
+    model, processor = make_model(problem_type="multi_label_classification")
+    labels = LabelSet(replace(one, broader=("Blood",)) if one.id == "Iron" else one for one in model.label_set)
+    model.set_labels(labels, processor)
+    html = bars(Page(LabelScoringPipeline(model=model, processor=processor)))
+    assert "<small dir=auto>Blood</small><span dir=auto>Iron</span>" in html
     assert html.count("<small dir=auto>") == 1
 
 
@@ -109,7 +127,8 @@ def test_a_description_follows_a_tab_or_a_colon():
 
 
 def test_whatever_is_typed_is_text(make_page):
-    page = make_page(LabelSet([Label("1", f"stored {ATTACK}", ATTACK), Label("2", "Iron")]), {"1": ATTACK})
+    above = Label("2", f"above {ATTACK}")
+    page = make_page(LabelSet([Label("1", f"stored {ATTACK}", ATTACK, broader=("2",)), above]))
     for text in (f"{ATTACK} milk", ""):
         html = bars(page, text, f"typed {ATTACK}: {ATTACK}", search=ATTACK[:4]) + page.heat_map(
             text, f"typed {ATTACK}", True, False, None

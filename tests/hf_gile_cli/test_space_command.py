@@ -110,7 +110,6 @@ def test_a_space_holds_its_model_and_its_labels(run, saved_model, thesaurus, tmp
     (_, heart, _) = LabelSet.load(tmp_path / "page" / "labels.jsonl")
     above = ("http://example.org/diseases",)
     assert heart == Label("http://example.org/heart", "Heart Failure", synonyms=("dropsy",), broader=above)
-    assert (tmp_path / "page" / "parents.json").read_text() == '{"http://example.org/heart": "Diseases"}'
     assert "not empty" in run("space", saved_model, "--output", tmp_path / "page", ends=1).stderr
 
 
