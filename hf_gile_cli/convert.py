@@ -78,4 +78,4 @@ def convert(
     model.save_pretrained(out)
     config = model.config
     kind = config.text_config.text_encoder_type
-    note(f"{kind} as published and {config.output_layer}, {', '.join(config.languages)}: {out}")
+    note(f"converted {kind} with output layer {config.output_layer}, for {', '.join(config.languages)}: {out}")

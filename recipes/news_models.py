@@ -107,7 +107,10 @@ def measure(trainer: Trainer, language: str, news: News, recipe: Any) -> dict[st
 def table(results: dict[str, Any], languages: list[str]) -> str:
     """The figures of each language, in percent: micro-F1 at the paper's threshold and at the tuned one, or accuracy."""
     one_label = all("fixed_f1" not in result[language] for result in results.values() for language in languages)
-    heading, note = "test, micro-F1", "at the paper's threshold / at the best one on development documents"
+    heading, note = (
+        "test, micro-F1",
+        "at the paper's threshold / at the best threshold on development documents",
+    )
     if one_label:
         heading, note = "test", "accuracy / macro-F1 of the label with the highest score"
 

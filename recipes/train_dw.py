@@ -92,7 +92,8 @@ def main() -> None:
         # 3. One document of each language at every step, and all seen labels of its language.
         trainer = make_trainer(recipe, args, unit, model, processor, read)
         metrics[unit] = str(trainer.args.metric_for_best_model)
-        say(f"\n{unit}: {count_parameters(model):,} parameters, joint size {model.config.joint_size}")
+        joint = "" if UNITS[unit].is_linear else f", joint size {model.config.joint_size}"
+        say(f"\n{unit}: {count_parameters(model):,} parameters{joint}")
         results[unit] = fit(trainer, recipe.patience)
 
         # 4. Each language separately.
@@ -110,6 +111,7 @@ def main() -> None:
             add_card(folder / unit / "model", trainer, texts, gold, info, OfWordIds(processor), language=language)
 
     say(table(results, list(news.parts)))
+    say(f"ranking figures, of seen and unseen labels separately: {folder / 'results.json'}")
 
 
 def check_recipe(recipe: Recipe, args: TrainingArguments) -> None:

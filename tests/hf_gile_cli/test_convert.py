@@ -28,7 +28,7 @@ def test_a_published_checkpoint_becomes_a_model(run, shared_data, tmp_path):
     pytest.importorskip("h5py")
     (folder,) = (shared_data / "published_checkpoints" / "gile").glob("*en-de*")
     said = run("convert", folder / "weights.h5", folder / "args.json", tmp_path / "model")
-    assert said.stderr == f"han as published and gile, english, german: {tmp_path / 'model'}\n"
+    assert said.stderr == f"converted han with output layer gile, for english, german: {tmp_path / 'model'}\n"
     assert AutoModel.from_pretrained(tmp_path / "model").config.languages == ["english", "german"]
     assert (tmp_path / "model" / "published_gile.py").is_file()
     again = run("convert", folder / "weights.h5", folder / "args.json", tmp_path / "model", ends=1)
