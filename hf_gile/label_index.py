@@ -276,8 +276,8 @@ class LabelIndex:
             )
         if len(self.search) != len(self):
             raise ValueError(
-                f"index.search has {len(self.search)} labels and the index {len(self)}: it belongs to another "
-                "index; build one for this"
+                f"index.search has {len(self.search)} labels, but the index has {len(self)}: it was built for "
+                "another index; build it again"
             )
         k = min(check_text_codes(text_codes, self.codes, k), len(self))
         bias = self._bias(text_codes, lexical_ids)

@@ -54,7 +54,7 @@ def index(options: Index) -> None:
         note_unknown_labels(loaded, processor, labels, options.language)
     built = LabelIndex.build(loaded, processor, labels, language=options.language, dtype=getattr(torch, dtype))
     built.save_pretrained(options.out)
-    note(f"{counted(len(built), 'label')}, {built.codes.shape[1]} numbers of {dtype} each: {options.out}")
+    note(f"{counted(len(built), 'label')}, {built.codes.shape[1]} {dtype} numbers each: {options.out}")
 
 
 def convert(

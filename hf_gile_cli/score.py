@@ -331,7 +331,7 @@ def _is_file(stream: Any) -> bool:
 
 def _batches(source: str, stream: IO[bytes] | str, documents: Iterator[T], size: int) -> Iterator[list[T]]:
     if source == "-" and sys.stdin.isatty():
-        note("reading texts from the terminal, one a line; Ctrl-D ends")
+        note("reading texts from the terminal, one per line; press Ctrl-D to finish")
     waits = source == "-" and not _is_file(stream)
     return ready_batches(documents, size) if waits else _full_batches(documents, size)
 

@@ -95,7 +95,7 @@ def serve(page: "Blocks", port: int | None) -> None:
     """
     options: dict[str, Any] = {"share": False, "ssr_mode": False, "footer_links": [], "quiet": True}
     _, address, _ = page.launch(server_name="127.0.0.1", server_port=port, prevent_thread_lock=True, **options)
-    note(f"the page is at {address}; Ctrl-C ends")
+    note(f"the page is at {address}; press Ctrl-C to stop")
     page.block_thread()
 
 

@@ -35,13 +35,15 @@ class Recipe:
     urls: list[str] = field(default_factory=list, metadata={"help": "Folders dw_general, dw_specific to crawl."})
     languages: list[str] = field(default_factory=list, metadata={"help": "All by default."})
     contact: str = field(default="", metadata={"help": "Your e-mail address or web page, shown to the site."})
-    delay: float = field(default=1.0, metadata={"help": "Seconds to wait after each answer of a host, at least."})
+    delay: float = field(
+        default=1.0, metadata={"help": "Minimum number of seconds to wait after each answer of a host."}
+    )
     max_pages: int | None = field(
-        default=None, metadata={"help": "Most addresses to fetch in this run; by default all."}
+        default=None, metadata={"help": "Maximum number of addresses to fetch in this run; by default all."}
     )
     export: Literal["none", "text", "ids"] = field(default="none", metadata={"help": "ids: the published format."})
     labels: Literal["general", "specific"] = field(default="general", metadata={"help": "Sections or keywords."})
-    min_count: int = field(default=1, metadata={"help": "Fewest training documents of a label."})
+    min_count: int = field(default=1, metadata={"help": "Minimum number of training documents per label."})
     word_vectors: str | None = field(
         default=None, metadata={"help": "Folder with word vectors such as LANGUAGE.pkl.gz, for ids."}
     )

@@ -290,7 +290,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--test", required=True, help="the same format, for testing")
     parser.add_argument("--output_dir", required=True)
     parser.add_argument("--word_vectors", help="word vectors to use in addition to those of the encoder")
-    parser.add_argument("--documents", type=int, default=12000, help="most abstracts to read from each file")
+    parser.add_argument(
+        "--documents", type=int, default=12000, help="maximum number of abstracts to read from each file"
+    )
     parser.add_argument("--test_sentences", type=int, default=250, help="with new words, and of all")
     parser.add_argument("--size", type=int, default=128)
     parser.add_argument("--layers", type=int, default=4)

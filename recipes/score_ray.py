@@ -36,7 +36,9 @@ def scored(rows: Dataset, model: str, actors: int, gpus: float = 0, **options: A
     """
     cores = ray.cluster_resources().get("CPU", 0)
     if actors >= cores:
-        raise ValueError(f"{actors} actors take all {cores:g} cores of the cluster: leave one to read and write with")
+        raise ValueError(
+            f"{actors} actors take all {cores:g} cores of the cluster: leave at least one for reading and writing"
+        )
     return rows.map_batches(
         GileScorer,
         fn_constructor_args=(model,),

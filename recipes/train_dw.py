@@ -47,7 +47,7 @@ class Recipe(ReportSettings):
     languages: list[str] = setting([], "All by default.")
     units: list[str] = setting(["linear", "gile"], f"Output layers: {', '.join(UNITS)}.", UNITS)
     train_word_vectors: bool = setting(False, "'kept fixed during training'")
-    epoch_size: int = setting(25_000, "'epoch size 25k'; 0: as many as the largest language.")
+    epoch_size: int = setting(25_000, "'epoch size 25k'; 0: the number of documents of the largest language.")
     label_share: float = setting(1.0, "'no negative sampling'; below 1, the share of labels sampled for each batch.")
     percent: float = setting(100.0, "Share of the training documents of the last language to use.")
     held_out: float = setting(0.0, "Share of the labels to hold out from training, chosen by a hash of their ids.")

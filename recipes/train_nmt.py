@@ -50,16 +50,16 @@ SIZES = ["vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "dr
 class Recipe(Settings):
     """Sentences, and models. In quotes: the paper's words, section 4.2."""
 
-    data: str = setting(MISSING, "Folder of train.LANGUAGE, val.LANGUAGE and test.LANGUAGE, or a dataset of the Hub.")
-    dataset_config: str | None = setting(None, "Configuration of that, such as de-en.")
+    data: str = setting(MISSING, "Folder of train.LANGUAGE, val.LANGUAGE and test.LANGUAGE, or a dataset on the Hub.")
+    dataset_config: str | None = setting(None, "Configuration of the dataset, such as de-en.")
     source: str = setting("de", "Language to translate from.")
     target: str = setting("en", "Language to translate to.")
     layers: list[str] = setting(["nmt", "tied", "bilinear", "joint512"], f"Output layers: nmt, {', '.join(FORMS)}.")
-    loss: str = setting("full", "full, chunked or sampled; nmt has full alone.", LOSSES)
-    sample: float | None = setting(None, "Share of the vocabulary that the loss sampled takes.")
-    max_length: int = setting(50, "Pieces read and written: 'maximum sentence length of 50'.")
-    num_beams: int = setting(5, "Beams of the test; validation is greedy.")
-    patience: int = setting(3, "Epochs without better BLEU of validation before training stops.")
+    loss: str = setting("full", "full, chunked or sampled; nmt supports only full.", LOSSES)
+    sample: float | None = setting(None, "Share of the vocabulary that --loss sampled scores.")
+    max_length: int = setting(50, "Maximum number of tokens in a sentence: 'maximum sentence length of 50'.")
+    num_beams: int = setting(5, "Number of beams for the test; validation decodes greedily.")
+    patience: int = setting(3, "Epochs without improvement of validation BLEU before training stops.")
 
 
 DEFAULTS = {

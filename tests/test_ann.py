@@ -234,7 +234,7 @@ def test_the_requested_number_of_labels_is_returned(made, built):
 def test_the_search_of_another_index_is_refused(made, built):
     other = LabelIndex(built.label_set[:3000], built.codes[:3000], 0.0, None, "of no model")
     other.search = built.search
-    with pytest.raises(ValueError, match=r"has 3001 labels and the index 3000"):
+    with pytest.raises(ValueError, match=r"has 3001 labels, but the index has 3000"):
         other.top_k(made[2], 3, approximate=True)
 
 

@@ -129,7 +129,7 @@ def _read_args(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         args = json.loads(Path(path).read_text(encoding="utf-8"))
     except ValueError as error:  # not JSON or not text
-        raise ValueError(f"{path}: expected a JSON object of flags, but {error}") from error
+        raise ValueError(f"{path}: not a JSON object of flags: {error}") from error
     if not isinstance(args, dict):
         raise ValueError(f"{path}: expected a JSON object of flags, got {type(args).__name__}")
 
@@ -142,7 +142,7 @@ def _read_args(path: str | os.PathLike[str]) -> dict[str, Any]:
         check(flag, isinstance(value, str | None) and value in choices, f"one of {', '.join(map(str, choices))}")
     for flag in ("wdim", "sdim", "ddim", "spad", "swpad"):
         check(flag, type(args.get(flag)) is int, "a number")
-    check("ddim", args["ddim"] == args["sdim"], f"{args['sdim']} like sdim")
+    check("ddim", args["ddim"] == args["sdim"], f"equal to sdim, {args['sdim']}")
     check("ladim", type(args.get("ladim")) in (int, type(None)), "a number, or null")
     languages = args.get("languages")
     are_names = isinstance(languages, list) and languages and all(isinstance(name, str) for name in languages)
@@ -184,7 +184,7 @@ def _read_layers(path: str | os.PathLike[str]) -> dict[str, list[KerasLayer]]:
     except FileNotFoundError:
         raise
     except Exception as error:  # h5py raises almost any exception for a broken file
-        raise ValueError(f"{path}: expected a complete HDF5 file of Keras weights, but {error}") from error
+        raise ValueError(f"{path}: not a complete HDF5 file of Keras weights: {error}") from error
     layers: dict[str, list[KerasLayer]] = {}
     for layer, arrays in found.items():
         if arrays:

@@ -50,7 +50,7 @@ def distinct(
             if turn == 0 and report is not None:
                 for position in positions:
                     where = f"{source}: {labels[position].text!r} ({labels[position].id})"
-                    report.leave_out("text that several labels share", where)
+                    report.leave_out("text shared by several labels", where)
             texts = [_hint(labels[position].id, hints, turn, rounds) for position in positions]
             if len(set(texts)) > 1:
                 for position, text in zip(positions, texts, strict=True):

@@ -88,7 +88,7 @@ class RecordSource:
             split = year_split(records, **years, validation=validation_size)
         else:  # held-out labels are chosen by a hash of their id, parts by a hash of the pmid
             split = zero_shot_split(records)
-        say("in no part:", split.dropped)
+        say("documents dropped from each part:", split.dropped)
         return replace(split, unseen={label: count for label, count in split.unseen.items() if count})
 
     def _read(self, files: Sequence[str], say: Callable[..., None]) -> "Dataset":

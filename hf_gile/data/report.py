@@ -37,7 +37,7 @@ class ReadReport:
         >>> report.leave_out("no abstract", "a.xml: pmid 7")
         >>> report.problem("damaged file", "a.xml: cut off after 6 records")
         >>> print(report)
-        5 records from 1 file; left out: 1 no abstract, 1 damaged file
+        5 records from 1 file; left out: no abstract (1), damaged file (1)
         >>> report.examples["no abstract"]
         ['a.xml: pmid 7']
     """
@@ -53,9 +53,12 @@ class ReadReport:
             raise ValueError(f'on_error must be "raise" or "skip", got {self.on_error!r}')
 
     def __str__(self) -> str:
-        plural = "" if self.files == 1 else "s"
-        counts = ", ".join(f"{count:,} {reason}" for reason, count in self.left_out.items())
-        return f"{self.records:,} records from {self.files:,} file{plural}; left out: " + (counts or "none")
+        records, files = (
+            f"{count:,} {noun}{'' if count == 1 else 's'}"
+            for count, noun in ((self.records, "record"), (self.files, "file"))
+        )
+        counts = ", ".join(f"{reason} ({count:,})" for reason, count in self.left_out.items())
+        return f"{records} from {files}; left out: {counts or 'none'}"
 
     def add(self, other: ReadReport) -> None:
         """Adds the counts of another report.

@@ -40,7 +40,7 @@ def load_sentence_pairs(place: str, source: str, target: str, config: str | None
     loaded, pairs = load_dataset(place, config), {}
     for part in PARTS:
         if part not in loaded:
-            raise ValueError(f"the dataset {place} has the parts {', '.join(loaded)}, and no {part}")
+            raise ValueError(f"the dataset {place} has the parts {', '.join(loaded)}, but no {part}")
         rows = loaded[part].flatten()
         columns = {name.removeprefix("translation."): name for name in rows.column_names}
         for language in (source, target):
@@ -69,5 +69,7 @@ def _read(folder: Path, part: str, source: str, target: str) -> dict[str, list[s
             columns[side].append(line.strip())
     if len(columns["source"]) != len(columns["target"]):
         sizes = " and ".join(f"{len(lines):,}" for lines in columns.values())
-        raise ValueError(f"{part} has {sizes} sentences of {source} and {target} in {folder}; each line needs its own")
+        raise ValueError(
+            f"{part} has {sizes} sentences of {source} and {target} in {folder}; the numbers must be equal"
+        )
     return columns

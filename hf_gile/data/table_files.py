@@ -299,8 +299,8 @@ def csv_rows(
             if twice := [column for place, column in enumerate(header) if column and column in header[:place]]:
                 raise ValueError(f"two columns are named {shortened(twice[0])}")
         elif len(cells) != len(header):
-            counts = f"{len(cells)} cells where the first line has {len(header)}"
-            yield taken[0][0], ValueError(f"{counts}; quote a cell that holds {delimiter!r} or a line end")
+            counts = f"{len(cells)} cells, but the first line has {len(header)}"
+            yield taken[0][0], ValueError(f"{counts}; quote cells that contain {delimiter!r} or a line break")
         else:
             yield taken[0][0], dict(zip(header, cells, strict=True))
 
@@ -356,7 +356,9 @@ def _json_rows(piece: Piece, form: Format) -> Generator[tuple[int, object], None
         text = JsonText(stream, "utf-8-sig" if form.encoding == "utf-8" else form.encoding)
         if text.next_character() != "[":
             found = text.text[text.at : text.at + 40]
-            raise ValueError(f"expected a list of objects, got {found!r}; one object a line should be named .jsonl")
+            raise ValueError(
+                f"expected a list of objects, got {found!r}; a file with an object per line should be named .jsonl"
+            )
         yield from enumerate(json_array(text), 1)
         if rest := text.next_character():
             raise ValueError(f"expected the end of the file after the list, got {rest!r}")
@@ -442,5 +444,5 @@ def _decoded(raw: bytes | str, encoding: str, first: bool) -> str | ValueError:
             f'pass encoding="{other}"'
         )
     if first and line[1:2] == "\0" and isinstance(raw, bytes):
-        return ValueError('every other byte is NUL, as in utf-16; if the file is, pass encoding="utf-16-le"')
+        return ValueError('every other byte is NUL, as in UTF-16; if the file is UTF-16, pass encoding="utf-16-le"')
     return line.removeprefix(_BOM) if first else line

@@ -197,7 +197,7 @@ def _labels(file: Path, encoding: str, report: ReadReport) -> list[Label]:
             report.problem("malformed label", f"{file}: line {number:,}: {error}")
         else:
             if not name and not description:
-                report.leave_out("text of a label that has none", f"{file}: line {number:,}")
+                report.leave_out("label without text", f"{file}: line {number:,}")
         label_id = str(number - 1)
         labels.append(Label(label_id, name or description or label_id, description if name else ""))
     if not labels:
@@ -221,7 +221,7 @@ def _documents(
             if (next_gold := next(golds, None)) is None:
                 if isinstance(line, str) and not line.strip():
                     continue  # an empty line at the end
-                report.problem("damaged file", f"{where}: there are labels of {count:,} documents only, in {gold}")
+                report.problem("damaged file", f"{where}: {gold} has labels for only {count:,} documents")
                 return
             columns = next_gold
         count += 1
@@ -250,15 +250,17 @@ def _documents(
         if is_useful(document, where, report):
             yield document
     if golds is not None and next(golds, None) is not None:
-        report.problem("damaged file", f"{path}: {count:,} documents, but labels of more in {gold}")
+        report.problem("damaged file", f"{path}: {count:,} documents, but {gold} has labels for more")
     if not_counted and (last := max(not_counted)) >= count:
-        report.problem("damaged file", f"{excluded}: names document {last:,}, but {path} has {count:,}, from 0")
+        report.problem(
+            "damaged file", f"{excluded}: refers to document {last:,}, but {path} has {count:,}, counted from 0"
+        )
 
 
 def _columns(row: Mapping[str, Any], num_labels: int) -> list[int]:
     columns = row.get("target_ind")
     if not isinstance(columns, list):
-        raise ValueError(f"target_ind must be a list of numbers of labels, got {shortened(columns)}")
+        raise ValueError(f"target_ind must be a list of label numbers, got {shortened(columns)}")
     for column in columns:
         if type(column) is not int or not 0 <= column < num_labels:
             raise _no_label(column, num_labels)
@@ -352,7 +354,7 @@ def _gold_of_npz(path: str, num_labels: int) -> Iterator[list[int] | ValueError]
 
 def _check_labels(path: str, said: int, num_labels: int) -> None:
     if said != num_labels:
-        raise ValueError(f"{path}: {said:,} labels, but there are texts of {num_labels:,}")
+        raise ValueError(f"{path}: {said:,} labels, but there are texts for {num_labels:,}")
 
 
 def _pairs(path: str, num_labels: int, report: ReadReport) -> dict[int, dict[int, None]]:

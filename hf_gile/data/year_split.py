@@ -68,11 +68,11 @@ def year_split(
     parts = np.full(len(table), _OTHER, np.int8)
     parts[(years > 0) & (years <= train_until)] = _TRAIN
     parts[(years >= test_from) & (years <= (test_until or years.max(initial=0)))] = _TEST
-    for part, wanted in ((_TRAIN, f"up to {train_until} to train on"), (_TEST, f"from {test_from} on to test on")):
+    for part, wanted in ((_TRAIN, f"training, until {train_until}"), (_TEST, f"the test, from {test_from}")):
         if not np.any(parts == part):
             known = years[years > 0]
-            available = f"they are from {known.min()} to {known.max()}" if len(known) else "none has a year"
-            raise ValueError(f"none of {len(table):,} documents is {wanted}: {available}")
+            available = f"are from {known.min()} to {known.max()}" if len(known) else "have no year"
+            raise ValueError(f"no documents for {wanted}: all {len(table):,} {available}")
     _draw_validation(parts, table, validation, salt)
     seen, _, found = label_counts(table, parts, 3)
     return ZeroShotSplit(

@@ -63,7 +63,7 @@ def export_onnx(
         ValueError: If the score is not an inner product of codes; the message says why.
         ImportError: If the extra `export` is not installed.
     """
-    with needs_extra("export", "a file of ONNX"):
+    with needs_extra("export", "an ONNX file"):
         import onnxscript  # noqa: F401
         from onnxruntime.quantization import quantize_dynamic
     if model.config.text_config.encoder_cell in ("gru", "bigru"):

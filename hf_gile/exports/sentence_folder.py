@@ -33,7 +33,7 @@ def export_sentence_transformers(
         ValueError: If Sentence Transformers cannot compute the score; the message says why.
         ImportError: If the extra `export` is not installed.
     """
-    with needs_extra("export", "a folder of Sentence Transformers"):
+    with needs_extra("export", "a Sentence Transformers folder"):
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
     labels, codes, bias = label_codes(model.cpu(), without_words)

@@ -66,13 +66,13 @@ def replace_output_embeddings(
         'JointGPT2LMHeadModel'
     """
     if isinstance(model, JointOutputMixin):
-        raise ValueError(f"{type(model).__name__} has a joint output layer already")
+        raise ValueError(f"{type(model).__name__} already has a joint output layer")
     if not isinstance(model, PreTrainedModel):
         raise ValueError(f"model must be a language model of Transformers, got {type(model).__name__}")
     architecture = type(model).__name__
     joint: Any = getattr(inspect.getmodule(type(model)), PREFIX + architecture, None) or joint_class(architecture)
     if not issubclass(joint, type(model)):
-        raise ValueError(f"{type(model).__name__} is not the class of this name that Transformers has")
+        raise ValueError(f"{type(model).__name__} is a custom class, not the class of this name in Transformers")
     settings = {
         "joint_size": joint_size,
         "form": form,
@@ -112,8 +112,8 @@ def joint_class(architecture: str) -> type[PreTrainedModel]:
     base: Any = getattr(transformers, architecture, None) if auto else None
     if base is None:
         raise ValueError(
-            f"{architecture} is no causal or encoder-decoder language model of Transformers; such models are those of "
-            "AutoModelForCausalLM and AutoModelForSeq2SeqLM"
+            f"{architecture} is not a causal or encoder-decoder language model of Transformers "
+            "(see AutoModelForCausalLM and AutoModelForSeq2SeqLM)"
         )
 
     made = with_joint_output(base, auto, __name__)
@@ -162,7 +162,7 @@ class JointOutputMixin:
         settings = getattr(config, "joint_output", None)
         if not isinstance(settings, dict):
             raise ValueError(
-                "config.joint_output must hold the settings of the joint output layer, which "
+                "config.joint_output must be the settings of the joint output layer, which "
                 f"replace_output_embeddings writes; got {settings!r}"
             )
         check_settings(settings, config)
@@ -254,10 +254,12 @@ def check_settings(settings: dict[str, Any], config: PreTrainedConfig) -> None:
     if loss not in LOSSES:
         raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {loss!r}")
     if (loss == "sampled") != (sample is not None) or (sample is not None and not 0 < sample <= 1):
-        raise ValueError(f"sample is the share of the vocabulary that loss='sampled' scores, in (0, 1]; got {sample}")
+        raise ValueError(
+            f"sample must be a share above 0 and at most 1 with loss='sampled', and None otherwise; got {sample}"
+        )
     changes = [name for name in _CHANGES_LOGITS if getattr(config, name, None) not in (None, 1, 1.0)]
     if changes and loss != "full":
-        raise ValueError(f"this architecture changes logits after the output layer ({changes[0]}): take loss='full'")
+        raise ValueError(f"this architecture changes logits after the output layer ({changes[0]}): use loss='full'")
 
 
 def _layer(model: Any, settings: dict[str, Any]) -> tuple[JointOutputEmbedding, str]:
@@ -283,7 +285,7 @@ def _install(model: Any, head: JointOutputEmbedding, source: str) -> None:
     name = next(name for name, module in model.named_modules() if module is old)
     model.set_output_embeddings(head)
     if model.get_output_embeddings() is not head:
-        raise ValueError(f"{type(model).__name__} does not let its output layer be replaced")
+        raise ValueError(f"{type(model).__name__} does not support replacing its output layer")
     model._tied_weights_keys = {**(model._tied_weights_keys or {}), f"{name}.weight": source}
     model.all_tied_weights_keys = model.get_expanded_tied_weights_keys(all_submodels=True)
     head.train(model.training)

@@ -109,7 +109,9 @@ class NmtEncoder(nn.Module):
         """
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         if not mask[:, 0].all() or (mask[:, 1:] > mask[:, :-1]).any():
-            raise ValueError("sentences must have a token and be padded on the right: set tokenizer.padding_side")
+            raise ValueError(
+                "sentences must have at least one token and be padded on the right: set tokenizer.padding_side"
+            )
         packed = pack_padded_sequence(
             self.embed_tokens(input_ids), mask.sum(1).cpu(), batch_first=True, enforce_sorted=False
         )
@@ -232,11 +234,13 @@ class NmtForConditionalGeneration(PreTrainedModel, GenerationMixin):
         """
         if decoder_input_ids is None:
             if labels is None:
-                raise ValueError("pass labels or decoder_input_ids, the target sentences; generate() writes them")
+                raise ValueError(
+                    "pass the target sentences as labels or decoder_input_ids, or translate with generate()"
+                )
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
         if encoder_outputs is None:
             if input_ids is None:
-                raise ValueError("pass input_ids, the sentences to translate, or encoder_outputs")
+                raise ValueError("pass the sentences to translate as input_ids, or encoder_outputs")
             encoder_outputs = self.encoder(input_ids, attention_mask)
         memory, state = encoder_outputs.last_hidden_state, past_key_values
         if state is None:

@@ -238,7 +238,9 @@ class JointOutputEmbedding(nn.Module):
     def _sample(self, labels: Tensor, share: float) -> tuple[Tensor, Tensor]:
         """Words to score, ascending, and the labels' columns among them."""
         if not 0 < share <= 1:
-            raise ValueError(f"sample is the share of the vocabulary to score, above 0 and at most 1; got {share}")
+            raise ValueError(
+                f"sample, the share of the vocabulary to score, must be above 0 and at most 1, got {share}"
+            )
         size = self.weight.shape[0]
         chosen = torch.zeros(size, dtype=torch.bool, device=labels.device)
         chosen[labels] = True
@@ -299,10 +301,10 @@ def _check(form: str, size: int, hidden_size: int, joint_size: int, depth: int, 
         raise ValueError(f"form must be one of {', '.join(FORMS)}, got {form!r}")
     if form == "tied" and size != hidden_size:
         raise ValueError(
-            f"weight tying needs hidden states of the size of the embeddings: these have {hidden_size} and {size}; "
-            "take form='bilinear' or form='joint'"
+            f"weight tying needs hidden states and embeddings of the same size, got {hidden_size} and {size}; "
+            "use form='bilinear' or form='joint'"
         )
     if joint_size < 1 or depth < 1:
         raise ValueError(f"joint_size and depth must be at least 1, got {joint_size} and {depth}")
     if form not in ("joint", "output") and (depth > 1 or residual):
-        raise ValueError(f"depth and residual are those of g_out, and the form {form!r} has none; take form='joint'")
+        raise ValueError(f"depth and residual apply to g_out, which the form {form!r} does not have; use form='joint'")

@@ -84,7 +84,7 @@ def read_json_object(file: str | PathLike[str]) -> dict[str, Any]:
         content = None
     if not isinstance(content, dict):
         raise ValueError(
-            f"{file} holds no JSON object: it is damaged or not of a saved model; save or download it again"
+            f"{file} is not a JSON object: it is damaged, or not part of a saved model; save or download it again"
         )
     return content
 
@@ -235,8 +235,8 @@ class GileTextConfig(PreTrainedConfig):
             has_sizes = all(isinstance(getattr(encoder, name, None), int) for name in ("vocab_size", "hidden_size"))
             if encoder.model_type.startswith("gile") or not has_sizes:
                 raise ValueError(
-                    f"text_encoder_config is of a {encoder.model_type!r}, which does not compute hidden states of "
-                    "tokens only; use a text encoder such as a 'bert'"
+                    f"text_encoder_config describes a {encoder.model_type!r}, which is not a text encoder: it does not "
+                    "compute hidden states of tokens only; use, for example, a 'bert'"
                 )
             sizes = {
                 "vocab_size": encoder.vocab_size,
@@ -287,7 +287,7 @@ class GileTextConfig(PreTrainedConfig):
         _check_fields(self)
         if not 0 <= self.pad_token_id < self.vocab_size:
             raise ValueError(
-                f"pad_token_id must be a row of the {self.vocab_size} words of vocab_size, got {self.pad_token_id}"
+                f"pad_token_id must be among the {self.vocab_size} words of vocab_size, got {self.pad_token_id}"
             )
         if self.embedding_std <= 0:
             raise ValueError(f"embedding_std must be positive, got {self.embedding_std}")
@@ -296,12 +296,12 @@ class GileTextConfig(PreTrainedConfig):
         """Checks that fields for pretrained encoders are used with these only."""
         if self.reads_pretrained != (self.text_encoder_config is not None):
             raise ValueError(
-                "text_encoder_config goes with text_encoder_type 'transformer' or 'hierarchical_transformer', got "
+                "text_encoder_config needs text_encoder_type 'transformer' or 'hierarchical_transformer', got "
                 f"{type(self.text_encoder_config).__name__} with {self.text_encoder_type!r}; "
                 "hf_gile.training.model_from_text_encoder(name) makes both"
             )
         if getattr(self.text_encoder_config, "is_encoder_decoder", False):
-            raise ValueError("text_encoder_config is of an encoder-decoder; use an encoder")
+            raise ValueError("text_encoder_config describes an encoder-decoder; use an encoder")
         if not self.reads_pretrained and self.pooling == "cls":
             raise ValueError(f"pooling='cls' needs a pretrained encoder, not {self.text_encoder_type!r}")
         if self.text_encoder_type != "hierarchical_transformer" and self.encoder_cell == "none":
@@ -417,8 +417,8 @@ class GileConfig(PreTrainedConfig):
         kind = config_dict.get("model_type", cls.model_type)
         if kind != cls.model_type:
             raise ValueError(
-                f"config.json is of a model of type {kind!r:.100}, and this class loads {cls.model_type!r}: load it "
-                "with AutoModel or AutoModelForSequenceClassification"
+                f"config.json describes a model of type {kind!r:.100}, but this class loads {cls.model_type!r}: load "
+                "it with AutoModel or AutoModelForSequenceClassification"
             )
         named = {name: kwargs.pop(name) for name in _fields_of(GileTextConfig) & kwargs.keys()}
         if named:
@@ -590,7 +590,7 @@ def check_calibration(calibration: Mapping[str, Any], problem_type: str | None =
             )
         if set(numbers) != {"method", *METHODS[method]}:
             raise ValueError(
-                f"{where} is of method {method!r} and has {', '.join(METHODS[method])}, got {sorted(numbers)}"
+                f"{where}: method {method!r} has the parameters {', '.join(METHODS[method])}, got {sorted(numbers)}"
             )
         if problem_type == "single_label_classification" and method != "platt":
             raise ValueError(

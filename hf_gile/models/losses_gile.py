@@ -125,7 +125,7 @@ def check_gold(labels: Tensor, num_labels: int) -> None:
     ordered = labels.sort(dim=1).values
     if bool(((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any()):
         raise ValueError(
-            "labels repeats a gold label of a document; pass distinct indices, or zeros and ones as floats"
+            "labels contains a gold label of a document twice; pass distinct indices, or zeros and ones as floats"
         )
 
 
@@ -168,8 +168,8 @@ ONE_GOLD_LABEL = (
 def no_candidate(row: int, column: int, config: PreTrainedConfig) -> str:
     """Formats the error for a gold label that is not a candidate of a document."""
     return (
-        f"labels of document {row} of the batch have {column} ({config.id2label[column]!r}), which is a label of "
-        "another language than the document, or in its excluded_columns"
+        f"document {row} of the batch has the gold label {column} ({config.id2label[column]!r}), which belongs to "
+        "another language, or is in its excluded_columns"
     )
 
 

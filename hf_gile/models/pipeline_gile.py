@@ -77,7 +77,7 @@ class Options:
         for name in ("language", "label_language"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
-                raise ValueError(f"{name} must be the name of a language, got {value!r:.100}; call once for each")
+                raise ValueError(f"{name} must be the name of a language, got {value!r:.100}; call once per language")
         for name in ("multi_label", "force_label", "return_evidence", "return_parents"):
             value = getattr(self, name)
             if not isinstance(value, bool) and (value is not None or name != "multi_label"):
@@ -511,8 +511,8 @@ def _check_attends(config: PreTrainedConfig) -> None:
     if kind in ("nn", "hnn") or (kind != "hierarchical_transformer" and pooling != "attention"):
         has = f"text_encoder_type {kind!r} averages words" if kind in ("nn", "hnn") else f"its pooling is {pooling!r}"
         raise ValueError(
-            f"this model has no attention to show as evidence, {has}: train a 'wan' or a 'han', or with "
-            "pooling='attention', for that"
+            f"this model has no attention to show as evidence, {has}: train a 'wan' or a 'han', or use "
+            "pooling='attention'"
         )
 
 

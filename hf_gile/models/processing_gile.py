@@ -159,9 +159,9 @@ class GileProcessor(ProcessorMixin):
         _check_config(config)
         text, kind = config.text_config, config.text_config.text_encoder_type
         if self._is_pretrained != text.reads_pretrained:
-            what, hint = "is not one of whole words", "one made with build_tokenizer"
+            what, hint = "does not produce whole words", "those of build_tokenizer"
             if text.reads_pretrained:
-                what, hint = "cuts texts into whole words", "its own: hf_gile.training.processor_from_text_encoder"
+                what, hint = "produces whole words", "subwords: use hf_gile.training.processor_from_text_encoder"
             raise ValueError(f"the tokenizer {what}, but the text encoder {kind!r} reads {hint}")
         if self.reads_sentences != text.reads_sentences:
             raise ValueError(
@@ -176,13 +176,13 @@ class GileProcessor(ProcessorMixin):
             if self._is_pretrained:
                 hint = "make one with hf_gile.training.processor_from_text_encoder"
             raise ValueError(
-                f"the tokenizer has {size} words with padding in row {pad}, the model {text.vocab_size} with padding "
-                f"in row {text.pad_token_id}: use the processor saved with the model, or {hint}"
+                f"the tokenizer has {size} words with padding in row {pad}, but the model has {text.vocab_size} with "
+                f"padding in row {text.pad_token_id}: use the processor saved with the model, or {hint}"
             )
         if config.lexical and not self.lexical:
             raise ValueError("the model has lexical terms: create the processor with lexical=True")
         if self.languages != config.languages:
-            what = f"the processor makes words of {self.languages}, the model reads {config.languages}"
+            what = f"the processor has the languages {self.languages}, but the model has {config.languages}"
             raise ValueError(f"{what}; use the processor saved with the model")
 
     def __call__(

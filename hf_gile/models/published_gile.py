@@ -198,7 +198,7 @@ class PublishedHierarchicalEncoder(WordEncoder):
         if min(more) < 0:
             raise ValueError(
                 f"this model reads {self.size[0]} sentences of {self.size[1]} words (max_sentences and "
-                f"max_sentence_words), got documents of {given[0]} sentences of {given[1]} words: cut them"
+                f"max_sentence_words), got documents of {given[0]} sentences of {given[1]} words: truncate them"
             )
         # One more vector, of zeros, for every place without a word, up to the size that the graph has (quirk 1).
         places = places.masked_fill(~mask, len(word_vectors))
@@ -247,7 +247,7 @@ class PublishedGileConfig(GileConfig):
                 f"{text.text_encoder_type!r} and {text.pooling!r}"
             )
         if self.bag_size or self.lexical:
-            raise ValueError("bag_size and lexical are not of the published graph")
+            raise ValueError("the published graph has neither bag_size nor lexical")
         if self.label_encoder_type == "text_encoder" and text.max_label_words > text.max_sentence_words:
             raise ValueError(
                 f"max_label_words must be at most {text.max_sentence_words}, the max_sentence_words of the published "

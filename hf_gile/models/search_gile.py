@@ -108,13 +108,13 @@ def _parts(
 
 
 def check_text_codes(text_codes: Tensor, codes: Tensor, k: Any = 1) -> int:
-    """Refuses text codes that are not of the model of these label codes, and a number k of labels below 1; gives k."""
+    """Checks that text codes come from the model of these label codes, and that k is at least 1; returns k."""
     if not torch.is_tensor(text_codes):
-        raise ValueError(f"text_codes must be a tensor, got {type(text_codes).__name__}; project_texts makes one")
+        raise ValueError(f"text_codes must be a tensor, got {type(text_codes).__name__}; project_texts returns it")
     if text_codes.dim() != 2 or text_codes.shape[1] != codes.shape[1]:
         raise ValueError(
-            f"text_codes must have shape (B, {codes.shape[1]}), as project_texts of the model of these label codes "
-            f"makes them, got {tuple(text_codes.shape)}"
+            f"text_codes must have shape (B, {codes.shape[1]}), as project_texts of the same model returns them, "
+            f"got {tuple(text_codes.shape)}"
         )
     if not hasattr(k, "__index__") or getattr(k, "ndim", False) or k < 1:
         raise ValueError(f"k must be a whole number, at least 1, got {k!r}")
@@ -213,12 +213,12 @@ def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> 
         `(..., C)` logits. Minus infinity, a label that is no candidate, stays that.
 
     Raises:
-        ValueError: There is not one entry of `seen` for each label.
+        ValueError: If `seen` does not have an entry for each label.
     """
     if seen.shape != logits.shape[-1:]:
         raise ValueError(
-            f"seen must say of each of the {logits.shape[-1]} labels whether it was trained on, got "
-            f"{tuple(seen.shape)}; model.stored_labels.seen(labels) does"
+            f"seen must be true or false for each of the {logits.shape[-1]} labels, got shape "
+            f"{tuple(seen.shape)}; use model.stored_labels.seen(labels)"
         )
     logits = widened(logits)
     if not calibration:
@@ -396,7 +396,7 @@ def project_label_set(
     if gile.config.output_layer == "linear":
         gile.project_labels()  # raises an error with the reason
     if processor is None or not hasattr(processor, "pad_documents"):
-        raise ValueError("pass processor=, the GileProcessor saved with the model: it makes words of label texts")
+        raise ValueError("pass processor=, the GileProcessor saved with the model: it tokenizes label texts")
     processor.check_fits(gile.config)
     default = label_language or language
     tokenizer = processor.tokenizer
@@ -449,7 +449,7 @@ def finite_codes(codes: Tensor) -> Tensor:
     """Returns `(L, J)` label codes whose numbers are all finite.
 
     Raises:
-        ValueError: A code has a number that is not; the message names its label and what to do.
+        ValueError: If a code contains NaN or infinity; the message names the label.
     """
     for start in range(0, len(codes), 4096):
         part = codes[start : start + 4096]
@@ -457,6 +457,6 @@ def finite_codes(codes: Tensor) -> Tensor:
             fine = part.isfinite().all(-1)
             raise ValueError(
                 f"the code of label {start + int((~fine).nonzero()[0])} contains NaN or infinity in "
-                f"{codes.dtype}; torch.bfloat16 has the range of 32 bits, torch.float16 has not"
+                f"{codes.dtype}; use torch.bfloat16, which has the range of float32"
             )
     return codes

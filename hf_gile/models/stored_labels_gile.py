@@ -227,6 +227,6 @@ def check_finite(weights: Mapping[str, Any], name: str) -> None:
         if is_plain and weight.dtype.itemsize > 1 and not is_finite(weight):
             place = (~weight.isfinite()).nonzero()[0].tolist()
             raise ValueError(
-                f"{name}: {key} holds {weight[tuple(place)].item()} at {place}, so all scores would be NaN: the file "
-                "is damaged, or training diverged; take an earlier checkpoint"
+                f"{name}: {key} contains {weight[tuple(place)].item()} at {place}, so all scores would be NaN: the "
+                "file is damaged, or training diverged; use an earlier checkpoint"
             )

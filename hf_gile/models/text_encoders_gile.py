@@ -313,7 +313,7 @@ class TransformerEncoder(nn.Module):
         for name in names:
             if self.positions is not None and getattr(text, name) > self.positions:
                 raise ValueError(
-                    f"{name} must be at most {self.positions}, the positions that the pretrained encoder has, "
+                    f"{name} must be at most {self.positions}, the number of positions of the pretrained encoder, "
                     f"got {getattr(text, name)}"
                 )
         self.is_frozen = text.freeze_text_encoder
@@ -368,8 +368,8 @@ class TransformerEncoder(nn.Module):
         inputs_embeds = None if inputs_embeds is None else inputs_embeds.flatten(0, -3)
         if self.positions is not None and mask.shape[1] > self.positions:
             raise ValueError(
-                f"the pretrained encoder has positions for {self.positions} tokens, got {mask.shape[1]}; the processor "
-                "saved with the model cuts texts, as does its tokenizer with truncation=True"
+                f"the pretrained encoder reads at most {self.positions} tokens, got {mask.shape[1]}; use the processor "
+                "saved with the model, or its tokenizer with truncation=True"
             )
         if torch.compiler.is_compiling():  # which loops over batches unknown to a compiler
             vectors, weight = self._pool_rows(input_ids, inputs_embeds, mask, language)

@@ -246,16 +246,15 @@ def limits(model: GileForSequenceClassification, labels: LabelSet, info: CardInf
     """
     config, said = model.config, []
     if info.language:
-        said.append(f"It was trained on texts in {_listed(info.language)}; of other languages nothing is known.")
+        said.append(f"It was trained on texts in {_listed(info.language)}; its quality in other languages is unknown.")
     said.append(_length_read(config.text_config))
     if not config.text_config.reads_pretrained:
         words = f"It knows {config.text_config.vocab_size:,} words"
         said.append(
-            f"{words}; all others are one to it, so of a text without any that it "
-            "knows it can say nothing, whatever the scores. Labels none of whose words it knows all get the same "
-            "score: describe them in other words."
+            f"{words}; all others count as the same unknown word. Scores of a text without known words are "
+            "meaningless. Labels without known words all get the same score: describe them in other words."
             if config.output_layer != "linear"
-            else f"{words}; all others are one to it."
+            else f"{words}; all others count as the same unknown word."
         )
     if config.output_layer == "linear":
         said.append("It scores the labels it was trained on and no others.")
@@ -263,20 +262,18 @@ def limits(model: GileForSequenceClassification, labels: LabelSet, info: CardInf
     if config.output_layer != "linear":
         unseen, seen = (metrics.get(f"{group}_average_precision") for group in ("unseen", "seen"))
         if unseen is None or seen is None:
-            said.append("How well it scores labels that it was not trained on was not measured.")
+            said.append("Its ranking of labels without training documents was not measured.")
         else:
             said.append(
-                "How well it scores labels that it was not trained on depends on what names and descriptions say. "
-                f"Average precision is {_percent(unseen)} among these, {_percent(seen)} among those seen in training."
+                "It ranks labels without training documents by their names and descriptions alone. Average precision "
+                f"is {_percent(unseen)} among these, {_percent(seen)} among those seen in training."
             )
     if report is not None:
         without = sum(row["support"] == 0 for row in report.labels)
         if without:
             of_all = f"{without:,} of the {len(report.labels):,} labels {'has' if without == 1 else 'have'} no document"
-            said.append(
-                f"{of_all} in the test: nothing is known of how well they are found, and in macro-F1 they count 0."
-            )
-        said.append("The figures hold for texts like those of the test; on other kinds of text, expect lower ones.")
+            said.append(f"{of_all} in the test: they were not measured, and count as 0 in macro-F1.")
+        said.append("The figures hold for texts like those of the test; on other kinds of text, expect lower figures.")
     return said
 
 
@@ -289,10 +286,10 @@ def _length_read(config: GileConfig) -> str:
     elif kind in ("nn", "wan"):
         size = f"{config.max_words} words"
     else:
-        size = f"{config.max_sentences} sentences, and of each the first {config.max_sentence_words} words"
+        size = f"{config.max_sentences} sentences, {config.max_sentence_words} words of each,"
     return (
-        f'Of a text it reads the first {size}; with `long_texts="max"` or `"mean"` the pipeline scores longer ones in '
-        "pieces."
+        f'It reads the first {size} of a text; with `long_texts="max"` or `"mean"` the pipeline scores longer texts '
+        "in pieces."
     )
 
 

@@ -37,7 +37,7 @@ _OURS = re.compile(
 _SIBLING = re.compile(r"^\s*from\s+\.(\w+)\s+import", re.MULTILINE)
 
 _PICKLE = "a pickle, which runs code when it is loaded"
-_LOGS = "logs of training"
+_LOGS = "training logs"
 _PICKLED = re.compile(r".+\.(bin|ckpt|distcp|joblib|pickle|pkl|pt|pth)(\.(bz2|gz|lz4|xz|zst))?")
 _OLD_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF"  # how files of torch.save began before they became archives
 
@@ -110,7 +110,7 @@ def _why_no_folder(path: Path) -> str | None:
     if path.name == "__pycache__":
         return "a cache"
     if re.fullmatch(r"checkpoint-\d+", path.name):
-        return "a checkpoint of training"
+        return "a training checkpoint"
     if path.name in ("logs", "mlruns", "runs", "wandb"):
         return _LOGS
     return "a link to a folder" if path.is_symlink() else None
@@ -128,9 +128,9 @@ def _why_no_file(path: Path) -> str | None:
     if path.suffix == ".log" or path.name.startswith("events.out.tfevents"):
         return _LOGS
     if path.name == "trainer_state.json":
-        return "the state of a training"
+        return "a training state"
     if path.suffix in (".arrow", ".parquet"):
-        return "data, which is no part of a model"
+        return "data, which does not belong to a model"
     return None
 
 

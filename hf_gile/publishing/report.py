@@ -241,7 +241,9 @@ def _check_documents(
     if example_texts and not isinstance(texts[0], str) and not all(isinstance(one, str) for one in texts[0]):
         raise ValueError(f"example_texts needs documents that are texts, got {str(texts[0])[:40]}")
     if language is not None and not isinstance(language, str) and len(language) != len(texts):
-        raise ValueError(f"language must name one for all texts or one for each of {len(texts)}, got {len(language)}")
+        raise ValueError(
+            f"language must be a single language, or a language for each of {len(texts)}, got {len(language)}"
+        )
 
 
 class _Measured:

@@ -112,9 +112,9 @@ def gold_places(labels: Tensor, num_labels: int, columns: Tensor | None = None) 
     missing = (labels != IGNORE) & (places == IGNORE)
     if bool(missing.any()):
         raise ValueError(
-            f"labels holds column {labels[missing][0].item()}, which is not in sampled_columns: a sample keeps all "
-            "gold labels (hf_gile.training.LabelSampler does), in ascending order; with an IterableDataset set "
-            "TrainingArguments(accelerator_config={'dispatch_batches': False}), or the sample is cut to the batch"
+            f"labels contains index {labels[missing][0].item()}, which sampled_columns lacks: a sample must contain "
+            "all gold labels in ascending order (use hf_gile.training.LabelSampler); with an IterableDataset set "
+            "TrainingArguments(accelerator_config={'dispatch_batches': False}), which would truncate the sample"
         )
     return places
 

@@ -197,7 +197,7 @@ def main() -> None:
     parser.add_argument("--weighting", default="tfidf", choices=WEIGHTINGS)
     parser.add_argument("--share_of_words", type=float, nargs="+", default=[1.0, 0.1])
     parser.add_argument("--inverse_penalty", type=float, nargs="+", default=[100.0], help="one line for each")
-    parser.add_argument("--held_out", type=float, default=0.0, help="share of the labels to keep from training")
+    parser.add_argument("--held_out", type=float, default=0.0, help="share of the labels to hold out from training")
     parser.add_argument("--output_dir", type=Path, help="write results.json there, as train_dw.py does")
     options = parser.parse_args()
 

@@ -62,7 +62,7 @@ def test_a_file_in_another_encoding_and_packed_is_read(tmp_path):
         ('{"text": "a"}', {"id": "key"}, "line 1: no column 'key'"),
         ('{"text": "a", "key": null}', {"id": "key"}, "line 1: key must not be empty"),
         ('{"text": "\\ud800"}', {}, "line 1: text contains a lone surrogate"),
-        ("id,text\n1\n", {"format": "csv"}, "line 2: 1 cells where the first line has 2"),
+        ("id,text\n1\n", {"format": "csv"}, "line 2: 1 cells, but the first line has 2"),
         ("text\ttext\n", {"format": "tsv"}, "damaged after 0 records: two columns are named 'text'"),
     ],
 )

@@ -57,8 +57,8 @@ def test_every_label_whose_text_was_shared_is_counted_once():
     report = ReadReport()
     hints = {"3": ["a", "c"], "5": ["a", "d"]}
     distinct([Label("3", "Mercury"), Label("5", "Mercury"), Label("7", "Venus")], hints, report, "a.ttl")
-    assert report.left_out == {"text that several labels share": 2}
-    assert report.examples["text that several labels share"] == ["a.ttl: 'Mercury' (3)", "a.ttl: 'Mercury' (5)"]
+    assert report.left_out == {"text shared by several labels": 2}
+    assert report.examples["text shared by several labels"] == ["a.ttl: 'Mercury' (3)", "a.ttl: 'Mercury' (5)"]
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def test_a_stream_goes_on_where_its_state_was_taken(write, load):
 def test_no_usable_rows_raise_an_error_with_the_reasons(write, load, num_proc):
     pieces = write(a="\n\n", b="\n")
     for _ in range(2):
-        with pytest.raises(ValueError, match="no record can be used: 0 records from 2 files; left out: 3 empty line"):
+        with pytest.raises(ValueError, match=r"no record can be used: .*; left out: empty line \(3\)"):
             load(pieces, num_proc=num_proc)
     assert load([*pieces, *write(c="1\n")], num_proc=num_proc)[0]["text"] == ["1"]
 

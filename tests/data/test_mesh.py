@@ -324,7 +324,10 @@ def test_two_headings_of_one_name_are_told_apart(written):
         (xml().replace("Breast", "&Breast;"), "damaged after 6 records: Entity 'Breast' not defined, line 147"),
         (xml().encode("latin-1"), "damaged after 4 records"),
         (xml([]), "no descriptors: 0 records from 1 file; left out: none"),
-        ("*NEWRECORD\nRECTYPE = Q\nUI = Q3", "no descriptors: 0 records from 1 file; left out: 1 not a descriptor"),
+        (
+            "*NEWRECORD\nRECTYPE = Q\nUI = Q3",
+            r"no descriptors: 0 records from 1 file; left out: not a descriptor \(1\)",
+        ),
     ],
 )
 def test_what_is_not_mesh_or_damaged_says_so(written, content, message):

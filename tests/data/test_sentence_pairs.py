@@ -40,7 +40,7 @@ def test_datasets_have_a_column_of_translations_or_of_each_language(monkeypatch,
     with pytest.raises(ValueError, match="no sentences of 'fi', only"):
         load_sentence_pairs("wmt/wmt14", "fi", "en")
     del loaded["validation"]
-    with pytest.raises(ValueError, match="has the parts train, test, and no validation"):
+    with pytest.raises(ValueError, match="has the parts train, test, but no validation"):
         load_sentence_pairs("wmt/wmt14", "de", "en")
 
 

@@ -132,7 +132,7 @@ def test_several_files_and_folders_hold_one_vocabulary(written, tmp_path):
     report = ReadReport()
     labels = load_skos([tmp_path / "organs", more, str(more)], "nl", "broader", report=report)
     assert labels.texts == ["orgaan", "hart: orgaan"]
-    assert str(report) == "2 records from 2 files; left out: 1 without a name in nl"
+    assert str(report) == "2 records from 2 files; left out: without a name in nl (1)"
     assert load_skos(str(tmp_path / "organs")).names == ["organ", "heart", "heart valve"]
 
 
@@ -263,7 +263,7 @@ def test_homonyms_are_distinguished_by_their_descriptions(texts_of):
         "bat: bat",
         "bat: 9. http://other.org/9",
     ]
-    assert report.left_out == {"text that several labels share": 9}
+    assert report.left_out == {"text shared by several labels": 9}
     described = texts_of(statements, "en", ["broader", "definition"])
     assert described[2:6] == ["mercury: planet", "mercury: metal", "bank: Lends money", "bank: Holds a river"]
 
@@ -352,7 +352,7 @@ def test_empty_results_name_the_available_choices(labels_of, scheme):
     assert (found in str(raised.value)) == bool(scheme)
     with pytest.raises(ValueError, match="0 concepts; names requested in en, available in none; 0 records from 1 file"):
         labels_of("ex:1 ex:2 ex:3 .")
-    with pytest.raises(ValueError, match=r"1 concepts; .* available in none; .*: 1 without a name in en"):
+    with pytest.raises(ValueError, match=r"1 concepts; .* available in none; .*: without a name in en"):
         labels_of("ex:1 a skos:Concept .")
 
 

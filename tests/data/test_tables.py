@@ -157,7 +157,7 @@ def test_rows_without_text_or_labels_are_left_out_and_counted(write, stream, giv
 def test_rows_of_json_may_lack_the_labels(write, load):
     path = write("a.jsonl", '{"text": "x"}\n{"text": "y", "labels": ["m"]}\n')
     assert load(path)[1].left_out == {"without 'labels'": 1}
-    with pytest.raises(ValueError, match=r"no record can be used: .*left out: 2 without 'label'"):
+    with pytest.raises(ValueError, match=r"no record can be used: .*left out: without 'label' \(2\)"):
         load(path, labels="label")
 
 
@@ -262,7 +262,7 @@ def test_malformed_lines_of_json_are_named_or_skipped(write, stream, line, messa
     [
         (
             '{"text": "x"}',
-            r"""expected a list of objects, got '{"text": "x"}'; one object a line should be named .jsonl""",
+            r"""expected a list of objects, got '{"text": "x"}'; a file with an object per line""",
         ),
         ('[{"text": "x", "labels": "m"}', "expected ',', got 'the end of the file'"),
         ('[{"text": "x", "labels": "m"}] {', "expected the end of the file after the list, got '{'"),
@@ -328,8 +328,8 @@ def test_a_wrong_encoding_names_the_line_and_a_likely_one(write, stream):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("y", "1 cells where the first line has 2"),
-        ("y,m,z", "3 cells where the first line has 2; quote a cell that holds ',' or a line end"),
+        ("y", "1 cells, but the first line has 2"),
+        ("y,m,z", "3 cells, but the first line has 2; quote cells that contain ',' or a line break"),
         ('"y "said", z",m', "double quote not closed, or not doubled in a cell"),
         ('"y,m', "double quote not closed"),
         ("y\0,m", "text contains a NUL character|NUL"),
@@ -771,7 +771,7 @@ def test_labels_with_the_same_name_are_distinguished_by_synonyms_or_ids(write):
     labels = load_labels(path, name=["en", "de"], report=report)
     assert labels.texts == ["Mercury: Merkur", "Mercury: Quecksilber", "Venus: D7", "Venus: D11"]
     assert report.records == 4
-    assert report.left_out == {"text that several labels share": 4}
+    assert report.left_out == {"text shared by several labels": 4}
 
 
 @pytest.mark.parametrize(
@@ -814,7 +814,7 @@ def test_the_records_and_subject_headings_of_a_library_with_their_homonyms(share
     report = ReadReport()
     labels = load_labels(shared_data / "tibkat" / "gnd_labels.jsonl.gz", name=["name_en", "name_de"], report=report)
     assert len(labels) == report.records == 26_250
-    assert report.left_out["text that several labels share"] > 500
+    assert report.left_out["text shared by several labels"] > 500
     assert labels[labels.column("gnd:1021591971")].name == "Plug-in hybrid"
     path = shared_data / "tibkat" / "dev.en.jsonl.gz"
     dataset, report = load_table(path, ["title", "abstract"], "subjects", id="id", streaming=True)

@@ -149,8 +149,8 @@ def test_every_convention_gives_the_same_set(write, load, form):
     assert report.left_out == {
         "without labels": 1,
         "without text": 1,
-        "text of a label that has none": 1,
-        "text that several labels share": 2,
+        "label without text": 1,
+        "text shared by several labels": 2,
     }
 
 
@@ -196,7 +196,7 @@ def test_another_encoding_is_read_and_a_wrong_one_named(write, load):
     [
         ("json", {"trn.json": "{\n"}, r"trn\.json: line 1: not JSON"),
         ("json", {"trn.json": "7\n"}, r"trn\.json: line 1: expected an object, got 7"),
-        ("json", {"trn.json": '{"title": "x"}'}, "line 1: target_ind must be a list of numbers of labels, got None"),
+        ("json", {"trn.json": '{"title": "x"}'}, "line 1: target_ind must be a list of label numbers, got None"),
         ("json", {"trn.json": '{"title": "x", "target_ind": [5]}'}, "line 1: there is no label 5, only 0 to 4"),
         ("json", {"trn.json": '{"title": "x", "target_ind": [-1]}'}, "line 1: there is no label -1"),
         ("json", {"trn.json": '{"title": "x", "target_ind": ["0"]}'}, "line 1: there is no label '0'"),
@@ -211,7 +211,7 @@ def test_another_encoding_is_read_and_a_wrong_one_named(write, load):
         ),
         ("json", {"filter_labels_train.txt": "0 x\n"}, r"filter_labels_train\.txt: line 1: expected a whole number"),
         ("json", {"filter_labels_train.txt": "\n0 5\n"}, "line 2: there is no label 5, only 0 to 4"),
-        ("json", {"filter_labels_train.txt": "5 0\n"}, r"names document 5, but .*trn\.json has 5, from 0"),
+        ("json", {"filter_labels_train.txt": "5 0\n"}, r"refers to document 5, but .*trn\.json has 5, counted from 0"),
         (
             "texts",
             {"trn_X_Y.txt": "5 5\n0:1 x:1\n1\n\n\n\n"},
@@ -223,9 +223,13 @@ def test_another_encoding_is_read_and_a_wrong_one_named(write, load):
         (
             "texts",
             {"trn_X_Y.txt": "4 5\n0:1\n\n\n\n"},
-            r"line 5: there are labels of 4 documents only, in .*trn_X_Y\.txt",
+            r"line 5: .*trn_X_Y\.txt has labels for only 4 documents",
         ),
-        ("texts", {"trn_X_Y.txt": "6 5\n0:1\n\n\n\n\n\n"}, r"trn_X\.txt: 5 documents, but labels of more in .*trn_X_Y"),
+        (
+            "texts",
+            {"trn_X_Y.txt": "6 5\n0:1\n\n\n\n\n\n"},
+            r"trn_X\.txt: 5 documents, but .*trn_X_Y\.txt has labels for more",
+        ),
         ("texts", {"trn_X_Y.txt": "6 5\n0:1\n\n\n\n\n"}, r"trn_X_Y\.txt: line 1 says 6 documents, 5 lines follow"),
     ],
 )
@@ -256,9 +260,9 @@ def test_the_first_hundred_lines_say_whether_there_are_uids(write, load):
     [
         ({"trn_X_Y.txt": "0:1 1:1\n"}, r"trn_X_Y\.txt: line 1: expected the numbers of documents and labels, got '0:1"),
         ({"trn_X_Y.txt": ""}, r"trn_X_Y\.txt: line 1: expected the numbers of documents and labels, got ''"),
-        ({"trn_X_Y.txt": "5 6\n"}, r"trn_X_Y\.txt: 6 labels, but there are texts of 5"),
+        ({"trn_X_Y.txt": "5 6\n"}, r"trn_X_Y\.txt: 6 labels, but there are texts for 5"),
         ({"Y.txt": ""}, r"Y\.txt: no labels"),
-        ({"Y.txt": "Mice\n", "filter_labels_train.txt": ""}, r"trn_X_Y\.txt: 5 labels, but there are texts of 1"),
+        ({"Y.txt": "Mice\n", "filter_labels_train.txt": ""}, r"trn_X_Y\.txt: 5 labels, but there are texts for 1"),
     ],
 )
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
@@ -310,7 +314,7 @@ def broken_matrices():
         "a sparse matrix by rows, .*got .*csc.*tocsr": saved(whole.tocsc()),
         "a sparse matrix by rows, .*: ": b"no matrix",
         "a sparse matrix by rows, .*not a zip": saved(whole)[:-100],
-        "6 labels, but there are texts of 5": saved(matrix(TRAIN, 6)),
+        "6 labels, but there are texts for 5": saved(matrix(TRAIN, 6)),
         r"the arrays of the sparse matrix do not match": saved(whole, indptr=np.array([0, 2, 1, 4, 5, 6])),
         r"arrays of the sparse matrix do not match": saved(whole, indices=np.array([0, 1, 2, 3, 4, 5])),
         r"of the sparse matrix do not match": saved(whole, shape=np.array([4, 5])),
@@ -320,8 +324,8 @@ def broken_matrices():
         r"expected a sparse matrix by rows, .*object": saved(whole, shape=np.array([5, 5], object)),
         r"expected a sparse matrix by rows, .*a wrong number of bytes": claiming(saved(whole), "indices", 1 << 40),
         r"expands to more than 200 times its size.*numpy.savez": bomb("indices"),
-        "line 5: there are labels of 4 documents only": saved(matrix(TRAIN[:4])),
-        "5 documents, but labels of more": saved(matrix([*TRAIN, TRAIN[0]])),
+        " has labels for only 4 documents": saved(matrix(TRAIN[:4])),
+        " has labels for more": saved(matrix([*TRAIN, TRAIN[0]])),
     }
 
 

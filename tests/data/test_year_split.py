@@ -109,8 +109,8 @@ def test_a_dataset_sorted_by_year_gives_views_without_a_list_of_rows():
         ({"validation": 892}, "a number below the 892 documents of the training years, got 892"),
         ({"validation": -1}, "got -1"),
         ({"validation": float("nan")}, "got nan"),
-        ({"train_until": 1998}, "none of 2,003 documents is up to 1998 to train on: they are from 1999 to 2016"),
-        ({"test_from": 2017}, "none of 2,003 documents is from 2017 on to test on: they are from 1999 to 2016"),
+        ({"train_until": 1998}, "no documents for training, until 1998: all 2,003 are from 1999 to 2016"),
+        ({"test_from": 2017}, "no documents for the test, from 2017: all 2,003 are from 1999 to 2016"),
     ],
 )
 def test_years_and_numbers_that_make_no_sense_are_refused(options, message):
@@ -120,7 +120,7 @@ def test_years_and_numbers_that_make_no_sense_are_refused(options, message):
 
 def test_documents_without_any_year_are_refused():
     records = [record | {"year": None} for record in made_records(11)]
-    with pytest.raises(ValueError, match="none of 11 documents is up to 2004 to train on: none has a year"):
+    with pytest.raises(ValueError, match="no documents for training, until 2004: all 11 have no year"):
         year_split(records)
-    with pytest.raises(ValueError, match=r"none of 0 documents .* none has a year"):
+    with pytest.raises(ValueError, match=r"all 0 have no year"):
         year_split([])

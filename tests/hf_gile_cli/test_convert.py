@@ -8,7 +8,7 @@ from hf_gile import LabelIndex, LabelSet
 
 def test_the_index_of_stored_labels_has_their_codes(run, saved_model, tmp_path):
     said = run("index", saved_model, tmp_path / "index")
-    assert said.stderr == f"5 labels, 13 numbers of float16 each: {tmp_path / 'index'}\n"
+    assert said.stderr == f"5 labels, 13 float16 numbers each: {tmp_path / 'index'}\n"
     index = LabelIndex.from_pretrained(tmp_path / "index")
     assert index.label_set == LabelSet.load(saved_model / "labels.jsonl")
 

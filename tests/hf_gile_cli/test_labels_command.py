@@ -297,7 +297,7 @@ def test_bad_rows_of_a_label_file_are_named_or_left_out(run, tmp_path):
     said = run("labels", "import", new, tmp_path / "terms.csv", ends=1)
     assert "line 3: the label '2' has no name; fix it, or skip it with --on-error skip" in said.stderr
     assert not new.exists()
-    assert "1 malformed label" in run("labels", "import", new, tmp_path / "terms.csv", "--on-error", "skip").stderr
+    assert "malformed label (1)" in run("labels", "import", new, tmp_path / "terms.csv", "--on-error", "skip").stderr
     assert LabelSet.load(new).ids == ["1"]
 
 

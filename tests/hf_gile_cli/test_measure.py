@@ -131,7 +131,7 @@ def test_what_there_is_none_of_is_not_spoken_of(run, saved_model, table, columns
     assert "seen_threshold" in json.loads(result.stdout)
     assert "with another" not in result.stderr
     note = "3 documents have unseen labels, 5 in all: too few to fit (at least 30 documents and 50 labels), so unseen "
-    assert f"\n{note}labels have the calibration and the threshold of the seen ones\n" in result.stderr
+    assert f"\n{note}labels use the calibration and the threshold of seen labels\n" in result.stderr
     assert result.stderr.endswith(f"\nwritten to {saved_model}\n")
 
 
@@ -158,7 +158,7 @@ def test_a_dry_run_fits_and_stores_nothing(run, saved_model, table, columns):
     ("arguments", "ends", "message"),
     [
         (["evaluate", "model", "rows.jsonl"], 1, "no column 'text', only body, tags"),
-        (["evaluate", "model", "rows.jsonl", "--text", "body"], 1, "left out: 4 without 'labels'"),
+        (["evaluate", "model", "rows.jsonl", "--text", "body"], 1, "left out: without 'labels' (4)"),
         (["evaluate", "model", "absent.csv"], 1, "no file, folder or glob match at absent.csv"),
         (["evaluate", "model"], 2, "Missing argument"),
         (["evaluate", "model", "rows.jsonl", "--output", "model"], 2, "model is a folder: name a file in it"),
@@ -202,7 +202,7 @@ def test_a_model_that_gives_one_label_is_measured_by_accuracy(run, one_label_mod
 
 def test_documents_with_several_labels_calibrate_no_model_that_gives_one(run, one_label_model, table, columns):
     for command, message in (
-        ("calibrate", "document 0 has several gold labels, and this model gives a document one"),
+        ("calibrate", "document 0 has several gold labels, but this model assigns a single label"),
         ("evaluate", "gold[0] has 2 labels, but the model predicts one per document"),
     ):
         assert message in run(command, one_label_model, table, *columns, ends=1).stderr

@@ -207,7 +207,7 @@ def test_nothing_but_bad_lines_is_a_failure(run, saved_model, tmp_path):
 def test_an_index_serves_as_labels(run, saved_model, pipe, tmp_path):
     (tmp_path / "labels.csv").write_text("id,name\n1,Rats\n2,Milk\n3,Heart\n")
     made = run("index", saved_model, tmp_path / "index", "--label-file", tmp_path / "labels.csv", "--dtype", "float32")
-    assert "3 labels, 13 numbers of float32 each" in made.stderr
+    assert "3 labels, 13 float32 numbers each" in made.stderr
     rows = lines(run("score", saved_model, "--index", tmp_path / "index", input=TEXTS[0]))
     check(rows, [pipe(TEXTS[0], LabelSet.from_names(["Rats", "Milk", "Heart"]))])
 
@@ -260,7 +260,7 @@ def test_a_model_of_another_kind_is_refused(run, save_text_encoder):
 def test_a_configuration_without_an_object_is_named(run, saved_model, content):
     (saved_model / "config.json").write_text(content)
     result = run("score", saved_model, input="a\n", ends=1)
-    assert f"{saved_model / 'config.json'} holds no JSON object" in result.stderr
+    assert f"{saved_model / 'config.json'} is not a JSON object" in result.stderr
 
 
 def test_labels_without_known_words_are_detected(tokenizer, monkeypatch):

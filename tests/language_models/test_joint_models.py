@@ -287,8 +287,8 @@ def test_the_trainer_trains_it(make_language_model, batch, tmp_path, architectur
     ("settings", "says"),
     [
         ({"loss": "quick"}, "loss must be one of"),
-        ({"loss": "sampled"}, "sample is the share"),
-        ({"sample": 0.5}, "sample is the share"),
+        ({"loss": "sampled"}, "sample must be a share"),
+        ({"sample": 0.5}, "sample must be a share"),
         ({"form": "tied", "depth": 3}, "depth and residual"),
     ],
 )
@@ -301,7 +301,7 @@ def test_settings_that_do_not_fit_leave_the_model_as_it_was(make_language_model,
 
 
 def test_what_is_no_language_model_is_refused(make_language_model):
-    with pytest.raises(ValueError, match="no causal or encoder-decoder"):
+    with pytest.raises(ValueError, match="not a causal or encoder-decoder"):
         replace_output_embeddings(
             BertForMaskedLM(
                 BertConfig(vocab_size=9, hidden_size=4, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4)

@@ -110,11 +110,11 @@ def test_what_cannot_be_translated_is_refused():
     model = translator()
     with pytest.raises(ValueError, match="padding_side"):
         model(input_ids=SOURCE, attention_mask=MASK.flip(1), labels=SOURCE)
-    with pytest.raises(ValueError, match="have a token"):
+    with pytest.raises(ValueError, match="have at least one token"):
         model(input_ids=SOURCE, attention_mask=MASK * torch.tensor([[1], [0]]), labels=SOURCE)
-    with pytest.raises(ValueError, match="pass labels"):
+    with pytest.raises(ValueError, match="as labels or decoder_input_ids"):
         model(input_ids=SOURCE)
-    with pytest.raises(ValueError, match="pass input_ids"):
+    with pytest.raises(ValueError, match="as input_ids, or encoder_outputs"):
         model(labels=SOURCE)
     with pytest.raises(Exception, match="between 1 and 8"):
         NmtConfig(num_hidden_layers=9)

@@ -85,7 +85,7 @@ def test_a_calibration_of_one_group_leaves_the_order_of_all_labels(group, own):
 def test_without_a_calibration_logits_are_what_they_were():
     logits = torch.randn(3, 5)
     assert calibrated(logits, SEEN, {}) is logits
-    with pytest.raises(ValueError, match=r"each of the 5 labels whether it was trained on, got \(4,\)"):
+    with pytest.raises(ValueError, match=r"each of the 5 labels, got shape \(4,\)"):
         calibrated(logits, SEEN[:4], {})
 
 
@@ -95,8 +95,14 @@ def test_without_a_calibration_logits_are_what_they_were():
         ({"known": PLATT}, "calibration is for 'seen' and 'unseen' labels, got 'known'"),
         ({"seen": 0.5}, r"calibration\['seen'\] must name a method of platt, spline"),
         ({"seen": {"method": "gamma"}}, "must name a method of platt, spline"),
-        ({"seen": {"method": "platt", "scale": 1.0}}, r"'platt' and has scale, offset, got \['method', 'scale'\]"),
-        ({"seen": PLATT | {"values": [1.0]}}, r"has scale, offset, got \['method', 'offset', 'scale', 'values'\]"),
+        (
+            {"seen": {"method": "platt", "scale": 1.0}},
+            r"'platt' has the parameters scale, offset, got \['method', 'scale'\]",
+        ),
+        (
+            {"seen": PLATT | {"values": [1.0]}},
+            r"has the parameters scale, offset, got \['method', 'offset', 'scale', 'values'\]",
+        ),
         ({"unseen": PLATT | {"scale": 0}}, "scale must be positive, or better labels would have worse scores"),
         ({"unseen": PLATT | {"scale": -1.0}}, r"calibration\['unseen'\]: scale must be positive"),
         ({"unseen": PLATT | {"offset": float("nan")}}, "offset must be a finite number, got nan"),

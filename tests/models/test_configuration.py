@@ -14,7 +14,7 @@ from hf_gile.settings import only_read
     [
         ({"joint_size": 0}, "joint_size must be positive, got 0"),
         ({"max_words": -1}, "max_words must be positive, got -1"),
-        ({"pad_token_id": 30_000}, "pad_token_id must be a row of the 30000 words"),
+        ({"pad_token_id": 30_000}, "pad_token_id must be among the 30000 words"),
         ({"word_dropout": 1}, "word_dropout must be at least 0 and below 1, got 1"),
         ({"embedding_std": 0}, "embedding_std must be positive, got 0"),
         ({"label_prior": 0.0}, "label_prior must be a probability between 0 and 1, got 0.0"),
@@ -111,7 +111,7 @@ def test_fields_of_the_text_configuration_may_be_named_beside_the_others(tmp_pat
 def test_a_configuration_file_without_an_object_is_refused_by_its_name(tmp_path, content, load):
     file = tmp_path / "config.json"
     file.write_bytes(content)
-    message = rf"{re.escape(str(file))} holds no JSON object: .* save or download it again"
+    message = rf"{re.escape(str(file))} is not a JSON object: .* save or download it again"
     with pytest.raises(ValueError, match=message):
         load(file if load == GileConfig.from_json_file else tmp_path)
 

@@ -17,7 +17,7 @@ def poisoned(model, name, value):
 def test_weights_that_are_not_finite_are_refused_by_name(tmp_path, make_model, value):
     model, _ = make_model()
     poisoned(model, "gile.output_layer.label_projection.weight", value).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"label_projection.weight holds (nan|inf) at \[0, 3\]"):
+    with pytest.raises(ValueError, match=r"label_projection.weight contains (nan|inf) at \[0, 3\]"):
         GileForSequenceClassification.from_pretrained(tmp_path)
 
 

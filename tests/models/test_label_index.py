@@ -330,7 +330,7 @@ def test_codes_out_of_the_range_of_16_bits_are_refused(parts):
     with torch.no_grad():
         gile.get_input_embeddings().weight[5] *= 1e7
     names = LabelSet.from_names(NAMES)
-    with pytest.raises(ValueError, match=r"contains NaN or infinity in torch\.float16; torch\.bfloat16 has"):
+    with pytest.raises(ValueError, match=r"contains NaN or infinity in torch\.float16; use torch\.bfloat16"):
         LabelIndex.build(gile, processor, names, dtype=torch.float16)
     index = LabelIndex.build(gile, processor, names)
     with pytest.raises(ValueError, match=r"torch.float16"):
@@ -370,7 +370,7 @@ def test_an_approximate_search_chooses_candidates_and_their_scores_are_exact(mon
     with pytest.raises(ValueError, match=r"no approximate search: build .*, or load it with ApproximateSearch\.load"):
         index.top_k(texts, 4, approximate=True)
     index.search = Candidates(99)
-    with pytest.raises(ValueError, match=r"index\.search has 99 labels and the index 100"):
+    with pytest.raises(ValueError, match=r"index\.search has 99 labels, but the index has 100"):
         index.top_k(texts, 4, approximate=True)
     index.search = Candidates(100)
     found = index.top_k(texts, 4, approximate=True)

@@ -167,7 +167,7 @@ def test_labels_of_the_other_language_get_no_gradient(make, loss):
 
 def test_a_gold_label_of_the_other_language_is_refused_by_name(make):
     model, processor = make()
-    with pytest.raises(ValueError, match=r"document 1 of the batch have 0 \('gift \(english:gift\)'\)"):
+    with pytest.raises(ValueError, match=r"document 1 of the batch has the gold label 0 \('gift \(english:gift\)'\)"):
         model(**of(processor, "german"), labels=torch.tensor([[3], [0]]))
 
 

@@ -183,7 +183,10 @@ class TestLoss:
         [
             (torch.tensor([[1], [5]]), r"labels has index 5, but there are 5 labels \(0 to 4\)"),
             (torch.tensor([[1]]), r"labels must have shape \(2, P\)"),
-            (torch.tensor([[0, 1, 1], [0, 0, 1]]), "repeats a gold label.*zeros and ones as floats"),
+            (
+                torch.tensor([[0, 1, 1], [0, 0, 1]]),
+                "contains a gold label of a document twice.*zeros and ones as floats",
+            ),
             (torch.tensor([0.0, 1.0]), r"labels must have shape \(2, P\)"),
             (torch.zeros(2, 4), "labels of zeros and ones must have 5 columns, one for each stored label, got 4"),
         ],
@@ -334,5 +337,5 @@ def test_excluded_columns_get_minus_infinity_and_the_others_keep_their_scores(ma
             ValueError, match=r"excluded_columns must be label indices below 5, \(2, E\) padded with -100"
         ):
             model(**batch, excluded_columns=wrong)
-    with pytest.raises(ValueError, match=r"labels of document 0 .* have 1 .* in its excluded_columns"):
+    with pytest.raises(ValueError, match=r"document 0 .* has the gold label 1 .* in its excluded_columns"):
         model(**batch, excluded_columns=excluded, labels=torch.tensor([[1], [0]]))

@@ -559,7 +559,7 @@ def test_limits_stay_within_the_positions_of_the_encoder(make_pretrained, encode
             with pytest.raises(ValueError, match=f"{field} must be at most {limit}, .* got {limit + 1}"):
                 model_from_text_encoder(folder, **{field: limit + 1})
         model_from_text_encoder(folder, label_encoder_type="mean", max_label_words=limit + 1)
-        with pytest.raises(ValueError, match=f"has positions for {limit} tokens, got {limit + 1}; .*truncation=True"):
+        with pytest.raises(ValueError, match=f"reads at most {limit} tokens, got {limit + 1}; .*truncation=True"):
             model.gile.project_texts(torch.full((1, limit + 1), 5))
     assert model_from_text_encoder(encoder_folder(encoder_config("DebertaV2"))).config.text_config.max_words == 256
 
@@ -573,13 +573,13 @@ def test_an_encoder_that_reads_padding_is_refused(encoder_folder):
 REFUSED = {
     "reads no texts": (
         {"text_encoder_config": {"model_type": "vit"}},
-        "is of a 'vit', which does not compute hidden states",
+        "describes a 'vit', which is not a text encoder",
     ),
-    "a model of this kind": ({"text_encoder_config": {"model_type": "gile"}}, "is of a 'gile'"),
+    "a model of this kind": ({"text_encoder_config": {"model_type": "gile"}}, "describes a 'gile'"),
     "no model type": ({"text_encoder_config": {"vocab_size": 5}}, "text_encoder_config has no model_type"),
-    "with a decoder": ({"text_encoder_config": {"model_type": "t5"}}, "is of an encoder-decoder; use an encoder"),
-    "no encoder": ({"text_encoder_config": None}, "text_encoder_config goes with text_encoder_type 'transformer'"),
-    "words": ({"text_encoder_type": "wan"}, "text_encoder_config goes with text_encoder_type 'transformer'"),
+    "with a decoder": ({"text_encoder_config": {"model_type": "t5"}}, "describes an encoder-decoder; use an encoder"),
+    "no encoder": ({"text_encoder_config": None}, "text_encoder_config needs text_encoder_type 'transformer'"),
+    "words": ({"text_encoder_type": "wan"}, "text_encoder_config needs text_encoder_type 'transformer'"),
     "word dropout": ({"word_dropout": 0.5}, "word_dropout=0.5 would have no effect without word vectors"),
     "sizes": (
         {

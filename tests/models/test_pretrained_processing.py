@@ -186,20 +186,22 @@ def test_all_languages_are_read_by_one_tokenizer(pieces):
 
 def test_a_tokenizer_may_have_fewer_tokens_than_the_encoder_but_not_more(pieces):
     GileProcessor.for_config(pieces, config_of(vocab_size=len(VOCABULARY) + 7))
-    with pytest.raises(ValueError, match=r"has 19 words with padding in row 0, the model 17 .*processor_from_text"):
+    with pytest.raises(
+        ValueError, match=r"has 19 words with padding in row 0, but the model has 17 .*processor_from_text"
+    ):
         GileProcessor.for_config(pieces, config_of(vocab_size=17))
     other = config_of()
     other.text_config.pad_token_id = 5
-    with pytest.raises(ValueError, match=r"padding in row 0, the model 19 with padding in row 5"):
+    with pytest.raises(ValueError, match=r"padding in row 0, but the model has 19 with padding in row 5"):
         GileProcessor(pieces).check_fits(other)
 
 
 def test_tokenizers_of_the_other_kind_are_refused(pieces, tokenizer):
     with pytest.raises(
-        ValueError, match=r"cuts texts into whole words, .*'transformer' reads its own: hf_gile\.training\.processor_f"
+        ValueError, match=r"produces whole words, .*'transformer' reads subwords: use hf_gile\.training\.processor_f"
     ):
         GileProcessor(tokenizer).check_fits(config_of())
-    with pytest.raises(ValueError, match=r"is not one of whole words, .*'wan' reads one made with build_tokenizer"):
+    with pytest.raises(ValueError, match=r"does not produce whole words, .*'wan' reads those of build_tokenizer"):
         GileProcessor(pieces).check_fits(GileConfig())
     with pytest.raises(
         ValueError, match="returns documents of sentences, which the text encoder 'transformer' does not"

@@ -202,7 +202,7 @@ def test_every_section_is_there_when_everything_is_known(make_reported, tmp_path
         "Training took 0.5 kWh, 12.5 g of CO2 equivalent, on one core.",
         "- Not for patients.",
         "@misc{own, title = {Own}}",
-        "Of a text it reads the first 300 words",
+        "It reads the first 300 words of a text",
     ):
         assert sentence in said
     files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
@@ -415,7 +415,7 @@ def test_the_limits_are_those_of_the_model(make_reported):
     report.labels[1]["support"] = 0
     limits = make_card(model, None, INFO, report).text.partition("## Limits")[2]
     for said in (
-        "the first 7 sentences, and of each the first 5 words",
+        "It reads the first 7 sentences, 5 words of each, of a text",
         f"It knows {model.config.text_config.vocab_size} words",
         f"Average precision is {100 * report.metrics['unseen_average_precision']:.1f} among these",
         "1 of the 5 labels has no document in the test",

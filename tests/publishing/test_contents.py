@@ -73,15 +73,15 @@ def test_what_training_leaves_behind_stays_here(tmp_path):
         ".git/": "hidden",
         "__pycache__/": "a cache",
         "a.pyc": "a cache",
-        "checkpoint-12/": "a checkpoint of training",
+        "checkpoint-12/": "a training checkpoint",
         "elsewhere/": "a link to a folder",
-        "events.out.tfevents.17": "logs of training",
+        "events.out.tfevents.17": "training logs",
         "nowhere": "not a file",
-        "rows.parquet": "data, which is no part of a model",
-        "runs/": "logs of training",
-        "train.log": "logs of training",
-        "trainer_state.json": "the state of a training",
-        "wandb/": "logs of training",
+        "rows.parquet": "data, which does not belong to a model",
+        "runs/": "training logs",
+        "train.log": "training logs",
+        "trainer_state.json": "a training state",
+        "wandb/": "training logs",
     }
 
 

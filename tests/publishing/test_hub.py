@@ -43,7 +43,7 @@ def test_all_files_of_a_folder_go_up_in_one_commit(hub, make_saved):
     assert {"model.safetensors", "index/label_index.json", "README.md"} <= set(files)
     assert set(statuses(published).values()) == {"new"}
     assert published.left_out == [
-        ("checkpoint-3/", "a checkpoint of training"),
+        ("checkpoint-3/", "a training checkpoint"),
         ("training_args.bin", "a pickle, which runs code when it is loaded"),
     ]
     assert published.changes == published.files

@@ -260,7 +260,7 @@ def test_labels_are_those_of_the_language_of_a_document():
     assert sum(one["count"] for one in mixed.reliability["seen"]["before"]) == 2 * 3 + 2 * 2
     one = make_report(model, processor, texts["german"], gold[1::2], language="german")
     assert [row["support"] for row in one.labels] == [0, 0, 0, 1, 1]
-    with pytest.raises(ValueError, match="one for each of 4, got 1"):
+    with pytest.raises(ValueError, match="a language for each of 4, got 1"):
         make_report(model, processor, documents, gold, language=["english"])
 
 

@@ -36,7 +36,7 @@ def main():
     try:
         score_ray.scored(rows, model, 3)
     except ValueError as error:
-        assert "leave one to read and write with" in str(error), error  # noqa: PT017
+        assert "leave at least one for reading and writing" in str(error), error  # noqa: PT017
     else:
         raise AssertionError("actors that take all cores were not refused")
     score_ray.scored(rows.repartition(6), model, 2, top_k=2).write_parquet(str(folder / "scored"))

@@ -163,7 +163,7 @@ def test_the_site_is_told_who_asks(site, crawl):
 
 @pytest.mark.parametrize("contact", ["", "me", "me\r\nX: @", "mé@example.org"])
 def test_a_contact_that_is_no_address_is_refused(site, crawl, contact):
-    with pytest.raises(ValueError, match="contact must be a mail address or the address of a web page"):
+    with pytest.raises(ValueError, match="contact must be an e-mail address or the address of a web page"):
         crawl(site.page(2), contact=contact)
 
 
@@ -212,7 +212,7 @@ def test_a_host_that_wants_a_long_pause_ends_the_crawl(site, crawl):
     for number in (2, 3, 5):
         site.answers[f"/p/{number}"] = (429, {"Retry-After": "3600"}, b"")
     summary = crawl(*urls)
-    assert summary.ended == f"{site.address.removeprefix('http://')} asks to come back in 3,600 s"
+    assert summary.ended == f"{site.address.removeprefix('http://')} asks to wait 3,600 s"
     assert summary.again == {"429 Too Many Requests": 1}
     assert summary.left == 2
     assert len(site.asked) == 2  # robots.txt and one address
@@ -262,7 +262,7 @@ def test_without_an_answer_of_robots_txt_nothing_is_asked(site, crawl, status):
 
 def test_robots_txt_that_leads_to_another_host_is_not_followed(site, crawl):
     site.answers["/robots.txt"] = (301, {"Location": "http://example.org/robots.txt"}, b"")
-    assert crawl(site.page(2)).again == {"robots.txt: leads to another host": 1}
+    assert crawl(site.page(2)).again == {"robots.txt: redirects to another host": 1}
 
 
 def test_robots_txt_that_leads_elsewhere_on_the_host_is_obeyed(site, crawl):
@@ -275,8 +275,8 @@ def test_other_hosts_are_not_asked(site, crawl):
     site.answers["/p/2"] = (302, {"Location": "http://localhost/elsewhere"}, b"")
     site.answers["/p/3"] = (302, {"Location": "ftp://127.0.0.1/p/5"}, b"")
     summary = crawl(f"{site.address}/p/2", f"{site.address}/p/3", "http://example.org/p/5", "http://[/p/7")
-    assert summary.failed.pop("leads to another host") == 3
-    assert list(summary.failed) == ["no address: Invalid IPv6 URL"]
+    assert summary.failed.pop("redirects to another host") == 3
+    assert list(summary.failed) == ["invalid address: Invalid IPv6 URL"]
 
 
 def test_redirects_in_a_circle_end(site, crawl):
@@ -367,23 +367,23 @@ def test_invalid_delays_are_ignored(site, crawl, rule):
 
 def test_a_retry_after_of_any_length_ends_the_crawl(site, crawl):
     site.answers["/p/2"] = (429, {"Retry-After": "9" * 5000}, b"")
-    assert "asks to come back in" in crawl(f"{site.address}/p/2").ended
+    assert "asks to wait" in crawl(f"{site.address}/p/2").ended
 
 
 def test_other_ports_and_schemes_of_a_host_are_not_asked(site, crawl):
     port = int(site.address.rpartition(":")[2])
     site.answers["/p/2"] = (302, {"Location": f"http://127.0.0.1:{port - 1}/p/5"}, b"")
     site.answers["/p/3"] = (302, {"Location": f"https://127.0.0.1:{port}/p/5"}, b"")
-    assert crawl(f"{site.address}/p/2", f"{site.address}/p/3").failed == {"leads to another port": 2}
+    assert crawl(f"{site.address}/p/2", f"{site.address}/p/3").failed == {"redirects to another port": 2}
 
 
 def test_an_address_may_lead_to_the_usual_ports_but_not_from_https_to_http():
     visitor = Visitor(CONTACT, ["dw.com", "www.dw.com"], 1.0, 1.0, 1000)
     assert visitor._leads_away("https://www.dw.com/en/a-2", "http://dw.com/p/2") is None
     assert visitor._leads_away("http://www.dw.com:80/en/a-2", "http://dw.com/p/2") is None
-    assert visitor._leads_away("http://dw.com/p/2", "https://dw.com/p/2") == "leads from https to http"
-    assert visitor._leads_away("https://dw.com:8443/p/2", "https://dw.com/p/2") == "leads to another port"
-    assert visitor._leads_away("https://dw.com:99999/p/2", "https://dw.com/p/2").startswith("no address")
+    assert visitor._leads_away("http://dw.com/p/2", "https://dw.com/p/2") == "redirects from https to http"
+    assert visitor._leads_away("https://dw.com:8443/p/2", "https://dw.com/p/2") == "redirects to another port"
+    assert visitor._leads_away("https://dw.com:99999/p/2", "https://dw.com/p/2").startswith("invalid address")
 
 
 def test_a_lost_connection_is_asked_again(site, crawl):
@@ -463,7 +463,7 @@ LISTS = {
         '{"urls": ["http://a", 5]}',
         r"english.json: urls\[1\] must be an address that starts with http, got 5",
     ),
-    "no address": ('{"urls": ["dw.com/p/2"]}', r"urls\[0\] must be an address that starts with http"),
+    "invalid address": ('{"urls": ["dw.com/p/2"]}', r"urls\[0\] must be an address that starts with http"),
     "wrong encoding": (b'{"urls": ["http://a/\xff"]}', "english.json: not JSON"),
 }
 
@@ -482,7 +482,7 @@ def test_missing_lists_are_named(lists, tmp_path):
         read_lists(folder, ["german"])
     with pytest.raises(FileNotFoundError, match=r"no list LANGUAGE\.json in .*dw_general"):
         read_lists(tmp_path / "dw_general")
-    with pytest.raises(ValueError, match="the name of a folder of lists must be dw_general or dw_specific"):
+    with pytest.raises(ValueError, match="a folder of lists must be named dw_general or dw_specific"):
         read_lists(folder.rename(folder.with_name("dw")))
 
 
@@ -649,7 +649,7 @@ def test_a_crawl_is_exported_as_texts_and_as_word_ids(crawled, recipe):
     folder, vectors, output = crawled
     assert "pages=41, failed={'404 Not Found': 1}" in output
     assert "english: {'train': 12, 'dev': 4, 'test': 4}, 2 labels" in output
-    assert "1 without page: 404 Not Found, 1 no article: error page" in output
+    assert "without page: 404 Not Found (1), no article: error page (1)" in output
 
     texts = folder / "text" / "general"
     rows = load_dataset("json", data_files=str(texts / "train" / "german.jsonl"), split="train", cache_dir=str(folder))
@@ -716,7 +716,9 @@ def test_crawling_in_a_notebook_raises_an_error(crawl):
     async def cell():
         crawl("http://127.0.0.1/p/2")
 
-    with pytest.raises(RuntimeError, match=r"an event loop runs already, as in a notebook: crawl in a process"):
+    with pytest.raises(
+        RuntimeError, match=r"an event loop is already running, as in a notebook: crawl in a separate process"
+    ):
         asyncio.run(cell())
 
 

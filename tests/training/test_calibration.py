@@ -419,10 +419,10 @@ def test_a_calibration_that_other_documents_do_not_bear_out_is_not_kept(scripted
     ("options", "message"),
     [
         ({"method": "gamma"}, "method must be one of platt, spline, got 'gamma'"),
-        ({"objective": "f1"}, "objective must be micro_f1, macro_f1 or such as recall@0.8, got 'f1'"),
-        ({"columns": [3, 3]}, "columns must be columns of the 17 stored labels, each once, got 2"),
-        ({"columns": [17]}, "columns must be columns of the 17 stored labels"),
-        ({"columns": []}, "columns must be columns of the 17 stored labels"),
+        ({"objective": "f1"}, "objective must be micro_f1, macro_f1 or, for example, recall@0.8, got 'f1'"),
+        ({"columns": [3, 3]}, "columns must be distinct indices of the 17 stored labels, got 2"),
+        ({"columns": [17]}, "columns must be distinct indices of the 17 stored labels"),
+        ({"columns": []}, "columns must be distinct indices of the 17 stored labels"),
     ],
 )
 def test_what_cannot_be_done_is_refused_and_sets_nothing(scripted, options, message):
@@ -441,7 +441,10 @@ def test_batches_without_gold_labels_are_refused_without_changes(scripted):
     for bad, message in [
         ([{"input_ids": torch.zeros(1, 1).long()}], r"documents with labels: .* got \['input_ids'\]"),
         ([torch.zeros(3)], "batches must be as GileDataCollator makes them"),
-        ([{"input_ids": torch.zeros(1, 1).long(), "labels": torch.tensor([[17]])}], "gold column 17, the model has 17"),
+        (
+            [{"input_ids": torch.zeros(1, 1).long(), "labels": torch.tensor([[17]])}],
+            "gold label index 17, but the model has 17",
+        ),
         ([batch | {"labels": torch.full((len(batch["labels"]), 1), -100)} for batch in batches], "none of the 307 doc"),
         ([batches[0] | {"labels": torch.tensor([[1]])}], "labels must have a row for each of the 32 documents"),
     ]:
@@ -609,7 +612,7 @@ def test_nothing_is_promised_for_unseen_labels_that_no_document_has(scripted):
     model, batches = scripted(logits, gold & seen)
     figures = calibrate(model, batches, objective="recall@0.8")
     assert "unseen" not in model.config.thresholds
-    assert figures["note"].startswith("nothing is promised for unseen labels")
+    assert figures["note"].startswith("no recall is guaranteed for unseen labels")
     assert "note" not in calibrate(*scripted(logits, gold), objective="recall@0.8")
 
 

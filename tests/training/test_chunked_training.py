@@ -151,7 +151,7 @@ def test_each_language_has_its_own_labels_in_chunks(fields):
     assert_same_step(model, inputs, labels=gold, language=language)
     sampled = {"sampled_columns": torch.tensor([0, 1, 2, 3, 5, 6]), "column_weights": torch.rand(6).double()}
     assert_same_step(model, inputs, labels=gold, language=language, **sampled)
-    with pytest.raises(ValueError, match=r"labels of document 1 of the batch have 0 .* of another language"):
+    with pytest.raises(ValueError, match=r"document 1 of the batch has the gold label 0 .* another language"):
         step(model, inputs, 2, labels=torch.tensor([[0], [3], [2], [0]]), language=language)
 
 
@@ -171,7 +171,7 @@ def test_wrong_labels_are_refused_as_with_logits(make_model):
     inputs = processor(TEXTS, return_tensors="pt")
     wrong = {
         "labels has index 5, but there are 5 labels": torch.tensor([[5], [0], [1]]),
-        "repeats a gold label": torch.tensor([[1, 1], [0, -100], [1, -100]]),
+        "contains a gold label": torch.tensor([[1, 1], [0, -100], [1, -100]]),
         r"labels must have shape \(3, P\)": torch.tensor([[1], [0]]),
         r"labels must be label indices .* got zeros and ones \(3, 5\)": torch.ones(3, 5),
     }
@@ -179,7 +179,7 @@ def test_wrong_labels_are_refused_as_with_logits(make_model):
         with pytest.raises(ValueError, match=message):
             step(model, inputs, 2, labels=labels)
     excluded = {"labels": GOLD, "excluded_columns": torch.tensor([[0], [2], [1]])}
-    with pytest.raises(ValueError, match=r"labels of document 1 .* have 2 .* in its excluded_columns"):
+    with pytest.raises(ValueError, match=r"document 1 .* has the gold label 2 .* in its excluded_columns"):
         step(model, inputs, 2, **excluded)
 
 

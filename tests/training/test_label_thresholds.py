@@ -146,5 +146,7 @@ def test_labels_that_differ_get_thresholds_of_their_own(objective):
 
 def test_an_objective_that_does_not_exist_is_refused():
     halves, whole = fitted_on(*batch(seed=8))
-    with pytest.raises(ValueError, match=r"objective must be micro_f1, macro_f1 or such as recall@0\.8, got 'f1'"):
+    with pytest.raises(
+        ValueError, match=r"objective must be micro_f1, macro_f1 or, for example, recall@0\.8, got 'f1'"
+    ):
         fit_label_thresholds(halves, whole, "f1")

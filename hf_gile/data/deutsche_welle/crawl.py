@@ -147,7 +147,7 @@ def read_lists(lists: AnyPath | Iterable[AnyPath], languages: Iterable[str] | No
     for folder in map(Path, lists):
         name = folder.resolve().name.removeprefix("dw_")
         if name not in SETS:
-            raise ValueError(f"{folder}: the name of a folder of lists must be dw_general or dw_specific")
+            raise ValueError(f"{folder}: a folder of lists must be named dw_general or dw_specific")
         for language in wanted or sorted(path.stem for path in (folder / "train").glob("*.json")):
             for split in SPLITS:
                 addresses[name, split, language] = _addresses(folder / split / f"{language}.json")
@@ -173,7 +173,9 @@ def answers_of(folder: Path) -> Iterator[sqlite3.Connection]:
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
             raise OSError(f"{path}: {error}") from error
-        raise ValueError(f"{folder}: another crawl is writing into this folder; wait for it, or name another") from None
+        raise ValueError(
+            f"{folder}: another crawl is writing into this folder; wait for it, or choose another"
+        ) from None
     except sqlite3.DatabaseError as error:
         raise ValueError(f"{path}: {error}; crawl into another folder") from error
     finally:

@@ -378,7 +378,7 @@ def _label_words(label_ids: list[Any], vocabulary: int, path: Path) -> list[list
                 f'{path}: label_ids[{place}] must be word ids joined by "_", got {label!r}: {error}'
             ) from None
         if places.setdefault(label, place) != place:
-            raise ValueError(f"{path}: label_ids[{place}] is {label!r}, and so is label_ids[{places[label]}]")
+            raise ValueError(f"{path}: label_ids[{place}] repeats label_ids[{places[label]}], {label!r}")
         labels.append(words)
     return labels
 

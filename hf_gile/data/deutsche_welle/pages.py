@@ -77,7 +77,7 @@ def parse_dw_page(html: bytes, url: str = "", charset: str | None = None) -> DWA
         import trafilatura
     kind = re.search(r"/([a-z]+)-\d+/?$", urlsplit(url).path)
     if kind and kind[1] != "a":
-        raise ValueError(f"the address is not of an article but of {kind[1]}-NUMBER")
+        raise ValueError(f"the address belongs to {kind[1]}-NUMBER, not to an article")
     page = trafilatura.load_html(_JOINER.sub(_STAND_IN, html.decode(_codec(charset)).replace("\0", "")))
     if page is None:
         raise ValueError("empty page")
@@ -180,7 +180,7 @@ def _rows(folder: Path, labels: str, language: str, report: ReadReport) -> dict[
 
 def _article(table: Connection, url: str, report: ReadReport) -> tuple[str, DWArticle | None]:
     answer = table.execute("SELECT final_url, charset, reason, page FROM answers WHERE url = ?", (url,)).fetchone()
-    final_url, charset, reason, page = answer or ("", None, "not asked yet", b"")
+    final_url, charset, reason, page = answer or ("", None, "not fetched yet", b"")
     if reason is not None:
         report.leave_out(f"without page: {reason}", url)
         return final_url, None

@@ -53,10 +53,13 @@ class Visitor:
 
     def __init__(self, contact: str, hosts: Sequence[str], delay: float, timeout: float, max_bytes: int) -> None:
         if asyncio._get_running_loop() is not None:
-            raise RuntimeError("an event loop runs already, as in a notebook: crawl in a process, recipes/crawl_dw.py")
+            raise RuntimeError(
+                "an event loop is already running, as in a notebook: crawl in a separate process, "
+                "with recipes/crawl_dw.py"
+            )
         is_address = "@" in contact or contact.startswith(("http://", "https://"))
         if not is_address or not (contact.isascii() and contact.isprintable()):
-            raise ValueError(f"contact must be a mail address or the address of a web page, got {contact!r}")
+            raise ValueError(f"contact must be an e-mail address or the address of a web page, got {contact!r}")
         if delay < 0 or timeout <= 0:
             raise ValueError(f"delay and timeout must be positive, got {delay} and {timeout}")
         self.closed = ""
@@ -87,12 +90,14 @@ class Visitor:
         try:
             (scheme, host, port), (first, _, first_port) = _site(url), _site(start)
         except ValueError as error:
-            return f"no address: {error}"
+            return f"invalid address: {error}"
         if scheme not in _PORTS or host not in self._hosts:
-            return "leads to another host"
+            return "redirects to another host"
         if scheme == "http" and first == "https":
-            return "leads from https to http"
-        return None if port in (_PORTS[scheme], first_port if scheme == first else None) else "leads to another port"
+            return "redirects from https to http"
+        return (
+            None if port in (_PORTS[scheme], first_port if scheme == first else None) else "redirects to another port"
+        )
 
     def _refusal(self, url: str) -> Visit | None:
         """Returns why robots.txt forbids an address (RFC 9309): a rule, or that it is unavailable for now."""
@@ -122,7 +127,7 @@ class Visitor:
         try:
             visit = asyncio.run(self._answer(url, robots))
         except (ValueError, httpx2.InvalidURL) as error:  # not a valid address for a request
-            visit = Visit(url, reason=f"no address: {error}")
+            visit = Visit(url, reason=f"invalid address: {error}")
         except TimeoutError:
             visit = Visit(url, reason="timeout", again=True)
         except (httpx2.HTTPError, OSError) as error:
@@ -131,7 +136,7 @@ class Visitor:
         pause = max(self._delays.get(host, self._delay), now - start, visit.pause)
         self._free_at[host] = now + pause
         if pause > _LONGEST_PAUSE:
-            self.closed = f"{host} asks to come back in {pause:,.0f} s"
+            self.closed = f"{host} asks to wait {pause:,.0f} s"
         return visit
 
     async def _answer(self, url: str, robots: bool) -> Visit:

@@ -29,8 +29,8 @@ _AS_IT_IS = {"method": "platt", "scale": 1.0, "offset": 0.0}
 """The identity, for a group that needs no calibration; a group without an entry would use that of the other."""
 
 _NO_PROMISE = (
-    "nothing is promised for unseen labels, because too few of these documents have any; their threshold stays as it "
-    "was, or is that of the seen ones"
+    "no recall is guaranteed for unseen labels, because too few of these documents have any; they keep their "
+    "threshold, or use that of seen labels"
 )
 
 _COARSE = 0.05
@@ -75,7 +75,7 @@ def calibrate(
 
     Seen and unseen labels are calibrated separately and have separate thresholds. Unseen labels need validation
     documents with labels that the model was not trained on. With fewer than 30 such documents, or 50 such gold labels,
-    unseen labels share the calibration and the threshold of the seen ones, and `note` says so. A group stays
+    unseen labels share the calibration and the threshold of seen labels, and `note` says so. A group stays
     uncalibrated if its calibration does not improve held-out documents.
 
     This sets `config.calibration`, `config.thresholds` (the threshold with the best micro-F1 of each group) and, in
@@ -247,8 +247,8 @@ def fit(
 def _note(documents: int, gold: int, what: str) -> str:
     return (
         f"{documents:,} document{'s have' if documents > 1 else ' has'} unseen labels, {gold:,} in all: too few to fit "
-        f"(at least {LEAST_DOCUMENTS} documents and {LEAST_GOLD} labels), so unseen labels have {what} of the "
-        "seen ones"
+        f"(at least {LEAST_DOCUMENTS} documents and {LEAST_GOLD} labels), so unseen labels use {what} of "
+        "seen labels"
     )
 
 
@@ -315,8 +315,8 @@ def _of_softmax(documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor) -> Cal
         several = (gold != IGNORE).sum(1) > 1
         if bool(several.any()):
             raise ValueError(
-                f"document {number + int(several.nonzero()[0])} has several gold labels, and this model gives a "
-                "document one (problem_type 'single_label_classification'): leave such documents out"
+                f"document {number + int(several.nonzero()[0])} has several gold labels, but this model assigns "
+                "a single label (problem_type 'single_label_classification'): leave such documents out"
             )
         for row, columns in zip(widened(logits).cpu(), gold[:, 0].cpu(), strict=True):
             if number % step == 0:
@@ -332,7 +332,7 @@ def _of_softmax(documents: Iterator[tuple[Tensor, Tensor]], seen: Tensor) -> Cal
     calibration: dict[str, Any] = {}
     if tells_enough(unseen, unseen):
         calibration = fit_softmax_calibration(every, gold, seen)
-    elif unseen < len(gold):  # too few: all labels use the calibration of the seen ones
+    elif unseen < len(gold):  # too few: all labels use the calibration of seen labels
         calibration = fit_softmax_calibration(every, gold, torch.ones_like(seen))
     before, after = ScoreCounts(seen), ScoreCounts(seen)
     for start in range(0, len(every), before.chunk_size):
@@ -376,7 +376,7 @@ def _candidates(
         chosen = torch.as_tensor(columns, dtype=torch.long).cpu()
         if not len(chosen) or len(chosen.unique()) < len(chosen) or not bool(((chosen >= 0) & (chosen < number)).all()):
             raise ValueError(
-                f"columns must be columns of the {number} stored labels, each once, got {len(chosen)}, such as "
+                f"columns must be distinct indices of the {number} stored labels, got {len(chosen)}, such as "
                 f"{chosen[:8].tolist()}"
             )
         return chosen.sort().values
@@ -384,14 +384,16 @@ def _candidates(
     if not bool(chosen.all()):
         if iter(batches) is batches:
             raise ValueError(
-                "without columns=, batches are read twice, for the unseen labels that they have: pass a DataLoader or "
+                "without columns=, batches are read twice, to collect their unseen labels: pass a DataLoader or "
                 "a list, not a generator; or the candidate labels as columns="
             )
         for batch in batches:
             gold = _gold(batch)
             columns_of = gold[gold >= 0] if not _is_multi_hot(gold) else gold.nonzero()[:, 1]
             if len(columns_of) and int(columns_of.max()) >= number:
-                raise ValueError(f"a batch has gold column {int(columns_of.max())}, the model has {number} labels")
+                raise ValueError(
+                    f"a batch has gold label index {int(columns_of.max())}, but the model has {number} labels"
+                )
             chosen[columns_of.long().cpu()] = True
     if not bool(chosen.any()):
         raise ValueError(

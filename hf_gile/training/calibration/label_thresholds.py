@@ -203,7 +203,7 @@ def check_objective(objective: str) -> None:
         ValueError: If it does not.
     """
     if objective not in OBJECTIVES:
-        raise ValueError(f"objective must be {', '.join(OBJECTIVES)} or such as recall@0.8, got {objective!r}")
+        raise ValueError(f"objective must be {', '.join(OBJECTIVES)} or, for example, recall@0.8, got {objective!r}")
 
 
 def _across(halves: Sequence[LabelCounts], thresholds: Sequence[Tensor]) -> dict[str, float]:

@@ -183,7 +183,7 @@ def test_malformed_files_are_refused(write, changes, message):
         (["0", "1_7"], r"label_ids\[1\] must be .* got '1_7': word ids must be whole numbers from 0 to 6, got 7"),
         (["0", ""], r"label_ids\[1\] must be"),
         (["0", 1], r"label_ids\[1\] must be"),
-        (["0", "1", "0"], r"label_ids\[2\] is '0', and so is label_ids\[0\]"),
+        (["0", "1", "0"], r"label_ids\[2\] repeats label_ids\[0\], '0'"),
         ([], "label_ids is empty"),
     ],
 )

@@ -100,8 +100,8 @@ def test_an_article_of_another_form_is_read():
 
 
 NO_ARTICLES = {
-    "the address is not of an article but of g-NUMBER": ("<p>", "https://www.dw.com/en/mice/g-5"),
-    "the address is not of an article but of audio-NUMBER": ("<p>", "https://www.dw.com/en/mice/audio-5/"),
+    "the address belongs to g-NUMBER, not to an article": ("<p>", "https://www.dw.com/en/mice/g-5"),
+    "the address belongs to audio-NUMBER, not to an article": ("<p>", "https://www.dw.com/en/mice/audio-5/"),
     "no text": ("<html><body><h1>On mice</h1></body></html>", ""),
     "no title": ("<html><body><div><p>Mice.</p></div></body></html>", ""),
     "error page": ("<html><body><h1>Error 404</h1><p>The page was not found.</p></body></html>", ""),
@@ -253,7 +253,7 @@ def test_what_is_no_document_is_left_out_and_counted(crawl):
     assert rows(documents["train"], "id") == [("http://dw.com/p/2",)]
     assert report.records == 2
     assert report.left_out == {
-        "without page: not asked yet": 1,
+        "without page: not fetched yet": 1,
         "without page: 404 Not Found": 1,
         "no article: no text": 1,
         "in another language": 1,
@@ -285,7 +285,7 @@ def test_a_page_that_unpacks_without_end_is_cut(crawl, monkeypatch):
 
 def test_without_a_document_there_is_an_error_that_counts(crawl):
     folder = crawl(train=[("2", None)], dev=[("3", today())])
-    with pytest.raises(ValueError, match=r"no article .* in train of english: .*not asked yet.*; crawl more"):
+    with pytest.raises(ValueError, match=r"no article .* in train of english: .*not fetched yet.*; crawl more"):
         load_dw_pages(folder, "english")
 
 
