@@ -473,7 +473,7 @@ class LabelIndex:
             head = json.loads(file.read_text(encoding="utf-8"))
             version = head["format_version"]
             if version == FORMAT_VERSION:
-                codes_file, labels_file = (_file_of(Path(folder), head[name]) for name in ("codes", "labels"))
+                codes_file, labels_file = (_check_file(Path(folder), head[name]) for name in ("codes", "labels"))
                 checksums = head.pop("checksums")
                 if checksums["head"] != checksum_of_head(head):
                     raise ValueError("its checksum does not match")
@@ -611,7 +611,7 @@ def leads_out(file: Path, folder: Path) -> bool:
     return not any(file.is_relative_to(home) for home in (folder, *blobs))
 
 
-def _file_of(folder: Path, name: Any) -> Path:
+def _check_file(folder: Path, name: Any) -> Path:
     if not _FILES.fullmatch(str(name)) or leads_out(folder / name, folder):
         raise ValueError(f"{folder / INDEX_FILE} names {str(name)!r:.200}, which is not a file of an index in {folder}")
     return folder / name

@@ -30,12 +30,12 @@ def only_read(**fields: Any) -> dict[str, Any]:
         {'text_encoder_type': 'nn', 'embedding_size': 30}
     """
     starts = PRETRAINED_DEFAULTS.get(fields.get("text_encoder_type", ""), {})
-    values = {**_defaults_of(GileTextConfig), **_defaults_of(GileConfig), **starts, **fields}
+    values = {**_default_values(GileTextConfig), **_default_values(GileConfig), **starts, **fields}
     unread = _unread_of_text(values) | _unread_of_head(values)
     return {name: value for name, value in fields.items() if name not in unread}
 
 
-def _parts_of(fields: Mapping[str, Any]) -> set[str]:
+def _shareable_parts(fields: Mapping[str, Any]) -> set[str]:
     """Returns the parts of a text encoder that languages can share."""
     kind = fields["text_encoder_type"]
     has_cell = kind not in ("nn", "transformer") and fields["encoder_cell"] != "none"
@@ -45,7 +45,7 @@ def _parts_of(fields: Mapping[str, Any]) -> set[str]:
 
 def _unread_of_text(fields: Mapping[str, Any]) -> dict[str, str]:
     """Returns the fields of a `GileTextConfig` that have no effect, and what they need to have one."""
-    kind, parts = fields["text_encoder_type"], _parts_of(fields)
+    kind, parts = fields["text_encoder_type"], _shareable_parts(fields)
     words = kind not in PRETRAINED_DEFAULTS
     attends, is_dense = "attention" in parts, "encoders" in parts and fields["encoder_cell"] == "dense"
     sentences = kind in ("hnn", "han", "hierarchical_transformer")
@@ -67,7 +67,7 @@ def _unread_of_text(fields: Mapping[str, Any]) -> dict[str, str]:
 
 def _unread_of_head(fields: Mapping[str, Any]) -> dict[str, str]:
     """Does the same for a `GileConfig`, from its fields and those of its `text_config`."""
-    layer, parts = fields["output_layer"], _parts_of(fields)
+    layer, parts = fields["output_layer"], _shareable_parts(fields)
     shared = {part for part in parts if fields["sharing"] in (part, "both")}
     reads_labels = (
         layer != "linear" and fields["text_encoder_type"] != "nn"
@@ -88,7 +88,7 @@ def _unread_of_head(fields: Mapping[str, Any]) -> dict[str, str]:
     return {name: reader for name, (is_read, reader) in readers.items() if not is_read}
 
 
-def _defaults_of(config: type[PreTrainedConfig]) -> dict[str, Any]:
+def _default_values(config: type[PreTrainedConfig]) -> dict[str, Any]:
     """Returns the default values of the fields of a configuration class."""
     return {
         one.name: one.default if one.default_factory is MISSING else one.default_factory() for one in fields(config)
@@ -106,7 +106,7 @@ def check_choices(config: PreTrainedConfig) -> None:
         unread = _unread_of_head({**vars(config.text_config), **vars(config)})
     else:
         unread = _unread_of_text(vars(config))
-    defaults = _defaults_of(type(config))
+    defaults = _default_values(type(config))
     for name, reader in unread.items():
         value = getattr(config, name)
         if value != defaults[name]:

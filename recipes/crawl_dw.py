@@ -23,7 +23,7 @@ from transformers import HfArgumentParser
 
 from hf_gile.data import ReadReport, crawl_dw, load_dw_pages, write_dw
 from hf_gile.data.deutsche_welle.crawl import read_lists
-from hf_gile.data.deutsche_welle.ids import word_vectors_of
+from hf_gile.data.deutsche_welle.ids import read_word_vectors
 from hf_gile.writing import whole_file
 
 
@@ -74,7 +74,7 @@ def main() -> None:
             sizes = {split: len(rows) for split, rows in documents.items()}
             print(f"{language}: {sizes}, {len(label_set):,} labels; {report}")
             if recipe.export == "ids":
-                vectors, report = word_vectors_of(recipe.word_vectors, language), ReadReport()
+                vectors, report = read_word_vectors(recipe.word_vectors, language), ReadReport()
                 write_dw(documents, label_set, folder, language, vectors, report)
                 print(f"  as word ids: {report}")
                 continue

@@ -201,7 +201,7 @@ def scores(model: PreTrainedModel, texts: list[Tensor], first: int) -> tuple[Ten
     return torch.cat(logits), torch.cat(words)
 
 
-def figures_of(logits: Tensor, words: Tensor) -> dict[str, float]:
+def measure_words(logits: Tensor, words: Tensor) -> dict[str, float]:
     """Measures how probable words are; words with equal scores, as from one mean row, share their ranks."""
     loss = functional.cross_entropy(logits, words).item()
     right = logits.gather(1, words[:, None])
@@ -216,10 +216,10 @@ def measure(model: PreTrainedModel, texts: Texts) -> dict[str, dict[str, float]]
     rest, rest_words = scores(model, texts.rest, 2)
     mixed, mixed_words = scores(model, texts.mixed, 2)
     return {
-        "new": figures_of(logits, words),
-        "among_new": figures_of(logits[:, first:], words - first),
-        "rest": figures_of(rest, rest_words),
-        "every": figures_of(torch.cat([rest, mixed]), torch.cat([rest_words, mixed_words])),
+        "new": measure_words(logits, words),
+        "among_new": measure_words(logits[:, first:], words - first),
+        "rest": measure_words(rest, rest_words),
+        "every": measure_words(torch.cat([rest, mixed]), torch.cat([rest_words, mixed_words])),
     }
 
 
@@ -261,8 +261,8 @@ def run(options: argparse.Namespace) -> dict[str, dict[str, object]]:
         rare = words >= 2 + FREQUENT  # as the new words are, but trained
         trained[name] = {
             "cpu_seconds": seconds,
-            "rest": figures_of(logits, words),
-            "rare": figures_of(logits[rare], words[rare]),
+            "rest": measure_words(logits, words),
+            "rare": measure_words(logits[rare], words[rare]),
         }
         print(f"{name}: {json.dumps(trained[name])}", flush=True)
         for start in STARTS:

@@ -145,8 +145,8 @@ MUTATIONS = [
     ),
     Mutation(
         "hf_gile/training/label_sampling.py",
-        "1 / -np.expm1(-self._rates[places[others]])",
-        "1 / self._rates[places[others]]",
+        "1 / -np.expm1(-self._rates[positions[others]])",
+        "1 / self._rates[positions[others]]",
         "training/test_label_sampling.py",
     ),
     Mutation(

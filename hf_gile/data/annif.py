@@ -37,7 +37,7 @@ from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..models.labels_gile import Label, LabelSet
-from .files import Paths, find_files, read_held, suffix_of
+from .files import Paths, data_suffix, find_files, read_held
 from .homonyms import distinct
 from .loading import Piece, load_pieces
 from .report import ReadReport
@@ -82,15 +82,15 @@ def load_annif(
     """
     report = ReadReport(on_error)
     found = find_files(paths, (".tsv", ".csv", ".jsonl", ".txt"))
-    files = [file for file in found if suffix_of(file) != ".tsv" or _beside(file, ".txt") is None]
+    files = [file for file in found if data_suffix(file) != ".tsv" or _beside(file, ".txt") is None]
     if not files:
         raise ValueError(f"{found[0]} contains the subjects of {_beside(found[0], '.txt')}; pass their folder")
     pieces: list[Piece] = []
     chunks: dict[str, list[tuple[str, str | None]]] = {}  # long texts and their subjects, by the first file of a piece
     states: list[object] = []
     for file in files:
-        if suffix_of(file) != ".txt":
-            pieces += [Piece(str(file))] if suffix_of(file) == ".csv" else line_pieces(file)
+        if data_suffix(file) != ".txt":
+            pieces += [Piece(str(file))] if data_suffix(file) == ".csv" else line_pieces(file)
             continue
         subjects = _beside(file, ".tsv") or _beside(file, ".key")
         if not pieces or len(chunks.get(pieces[-1].path, [None] * _CHUNK)) >= _CHUNK:
@@ -142,7 +142,7 @@ def load_annif_vocabulary(
     languages = (language,) if isinstance(language, str) else language
     labels: dict[str, Label] = {}
     hints: dict[str, list[str]] = {}
-    tsv = suffix_of(file) == ".tsv"
+    tsv = data_suffix(file) == ".tsv"
     for where, cells in _subjects_of_tsv(file, report) if tsv else _subjects_of_csv(file, report, languages):
         try:
             if len(cells) == 1:
@@ -202,7 +202,7 @@ def _documents(
 def _sources(
     piece: Piece, report: ReadReport, chunks: Mapping[str, list[tuple[str, str | None]]], names: Mapping[str, str]
 ) -> tuple[Iterator[tuple[str, str, Any]], Callable[[Any], tuple[str | None, str | None, list[str]]]]:
-    suffix = suffix_of(Path(piece.path))
+    suffix = data_suffix(Path(piece.path))
     if suffix == ".txt":
         return _long_texts(chunks[piece.path], report, names), _parse_files
     if suffix == ".tsv":
@@ -224,7 +224,7 @@ def _parse_files(files: tuple[str, str | None]) -> tuple[None, str, list[str]]:
     text = _content(path)
     labels: dict[str, None] = {}
     if subjects is not None:
-        check = _uri if suffix_of(Path(subjects)) == ".tsv" else partial(clean_text, what="a name")
+        check = _uri if data_suffix(Path(subjects)) == ".tsv" else partial(clean_text, what="a name")
         for number, line in enumerate(_content(subjects).split("\n"), 1):
             label = line.strip().partition("\t")[0]
             try:

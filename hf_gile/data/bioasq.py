@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
-from .files import open_binary, suffix_of
+from .files import data_suffix, open_binary
 from .json_text import SPACE, ByteRange, JsonText, checked_codec, json_array, json_lines, json_values, not_in_codec
 from .loading import Piece
 from .report import ReadReport
@@ -74,7 +74,7 @@ def read_piece(
             to skip.
     """
     codec = checked_codec(encoding)
-    lines = suffix_of(Path(piece.path)) == ".jsonl"
+    lines = data_suffix(Path(piece.path)) == ".jsonl"
     unit = "line" if lines else "record"
     name = f"{piece.path} from byte {piece.start:,}" if piece.start else piece.path
     with open_binary(piece.path) as stream:
@@ -108,7 +108,7 @@ def cut(path: str | os.PathLike[str]) -> list[Piece]:
     with path.open("rb") as stream:
         if stream.read(2) != b"\x1f\x8b":
             for place in range(_PIECE, path.stat().st_size, _PIECE):
-                start = _next_start(stream, place, any_line=suffix_of(path) == ".jsonl")
+                start = _next_start(stream, place, any_line=data_suffix(path) == ".jsonl")
                 if start is None:
                     break
                 if start > starts[-1]:

@@ -32,7 +32,7 @@ def table_of(records: Iterable[Record] | Dataset) -> Table:
     return records if _is_dataset(records) else list(records)
 
 
-def pmids_of(table: Table) -> Iterator[str]:
+def iterate_pmids(table: Table) -> Iterator[str]:
     """Iterates over the pmids.
 
     Args:
@@ -48,7 +48,7 @@ def pmids_of(table: Table) -> Iterator[str]:
         yield from batch.to_pylist()
 
 
-def years_of(table: Table) -> NDArray[np.int32]:
+def read_years(table: Table) -> NDArray[np.int32]:
     """Returns the years.
 
     Args:

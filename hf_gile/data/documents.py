@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from .files import suffix_of
+from .files import data_suffix
 from .loading import Piece
 from .report import ReadReport
 from .schema import joined_text
@@ -89,7 +89,7 @@ def read_documents(
     if isinstance(source, Piece):
         if not Path(source.path).is_file():
             raise FileNotFoundError(f"no file at {source.path} (in {Path.cwd()})")
-        format = format or _format_of(source.path)
+        format = format or _infer_format(source.path)
     return _read(source, list(text), id, format, checked_encoding(encoding), report)
 
 
@@ -115,13 +115,13 @@ def document_pieces(path: str, size: int, format: str | None = None, encoding: s
     encoding = checked_encoding(encoding)
     if Path(path).stat().st_size == 0:
         return []
-    if (format or _format_of(path)) in ("text", "jsonl"):
+    if (format or _infer_format(path)) in ("text", "jsonl"):
         return line_pieces(Path(path), encoding, size)
     return table_pieces(Path(path), Format(encoding), size)
 
 
-def _format_of(path: str) -> str:
-    return _OF_SUFFIX.get(suffix_of(Path(path)), "text")
+def _infer_format(path: str) -> str:
+    return _OF_SUFFIX.get(data_suffix(Path(path)), "text")
 
 
 def _read(

@@ -24,7 +24,7 @@ _RATIO, _HELD_RATIO = 200, 32
 _LONGEST_YAML = 1 << 20
 
 
-def suffix_of(path: Path) -> str:
+def data_suffix(path: Path) -> str:
     """Returns the suffix of a file name, ignoring `.gz`.
 
     Args:
@@ -34,7 +34,7 @@ def suffix_of(path: Path) -> str:
         The suffix in lower case.
 
     Example:
-        >>> suffix_of(Path("pubmed20n0014.XML.gz"))
+        >>> data_suffix(Path("pubmed20n0014.XML.gz"))
         '.xml'
     """
     return (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
@@ -47,7 +47,7 @@ def find_files(paths: Paths, suffixes: Sequence[str]) -> list[Path]:
 
     Args:
         paths: Files, folders (not searched recursively) and globs.
-        suffixes: Suffixes of readable formats, in lower case and without `.gz`, as `suffix_of` returns them.
+        suffixes: Suffixes of readable formats, in lower case and without `.gz`, as `data_suffix` returns them.
 
     Returns:
         At least one file.
@@ -72,7 +72,7 @@ def find_files(paths: Paths, suffixes: Sequence[str]) -> list[Path]:
             candidates = sorted(match for match in matches if match.is_file())
             if not candidates:
                 raise FileNotFoundError(f"no file, folder or glob match at {pattern} (in {Path.cwd()})")
-        known = [candidate for candidate in candidates if suffix_of(candidate) in suffixes]
+        known = [candidate for candidate in candidates if data_suffix(candidate) in suffixes]
         if not known:
             raise ValueError(
                 f"nothing to read at {pattern}: expected {', '.join(suffixes)}, "

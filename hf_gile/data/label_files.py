@@ -15,7 +15,7 @@ from typing import Any
 
 from ..models.labels_gile import Label, LabelSet
 from ..writing import whole_file
-from .files import open_binary, suffix_of
+from .files import data_suffix, open_binary
 from .mesh import load_mesh
 from .report import ReadReport
 from .skos import load_skos
@@ -29,7 +29,7 @@ def is_mesh(path: str | os.PathLike[str]) -> bool:
     Args:
         path: The file.
     """
-    suffix = suffix_of(Path(path))
+    suffix = data_suffix(Path(path))
     if suffix != ".jsonl":
         return suffix in (".xml", ".bin")
     with open_binary(path) as file:
@@ -74,7 +74,7 @@ def read_label_file(
         raise FileNotFoundError(f"no label file at {path} (in {Path.cwd()})")
     if is_mesh(path):
         return load_mesh(path, describe, report)
-    if suffix_of(Path(path)) in SUFFIXES:
+    if data_suffix(Path(path)) in SUFFIXES:
         others: dict[str, Any] = {"description": describe or None, "synonyms": synonyms or None}
         return load_labels(path, id=id, name=name, **others, encoding=encoding, report=report)
     return load_skos(path, list(languages), describe, report=report)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from .bioasq import cut, read_piece
-from .files import Paths, find_files, suffix_of
+from .files import Paths, data_suffix, find_files
 from .loading import Piece, load_pieces
 from .medline import lxml_etree, read_citations
 from .report import ReadReport
@@ -134,11 +134,11 @@ def _files(paths: Paths, report: ReadReport) -> list[Path]:
 
 
 def _xml(files: list[Path]) -> list[Path]:
-    return [path for path in files if suffix_of(path) == ".xml"]
+    return [path for path in files if data_suffix(path) == ".xml"]
 
 
 def _pieces(files: list[Path]) -> list[Piece]:
-    return [piece for path in files for piece in ([Piece(str(path))] if suffix_of(path) == ".xml" else cut(path))]
+    return [piece for path in files for piece in ([Piece(str(path))] if data_suffix(path) == ".xml" else cut(path))]
 
 
 def _read(files: list[Path], report: ReadReport, encoding: str, ui_of: Mapping[str, str] | None) -> Iterator[Record]:
@@ -166,7 +166,7 @@ def _read_piece(
     if Path(path).stat().st_size == 0:
         report.problem("damaged file", f"{path}: empty file")
         return
-    if suffix_of(Path(path)) == ".xml":
+    if data_suffix(Path(path)) == ".xml":
         assert revisions is not None
         records = read_citations(path, report, revisions.of(path))
     else:

@@ -109,7 +109,7 @@ def read_revisions(files: Iterable[Path]) -> Revisions:
             lengths.append(len(found.pmids))
             yield found
 
-    return Revisions(fates_of(scans()), _places(files, lengths))
+    return Revisions(compute_fates(scans()), _places(files, lengths))
 
 
 def load_revisions(
@@ -138,7 +138,7 @@ def load_revisions(
     file = Path(dataset.cache_files[0]["filename"]).with_name("fates.npy")
     if not file.is_file():
         part = file.with_name(f"fates-{os.getpid()}.npy")
-        np.save(part, fates_of(_unpacked(row) for row in dataset))
+        np.save(part, compute_fates(_unpacked(row) for row in dataset))
         part.replace(file)
     return Revisions(str(file), _places(files, dataset["citations"]))
 
@@ -161,7 +161,7 @@ def scan(path: str | os.PathLike[str]) -> Scan:
     return Scan(np.array(pmids, np.uint32), np.array(versions, np.uint8), np.array(deletions, np.uint32).reshape(-1, 2))
 
 
-def fates_of(scans: Iterable[Scan]) -> NDArray[np.uint8]:
+def compute_fates(scans: Iterable[Scan]) -> NDArray[np.uint8]:
     """Computes the fate of each citation.
 
     Args:
@@ -173,7 +173,7 @@ def fates_of(scans: Iterable[Scan]) -> NDArray[np.uint8]:
     Example:
         >>> first = Scan(np.uint32([3, 5, 7]), np.uint8([1, 1, 1]), np.zeros((0, 2), np.uint32))
         >>> update = Scan(np.uint32([5]), np.uint8([1]), np.uint32([[1, 7]]))  # 5 again, then 7 is deleted
-        >>> fates_of([first, update]).tolist()
+        >>> compute_fates([first, update]).tolist()
         [0, 1, 2, 0]
     """
     newest = np.zeros(_PMIDS, np.uint32)  # by pmid: the position of the current citation, from 1

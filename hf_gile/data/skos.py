@@ -38,7 +38,7 @@ from xml.parsers import expat
 
 from ..extras import needs_extra
 from ..models.labels_gile import Label, LabelSet
-from .files import open_binary, suffix_of
+from .files import data_suffix, open_binary
 from .homonyms import check_choices, described, distinct
 from .report import ReadReport
 from .schema import clean_text
@@ -253,7 +253,7 @@ def _read(path: Path, vocabulary: _Vocabulary, report: ReadReport) -> None:
         from rdflib import Graph
         from rdflib.parser import PythonInputSource
     before = vocabulary.statements
-    kind = FORMATS[suffix_of(path)]
+    kind = FORMATS[data_suffix(path)]
     # Relative URIs depend neither on the folder nor on compression.
     base = PurePosixPath("/", path.with_suffix("").name if path.suffix.lower() == ".gz" else path.name).as_uri()
     try:
@@ -400,7 +400,7 @@ def _files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> 
         if name == "" or not path.exists():  # Path("") is the current folder
             raise FileNotFoundError(f"no file or folder {str(name)!r} (in {Path.cwd()})")
         files = sorted(child for child in path.iterdir() if child.is_file()) if path.is_dir() else [path]
-        known = [file for file in files if suffix_of(file) in FORMATS]
+        known = [file for file in files if data_suffix(file) in FORMATS]
         if not known:
             raise ValueError(f"nothing to read at {path}: expected {', '.join(FORMATS)}, each with or without .gz")
         found.update(dict.fromkeys(file.resolve() for file in known))

@@ -20,7 +20,7 @@ from reprlib import repr as shortened
 from typing import IO, Any, NamedTuple
 
 from ..extras import needs_extra
-from .files import open_binary, suffix_of
+from .files import data_suffix, open_binary
 from .json_text import JsonText, json_array
 from .loading import Piece
 from .report import ReadReport
@@ -82,7 +82,7 @@ def read_rows(
     if path.stat().st_size == 0:
         report.problem("damaged file", f"{path}: empty file")
         return
-    suffix = suffix_of(path)
+    suffix = data_suffix(path)
     unit, short = {".json": ("record", ""), ".parquet": ("row", "")}.get(suffix, ("line", ""))
     if suffix == ".jsonl" and piece != Piece(piece.path):
         unit, short = "line at byte", "byte "
@@ -192,9 +192,9 @@ def table_pieces(file: Path, form: Format, piece_size: int | None = None) -> lis
     Returns:
         The whole file, parts of it at ends of lines, or the row groups of a Parquet file, small ones together.
     """
-    if suffix_of(file) == ".jsonl":
+    if data_suffix(file) == ".jsonl":
         return line_pieces(file, form.encoding, piece_size)
-    if suffix_of(file) == ".parquet":
+    if data_suffix(file) == ".parquet":
         return _parquet_pieces(file, piece_size)
     return [Piece(str(file))]
 
@@ -341,7 +341,7 @@ def jsonl_rows(lines: Iterator[tuple[int, str | ValueError]]) -> Iterator[tuple[
 
 
 def _csv_file_rows(piece: Piece, form: Format) -> Generator[tuple[int, object], None, None]:
-    delimiter = form.delimiter or ("\t" if suffix_of(Path(piece.path)) == ".tsv" else ",")
+    delimiter = form.delimiter or ("\t" if data_suffix(Path(piece.path)) == ".tsv" else ",")
     with closing(read_lines(piece, form.encoding)) as lines:  # the traceback of an error would keep the file open
         yield from csv_rows(lines, delimiter, form.quotes)
 

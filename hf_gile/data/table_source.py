@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..models.labels_gile import LabelSet
 from .annif import load_annif, load_annif_vocabulary
-from .files import suffix_of
+from .files import data_suffix
 from .label_files import read_label_file
 from .parts import PARTS, all_parts, leave_to_test
 from .report import ReadReport
@@ -198,7 +198,7 @@ class TableSource:
             ValueError: If it cannot be read.
         """
         path, report = self.label_file or "", ReadReport(self.on_error)
-        if self.format == "annif" and suffix_of(Path(path)) in (".tsv", ".csv"):
+        if self.format == "annif" and data_suffix(Path(path)) in (".tsv", ".csv"):
             return load_annif_vocabulary(path, self.label_language, report), report
         labels = read_label_file(
             path,

@@ -237,12 +237,12 @@ def load_labels(
         own = {"broader"} - {*descriptions, *others, *names}
     labels: dict[str, Label] = {}
     hints: dict[str, list[str]] = {}
-    places: dict[str, str] = {}
+    positions: dict[str, str] = {}
     for where, _, row in rows:
         try:
             label_id = document_id(row.get(id), id)
-            if label_id in places:
-                raise ValueError(f"the id {label_id!r} is already used in {places[label_id]}")
+            if label_id in positions:
+                raise ValueError(f"the id {label_id!r} is already used in {positions[label_id]}")
             given = list(filter(None, (clean_text(row.get(column), column).strip() for column in names)))
             if not given:
                 raise ValueError(f"the label {label_id!r} has no {' and no '.join(names)}")
@@ -258,7 +258,7 @@ def load_labels(
             report.problem("malformed label", f"{file}: {where}: {error}")
             continue
         report.records += 1
-        labels[label_id], places[label_id] = label, where
+        labels[label_id], positions[label_id] = label, where
         hints[label_id] = [other for other in given if other != label.name]
     return distinct(labels.values(), hints, report, str(file))
 
@@ -405,7 +405,7 @@ def _document(row: Mapping[str, Any], columns: _Columns, place: str) -> dict[str
 
 def _documents_of_batch(
     batch: Mapping[str, list[Any]],
-    places: list[int],
+    positions: list[int],
     *,
     columns: _Columns,
     names: list[str] | None,
@@ -414,7 +414,7 @@ def _documents_of_batch(
     documents: dict[str, list[Any]] = {"id": [], "text": [], "labels": []}
     report = ReadReport(on_error)
     labels = columns.labels or ""
-    for number, place in enumerate(places):
+    for number, place in enumerate(positions):
         row = {column: batch[column][number] for column in (*columns.text, labels, columns.id) if column is not None}
         try:
             if names is not None:

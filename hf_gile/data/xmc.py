@@ -44,7 +44,7 @@ from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any
 
 from ..models.labels_gile import Label, LabelSet
-from .files import read_npz, suffix_of
+from .files import data_suffix, read_npz
 from .homonyms import distinct
 from .loading import Piece, load_pieces
 from .report import ReadReport
@@ -127,7 +127,7 @@ def load_xmc(
     labels = _labels(labels_file, encoding, report)
     documents: dict[str, Dataset] = {}
     for split, file in texts.items():
-        gold = None if suffix_of(file) == ".json" else _found(folder, _GOLD[split])
+        gold = None if data_suffix(file) == ".json" else _found(folder, _GOLD[split])
         excluded = _find(folder, _FILTERS[split])
         others = [None if path is None else str(path) for path in (gold, excluded)]
         states = [(path.stat().st_size, path.stat().st_mtime_ns) for path in (gold, excluded) if path is not None]
@@ -188,7 +188,7 @@ def _labels(file: Path, encoding: str, report: ReadReport) -> list[Label]:
         try:
             if isinstance(line, ValueError):
                 raise line
-            if suffix_of(file) == ".json":
+            if data_suffix(file) == ".json":
                 row = _object(line)
                 name, description = (clean_text(row.get(key), key).strip() for key in ("title", "content"))
             else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .columns import label_counts, pmids_of, table_of, taken, years_of
+from .columns import iterate_pmids, label_counts, read_years, table_of, taken
 from .schema import Record
 from .zero_shot import SALT, ZeroShotSplit, fraction_of
 
@@ -64,7 +64,7 @@ def year_split(
             f"test_from={test_from}, test_until={test_until}"
         )
     table = table_of(records)
-    years = years_of(table)
+    years = read_years(table)
     parts = np.full(len(table), _OTHER, np.int8)
     parts[(years > 0) & (years <= train_until)] = _TRAIN
     parts[(years >= test_from) & (years <= (test_until or years.max(initial=0)))] = _TEST
@@ -98,7 +98,7 @@ def _draw_validation(parts: NDArray[np.int8], table: object, validation: float, 
             f"validation must be a fraction (a float) below 1, or a number below the {len(rows):,} documents of the "
             f"training years, got {validation!r}"
         )
-    pmids = compress(pmids_of(table), is_train.tobytes())
+    pmids = compress(iterate_pmids(table), is_train.tobytes())
     fractions = np.fromiter((fraction_of("document", pmid, salt) for pmid in pmids), float, len(rows))
     if isinstance(validation, float):
         parts[rows[fractions < validation]] = _VALIDATION

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from ..models.labels_gile import LabelSet
-from .columns import label_counts, labels_left, pmids_of, table_of, taken
+from .columns import iterate_pmids, label_counts, labels_left, table_of, taken
 from .schema import Record
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def zero_shot_split(
     counts = label_counts(table, np.zeros(len(table), np.int8), 1)[0]
     held_out = held_out_labels(counts, share=share, min_count=min_count, max_count=max_count, salt=salt)
     parts = np.fromiter(
-        (_PARTS.index(split_of(pmid, validation=validation, test=test, salt=salt)) for pmid in pmids_of(table)),
+        (_PARTS.index(split_of(pmid, validation=validation, test=test, salt=salt)) for pmid in iterate_pmids(table)),
         np.int8,
         len(table),
     )

@@ -45,7 +45,7 @@ def read_batch(scores: Array, labels: Array, num_labels: int | None = None) -> t
     if scores.ndim != 2 or scores.shape[1] == 0 or scores.dtype not in SCORE_TYPES:
         raise ValueError(
             "scores must be float16, bfloat16, float32 or float64 of shape (documents, labels), "
-            f"got {_described(scores)}; pass the logits of the whole label set"
+            f"got {_describe(scores)}; pass the logits of the whole label set"
         )
     if num_labels is not None and scores.shape[1] != num_labels:
         raise ValueError(
@@ -58,7 +58,7 @@ def read_batch(scores: Array, labels: Array, num_labels: int | None = None) -> t
     if labels.ndim != 2 or len(labels) != len(scores):
         raise ValueError(
             f"labels must have a row for each of the {len(scores)} documents, got "
-            f"{_described(labels)}; pass label indices (documents, gold) padded with -100 or "
+            f"{_describe(labels)}; pass label indices (documents, gold) padded with -100 or "
             "multi-hot (documents, labels)"
         )
     # amax passes NaN on and needs no (B, L) mask
@@ -95,7 +95,7 @@ def read_columns(columns: Array | Sequence[bool], num_labels: int) -> Tensor:
     if mask.dtype != torch.bool or mask.shape != (num_labels,):
         raise ValueError(
             f"a group of labels must be a bool mask of shape ({num_labels},), got "
-            f"{_described(mask)}; give True or False for each label of the scores"
+            f"{_describe(mask)}; give True or False for each label of the scores"
         )
     if not mask.any():
         raise ValueError(
@@ -220,7 +220,7 @@ def _gold_of_columns(labels: Tensor, num_labels: int) -> Tensor:
 def _gold_of_multi_hot(labels: Tensor, num_labels: int) -> Tensor:
     if labels.shape[1] != num_labels:
         raise ValueError(
-            f"multi-hot labels must have {num_labels} columns, got {_described(labels)}; "
+            f"multi-hot labels must have {num_labels} columns, got {_describe(labels)}; "
             "score the same label set, or pass gold label indices as integers"
         )
     soft = (labels != 0) & (labels != 1)
@@ -238,5 +238,5 @@ def _gold_of_multi_hot(labels: Tensor, num_labels: int) -> Tensor:
     return gold
 
 
-def _described(tensor: Tensor) -> str:
+def _describe(tensor: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"

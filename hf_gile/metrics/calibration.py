@@ -181,9 +181,9 @@ class CalibrationMetrics(TrainerMetric):
     def _counted(self, probabilities: Tensor, is_gold: Tensor, candidate: Tensor) -> Tensor:
         """`(3, bins)`: cells, sums of probabilities and gold cells."""
         probabilities, is_gold = probabilities[candidate].double().cpu(), is_gold[candidate].cpu()
-        places = (probabilities * self.bins).long().clamp(max=self.bins - 1)
-        counts = [torch.bincount(places, weights, self.bins) for weights in (None, probabilities)]
-        return torch.stack([*counts, torch.bincount(places[is_gold], minlength=self.bins)]).double()
+        positions = (probabilities * self.bins).long().clamp(max=self.bins - 1)
+        counts = [torch.bincount(positions, weights, self.bins) for weights in (None, probabilities)]
+        return torch.stack([*counts, torch.bincount(positions[is_gold], minlength=self.bins)]).double()
 
 
 def calibration_error(counts: Tensor, probabilities: Tensor, gold: Tensor) -> float:

@@ -73,7 +73,7 @@ def evaluate_index(
     model.eval()
     try:
         for batch in batches:
-            gold, excluded = _gold_of(batch)
+            gold, excluded = _read_gold(batch)
             text_codes, words = _text_codes(index, gile, batch), batch.get("lexical_ids")
             if translate is not None:
                 gold, excluded = translate.gold(gold), translate(excluded) if excluded is not None else None
@@ -106,7 +106,7 @@ def _checked_metrics(
     return chosen
 
 
-def _gold_of(batch: object) -> tuple[Tensor, Tensor | None]:
+def _read_gold(batch: object) -> tuple[Tensor, Tensor | None]:
     """Returns the gold labels of a batch, and the excluded labels."""
     if not isinstance(batch, Mapping) or not isinstance(batch.get("labels", torch.empty(0)), Tensor):
         raise ValueError(

@@ -89,7 +89,7 @@ def read_json_object(file: str | PathLike[str]) -> dict[str, Any]:
     return content
 
 
-def _fields_of(config: type[PreTrainedConfig]) -> set[str]:
+def _field_names(config: type[PreTrainedConfig]) -> set[str]:
     """Returns the names of the fields that a configuration class adds to the base class."""
     return {one.name for one in fields(config)} - {one.name for one in fields(PreTrainedConfig)}
 
@@ -110,9 +110,9 @@ def _refuse_unknown(config: PreTrainedConfig, unknown: Mapping[str, Any]) -> Non
     for name in unknown:
         if name in _GENERIC or hasattr(PreTrainedConfig, name) or name.startswith("_") or name.endswith("_token_id"):
             continue
-        known = _fields_of(type(config)) | {"num_labels", "id2label", "problem_type", "dtype"}
+        known = _field_names(type(config)) | {"num_labels", "id2label", "problem_type", "dtype"}
         if type(config) is not GileTextConfig:
-            known |= _fields_of(GileTextConfig)
+            known |= _field_names(GileTextConfig)
         close = get_close_matches(name, known, 1)
         hint = f": did you mean {close[0]}?" if close else f"; it has {', '.join(sorted(known))}"
         raise ValueError(f"{type(config).__name__} has no field {name!r:.100}{hint}")
@@ -420,7 +420,7 @@ class GileConfig(PreTrainedConfig):
                 f"config.json describes a model of type {kind!r:.100}, but this class loads {cls.model_type!r}: load "
                 "it with AutoModel or AutoModelForSequenceClassification"
             )
-        named = {name: kwargs.pop(name) for name in _fields_of(GileTextConfig) & kwargs.keys()}
+        named = {name: kwargs.pop(name) for name in _field_names(GileTextConfig) & kwargs.keys()}
         if named:
             kwargs["text_config"] = {**named, **kwargs.get("text_config", {})}
         try:
@@ -437,7 +437,7 @@ class GileConfig(PreTrainedConfig):
             )
         check_largest("num_labels", number)
         # Fields of `text_config` can also be passed directly: `GileConfig(max_words=100)`.
-        named = {name: kwargs.pop(name) for name in _fields_of(GileTextConfig) & kwargs.keys()}
+        named = {name: kwargs.pop(name) for name in _field_names(GileTextConfig) & kwargs.keys()}
         if self.text_config is None or isinstance(self.text_config, dict):
             self.text_config = GileTextConfig(**{**(self.text_config or {}), **named})
         elif named:

@@ -78,7 +78,7 @@ class LabelSet(Sequence[Label]):
         self._columns: dict[str, int] = {}
         texts: dict[Any, int] = {}
         for row, label in enumerate(self._labels):
-            fault, text = _fault_of(label), None
+            fault, text = _describe_fault(label), None
             if not fault and label.id in self._columns:
                 before = self._columns[label.id] + 1
                 fault = f"id {_SHORT.repr(label.id)} is already used in row {before}; ids must be unique"
@@ -299,7 +299,7 @@ def _iterable(values: object, what: str) -> Any:
     return values
 
 
-def _fault_of(label: Label) -> str:
+def _describe_fault(label: Label) -> str:
     """Describes what is wrong with the fields of a label; empty if they are valid."""
     for name, types in _TYPES.items():
         value = getattr(label, name, None)

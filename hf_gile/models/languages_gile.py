@@ -99,8 +99,8 @@ def in_each_language(
         raise ValueError(f"language must be a language, or a language for each row, got {type(language).__name__}")
     check_tensors(**inputs)
     if not isinstance(language, Tensor):
-        places = [config.languages.index(check_language(config, one)) for one in language]
-        language = torch.tensor(places, dtype=torch.long)
+        positions = [config.languages.index(check_language(config, one)) for one in language]
+        language = torch.tensor(positions, dtype=torch.long)
     for name, tensor in inputs.items():
         if tensor is not None and (language.dim() != 1 or language.shape != tensor.shape[:1]):
             shapes = f"{tuple(tensor.shape)}, got shape {tuple(language.shape)}"

@@ -144,18 +144,18 @@ def check_candidates(labels: Tensor, logits: Tensor, config: PreTrainedConfig, c
     Labels and `(B, C)` logits are as in `label_loss`, for `(C,)` label indices, by default all.
     """
     if is_columns(labels):
-        places = labels.reshape(len(labels), -1)
-        gold = places != IGNORE
+        positions = labels.reshape(len(labels), -1)
+        gold = positions != IGNORE
         # A row without labels has no gold label either.
-        scores = logits.gather(1, places.clamp(min=0)) if logits.shape[1] else torch.zeros_like(places)
+        scores = logits.gather(1, positions.clamp(min=0)) if logits.shape[1] else torch.zeros_like(positions)
     else:
-        places, gold, scores = torch.arange(logits.shape[1]).expand_as(labels), labels > 0, logits
+        positions, gold, scores = torch.arange(logits.shape[1]).expand_as(labels), labels > 0, logits
     if config.problem_type == "single_label_classification" and bool((gold.sum(-1) != 1).any()):
         raise ValueError(ONE_GOLD_LABEL)
     foreign = gold & (scores == torch.finfo(logits.dtype).min)
     if bool(foreign.any()):
         row, place = foreign.nonzero()[0].tolist()
-        column = int(places[row, place])
+        column = int(positions[row, place])
         raise ValueError(no_candidate(row, column if columns is None else int(columns[column]), config))
 
 

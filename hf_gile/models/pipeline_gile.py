@@ -250,13 +250,13 @@ class LabelScoringPipeline(Pipeline):
         for place, request in enumerate(requests):
             by_labels.setdefault(id(request.labels), []).append(place)
         best: list[Any] = [None] * len(requests)
-        for places in by_labels.values():
-            own = requests[places[0]].labels
+        for positions in by_labels.values():
+            own = requests[positions[0]].labels
             label_set, of_labels = getattr(own, "label_set", own), self.model.config.id2label
             if label_set is not None:
                 of_labels = self._cache.fact(label_set, "names", None, label_set.id2label)
-            answers = self._best_labels(own, read, places, options, state)
-            for place, answer in zip(places, answers, strict=True):
+            answers = self._best_labels(own, read, positions, options, state)
+            for place, answer in zip(positions, answers, strict=True):
                 said = _said(label_set or self.model.label_set, of_labels, answer.columns.tolist(), options)
                 best[place] = said | {"scores": answer.scores}
         columns = {"request": requests, "best": best, "known": read.known, "evidence": read.evidence}
@@ -307,11 +307,11 @@ class LabelScoringPipeline(Pipeline):
         return codes, [[level[row] for level in weights] for row in range(len(documents))]
 
     def _best_labels(
-        self, labels: object, read: "_ReadTexts", places: list[int], options: Options, state: Callable[[], Any]
+        self, labels: object, read: "_ReadTexts", positions: list[int], options: Options, state: Callable[[], Any]
     ) -> list[TopLabels]:
-        """The answers to the texts in some places, of which all are scored with the same labels."""
+        """The answers to the texts in some positions, of which all are scored with the same labels."""
         config, words = self.model.config, read.lexical_ids
-        codes, bias, first = self._codes_of(labels, options, state)
+        codes, bias, first = self._cached_codes(labels, options, state)
         multi_label, top_k, threshold = options.multi_label, options.shortlist or options.top_k, options.threshold
         if multi_label is None:
             multi_label = config.problem_type != "single_label_classification"
@@ -325,22 +325,22 @@ class LabelScoringPipeline(Pipeline):
             multi_label, None if top_k is None else int(top_k), least, options.force_label, config.calibration, seen
         )
         answers: dict[int, TopLabels] = {}
-        postings = self._postings_of(labels, options, state)
+        postings = self._cached_postings(labels, options, state)
 
         def added(some: list[int]) -> Bias:
             return bias if postings is None else lambda rows: bias + postings.scores(words[some][rows])[:, own]
 
-        long = [place for place in places if place in read.pieces]
+        long = [place for place in positions if place in read.pieces]
         if len(long) < len(
-            places
+            positions
         ):  # score all texts, so that short texts have the same scores as with long_texts="cut"
-            answers |= zip(places, best_labels(read.codes[places], codes, added(places), choice), strict=True)
+            answers |= zip(positions, best_labels(read.codes[positions], codes, added(positions), choice), strict=True)
         if long:
             pieces = [widened(read.pieces[place]) for place in long]
             # The mean of logits is the logit of the mean.
             means = torch.stack([piece.mean(0) for piece in pieces]) if options.long_texts == "mean" else pieces
             answers |= zip(long, best_labels(means, codes, added(long), choice), strict=True)
-        return [TopLabels(answers[place].scores, answers[place].columns + first) for place in places]
+        return [TopLabels(answers[place].scores, answers[place].columns + first) for place in positions]
 
     def postprocess(self, model_outputs: dict[str, Any]) -> dict[str, Any]:
         """Converts the best labels of a document to names and numbers."""
@@ -357,7 +357,7 @@ class LabelScoringPipeline(Pipeline):
             answer["note"] = "the model knows no word of this text"
         return answer
 
-    def _codes_of(self, labels: Any, options: Options, state: Callable[[], Any]) -> tuple[Tensor, float, int]:
+    def _cached_codes(self, labels: Any, options: Options, state: Callable[[], Any]) -> tuple[Tensor, float, int]:
         """Returns `(L, J)` label codes, the constant of their scores, and the index of the first label."""
         gile, config = self.model.gile, self.model.config
         language = check_language(config, options.language)
@@ -381,7 +381,7 @@ class LabelScoringPipeline(Pipeline):
         languages = (language, options.label_language)
         return self._cache.codes(labels, languages, lambda words: (state(), gile.label_state(words)), make), bias, 0
 
-    def _postings_of(self, labels: object, options: Options, state: Callable[[], Any]) -> Postings | None:
+    def _cached_postings(self, labels: object, options: Options, state: Callable[[], Any]) -> Postings | None:
         """Returns the postings of labels; None if lexical terms are not used."""
         model, given, language = self.model, labels, options.label_language or options.language  # type: Any, Any, Any
         if labels is None or hasattr(labels, "check_fits") or not model.gile.output_layer.counts_words:

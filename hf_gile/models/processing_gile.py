@@ -445,10 +445,10 @@ class GileProcessor(ProcessorMixin):
         if self._is_pretrained:  # language-independent
             languages = [None] * len(texts)
         for language in dict.fromkeys(languages):
-            places = [place for place, other in enumerate(languages) if other == language]
+            positions = [place for place, other in enumerate(languages) if other == language]
             encode = self._written if written else self._encoded
-            rows = encode([texts[place] for place in places], self._own_tokenizer(language))
-            for place, row in zip(places, rows, strict=True):
+            rows = encode([texts[place] for place in positions], self._own_tokenizer(language))
+            for place, row in zip(positions, rows, strict=True):
                 words[place] = row
         return words
 
@@ -476,11 +476,11 @@ class GileProcessor(ProcessorMixin):
 
     def _written(self, texts: list[str], own: Tokenizer | None) -> list[list[Any]]:
         """Returns `(position, word)` for each id; words are numbered across all texts."""
-        places = count()
+        positions = count()
         tokenizer = self._backend(own)
         if tokenizer is None:  # it does not return offsets
             named = map(self.tokenizer.convert_ids_to_tokens, self._encoded(texts, own))
-            return [[(next(places), token) for token in row] for row in named]
+            return [[(next(positions), token) for token in row] for row in named]
         rows: list[list[Any]] = []
         for text in texts:
             encoding = tokenizer.encode(text, add_special_tokens=False)
@@ -499,7 +499,7 @@ class GileProcessor(ProcessorMixin):
                 # For a number replaced by NUM, the offset covers only the last character.
                 front = None if self._is_pretrained else re.search(r"[+-]?\w\S*$", text[before:start])
                 word = (front[0] if front else "") + text[start:end].strip()
-                row += [(next(places), word)] * size
+                row += [(next(positions), word)] * size
                 before = end
             rows.append(row)
         return rows

@@ -50,20 +50,20 @@ class PublishedGru(nn.Module):
         self.candidate = nn.Linear(hidden_size, hidden_size, bias=False)
         self.activation = ACT2FN[activation]
 
-    def forward(self, vectors: Tensor, places: Tensor) -> Tensor:
+    def forward(self, vectors: Tensor, positions: Tensor) -> Tensor:
         """Reads sequences.
 
         Args:
             vectors: `(N, D)` vectors.
-            places: `(R, T)` rows of `vectors` at each position.
+            positions: `(R, T)` rows of `vectors` at each position.
 
         Returns:
             `(R, T, H)` states, one after each vector.
         """
         # Each vector is projected once, whatever its position; only the recurrence runs step by step.
-        inputs = self.inputs(vectors)[places.T]  # (T, R, 3 H)
+        inputs = self.inputs(vectors)[positions.T]  # (T, R, 3 H)
         size = self.candidate.in_features
-        state = inputs.new_zeros(len(places), size)
+        state = inputs.new_zeros(len(positions), size)
         states = []
         for step in inputs:
             gates = (0.2 * (step[:, : 2 * size] + self.gates(state)) + 0.5).clamp(0, 1)
@@ -88,9 +88,9 @@ class PublishedDenseEncoder(nn.Module):
         self.dense = nn.Linear(input_size, text.hidden_size)
         self.activation = ACT2FN[text.hidden_act]
 
-    def forward(self, vectors: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, vectors: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Encodes every vector once; arguments and results as those of `PublishedRecurrentEncoder`."""
-        return self.activation(self.dense(vectors)), places
+        return self.activation(self.dense(vectors)), positions
 
 
 class PublishedRecurrentEncoder(nn.Module):
@@ -109,19 +109,19 @@ class PublishedRecurrentEncoder(nn.Module):
             PublishedGru(input_size, text.hidden_size, config.recurrent_act) for _ in range(directions)
         )
 
-    def forward(self, vectors: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, vectors: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Encodes sequences.
 
         Args:
             vectors: `(N, D)` vectors.
-            places: `(R, T)` rows of `vectors` at each position.
+            positions: `(R, T)` rows of `vectors` at each position.
 
         Returns:
             `(M, H)` hidden states, and `(R, T)` rows of these.
         """
-        orders = (places, places.flip(1))  # the states of the second are not reversed again: quirk 5
+        orders = (positions, positions.flip(1))  # the states of the second are not reversed again: quirk 5
         hidden = torch.cat([gru(vectors, order) for gru, order in zip(self.directions, orders, strict=False)], dim=-1)
-        return hidden.flatten(0, 1), torch.arange(places.numel(), device=places.device).reshape(places.shape)
+        return hidden.flatten(0, 1), torch.arange(positions.numel(), device=positions.device).reshape(positions.shape)
 
 
 class PublishedAttention(nn.Module):
@@ -138,20 +138,20 @@ class PublishedAttention(nn.Module):
         self.context = nn.Linear(text.attention_size, 1)
         self.activation = ACT2FN[text.hidden_act]
 
-    def forward(self, hidden: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, hidden: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Averages hidden states by attention.
 
         Args:
             hidden: `(M, H)` hidden states.
-            places: `(R, T)` rows of `hidden` at each position.
+            positions: `(R, T)` rows of `hidden` at each position.
 
         Returns:
             `(R, H)` weighted averages and `(R, T)` weights.
         """
         scores = self.activation(self.context(self.activation(self.projection(hidden)))).squeeze(-1)
-        weights = scores[places].softmax(-1)
+        weights = scores[positions].softmax(-1)
         # A weighted sum of rows without building (R, T, H). Autocast runs the softmax in float32, and not the rest.
-        pooled = functional.embedding_bag(places, hidden, per_sample_weights=weights.to(hidden.dtype), mode="sum")
+        pooled = functional.embedding_bag(positions, hidden, per_sample_weights=weights.to(hidden.dtype), mode="sum")
         return pooled, weights
 
 
@@ -176,13 +176,13 @@ class PublishedHierarchicalEncoder(WordEncoder):
         self.sentence_attention = per_language(config, share_attention, lambda: PublishedAttention(config))
 
     def encode(
-        self, word_vectors: Tensor, places: Tensor, mask: Tensor, language: str | None
+        self, word_vectors: Tensor, positions: Tensor, mask: Tensor, language: str | None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Encodes documents.
 
         Args:
             word_vectors: `(N, D)` vectors of the distinct words.
-            places: `(B, S, W)` rows of `word_vectors`, the words of each sentence.
+            positions: `(B, S, W)` rows of `word_vectors`, the words of each sentence.
             mask: `(B, S, W)` booleans, true where there is a word; other positions are read as zero vectors.
             language: The language of all documents, in a model that has languages.
 
@@ -193,7 +193,7 @@ class PublishedHierarchicalEncoder(WordEncoder):
         Raises:
             ValueError: More sentences or words than the model reads.
         """
-        documents, *given = places.shape
+        documents, *given = positions.shape
         more = [most - size for most, size in zip(self.size, given, strict=True)]
         if min(more) < 0:
             raise ValueError(
@@ -201,15 +201,15 @@ class PublishedHierarchicalEncoder(WordEncoder):
                 f"max_sentence_words), got documents of {given[0]} sentences of {given[1]} words: truncate them"
             )
         # One more vector, of zeros, for every place without a word, up to the size that the graph has (quirk 1).
-        places = places.masked_fill(~mask, len(word_vectors))
-        places = functional.pad(places, (0, more[1], 0, more[0]), value=len(word_vectors))
+        positions = positions.masked_fill(~mask, len(word_vectors))
+        positions = functional.pad(positions, (0, more[1], 0, more[0]), value=len(word_vectors))
         vectors = functional.pad(word_vectors, (0, 0, 0, 1))
 
-        words, places = of_language(self.word_encoder, language)(vectors, places.flatten(1))
-        sentences, word_weights = of_language(self.word_attention, language)(words, places.reshape(-1, self.size[1]))
-        places = torch.arange(len(sentences), device=places.device).reshape(documents, -1)
-        hidden, places = of_language(self.sentence_encoder, language)(sentences, places)
-        document, sentence_weights = of_language(self.sentence_attention, language)(hidden, places)
+        words, positions = of_language(self.word_encoder, language)(vectors, positions.flatten(1))
+        sentences, word_weights = of_language(self.word_attention, language)(words, positions.reshape(-1, self.size[1]))
+        positions = torch.arange(len(sentences), device=positions.device).reshape(documents, -1)
+        hidden, positions = of_language(self.sentence_encoder, language)(sentences, positions)
+        document, sentence_weights = of_language(self.sentence_attention, language)(hidden, positions)
         word_weights = word_weights.reshape(documents, *self.size)[:, : given[0], : given[1]]
         return document, (word_weights, sentence_weights[:, : given[0]])
 

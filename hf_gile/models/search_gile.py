@@ -167,15 +167,15 @@ def _improve(best: Tensor, best_columns: Tensor, scores: Tensor, first: int) -> 
     if first == 0:
         found_best = best_of(scores, torch.arange(scores.shape[1], device=scores.device).expand_as(scores), k)
     else:
-        rows, places = (~(scores <= best[:, -1:])).nonzero(as_tuple=True)  # as written, what is not a number shows
+        rows, positions = (~(scores <= best[:, -1:])).nonzero(as_tuple=True)  # as written, what is not a number shows
         if len(rows) == 0:
             return
         counts = rows.bincount(minlength=len(scores))
         slots = torch.arange(len(rows), device=rows.device) - (counts.cumsum(0) - counts)[rows]
         found = scores.new_full((len(scores), int(counts.max())), -torch.inf)
         columns = torch.zeros_like(found, dtype=torch.long)
-        found[rows, slots] = scores[rows, places]
-        columns[rows, slots] = places + first
+        found[rows, slots] = scores[rows, positions]
+        columns[rows, slots] = positions + first
         found_best = best_of(torch.cat([best, found], dim=1), torch.cat([best_columns, columns], dim=1), k)
     best.copy_(found_best.scores)
     best_columns.copy_(found_best.columns)
@@ -358,7 +358,7 @@ def _choose(raw: Tensor, choice: Choice) -> list[TopLabels]:
 
 
 def _ranking(logits: Tensor, raw: Tensor) -> Tensor:
-    """`(..., C)` places from the best logit on.
+    """`(..., C)` positions from the best logit on.
 
     Where calibration is flat, its rounding makes many scores one: what they were before it decides, in the search too.
     """

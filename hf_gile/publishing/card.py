@@ -214,7 +214,7 @@ def _draw_map(path: Path, model: GileForSequenceClassification, labels: LabelSet
         codes = model.project_stored_labels(where, languages[0] if languages else None)
     finally:
         model.train(was_training)
-    places, made_by = project(codes.float())
+    positions, made_by = project(codes.float())
     supports = {} if report is None else {row["id"]: row["support"] for row in report.labels}
     ranked = sorted(
         range(len(chosen)),
@@ -228,7 +228,7 @@ def _draw_map(path: Path, model: GileForSequenceClassification, labels: LabelSet
         order += [*seen[:3], *unseen[:1]]
         seen, unseen = seen[3:], unseen[1:]
     own = [stored[chosen[place]] for place in order]
-    label_map(places[order], [label.name for label in own], [label.seen for label in own], path)
+    label_map(positions[order], [label.name for label in own], [label.seen for label in own], path)
     return made_by
 
 

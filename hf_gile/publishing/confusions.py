@@ -62,9 +62,9 @@ class ConfusedPairs:
         """
         is_gold = gold != IGNORE
         missed = is_gold & ~given.gather(1, gold.clamp(min=0))
-        documents, places = is_gold.nonzero(as_tuple=True)
+        documents, positions = is_gold.nonzero(as_tuple=True)
         wrong = given.clone()
-        wrong[documents, gold[documents, places]] = False
+        wrong[documents, gold[documents, positions]] = False
         best = scores.masked_fill(~wrong, -torch.inf).topk(min(_WRONG_LABELS, self.num_labels), dim=1)
         is_wrong = best.values > -torch.inf
         both = missed[:, :, None] & is_wrong[:, None, :]  # (B, P, wrong)
@@ -97,8 +97,8 @@ class ConfusedPairs:
             return
         new, counts = np.unique(np.concatenate(self._new), return_counts=True)
         self._new = []
-        pairs, places = np.unique(np.concatenate([self._pairs, new]), return_inverse=True)
-        total = np.bincount(places, weights=np.concatenate([self._counts, counts]), minlength=len(pairs))
+        pairs, positions = np.unique(np.concatenate([self._pairs, new]), return_inverse=True)
+        total = np.bincount(positions, weights=np.concatenate([self._counts, counts]), minlength=len(pairs))
         self._pairs, self._counts = pairs, total.astype(np.int64)
         if len(pairs) > self.max_pairs:
             order = np.argsort(-self._counts, kind="stable")

@@ -62,7 +62,7 @@ def is_loaded(path: str) -> bool:
     return _LOADED.fullmatch(path) is not None
 
 
-def contents_of(folder: Path) -> tuple[dict[str, Path], list[tuple[str, str]]]:
+def select_files(folder: Path) -> tuple[dict[str, Path], list[tuple[str, str]]]:
     """Selects the files of a folder to upload to the Hub.
 
     Args:
@@ -189,7 +189,7 @@ def missing_parts(folder: Path) -> list[str]:
     shards = _read_json(folder / "model.safetensors.index.json")
     names = set(shards.get("weight_map", {}).values()) if shards else {"model.safetensors"}
     missing += _absent(folder, names, "the weights")
-    code = code_of(folder)
+    code = referenced_code(folder)
     missing += _absent(folder, code, "its code") if code else ["its code (config.json has no auto_map)"]
     missing += _absent(folder, ["processor_config.json", "tokenizer_config.json", "tokenizer.json"], "its processor")
     missing += _absent(folder, [LABELS_FILE], "its labels")
@@ -227,7 +227,7 @@ def _strings(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
-def code_of(folder: Path) -> set[str]:
+def referenced_code(folder: Path) -> set[str]:
     """Returns the code files that a model's `config.json` refers to, and all files that they import.
 
     Args:

@@ -15,7 +15,7 @@ from ..label_index import INDEX_FILE, LabelIndex, checksum_of_head
 from ..models import GileForSequenceClassification, GileProcessor, unwrapped
 from ..models.labels_gile import LabelSet
 from .card_info import Card
-from .contents import code_of, is_loaded, missing_parts
+from .contents import is_loaded, missing_parts, referenced_code
 from .exchange import exchange
 from .report import REPORT_FILE, Report
 
@@ -203,6 +203,6 @@ def _stale(folder: Path, written: set[str]) -> list[str]:
     candidates = [path for path in folder.iterdir() if path.is_file()]
     if (folder / INDEX_FOLDER).is_dir():
         candidates += [path for path in (folder / INDEX_FOLDER).rglob("*") if path.is_file()]
-    code = code_of(folder)
+    code = referenced_code(folder)
     names = (path.relative_to(folder).as_posix() for path in candidates)
     return [name for name in names if name not in written and (name in code or name[-3:] != ".py") and is_loaded(name)]

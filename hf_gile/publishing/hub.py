@@ -19,7 +19,7 @@ from ..label_index import LabelIndex
 from ..models import GileForSequenceClassification, GileProcessor
 from ..models.labels_gile import LABELS_FILE, LabelSet
 from .card_info import Card, CardInfo
-from .contents import TEXTS_HEADING, UNKNOWN_PLACE, contents_of, is_ours, missing_parts
+from .contents import TEXTS_HEADING, UNKNOWN_PLACE, is_ours, missing_parts, select_files
 from .exchange import complete
 from .folder import check_saveable, save
 from .hub_errors import explained
@@ -221,7 +221,7 @@ class _Target:
         return shlex.join([*words, "--create-pr"] if self.create_pr else words)
 
     def push(self, folder: Path, message: str | None, dry_run: bool, hint: str = "") -> Publication:
-        files, left_out = contents_of(folder)
+        files, left_out = select_files(folder)
         url = f"{self.api.endpoint}/{self.repo_id}"
         commit = pull_request = None
         with explained(self.repo_id, hint), tempfile.TemporaryDirectory() as scratch:
@@ -330,13 +330,13 @@ class _Target:
     ) -> tuple[str, str | None] | None:
         """Checks whether the commit exists after an error; returns the same as `_commit`, or None."""
         try:
-            places: list[tuple[str | None, str | None]] = [(self.revision, None)]
+            positions: list[tuple[str | None, str | None]] = [(self.revision, None)]
             if self.create_pr:
                 opened = self.api.get_repo_discussions(
                     self.repo_id, discussion_type="pull_request", discussion_status="open"
                 )
-                places = [(f"refs/pr/{one.num}", one.url) for one in opened if one.title == message]
-            for revision, url in places:
+                positions = [(f"refs/pr/{one.num}", one.url) for one in opened if one.title == message]
+            for revision, url in positions:
                 commit = str(self.api.model_info(self.repo_id, revision=revision).sha)
                 if commit != head and all(one.status == "unchanged" for one in _plan(files, self._files(commit))):
                     return commit, url
@@ -347,7 +347,7 @@ class _Target:
 
 def _name_repository(files: dict[str, Path], repo_id: str, scratch: Path) -> None:
     """Inserts the name of the repository into the uploaded card, if it has none."""
-    text = _card_of(files)
+    text = _read_card(files)
     if UNKNOWN_PLACE in text:
         files["README.md"] = scratch / "README.md"
         files["README.md"].write_bytes(text.replace(UNKNOWN_PLACE, repo_id).encode())
@@ -355,7 +355,7 @@ def _name_repository(files: dict[str, Path], repo_id: str, scratch: Path) -> Non
 
 def _without_hidden_texts(files: dict[str, Path], scratch: Path) -> list[tuple[str, str]]:
     """Removes texts of documents from the uploaded report, unless the card shows them; returns what is left out."""
-    if REPORT_FILE not in files or TEXTS_HEADING in _card_of(files):
+    if REPORT_FILE not in files or TEXTS_HEADING in _read_card(files):
         return []
     try:
         report = Report.load(files[REPORT_FILE])
@@ -368,7 +368,7 @@ def _without_hidden_texts(files: dict[str, Path], scratch: Path) -> list[tuple[s
     return [(f"{REPORT_FILE}, examples", "texts of documents that the card does not show")]
 
 
-def _card_of(files: dict[str, Path]) -> str:
+def _read_card(files: dict[str, Path]) -> str:
     if "README.md" not in files:
         return ""
     try:

@@ -262,8 +262,8 @@ class _Measured:
         self.one_label = config.problem_type == "single_label_classification"
         self.calibration = config.calibration
         self.labels = [self.label_set[column] for column in self.columns.tolist()]
-        self.places = torch.full((config.num_labels,), IGNORE)
-        self.places[self.columns] = torch.arange(len(self.columns))
+        self.positions = torch.full((config.num_labels,), IGNORE)
+        self.positions[self.columns] = torch.arange(len(self.columns))
         self.seen = model.stored_labels.seen()[self.columns]
         self.thresholds = model.stored_labels.thresholds()[self.columns]
         mask = None if len(self.seen.unique()) == 1 else self.seen
@@ -293,23 +293,23 @@ class _Measured:
                     if len(kept) < self.example_texts:
                         whole = text if isinstance(text, str) else " ".join(text)
                         kept.append(shortened(whole, _EXAMPLE_LENGTH))
-        places = pad_rows(rows, IGNORE).to(logits.device)
+        positions = pad_rows(rows, IGNORE).to(logits.device)
         logits = logits[:, self.columns.to(logits.device)]
         before = _of_one(logits) if self.one_label else logits
-        self.before.update(before, places)
+        self.before.update(before, positions)
         scores = before
         if self.after is not None:
             own = calibrated(logits, self.seen.to(logits.device), self.calibration)
             scores = _of_one(own) if self.one_label else own
-            self.after.update(scores, places)
-        self.ranking.update(scores, places)
-        self.f1.update(scores, places)
+            self.after.update(scores, positions)
+        self.ranking.update(scores, positions)
+        self.f1.update(scores, positions)
         if self.one_label:
             best = scores.argmax(dim=1, keepdim=True)
             given = torch.zeros_like(scores, dtype=torch.bool).scatter_(1, best, True)
         else:
             given = scores.sigmoid() >= self.thresholds.to(scores.device, scores.dtype)
-        self.pairs.update(given, scores, places)
+        self.pairs.update(given, scores, positions)
 
     def compute(self) -> dict[str, Any]:
         metrics = {**self._ranking(), **self.f1.compute(), **(self.after or self.before).compute()}
@@ -352,7 +352,7 @@ class _Measured:
             known = dict.fromkeys(self.label_set.columns(ids))
         except ValueError as error:
             raise ValueError(f"gold[{document}]: {error}; remove ids that the model does not know") from None
-        found = [place for place in self.places[list(known)].tolist() if place >= 0] if known else []
+        found = [place for place in self.positions[list(known)].tolist() if place >= 0] if known else []
         if self.one_label and len(found) > 1:
             raise ValueError(f"gold[{document}] has {len(found)} labels, but the model predicts one per document")
         return found

@@ -7,7 +7,7 @@ from pathlib import Path
 from huggingface_hub import HfApi, snapshot_download
 
 from ..models.configuration_gile import read_json_object
-from .contents import code_of, code_references
+from .contents import code_references, referenced_code
 
 INSTALLED = [Path(__file__).parent.parent / room for room in ("models", "language_models")]
 """Folders of the code files that are saved with models."""
@@ -51,7 +51,7 @@ def verify_code(model: str, revision: str | None = None) -> CodeCheck:
     if not folder.is_dir():
         commit = str(HfApi().model_info(model, revision=revision).sha)
         folder = Path(snapshot_download(model, revision=commit, allow_patterns=["*.py", *_NAME_CODE]))
-    named = code_of(folder)
+    named = referenced_code(folder)
     if not named:
         raise ValueError(f"{model} is not a saved GILE model: its config.json refers to no code")
     ours = {path.name: path.read_bytes() for room in INSTALLED for path in room.glob("*.py")}

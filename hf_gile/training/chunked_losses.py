@@ -274,8 +274,8 @@ class _Step:
 
     def _by_chunk(self, columns: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Groups padded `(B, P)` label indices by chunk, as pairs of documents and indices within the chunk."""
-        documents, places = (columns != IGNORE).nonzero(as_tuple=True)
-        values, order = columns[documents, places].sort()
+        documents, positions = (columns != IGNORE).nonzero(as_tuple=True)
+        values, order = columns[documents, positions].sort()
         documents = documents[order]
         starts = [chunk.start for chunk in self.chunks] + [self.share.stop]
         bounds = torch.searchsorted(values, torch.tensor(starts, device=values.device)).tolist()

@@ -180,10 +180,10 @@ class LabelSampler:
             # independently, in a time that does not depend on their number.
             total = self._rates_below[-1]
             points = np.searchsorted(self._rates_below, total * rng.random(rng.poisson(total)), side="right")
-            places = np.unique(np.minimum(points, len(self.columns) - 1))
-            drawn = self.columns[places]
+            positions = np.unique(np.minimum(points, len(self.columns) - 1))
+            drawn = self.columns[positions]
             others = ~_is_in(drawn, gold)
-            return drawn[others], 1 / -np.expm1(-self._rates[places[others]])
+            return drawn[others], 1 / -np.expm1(-self._rates[positions[others]])
         left_out = len(self.columns) - int(self._sampled_from[gold].sum())
         size = min(self.num_negatives, left_out)
         counted = np.full(size, left_out / max(size, 1))
@@ -228,8 +228,8 @@ def read_weights(name: str, weights: Sequence[float] | NDArray[Any], num_labels:
 def _is_in(columns: IntArray, ascending: IntArray) -> NDArray[np.bool_]:
     if len(ascending) == 0:
         return np.zeros(len(columns), dtype=bool)
-    places = np.searchsorted(ascending, columns)
-    return ascending[np.minimum(places, len(ascending) - 1)] == columns
+    positions = np.searchsorted(ascending, columns)
+    return ascending[np.minimum(positions, len(ascending) - 1)] == columns
 
 
 def _rates(frequencies: FloatArray, expected: int) -> FloatArray:

@@ -39,7 +39,7 @@ from ..models.modeling_gile import GileForSequenceClassification, GileModel
 from .chunked_losses import LabelChunks, check_positive_weights, chunked_loss
 from .kept_labels import label_vectors, pool_labels, project_kept
 from .label_sampling import read_weights
-from .weighted_losses import LOSSES, gold_places, places_among
+from .weighted_losses import LOSSES, gold_positions, positions_among
 
 
 class GileLoss:
@@ -234,7 +234,7 @@ class GileLoss:
         if step.excluded_columns is not None or config.language_labels:
             logits = without_infinities(logits)
         if is_columns(step.labels):
-            labels = gold_places(step.labels.reshape(len(step.labels), -1), config.num_labels, columns)
+            labels = gold_positions(step.labels.reshape(len(step.labels), -1), config.num_labels, columns)
             targets = multi_hot(labels, step.size)
         else:
             targets = targets_of(step.labels, config.num_labels)
@@ -264,11 +264,11 @@ class GileLoss:
             if step.model.config.language_labels:
                 columns, weights = step.of_candidates(language, labels, weights)
             if excluded_columns is not None and columns is not None:
-                excluded_columns = places_among(columns, excluded_columns)
+                excluded_columns = positions_among(columns, excluded_columns)
             loss = chunked_loss(
                 step.name,
                 text_codes,
-                gold_places(labels, step.model.config.num_labels, columns),
+                gold_positions(labels, step.model.config.num_labels, columns),
                 self._label_chunks(step.model, columns, language),
                 None if is_linear else of_language(step.model.gile.output_layer.classifier, language).bias,
                 self.chunk_size,

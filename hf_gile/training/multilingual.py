@@ -57,9 +57,9 @@ class MultilingualDataset(Dataset[list[dict[str, Any]]]):
         """Returns the rows of a batch at once, as requested by a DataLoader and several times faster with Arrow."""
         by_language = []
         for (language, dataset), order in zip(self.datasets.items(), self._orders(), strict=True):
-            places = [int(order[row]) for row in rows]
+            positions = [int(order[row]) for row in rows]
             read = getattr(dataset, "__getitems__", None)
-            documents = read(places) if read else [dataset[place] for place in places]
+            documents = read(positions) if read else [dataset[place] for place in positions]
             by_language.append([{**document, "language": language} for document in documents])
         return [list(row) for row in zip(*by_language, strict=True)]
 

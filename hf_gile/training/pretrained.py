@@ -103,11 +103,11 @@ def add_pooled_embeds(
         gile.eval()
         with torch.no_grad(), torch.autocast(gile.device.type, torch.bfloat16, enabled=bf16):
             for start in range(0, len(order), batch_size):
-                places = order[start : start + batch_size].tolist()
-                batch = processor.pad_documents([documents[place] for place in places])
+                positions = order[start : start + batch_size].tolist()
+                batch = processor.pad_documents([documents[place] for place in positions])
                 ids, mask = (batch[name].to(gile.device) for name in ("input_ids", "attention_mask"))
                 vectors = gile.text_encoder.pool(ids, mask.bool())[0].float().cpu().numpy()  # language-independent
-                for place, vector in zip(places, vectors, strict=True):
+                for place, vector in zip(positions, vectors, strict=True):
                     pooled[place] = vector if vector.ndim == 1 else vector[: max(1, len(documents[place]))]
         gile.train(was_training)
         return {"pooled_embeds": pooled}

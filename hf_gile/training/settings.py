@@ -73,7 +73,7 @@ def settings_of(source: type, names: Sequence[str], prefix: str = "", **defaults
         prefix: Prefix of the names of settings.
         defaults: Different defaults; None to use the default of the class.
     """
-    parameters, descriptions = inspect.signature(source).parameters, arguments_of(source)
+    parameters, descriptions = inspect.signature(source).parameters, documented_arguments(source)
 
     def add(settings: Kind) -> Kind:
         for name in names:
@@ -89,7 +89,7 @@ def settings_of(source: type, names: Sequence[str], prefix: str = "", **defaults
     return add
 
 
-def arguments_of(source: type) -> dict[str, str]:
+def documented_arguments(source: type) -> dict[str, str]:
     """Returns the descriptions of arguments in the docstring of a class.
 
     Args:

@@ -86,7 +86,7 @@ def decoupled_softmax(logits: Tensor, targets: Tensor, column_weights: Tensor | 
     return (functional.softplus(total - logits) * targets).sum() / len(logits)
 
 
-def gold_places(labels: Tensor, num_labels: int, columns: Tensor | None = None) -> Tensor:
+def gold_positions(labels: Tensor, num_labels: int, columns: Tensor | None = None) -> Tensor:
     """Checks gold labels, and finds their positions among the scored labels.
 
     Args:
@@ -101,25 +101,25 @@ def gold_places(labels: Tensor, num_labels: int, columns: Tensor | None = None) 
         ValueError: If a gold label is out of range, repeated, or not among `columns`.
 
     Example:
-        >>> gold_places(torch.tensor([[7, -100], [3, 7]]), num_labels=9, columns=torch.tensor([3, 5, 7]))
+        >>> gold_positions(torch.tensor([[7, -100], [3, 7]]), num_labels=9, columns=torch.tensor([3, 5, 7]))
         tensor([[   2, -100],
                 [   0,    2]])
     """
     check_gold(labels, num_labels)
     if columns is None:
         return labels
-    places = places_among(columns, labels)
-    missing = (labels != IGNORE) & (places == IGNORE)
+    positions = positions_among(columns, labels)
+    missing = (labels != IGNORE) & (positions == IGNORE)
     if bool(missing.any()):
         raise ValueError(
             f"labels contains index {labels[missing][0].item()}, which sampled_columns lacks: a sample must contain "
             "all gold labels in ascending order (use hf_gile.training.LabelSampler); with an IterableDataset set "
             "TrainingArguments(accelerator_config={'dispatch_batches': False}), which would truncate the sample"
         )
-    return places
+    return positions
 
 
-def places_among(columns: Tensor, wanted: Tensor) -> Tensor:
+def positions_among(columns: Tensor, wanted: Tensor) -> Tensor:
     """Finds the positions of labels among others.
 
     Args:
@@ -130,12 +130,12 @@ def places_among(columns: Tensor, wanted: Tensor) -> Tensor:
         `(B, P)` positions in `columns`, -100 for labels that are not among them.
 
     Example:
-        >>> places_among(torch.tensor([3, 5, 7]), torch.tensor([[7, 4, -100]]))
+        >>> positions_among(torch.tensor([3, 5, 7]), torch.tensor([[7, 4, -100]]))
         tensor([[   2, -100, -100]])
     """
-    places = torch.searchsorted(columns, wanted)
-    found = functional.pad(columns, (0, 1), value=IGNORE)[places] == wanted
-    return places.masked_fill(~found | (wanted == IGNORE), IGNORE)
+    positions = torch.searchsorted(columns, wanted)
+    found = functional.pad(columns, (0, 1), value=IGNORE)[positions] == wanted
+    return positions.masked_fill(~found | (wanted == IGNORE), IGNORE)
 
 
 LOSSES = {

@@ -9,7 +9,7 @@ import pytest
 
 from hf_gile.data import demo_file, revisions
 from hf_gile.data.medline import DELETED, KEPT, SUPERSEDED
-from hf_gile.data.revisions import Scan, fates_of, load_revisions, missing_files, read_revisions, scan
+from hf_gile.data.revisions import Scan, compute_fates, load_revisions, missing_files, read_revisions, scan
 
 HEAD = '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD" "http://nlm/a.dtd">\n'
 COMMENT = '<CommentsCorrections RefType="Cites"><PMID Version="1">999</PMID></CommentsCorrections>'
@@ -162,7 +162,7 @@ FATES = {
 @pytest.mark.parametrize(("scans", "fates"), FATES.values(), ids=FATES)
 def test_what_counts_is(scans, fates):
     assert (KEPT, SUPERSEDED, DELETED) == (0, 1, 2)
-    assert fates_of(scans).tolist() == fates
+    assert compute_fates(scans).tolist() == fates
 
 
 def test_the_rule_is_that_of_reading_one_by_one():
@@ -186,7 +186,7 @@ def test_the_rule_is_that_of_reading_one_by_one():
                 if place is not None:
                     by_one[place] = SUPERSEDED
                 newest[pmids[number]] = (versions[number], len(by_one) - 1)
-    assert fates_of(scans).tolist() == by_one
+    assert compute_fates(scans).tolist() == by_one
 
 
 def test_names_tell_the_order_wherever_the_files_lie(write, tmp_path):
@@ -205,7 +205,7 @@ def test_several_processes_find_the_same_and_the_cache_knows_it(write, tmp_path,
     options = {"num_proc": num_proc, "cache_dir": tmp_path / "cache"}
     found = load_revisions(files, **options)
     monkeypatch.setattr(revisions, "scan", None)
-    monkeypatch.setattr(revisions, "fates_of", None)
+    monkeypatch.setattr(revisions, "compute_fates", None)
     again = load_revisions(files, **options)
     for path in map(str, files):
         assert found.of(path) == again.of(path) == expected.of(path)

@@ -251,7 +251,7 @@ def test_threads_may_share_a_pipeline(pipe, monkeypatch):
     def ask(first):
         for place in range(400):
             labels = sets[(first + place) % 20]
-            codes = pipe._codes_of(labels, Options(), pipe.model.gile.label_state)[0]
+            codes = pipe._cached_codes(labels, Options(), pipe.model.gile.label_state)[0]
             assert codes[0, 0] == (first + place) % 20
 
     interval = sys.getswitchinterval()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from hf_gile.publishing.contents import contents_of, is_ours, missing_parts
+from hf_gile.publishing.contents import is_ours, missing_parts, select_files
 
 
 def test_pickles_of_any_name_stay_here(tmp_path):
@@ -21,7 +21,7 @@ def test_pickles_of_any_name_stay_here(tmp_path):
     (tmp_path / "words.pkl.gz").write_bytes(gzip.compress(pickle.dumps(["a", "b"])))
     np.save(tmp_path / "objects.npy", np.array([{}, []], dtype=object))
     np.savez(tmp_path / "mixed.npz", numbers=np.arange(3), objects=np.array([{}], dtype=object))
-    files, left_out = contents_of(tmp_path)
+    files, left_out = select_files(tmp_path)
     assert not files
     assert [name for name, _ in left_out] == [
         "mixed.npz",
@@ -40,7 +40,7 @@ def test_a_damaged_array_or_archive_stays_here(tmp_path):
     np.save(tmp_path / "numbers.npy", np.arange(3))
     (tmp_path / "broken.npy").write_bytes((tmp_path / "numbers.npy").read_bytes()[:20])
     (tmp_path / "broken.zip").write_bytes(b"PK\x03\x04 and no more")
-    files, left_out = contents_of(tmp_path)
+    files, left_out = select_files(tmp_path)
     assert list(files) == ["numbers.npy"]
     assert [name for name, _ in left_out] == ["broken.npy", "broken.zip"]
 
@@ -52,7 +52,7 @@ def test_plain_files_go_up_whatever_they_start_with(tmp_path):
     (tmp_path / "text.dat").write_bytes(b"\x80\x04 no pickle ends like this")
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "mine.png").write_bytes(b"\x89PNG")
-    files, left_out = contents_of(tmp_path)
+    files, left_out = select_files(tmp_path)
     assert list(files) == ["figures/mine.png", "model.safetensors", "numbers.npz", "text.dat"]
     assert left_out == []
 
@@ -66,7 +66,7 @@ def test_what_training_leaves_behind_stays_here(tmp_path):
     (tmp_path / "notebook.ipynb").write_text("{}")
     (tmp_path / "elsewhere").symlink_to(tmp_path, target_is_directory=True)
     (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
-    files, left_out = contents_of(tmp_path)
+    files, left_out = select_files(tmp_path)
     assert list(files) == ["notebook.ipynb"]
     assert dict(left_out) == {
         ".env": "hidden",
@@ -91,7 +91,7 @@ def test_a_link_of_the_cache_of_the_hub_is_the_file(tmp_path):
     (tmp_path / "blobs").mkdir()
     (tmp_path / "blobs" / "2c3d").write_text("{}")
     (snapshot / "config.json").symlink_to("../../blobs/2c3d")
-    files, _ = contents_of(snapshot)
+    files, _ = select_files(snapshot)
     assert files["config.json"].read_text() == "{}"
 
 
@@ -135,7 +135,7 @@ def test_other_kinds_of_models_are_incomplete(tmp_path, make_saved):
 
 
 def test_files_of_others_are_not_ours(make_saved):
-    files, _ = contents_of(make_saved())
+    files, _ = select_files(make_saved())
     assert {path for path in files if not is_ours(path)} == {"README.md", "config.json"}  # which are never deleted
     for path in ("notebook.ipynb", "figures/mine.png", "index/notes.txt", "sub/model.safetensors", "train.py"):
         assert not is_ours(path)

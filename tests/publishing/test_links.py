@@ -5,9 +5,9 @@ import json
 import pytest
 
 from hf_gile import LabelIndex
-from hf_gile.label_index import _file_of
+from hf_gile.label_index import _check_file
 from hf_gile.publishing import save, write_card
-from hf_gile.publishing.contents import contents_of
+from hf_gile.publishing.contents import select_files
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_a_name_that_leads_out_of_an_index_is_refused(index, tmp_path):
         ["label_index-00000000.jsonl"],
     ):
         with pytest.raises(ValueError, match="which is not a file of an index in"):
-            _file_of(index, name)
+            _check_file(index, name)
 
 
 @pytest.mark.parametrize("part", ["labels", "codes"])
@@ -56,7 +56,7 @@ def test_a_link_to_a_file_elsewhere_does_not_go_up(tmp_path):
     (tmp_path / "private").write_text("private")
     (tmp_path / "model" / "README.md").symlink_to("../private")
     with pytest.raises(ValueError, match=r"README.md is a link to .*private, outside of the folder"):
-        contents_of(tmp_path / "model")
+        select_files(tmp_path / "model")
 
 
 def test_a_card_draws_no_figures_into_a_link(tmp_path, make_model):

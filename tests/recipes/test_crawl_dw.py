@@ -24,7 +24,7 @@ from datasets import load_dataset
 
 from hf_gile import GileConfig, GileProcessor, LabelSet, build_tokenizer
 from hf_gile.data import load_dw, load_word_vectors
-from hf_gile.data.deutsche_welle.crawl import answers_of, crawl_dw, read_lists
+from hf_gile.data.deutsche_welle.crawl import crawl_dw, open_answers, read_lists
 from hf_gile.data.deutsche_welle.polite_web import Visitor
 from hf_gile.training import encode_dataset
 
@@ -140,7 +140,7 @@ def crawl(tmp_path, lists):
 
 def answers(tmp_path):
     """From each address that was asked to where it led, charset and page."""
-    with answers_of(tmp_path / "crawl") as table:
+    with open_answers(tmp_path / "crawl") as table:
         rows = table.execute("SELECT url, final_url, charset, page FROM answers").fetchall()
     return {
         url: (final_url, charset, zlib.decompress(page) if page else None) for url, final_url, charset, page in rows
@@ -379,11 +379,11 @@ def test_other_ports_and_schemes_of_a_host_are_not_asked(site, crawl):
 
 def test_an_address_may_lead_to_the_usual_ports_but_not_from_https_to_http():
     visitor = Visitor(CONTACT, ["dw.com", "www.dw.com"], 1.0, 1.0, 1000)
-    assert visitor._leads_away("https://www.dw.com/en/a-2", "http://dw.com/p/2") is None
-    assert visitor._leads_away("http://www.dw.com:80/en/a-2", "http://dw.com/p/2") is None
-    assert visitor._leads_away("http://dw.com/p/2", "https://dw.com/p/2") == "redirects from https to http"
-    assert visitor._leads_away("https://dw.com:8443/p/2", "https://dw.com/p/2") == "redirects to another port"
-    assert visitor._leads_away("https://dw.com:99999/p/2", "https://dw.com/p/2").startswith("invalid address")
+    assert visitor._forbidden_redirect("https://www.dw.com/en/a-2", "http://dw.com/p/2") is None
+    assert visitor._forbidden_redirect("http://www.dw.com:80/en/a-2", "http://dw.com/p/2") is None
+    assert visitor._forbidden_redirect("http://dw.com/p/2", "https://dw.com/p/2") == "redirects from https to http"
+    assert visitor._forbidden_redirect("https://dw.com:8443/p/2", "https://dw.com/p/2") == "redirects to another port"
+    assert visitor._forbidden_redirect("https://dw.com:99999/p/2", "https://dw.com/p/2").startswith("invalid address")
 
 
 def test_a_lost_connection_is_asked_again(site, crawl):

@@ -10,8 +10,8 @@ from hf_gile.training.calibration.score_counts import (
     VALUES,
     ScoreCounts,
     above_edges,
+    assign_halves,
     counts_above,
-    half_of,
     rounded,
 )
 
@@ -54,7 +54,7 @@ def test_counts_are_those_of_a_loop():
     counts = counted(logits, columns, 5, top_k=3, chunk_size=2)
     assert counts.documents == 23
     for half in range(2):
-        chosen = half_of(torch.arange(23)) == half
+        chosen = assign_halves(torch.arange(23)) == half
         own, right = logits[chosen], gold[chosen]
         candidate = own > torch.finfo(torch.float32).min
         assert torch.equal(counts.num_gold[half], right.sum(0))
@@ -82,7 +82,7 @@ def test_counts_are_those_of_a_loop():
 
 
 def test_halves_are_equal_whatever_takes_turns():
-    halves = half_of(torch.arange(10_000))
+    halves = assign_halves(torch.arange(10_000))
     for period in (1, 2, 3, 4, 7, 64):
         for start in range(period):
             own = halves[start::period]

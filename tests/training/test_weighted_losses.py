@@ -11,7 +11,7 @@ from hf_gile.training.weighted_losses import (
     binary_cross_entropy,
     cross_entropy,
     decoupled_softmax,
-    gold_places,
+    gold_positions,
 )
 
 B, L = 3, 17
@@ -34,14 +34,14 @@ def test_without_weights_they_are_the_plain_ones(logits, name):
 def test_sampled_targets_are_the_columns_of_the_full_ones():
     columns = torch.tensor([0, 2, 5, 11, 16])
     torch.testing.assert_close(
-        multi_hot(gold_places(LABELS, L, columns), len(columns)), multi_hot(LABELS, L)[:, columns]
+        multi_hot(gold_positions(LABELS, L, columns), len(columns)), multi_hot(LABELS, L)[:, columns]
     )
 
 
 @pytest.mark.parametrize("columns", [[0, 2], [0, 2, 5, 15]], ids=["past the end", "in between"])
 def test_a_gold_column_that_was_not_sampled_is_named(columns):
     with pytest.raises(ValueError, match="which sampled_columns lacks"):
-        gold_places(LABELS, L, torch.tensor(columns))
+        gold_positions(LABELS, L, torch.tensor(columns))
 
 
 def test_positive_weights_weight_the_terms_of_gold_labels_alone(logits):

@@ -105,7 +105,7 @@ def crawl_dw(
     addresses = read_lists(lists, languages)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with answers_of(folder) as table:
+    with open_answers(folder) as table:
         for (name, split, language), urls in addresses.items():
             with whole_file(folder / "lists" / name / split / f"{language}.json") as written:
                 written.write_text(json.dumps({"urls": urls}), encoding="utf-8")
@@ -157,7 +157,7 @@ def read_lists(lists: AnyPath | Iterable[AnyPath], languages: Iterable[str] | No
 
 
 @contextmanager
-def answers_of(folder: Path) -> Iterator[sqlite3.Connection]:
+def open_answers(folder: Path) -> Iterator[sqlite3.Connection]:
     """Opens the table `answers` of a crawl, for one process at a time.
 
     Raises:

@@ -205,7 +205,7 @@ def load_dw(
     for language in languages:
         words = None
         if word_vectors is not None:
-            words = corpus.word_vectors[language] = word_vectors_of(word_vectors, language)
+            words = corpus.word_vectors[language] = read_word_vectors(word_vectors, language)
         files = {split: folder / split / f"{language}.json" for split in splits}
         contents = {split: _content(path) for split, path in files.items()}
         label_ids = contents[splits[0]]["label_ids"]
@@ -328,7 +328,7 @@ def write_dw(
         report.records += len(gold)
 
 
-def word_vectors_of(source: str | os.PathLike[str] | Mapping[str, WordVectors], language: str) -> WordVectors:
+def read_word_vectors(source: str | os.PathLike[str] | Mapping[str, WordVectors], language: str) -> WordVectors:
     """Reads the word vectors of a language.
 
     Args:
@@ -368,7 +368,7 @@ def _label_words(label_ids: list[Any], vocabulary: int, path: Path) -> list[list
     if not label_ids:
         raise ValueError(f"{path}: label_ids is empty")
     labels = []
-    places: dict[str, int] = {}
+    positions: dict[str, int] = {}
     for place, label in enumerate(label_ids):
         try:
             words = [int(word) for word in label.split("_")]
@@ -377,8 +377,8 @@ def _label_words(label_ids: list[Any], vocabulary: int, path: Path) -> list[list
             raise ValueError(
                 f'{path}: label_ids[{place}] must be word ids joined by "_", got {label!r}: {error}'
             ) from None
-        if places.setdefault(label, place) != place:
-            raise ValueError(f"{path}: label_ids[{place}] repeats label_ids[{places[label]}], {label!r}")
+        if positions.setdefault(label, place) != place:
+            raise ValueError(f"{path}: label_ids[{place}] repeats label_ids[{positions[label]}], {label!r}")
         labels.append(words)
     return labels
 

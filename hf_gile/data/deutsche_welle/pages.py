@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from ...extras import needs_extra
 from ...models.labels_gile import Label, LabelSet
 from ..report import ReadReport
-from .crawl import MOST_BYTES, SETS, SPLITS, AnyPath, answers_of, read_lists
+from .crawl import MOST_BYTES, SETS, SPLITS, AnyPath, open_answers, read_lists
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -159,7 +159,7 @@ def _rows(folder: Path, labels: str, language: str, report: ReadReport) -> dict[
     lists = read_lists(folder / "lists" / labels, [language])
     rows: dict[str, list[dict[str, Any]]] = {}
     seen: dict[str, str] = {}
-    with answers_of(folder) as table:
+    with open_answers(folder) as table:
         for split in ("test", "dev", "train"):
             rows[split] = []
             for url in lists[labels, split, language]:

@@ -75,7 +75,7 @@ class Visitor:
         """Follows the redirects of an address, as far as robots.txt allows; robots.txt itself is always allowed."""
         url = start
         for _ in range(_MOST_REDIRECTS + 1):
-            if reason := self._leads_away(url, start):
+            if reason := self._forbidden_redirect(url, start):
                 return Visit(url, reason=reason)
             if not robots and (refusal := self._refusal(url)):
                 return refusal
@@ -85,7 +85,7 @@ class Visitor:
             url = urldefrag(urljoin(url, visit.target)).url
         return Visit(url, visit.status, reason=f"more than {_MOST_REDIRECTS} redirects")
 
-    def _leads_away(self, url: str, start: str) -> str | None:
+    def _forbidden_redirect(self, url: str, start: str) -> str | None:
         """Returns the reason against following a redirect; None if it may be followed."""
         try:
             (scheme, host, port), (first, _, first_port) = _site(url), _site(start)

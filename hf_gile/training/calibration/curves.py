@@ -74,14 +74,14 @@ def fit_softmax_calibration(logits: Tensor, gold: Tensor, seen: Tensor) -> dict[
         `GileConfig.calibration` for the existing groups.
     """
     groups = [group for group in GROUPS if bool((seen == (group == "seen")).any())]
-    places = torch.where(seen, 0, len(groups) - 1)  # of each label's group
+    positions = torch.where(seen, 0, len(groups) - 1)  # of each label's group
     # Labels that are not candidates are excluded from products, as infinity times zero has no gradient.
     absent = logits.isneginf()
     logits = logits.masked_fill(absent, 0.0)
 
     def loss(numbers: dict[str, dict[str, Tensor]]) -> Tensor:
         scale, offset = (
-            torch.stack([numbers[group][name] for group in groups])[places].to(logits) for name in METHODS["platt"]
+            torch.stack([numbers[group][name] for group in groups])[positions].to(logits) for name in METHODS["platt"]
         )
         calibrated = logits * scale + offset
         return functional.cross_entropy(calibrated.masked_fill(absent, -torch.inf), gold, reduction="sum").double()

@@ -17,7 +17,7 @@ from ...models.losses_gile import IGNORE, widened
 from ...models.search_gile import calibrated
 from .curves import check_method, fit_calibration, fit_softmax_calibration
 from .label_thresholds import LabelCounts, LabelThresholds, check_objective, fit_label_thresholds, group_threshold
-from .promised_recall import GoldLogits, promised_threshold, recall_of
+from .promised_recall import GoldLogits, guaranteed_recall, promised_threshold
 from .score_counts import VALUES, ScoreCounts, above_edges
 from .thresholds import LEAST_DOCUMENTS, LEAST_GOLD, tells_enough
 
@@ -114,7 +114,7 @@ def calibrate(
     single = model.config.problem_type == "single_label_classification"
     method = method or ("platt" if single else "spline")
     check_method(method, model.config.problem_type)
-    recall = recall_of(objective, single)
+    recall = guaranteed_recall(objective, single)
     if recall is None:
         check_objective(objective)
     chosen = _candidates(model, batches, columns)
@@ -361,9 +361,9 @@ def _micro_f1_at_half(cells: Tensor, gold: Tensor, num_gold: int) -> float:
 
 
 def _error(probabilities: Tensor, cells: Tensor, gold: Tensor) -> float:
-    places = (probabilities * _BINS).long().clamp(max=_BINS - 1)
+    positions = (probabilities * _BINS).long().clamp(max=_BINS - 1)
     sums = torch.zeros(3, _BINS, dtype=torch.double)
-    sums.index_add_(1, places, torch.stack([cells.double(), probabilities.double() * cells, gold.double()]))
+    sums.index_add_(1, positions, torch.stack([cells.double(), probabilities.double() * cells, gold.double()]))
     return calibration_error(*sums)
 
 
@@ -406,9 +406,9 @@ def _candidates(
 def _scored(
     model: GileForSequenceClassification, batches: Iterable[dict[str, Any]], chosen: Tensor, bf16: bool
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Of each batch `(B, C)` logits and `(B, P)` gold places among the candidates, padded with -100."""
-    places = torch.full((model.config.num_labels + 1,), IGNORE)
-    places[chosen] = torch.arange(len(chosen))
+    """Of each batch `(B, C)` logits and `(B, P)` gold positions among the candidates, padded with -100."""
+    positions = torch.full((model.config.num_labels + 1,), IGNORE)
+    positions[chosen] = torch.arange(len(chosen))
     every = len(chosen) == model.config.num_labels
     for batch in batches:
         gold = _gold(batch)
@@ -421,7 +421,7 @@ def _scored(
             logits = model(**inputs).logits
         logits, gold = read_batch(logits, gold)
         logits = logits if every else logits[:, chosen.to(logits.device)]
-        yield logits, places.to(gold.device)[gold.masked_fill(gold == IGNORE, -1)]
+        yield logits, positions.to(gold.device)[gold.masked_fill(gold == IGNORE, -1)]
 
 
 def _gold(batch: Mapping[str, Any]) -> Tensor:

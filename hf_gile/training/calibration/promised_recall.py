@@ -23,7 +23,7 @@ _BELOW = 1 - 1e-5
 """Margin of a threshold below the lowest accepted label, because probabilities are rounded."""
 
 
-def recall_of(objective: str, one_label: bool = False) -> float | None:
+def guaranteed_recall(objective: str, one_label: bool = False) -> float | None:
     """Returns the recall that an objective guarantees, or None for other objectives.
 
     Args:
@@ -34,7 +34,7 @@ def recall_of(objective: str, one_label: bool = False) -> float | None:
         ValueError: If a single-label model is asked for a recall.
 
     Example:
-        >>> recall_of("recall@0.8"), recall_of("micro_f1")
+        >>> guaranteed_recall("recall@0.8"), guaranteed_recall("micro_f1")
         (0.8, None)
     """
     found = _OBJECTIVE.fullmatch(objective)

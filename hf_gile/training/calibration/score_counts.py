@@ -45,7 +45,7 @@ def rounded(logits: Tensor) -> Tensor:
     return torch.where(bits >= 0, bits, -32768 - bits).int() + _LARGEST
 
 
-def half_of(positions: Tensor) -> Tensor:
+def assign_halves(positions: Tensor) -> Tensor:
     """Assigns documents to halves by a hash of their position, since languages or sources may alternate.
 
     Args:
@@ -55,7 +55,7 @@ def half_of(positions: Tensor) -> Tensor:
         `(N,)` 0 or 1.
 
     Example:
-        >>> half_of(torch.arange(12))
+        >>> assign_halves(torch.arange(12))
         tensor([0, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0])
     """
     return (positions * 0x9E3779B1 >> 16) & 1  # Knuth's multiplicative hash
@@ -64,7 +64,7 @@ def half_of(positions: Tensor) -> Tensor:
 class ScoreCounts:
     """Counts of the logits of candidate labels: in fine bins for seen and unseen labels, in coarse bins for each label.
 
-    Documents are divided into two halves (`half_of`) for cross-validation.
+    Documents are divided into two halves (`assign_halves`) for cross-validation.
 
     Labels that are not candidates for a document (logits of minus infinity or the minimum of the dtype) are not
     counted. If they are gold anyway, they are included in `num_gold`, as labels below any threshold.
@@ -117,7 +117,7 @@ class ScoreCounts:
         candidate = (logits > torch.finfo(logits.dtype).min).cpu()
         bins, gold = rounded(logits), gold.cpu()
         rows = torch.arange(len(logits))
-        halves = half_of(self.documents + rows)
+        halves = assign_halves(self.documents + rows)
         self.documents += len(logits)
         group, labels = self.seen.int(), torch.arange(len(self.seen), dtype=torch.int32)
         half, width = halves.int()[:, None], len(EDGES) + 1
@@ -144,9 +144,9 @@ class ScoreCounts:
             if len(chosen):
                 best = logits[:, chosen.to(logits.device)].topk(min(self.top_k, len(chosen)), dim=1).indices.cpu()
                 best = chosen[best]
-                places = bins.gather(1, best)
-                _count(self.best_cells[place], places[candidate.gather(1, best)])
-                _count(self.best_gold[place], places[mask.gather(1, best)])
+                positions = bins.gather(1, best)
+                _count(self.best_cells[place], positions[candidate.gather(1, best)])
+                _count(self.best_gold[place], positions[mask.gather(1, best)])
 
 
 def above_edges(label_counts: Tensor) -> Tensor:
@@ -187,6 +187,6 @@ def counts_above(above: Tensor, logits: Tensor) -> Tensor:
     return torch.lerp(lower, upper, share)
 
 
-def _count(counts: Tensor, places: Tensor) -> None:
+def _count(counts: Tensor, positions: Tensor) -> None:
     one = torch.ones(1, dtype=counts.dtype)
-    counts.view(-1).index_add_(0, places.reshape(-1), one.expand(places.numel()))
+    counts.view(-1).index_add_(0, positions.reshape(-1), one.expand(positions.numel()))

@@ -175,11 +175,13 @@ class ThresholdTuner(TrainerMetric):
         """
         scores, gold = read_batch(scores, labels, self.num_labels)
         if self.unseen is not None:
-            places = torch.full((self.num_labels + 1,), IGNORE, device=gold.device)  # the last one is for the padding
+            positions = torch.full(
+                (self.num_labels + 1,), IGNORE, device=gold.device
+            )  # the last one is for the padding
             for tuner, columns in zip((self, self.unseen), self.columns, strict=True):
                 own = columns.to(gold.device)
-                places.fill_(IGNORE)[own] = torch.arange(len(own), device=gold.device)
-                tuner._count(scores[:, own], places[gold.masked_fill(gold == IGNORE, -1)])
+                positions.fill_(IGNORE)[own] = torch.arange(len(own), device=gold.device)
+                tuner._count(scores[:, own], positions[gold.masked_fill(gold == IGNORE, -1)])
         else:
             self._count(scores, gold)
 

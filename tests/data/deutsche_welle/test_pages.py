@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hf_gile.data import ReadReport, WordVectors, load_dw, load_dw_pages, write_dw
-from hf_gile.data.deutsche_welle.crawl import MOST_BYTES, answers_of
+from hf_gile.data.deutsche_welle.crawl import MOST_BYTES, open_answers
 from hf_gile.data.deutsche_welle.pages import parse_dw_page
 
 TODAY = """<!DOCTYPE html><html class="x" lang="{lang}" dir="ltr"><head><meta charset="utf-8">
@@ -163,7 +163,7 @@ def crawl(tmp_path):
                     page = page.encode()
                 reason, packed = (None, zlib.compress(page)) if isinstance(page, bytes) else (page["reason"], b"")
                 where = f"https://www.dw.com/en/x/a-{name if leads is None else leads.get(name, name)}"
-                with answers_of(folder) as table:
+                with open_answers(folder) as table:
                     row = (f"http://dw.com/p/{name}", where, None, reason, False, packed)
                     table.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?)", row)
         return folder
@@ -265,7 +265,7 @@ def test_what_is_no_document_is_left_out_and_counted(crawl):
 
 def test_damaged_pages_are_named_and_can_be_skipped(crawl):
     folder = crawl(train=[("2", today()), ("3", today()), ("5", b"")])
-    with answers_of(folder) as table:
+    with open_answers(folder) as table:
         table.execute("UPDATE answers SET page = ? WHERE url = 'http://dw.com/p/2'", (b"no page",))
     with pytest.raises(ValueError, match=r"http://dw.com/p/2: .*/a-2: Error -3 .*incorrect header.*; fix it"):
         load_dw_pages(folder, "english")
