@@ -123,7 +123,8 @@ def write_folder(
     run = start_run(output, files, scorer, reading)
     left, totals = run.left(*shard), {"rows": 0, "rejected": 0}
     scored = score_parts(run, left, scorer, number_of_workers(workers, len(left)))
-    for done in tqdm(scored, total=len(left), unit=" parts", disable=None):
-        totals = {name: count + done[name] for name, count in totals.items()}
+    for counts in tqdm(scored, total=len(left), unit=" parts", disable=None):
+        totals = {name: count + counts[name] for name, count in totals.items()}
     rejected = f"; {counted(totals['rejected'], 'row')} rejected, see {output}/rejected" if totals["rejected"] else ""
-    note(f"{counted(totals['rows'], 'text')} scored, {counted(len(left), 'part')}{rejected}")
+    done = f"{len(run.parts) - len(run.left()):,} of {counted(len(run.parts), 'part')} done"
+    note(f"{counted(totals['rows'], 'text')} scored, {done}{rejected}")

@@ -225,10 +225,8 @@ def start_run(folder: str | Path, files: Iterable[str | Path], scorer: GileScore
     with alone(folder):
         if file.is_file():
             before = _read(file)["fingerprint"]
-            if other := [name for name in made_of if before.get(name) != made_of[name]]:
-                raise ValueError(
-                    f"{folder} holds a run with other {', '.join(other)}: choose another folder, or remove this one"
-                )
+            if other := _different(before, made_of):
+                raise ValueError(f"{folder} holds a run with other {other}: choose another folder, or remove this one")
         elif any((folder / "parts").glob("[!.]*.parquet")):
             raise ValueError(f"{folder} holds parts, and no {RUN_FILE} that says what they are: choose another folder")
         else:
@@ -253,6 +251,17 @@ def _fingerprint(scorer: GileScorer) -> dict[str, Any]:
         "thresholds": [model.config.thresholds, model.config.calibration, model.config.problem_type],
         "options": {**scorer.options, "bf16": scorer.bf16},
     }
+
+
+def _different(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """Names what differs, and of options which."""
+    names = []
+    for name in dict.fromkeys([*now, *before]):
+        old, new = before.get(name), now.get(name)
+        if old != new:
+            both = isinstance(old, dict) and isinstance(new, dict)
+            names.append(f"{name} ({_different(old, new)})" if both else name)
+    return ", ".join(names)
 
 
 def _digest(contents: Iterable[bytes]) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers.utils import logging
 
 from .parts import ScoringRun
 from .scorer import GileScorer
@@ -112,6 +113,7 @@ def _work(connection: Connection, run: ScoringRun, folder: str, settings: dict[s
     """Scores the parts that the main process names, until it names none or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process hears it, too
     torch.set_num_threads(threads)
+    logging.disable_progress_bar()  # of loading, for each process
     answer: Any = None
     with suppress(EOFError, BrokenPipeError):
         try:

@@ -26,7 +26,7 @@ def test_a_folder_holds_what_the_lines_say(run, saved_model, notes, tmp_path):
     output = tmp_path / "scored"
     said = run("score", saved_model, notes, "--top-k", 3, "--output", output, "--workers", 1, "--part-size", 0.0001)
     assert said.stdout == ""
-    assert "4 texts scored, 1 part\n" in said.stderr
+    assert "4 texts scored, 1 of 1 part done\n" in said.stderr
     assert status(run, output) == {"parts": 1, "done": 1, "rows": 4, "rejected": 0}
     said = run("score", "--output", output, "--merge", tmp_path / "all.parquet")
     assert said.stderr == f"4 rows of 1 part written to {tmp_path / 'all.parquet'}\n"
@@ -45,8 +45,10 @@ def test_a_second_call_does_what_is_left_and_a_shard_its_share(run, saved_model,
     assert 0 < half["done"] < half["parts"]
     run("score", saved_model, path, *options)
     assert status(run, output) == {**half, "done": half["parts"], "rows": 100}
+    said = run("score", saved_model, path, *options)
+    assert f"0 texts scored, {half['parts']} of {half['parts']} parts done\n" in said.stderr
     said = run("score", saved_model, path, *options, "--top-k", 1, ends=1)
-    assert f"{output} holds a run with other options: choose another folder, or remove this one" in said.stderr
+    assert f"{output} holds a run with other options (top_k): choose another folder, or remove this one" in said.stderr
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,7 @@ def test_rejected_rows_are_counted_and_named(run, saved_model, tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"text": "Rats."}\n{"text": 3}\n')
     said = run("score", saved_model, path, "--output", tmp_path / "scored")
-    assert f"1 text scored, 1 part; 1 row rejected, see {tmp_path / 'scored'}/rejected\n" in said.stderr
+    assert f"1 text scored, 1 of 1 part done; 1 row rejected, see {tmp_path / 'scored'}/rejected\n" in said.stderr
 
 
 @pytest.mark.parametrize(

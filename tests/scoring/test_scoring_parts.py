@@ -118,10 +118,10 @@ def test_another_run_in_the_same_folder_is_refused_by_what_differs(saved, write_
         with pytest.raises(ValueError, match=rf"out holds a run with other {what}: choose another folder"):
             score(tmp_path / "out", [path], other, **reading)
 
-    refused("options", GileScorer(saved, top_k=3))
-    refused("options", GileScorer(saved, top_k=2, bf16=True))
+    refused(r"options \(top_k\)", GileScorer(saved, top_k=3))
+    refused(r"options \(bf16\)", GileScorer(saved, top_k=2, bf16=True))
     refused("labels", GileScorer(saved, LabelSet.from_names(["Milk", "Rats"]), top_k=2))
-    refused("reading", id="text")
+    refused(r"reading \(id\)", id="text")
     model = GileForSequenceClassification.from_pretrained(saved)
     model.config.thresholds = {"seen": 0.5}
     model.save_pretrained(saved)
