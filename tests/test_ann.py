@@ -259,6 +259,16 @@ def test_text_codes_that_say_nothing_are_refused(made, built, spoil, message):
         ApproximateSearch.build(built, spoil(made[2]), size=32)
 
 
+def test_by_default_the_search_keeps_as_many_directions_as_text_codes_use(made, built, monkeypatch):
+    monkeypatch.setattr(ann, "_SIZE", 5)
+    generator = torch.Generator().manual_seed(0)
+    for used, expected in ((3, 5), (21, 20)):  # 20 of 21 equal directions hold 95 %
+        directions = torch.linalg.qr(torch.randn(53, used, generator=generator))[0]
+        codes = torch.linalg.qr(torch.randn(300, used, generator=generator))[0] @ directions.T
+        search = ApproximateSearch.build(built, codes + 1e-4 * torch.randn(300, 53, generator=generator))
+        assert search.size == expected
+
+
 @pytest.mark.parametrize("name", ["probes", "oversampling"])
 def test_a_search_that_reads_nothing_is_refused(made, built, name):
     setattr(built.search, name, 0)
