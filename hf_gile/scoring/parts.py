@@ -258,9 +258,10 @@ def _different(before: dict[str, Any], now: dict[str, Any]) -> str:
     names = []
     for name in dict.fromkeys([*now, *before]):
         old, new = before.get(name), now.get(name)
-        if old != new:
-            both = isinstance(old, dict) and isinstance(new, dict)
-            names.append(f"{name} ({_different(old, new)})" if both else name)
+        if isinstance(old, dict) and isinstance(new, dict) and old != new:
+            names.append(f"{name} ({_different(old, new)})")
+        elif old != new:
+            names.append(name)
     return ", ".join(names)
 
 
