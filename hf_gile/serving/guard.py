@@ -1,6 +1,7 @@
 """What the service takes, and how it refuses the rest."""
 
 import asyncio
+import re
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ class Guard:
             except HTTPException as error:
                 await refusal(error.status_code, error.detail)(scope, receive, note_and_send)
                 return
-            await self._app(scope, _again(body, receive), note_and_send)
+            await self._app(scope, _again(_escaped(scope, body), receive), note_and_send)
         finally:
             self._running[client] -= 1
             self._running += Counter()  # forgets clients without requests
@@ -97,6 +98,14 @@ class Guard:
                         return bytes(body)
         except TimeoutError:
             raise HTTPException(408, f"the request did not arrive in {self._limits.seconds:g} seconds") from None
+
+
+def _escaped(scope: Scope, body: bytes) -> bytes:
+    """Escapes the bytes of a form that should have been: curl -d sends them as they are, and they would be Latin-1."""
+    kind = dict(scope.get("headers", ())).get(b"content-type", b"")
+    if not kind.lower().startswith(b"application/x-www-form-urlencoded"):
+        return body
+    return re.sub(rb"[\x80-\xff]", lambda byte: b"%%%02X" % byte[0][0], body)
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

@@ -82,6 +82,19 @@ def test_labels_below_the_threshold_are_left_out(client):
     assert [one["score"] for one in results] == scores[:2]
 
 
+@pytest.mark.parametrize("sent", ["S%C3%A4uglinge+%26", "Säuglinge+%26"])
+def test_a_form_is_read_as_utf8_whether_or_not_it_is_escaped(make_client, sent):
+    read = []
+
+    def suggest(texts):
+        read.extend(text for text, _ in texts)
+        return [[]]
+
+    client = make_client(suggest)
+    client.post(SUGGEST, content=f"text={sent}".encode(), headers={"Content-Type": "application/x-www-form-urlencoded"})
+    assert read == ["Säuglinge &"]
+
+
 def test_a_batch_is_answered_in_order_with_the_ids_of_its_documents(client):
     texts = [TEXT, "Iron in blood.", ""]
     documents = [{"text": text, "document_id": str(place), "metadata": {}} for place, text in enumerate(texts)]
