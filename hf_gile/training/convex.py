@@ -51,8 +51,8 @@ _LARGEST = 20_000_000_000
 _RAISE, _LOST = 0.25, 0.02
 """Step of the offset of unseen labels, and the allowed relative loss in average precision of seen labels."""
 
-_FEW_DOCUMENTS = 4000
-"""Maximum number of documents for choosing the L2 of rows of words."""
+_FEW_DOCUMENTS, _SAMPLED_LABELS = 4000, 512
+"""Of more documents, the L2 of rows of words is chosen on so many labels."""
 
 READ_OF_MANY = 1000
 """Number of documents with vectors in larger training sets; only rows of words are fitted on all documents."""
@@ -61,7 +61,7 @@ _DOCUMENTS_AT_ONCE, _COMPARED_AT_ONCE = 1024, 64
 
 L2_OF_ROWS = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
 L2_OF_BILINEAR = (1.0, 0.1, 0.01, 0.001)
-L2_OF_WORDS = (0.5, 2.0, 0.1)
+L2_OF_WORDS = (1.0, 2.0, 0.5, 4.0, 0.1)
 
 PADDING = -100
 
@@ -473,6 +473,13 @@ class _Fold:
         scores = self.regression.scores(self.others.words[:, 0], self.words, self.seen)
         return scaled_loss(scores, self.others.among(self.seen))
 
+    def sample_labels(self) -> "_Fold":
+        """Returns the fold with some of its seen labels, to choose the L2 of their rows of words quickly."""
+        seen = self.seen.nonzero()[:, 0]
+        chosen = seen[torch.randperm(len(seen), generator=torch.Generator().manual_seed(0))[:_SAMPLED_LABELS]]
+        gold = self.train.gold.masked_fill(~torch.isin(self.train.gold, chosen), PADDING)
+        return replace(self, train=replace(self.train, gold=gold), named=None)
+
     @property
     def seen(self) -> Tensor:
         return self.train.counts(len(self.labels)) > 0
@@ -587,7 +594,7 @@ def fit_head(
     steps = 60 if is_read else 0
     chosen = {"rows_l2": _best(L2_OF_ROWS, try_rows) if is_read else 1.0}
     if regression is not None:
-        chosen["words_l2"] = _choose_words(plain, L2_OF_WORDS[: None if len(train) <= _FEW_DOCUMENTS else 1])
+        chosen["words_l2"] = _choose_words(plain)
         for fold in (whole, *held) if whole is not plain[0] else held:
             fold.fit_words(chosen["words_l2"], plain[0].words if is_enough else None)
     for fold in held:
@@ -631,9 +638,10 @@ def _named(compare: CompareWords, documents: Documents) -> "csr_matrix":
     return vstack([csr_matrix(compare(some)["coverage"]) for some in documents.words.split(_DOCUMENTS_AT_ONCE)]).tocsr()
 
 
-def _choose_words(folds: "Sequence[_Fold]", grid: Sequence[float]) -> float:
-    """Chooses the L2 of rows of words, and fits them."""
-    best = _best(grid, lambda l2: sum(fold.fit_words(l2) for fold in folds)) if len(grid) > 1 else grid[0]
+def _choose_words(folds: "Sequence[_Fold]") -> float:
+    """Chooses the L2 of rows of words, on a sample of the labels if there are many documents, and fits them."""
+    sampled = [fold.sample_labels() if len(fold.train) > _FEW_DOCUMENTS else fold for fold in folds]
+    best = _best(L2_OF_WORDS, lambda l2: sum(fold.fit_words(l2) for fold in sampled))
     for fold in folds:
         fold.fit_words(best)
     return best

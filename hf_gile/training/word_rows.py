@@ -19,7 +19,7 @@ from ..models.scoring_gile import word_evidence
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-_SOLVED_AT_ONCE, _RANK, _STEPS = 4000, 200, 6
+_SOLVED_AT_ONCE, _RANK, _STEPS = 4000, 200, 3
 """Up to this many documents equations are solved directly; above it, at this rank, and by steps for the rest."""
 
 _LABELS_AT_ONCE, _COSTLY = 1024, 20_000_000_000

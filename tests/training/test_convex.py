@@ -31,6 +31,7 @@ from hf_gile.training.convex import (
     scaled_loss,
 )
 from hf_gile.training.experiment import _some_pooled
+from hf_gile.training.word_rows import WordRegression
 
 LABELS, SIZE = 6, 5
 
@@ -396,3 +397,20 @@ def test_of_many_documents_some_are_read_and_all_have_words(make):
     assert not model.gile.label_rows.weight[:, :-1].any()
     assert model.gile.label_rows.weight[:, -1].bool().tolist() == [True, True, True, False]
     assert (model.gile.word_rows.sizes > 0).all()
+
+
+def test_of_many_documents_the_l2_of_words_is_chosen_on_some_labels(make, monkeypatch):
+    model, _, parts = make("multi_label_classification", lexical=True)
+    monkeypatch.setattr(convex, "_FEW_DOCUMENTS", 5)
+    monkeypatch.setattr(convex, "_SAMPLED_LABELS", 1)
+    tried, fitted = set(), set()
+
+    def fit(regression, rows, targets, l2):
+        (tried if np.count_nonzero(targets.getnnz(0)) == 1 else fitted).add(l2)
+        return fit_words(regression, rows, targets, l2)
+
+    fit_words = WordRegression.fit
+    monkeypatch.setattr(WordRegression, "fit", fit)
+    result = fit_convex(model, parts)
+    assert len(tried) >= 3
+    assert fitted == {result["chosen"]["words_l2"]} <= tried
