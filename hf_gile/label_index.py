@@ -25,7 +25,6 @@ from transformers import PreTrainedConfig
 from .models import GileProcessor, Scorer, towers_of, unwrapped
 from .models.labels_gile import Label, LabelSet
 from .models.languages_gile import check_language, own_columns
-from .models.processing_gile import LEXICAL_BUCKETS
 from .models.scoring_gile import Postings
 from .models.search_gile import (
     SCORES_AT_ONCE,
@@ -585,7 +584,7 @@ def _features_of_entries(postings: Postings) -> Tensor:
 def _checked(postings: Postings, labels: int) -> Postings:
     """Checks that all indices in postings are in range."""
     entries, texts, starts = len(postings.texts), len(postings.labels), postings.starts
-    limits = [(postings.features, LEXICAL_BUCKETS), (postings.texts, texts), (postings.labels, labels)]
+    limits = [(postings.features, 1 << 31), (postings.texts, texts), (postings.labels, labels)]
     is_right = [
         len(postings.values) == entries,
         len(starts) == len(postings.features) + 1,

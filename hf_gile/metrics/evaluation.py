@@ -11,6 +11,7 @@ from torch import Tensor
 from ..label_index import LabelIndex
 from ..models import GileModel, Scorer, towers_of, unwrapped
 from ..models.labels_gile import LabelSet
+from ..models.languages_gile import check_language
 from ..models.losses_gile import IGNORE, check_excluded
 from .trainer import TrainerMetric
 
@@ -74,7 +75,7 @@ def evaluate_index(
     try:
         for batch in batches:
             gold, excluded = _read_gold(batch)
-            text_codes, words = _text_codes(index, gile, batch), batch.get("lexical_ids")
+            text_codes, words = _text_codes(index, gile, batch)
             if translate is not None:
                 gold, excluded = translate.gold(gold), translate(excluded) if excluded is not None else None
             for start in range(0, len(text_codes), documents):
@@ -119,7 +120,8 @@ def _read_gold(batch: object) -> tuple[Tensor, Tensor | None]:
 
 
 @torch.no_grad()
-def _text_codes(index: LabelIndex, gile: GileModel, batch: Mapping[str, Tensor]) -> Tensor:
+def _text_codes(index: LabelIndex, gile: GileModel, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
+    """Returns text codes, and lexical ids with the nearest stored documents, if any."""
     names = ("input_ids", "attention_mask", "inputs_embeds", "pooled_embeds")
     inputs = {name: batch[name].to(gile.device) for name in names if batch.get(name) is not None}
     language = batch.get("language")
@@ -129,7 +131,9 @@ def _text_codes(index: LabelIndex, gile: GileModel, batch: Mapping[str, Tensor])
             f"the index scores documents in {index.language}, but a batch has other languages: evaluate each language "
             "with a separate index"
         )
-    return gile.project_texts(**inputs, language=index.language)
+    text_embeds, _ = gile.embed_texts(**inputs, language=index.language)
+    text_codes = gile.output_layer.project_texts(text_embeds, check_language(gile.config, index.language))
+    return text_codes, gile.with_neighbours(batch.get("lexical_ids"), text_embeds)
 
 
 class _Translation:

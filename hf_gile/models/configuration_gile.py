@@ -58,6 +58,7 @@ _LARGEST: dict[str, int] = {
     "languages": 1000,
     "num_labels": 1 << 21,
     "row_words": 1 << 30,
+    "neighbours": 1 << 24,
     "missing_weights": 1 << 27,
     "text_encoder_layers": 1000,
     "text_encoder_size": 1 << 24,
@@ -65,7 +66,7 @@ _LARGEST: dict[str, int] = {
 }
 """Limits of `GileConfig.largest`."""
 
-_MAY_BE_NOTHING = ("bag_size", "label_length", "row_words")
+_MAY_BE_NOTHING = ("bag_size", "label_length", "row_words", "neighbours")
 
 checks_of_makers: list[Callable[[PreTrainedConfig], None]] = []
 """Additional checks of configurations, which hf_gile adds and which are not uploaded with models."""
@@ -342,6 +343,7 @@ class GileConfig(PreTrainedConfig):
         label_rows: Whether each stored label has a row r and a bias b, initially zero, that add `r . h + b` to its
             score, so that frequent labels are scored as well as by a linear unit.
         row_words: Total number of words in the word rows of stored labels (`WordRows`); set when they are fitted.
+        neighbours: Number of training documents whose vectors are stored, to add the labels of the nearest to "words".
         joint_layers: Number of layers of both projections into the joint space. Layers after the first have a residual
             connection (Deep Residual Output Layers: Pappas & Henderson, ICML 2019).
         joint_dropout: Dropout of h and e before the joint space, and between its layers.
@@ -387,6 +389,7 @@ class GileConfig(PreTrainedConfig):
     cosine_scale: float | int = 15.0
     label_rows: bool = False
     row_words: int = 0
+    neighbours: int = 0
     joint_size: int = 500
     joint_act: str = "relu"
     joint_layers: int = 1

@@ -41,6 +41,7 @@ from .scoring_gile import (
     CosineScale,
     JointInputLabelEmbedding,
     LinearOutput,
+    Neighbours,
     Postings,
     TokenBag,
     WordRows,
@@ -230,12 +231,6 @@ class GileModel(GilePreTrainedModel):
 
     The score is the inner product of a text code and a label code plus a constant. `project_texts`, `project_labels`
     and `score` compute the three steps, `forward` combines them.
-
-    Example:
-        >>> model = GileModel(GileConfig(vocab_size=11, embedding_size=3, joint_size=5)).eval()
-        >>> words = torch.tensor([[4, 7, 2, 0], [9, 0, 0, 0]])
-        >>> model(input_ids=words, label_input_ids=torch.tensor([[4, 2], [5, 0], [8, 0]])).logits.shape
-        torch.Size([2, 3])
     """
 
     # The stored labels of a classifier checkpoint are not needed here, so do not warn about them.
@@ -249,6 +244,7 @@ class GileModel(GilePreTrainedModel):
         self.bag = TokenBag(config) if config.bag_size else None
         self.label_rows: Any = None  # table of rows of stored labels
         self.word_rows: Any = None
+        self.neighbours: Any = None
         self.output_layer: Any  # both have project_texts and score
         if config.output_layer == "linear":
             self.output_layer = LinearOutput(config)
@@ -257,6 +253,8 @@ class GileModel(GilePreTrainedModel):
                 self.label_rows = ZeroEmbedding(config.num_labels, config.document_size + 1)
             if config.row_words:
                 self.word_rows = WordRows(*map(torch.zeros, (config.num_labels, config.row_words, config.row_words)))
+            if config.neighbours:
+                self.neighbours = Neighbours(config.neighbours + 1, config.document_size)
             self.output_layer = JointInputLabelEmbedding(config)
         self.freeze()
         self.post_init()
@@ -271,6 +269,8 @@ class GileModel(GilePreTrainedModel):
         """Freezes the parts that the configuration marks as frozen."""
         if self.config.lexical:
             self.output_layer.lexical.requires_grad_(False)
+        if self.neighbours is not None:
+            self.neighbours.requires_grad_(False)
         if self.config.text_config.freeze_text_encoder:
             self.text_encoder.transformer.requires_grad_(False)
 
@@ -478,6 +478,12 @@ class GileModel(GilePreTrainedModel):
         sizes, self.config.row_words = places.bincount(minlength=num_labels), len(ids)
         self.word_rows = WordRows(sizes, ids, weights).to(self.device) if len(ids) else None
 
+    def with_neighbours(self, lexical_ids: Tensor | None, text_embeds: Tensor) -> Tensor | None:
+        """Appends the stored documents nearest to `(B, H)` document vectors to lexical ids, if there are any."""
+        if lexical_ids is None or self.neighbours is None:
+            return lexical_ids
+        return torch.cat([lexical_ids.to(text_embeds.device), self.neighbours(text_embeds)], 1)
+
     @torch.no_grad()
     def postings(
         self, labels: Sequence[Label], label_rows: Tensor | None = None, columns: Tensor | None = None
@@ -546,7 +552,7 @@ class GileModel(GilePreTrainedModel):
 
         documents = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
         logits, text_embeds, *attentions = in_each_language(config, language, documents, score)
-        logits = with_words(logits, kwargs.get("postings"), lexical_ids)
+        logits = with_words(logits, kwargs.get("postings"), self.with_neighbours(lexical_ids, text_embeds))
         shown = tuple(attentions) if kwargs.get("output_attentions") else None
         return GileModelOutput(logits=logits, text_embeds=text_embeds, label_embeds=label_embeds, attentions=shown)
 
@@ -773,7 +779,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
             if loss_of_codes is not None:
                 return text_codes, *attentions
             scores = self.gile.score(text_codes, label_codes(label_space(self.config, language)), language)
-            return self.stored_labels.masked(with_words(scores, postings, words), language, excluded), *attentions
+            scores = with_words(scores, postings, self.gile.with_neighbours(words, text_embeds))
+            return self.stored_labels.masked(scores, language, excluded), *attentions
 
         documents = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
         others = {"pooled_embeds": pooled_embeds, "excluded": excluded_columns, "words": lexical_ids}

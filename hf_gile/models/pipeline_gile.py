@@ -269,7 +269,7 @@ class LabelScoringPipeline(Pipeline):
             _check_attends(self.model.config)
         inputs = processor(texts, language=language)
         documents, words = inputs["input_ids"], inputs.get("lexical_ids")
-        codes, attentions = self._encoded(documents, options)
+        codes, attentions, text_embeds = self._encoded(documents, options)
         looked: list[list[Sequence[Tensor]]] = [[weights] for weights in attentions]
         known = list(map(processor.knows, documents))
         pieces: dict[int, list[Tensor]] = {}
@@ -286,7 +286,7 @@ class LabelScoringPipeline(Pipeline):
             size = max(_PIECES_AT_ONCE, len(texts))
             for start in range(0, len(rest), size):
                 some = rest[start : start + size]
-                more, attentions = self._encoded([piece for _, piece in some], options)
+                more, attentions, _ = self._encoded([piece for _, piece in some], options)
                 for row, (place, _) in enumerate(some):
                     pieces[place].append(more[row])
                     looked[place] += attentions[row : row + 1]
@@ -295,16 +295,17 @@ class LabelScoringPipeline(Pipeline):
             written = processor.pieces(texts, language, whole=whole, written=True)
             evidence = [_evidence(*of_text) for of_text in zip(written, looked, strict=True)]
         of_pieces = {place: torch.stack(own) for place, own in pieces.items()}
-        return _ReadTexts(codes, of_pieces, None if words is None else pad_rows(words, -1), evidence, known)
+        words = words and self.model.gile.with_neighbours(pad_rows(words, -1), text_embeds)
+        return _ReadTexts(codes, of_pieces, words, evidence, known)
 
-    def _encoded(self, documents: list[Any], options: Options) -> tuple[Tensor, list[Sequence[Tensor]]]:
-        """Returns `(B, J)` text codes of documents of ids, and their attention if requested."""
+    def _encoded(self, documents: list[Any], options: Options) -> tuple[Tensor, list[Sequence[Tensor]], Tensor]:
+        """Returns `(B, J)` text codes of documents of ids, their attention if requested, and `(B, H)` vectors."""
         gile = self.model.gile
         inputs = {name: ids.to(gile.device) for name, ids in self.processor.pad_documents(documents).items()}
         text_embeds, attentions = gile.embed_texts(**inputs, language=options.language)
         codes = gile.output_layer.project_texts(text_embeds, check_language(gile.config, options.language))
         weights = [level.cpu() for level in attentions] if options.return_evidence else []
-        return codes, [[level[row] for level in weights] for row in range(len(documents))]
+        return codes, [[level[row] for level in weights] for row in range(len(documents))], text_embeds
 
     def _best_labels(
         self, labels: object, read: "_ReadTexts", positions: list[int], options: Options, state: Callable[[], Any]

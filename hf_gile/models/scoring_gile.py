@@ -1,8 +1,7 @@
 """From document and label vectors to scores, term by term.
 
-A score is that of the linear unit, or that of the joint embedding of the paper, its ablations and the bilinear units,
-beside which may stand cosines and a row for each stored label. Each term is an inner product of something of the
-document and something of the label, so both have one code, whose inner product, plus a constant, is the score.
+The score is that of a linear unit, or the sum of the joint embedding, cosines, rows of stored labels, and words. All
+terms but words are inner products, so that documents and labels have a code each.
 
 Shapes: B documents, L labels, R texts of T tokens, D word-embedding size, H document size, J joint size.
 """
@@ -28,6 +27,18 @@ class ZeroEmbedding(nn.Embedding):
     """A table of numbers that start at zero."""
 
 
+class Neighbours(ZeroEmbedding):
+    """The vectors of N training documents, centred and of length 1, with their mean in the last row: `(N + 1, H)`."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Returns the 50 nearest of N documents n as `(B, 50)` ids -2 - (4096 n + 4095 share), shares of cos^2."""
+        h = functional.normalize(functional.normalize(h.to(self.weight), dim=-1) - self.weight[-1], dim=-1)
+        cosines, nearest = (h @ self.weight[:-1].T).topk(min(50, len(self.weight) - 1))
+        squares = cosines.clamp(min=0).square()
+        shares = squares / squares.sum(1, keepdim=True).clamp(min=1e-9)
+        return -2 - (4096 * nearest + (4095 * shares).round().long())
+
+
 class BagEmbedding(nn.Embedding):
     """The token vectors of a bag; a class of its own because they start random and of length 1 on average."""
 
@@ -37,8 +48,7 @@ class TokenBag(nn.Module):
 
         bag(text) = sum_t exp(weight_t) (1 + log count_t) vector_t, normalised
 
-    Vectors start random, so they are nearly orthogonal, and the inner product of two bags starts as the cosine of their
-    tf-idf vectors, if the weights start at the logarithm of the idf; training goes on from there.
+    Vectors start random and nearly orthogonal: with log idf as weights, inner products start as cosines of tf-idf.
     """
 
     def __init__(self, config: PreTrainedConfig) -> None:
@@ -125,12 +135,11 @@ class Postings(NamedTuple):
 
         match(d, l) = max_t share_t sum_f s_f idf_f^2 / (sum_f idf_f^2)^0.6,  s_f = count_f / (count_f + 1)
         coverage(d, l) = 1 if all words of a name of l stand in d, else 0
-        words(d, l) = log(1 + 200 max(0, sum_f s_f w_f / |s|)), w the row of words of l, if it has any (`WordRows`)
+        words(d, l) = log(1 + 200 max(0, sum_f s_f w_f / |s| + sum_n share_n w_n)), w the row of l, if any (`WordRows`)
 
     The texts t of a label are its name, each synonym, and its description, of which words alone count, at a share of
     0.6. f are lexical features of both d and t, without those of less than a tenth of the weight of the text's
-    heaviest; counts end at 2,048. Of a document of less than 50 words both terms count in proportion to its length, as
-    words of short texts mislead.
+    heaviest; counts end at 2,048. n are `Neighbours` of d. Below 50 words, match and coverage shrink with the length.
 
     Args:
         features: `(F,)` lexical features of any text, ascending, each once.
@@ -211,22 +220,25 @@ class Postings(NamedTuple):
         match, coverage, words = terms
         row_texts = (self.words < 0).nonzero()[:, 0]
         for row, padded in enumerate(ids):
-            own = padded[padded >= 0]
-            asked, counts = (own % LEXICAL_BUCKETS).int(), own // LEXICAL_BUCKETS + 1
+            own, near = padded[padded >= 0], -2 - padded[padded < -1]
+            asked, counts = own % LEXICAL_BUCKETS, own // LEXICAL_BUCKETS + 1
+            shares, is_word = counts / (counts + 1), asked % 2 == 0
+            share, length = (counts[is_word].sum() / 50).clamp(max=1), shares.square().sum().sqrt().clamp(min=1e-9)
+            shares = torch.cat([shares, length * (near % 4096) / 4095])
+            asked = torch.cat([asked, LEXICAL_BUCKETS + near // 4096]).int()
+            is_word = functional.pad(is_word, (0, len(near)))
             start, end = (self.starts[torch.searchsorted(self.features, asked, right=right)] for right in (False, True))
-            sizes, shares, is_word = end - start, counts / (counts + 1), asked % 2 == 0
-            entries = _runs(start, sizes)
+            entries = _runs(start, sizes := end - start)
             values = self.values.index_select(0, entries) * shares.repeat_interleave(sizes)
             texts = self.texts.index_select(0, entries).long()
             of_texts = values.new_zeros(len(self.labels)).scatter_add_(0, texts, values)
-            words[row, self.labels[row_texts]] = of_texts[row_texts] / shares.square().sum().sqrt().clamp(min=1e-9)
+            words[row, self.labels[row_texts]] = of_texts[row_texts] / length
             of_texts[row_texts] = 0.0
             match[row].scatter_reduce_(0, self.labels, of_texts, "amax")
             texts = self.texts.index_select(0, _runs(start[is_word], sizes[is_word])).long()
             number = torch.zeros_like(self.words).scatter_add_(0, texts, texts.new_ones(len(texts)).to(self.words))
             needed = self.words[texts]
             coverage[row, self.labels[texts[(needed > 0) & (number[texts] >= needed)]]] = 1.0
-            share = (counts[is_word].sum() / 50).clamp(max=1)
             match[row] *= share
             coverage[row] *= share
         word_evidence(words)
@@ -306,10 +318,9 @@ class RowTerm(ScoreTerm):
 
 
 class ClassificationUnit(nn.Module):
-    """The last weights before the logit: w and b of a joint space, or the rows of W and the numbers b of labels.
+    """The last weights before the logit: w and b of a joint space, or W and b of labels, which are parts of codes.
 
-    They are part of the codes of texts and labels, and no vector is multiplied by them here; so this is no `nn.Linear`,
-    whose product an adapter such as LoRA would change without effect.
+    This is not an `nn.Linear`: an adapter such as LoRA would change its product without effect.
     """
 
     def __init__(self, size: int, rows: int = 1) -> None:
@@ -412,9 +423,8 @@ class JointInputLabelEmbedding(JointTerm):
     | `"bilinear"` | e . V h + b | Eq. 5, [N16] of Table 2 |
     | `"bilinear_yh15"` | act(U e) . V h + b | [YH15] of Table 2 |
 
-    No parameter depends on the number of labels, so labels unseen in training are scored the same way. Computed as
-    one matrix product, `(act(V h + b_v) * w) @ act(U e + b_u).T + b`; `hf_gile.literal` has the formula as printed, and
-    tests hold the two together.
+    No parameter depends on the number of labels, so labels unseen in training are scored the same way. Computed as one
+    matrix product, `(act(V h + b_v) * w) @ act(U e + b_u).T + b`; `hf_gile.literal` has the formula as printed.
 
     U and b_u are `label_projection`, V and b_v are `input_projection`, w and b are `classifier`. The paper writes
     e U where nn.Linear computes U e, with U transposed. With `config.joint_layers` above 1 there are further layers
@@ -516,8 +526,7 @@ class JointInputLabelEmbedding(JointTerm):
 class LinearOutput(nn.Module):
     """The typical linear unit: `W h + b`, one row of W and one number of b for each label (Eq. 3).
 
-    It has no use for what a label says, so it scores the labels it was trained on and no others. Of several languages
-    each has a unit of its own, for the labels of its own. It is the only term of its score.
+    It scores only the labels it was trained on, without further terms. Each language has a unit for its labels.
     """
 
     def __init__(self, config: PreTrainedConfig) -> None:

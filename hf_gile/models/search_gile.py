@@ -32,12 +32,7 @@ Bias = float | Tensor | Callable[[slice], Tensor]
 
 
 class TopLabels(NamedTuple):
-    """The best labels of each document, or of one, best first; of equal scores, that of the lower column first.
-
-    Args:
-        scores: `(B, K)` or `(K,)` scores: logits of a search, probabilities of an answer.
-        columns: Columns of these labels, of the same shape.
-    """
+    """The best labels of documents, best first, ties by column: `(B, K)` or `(K,)` logits or probabilities, columns."""
 
     scores: Tensor
     columns: Tensor
@@ -62,11 +57,7 @@ def scores_of(text_codes: Tensor, codes: Tensor, bias: Bias) -> Tensor:
 
 @torch.no_grad()
 def top_k_of(text_codes: Tensor, codes: Tensor, bias: Bias, k: int) -> TopLabels:
-    """Returns the k best labels of each document, without storing all scores (except for k above L / 2).
-
-    Returns:
-        Scores and columns, each `(B, min(k, L))`.
-    """
+    """Returns the `min(k, L)` best labels of each document, without storing all scores (except for k above L / 2)."""
     k = min(check_text_codes(text_codes, codes, k), len(codes))
     if 2 * k > len(codes):  # most labels are returned anyway
         scores, columns = scores_of(text_codes, codes, bias).sort(dim=-1, descending=True, stable=True)
@@ -78,10 +69,9 @@ def top_k_of(text_codes: Tensor, codes: Tensor, bias: Bias, k: int) -> TopLabels
 def top_k_of_each(
     text_codes: Tensor, codes: Tensor, bias: Bias, k: int, groups: Sequence[Tensor | None]
 ) -> list[TopLabels]:
-    """The k best labels of each document in each of several groups of labels, `(L,)` bool or None for all.
+    """Returns the `min(k, L)` best labels of each document for each group of labels, `(L,)` bool or None for all.
 
-    Returns:
-        For each group scores and columns, each `(B, min(k, L))`; minus infinity behind the labels of a smaller group.
+    Minus infinity fills the rows of a smaller group.
     """
     k = min(check_text_codes(text_codes, codes, k), len(codes))
     if callable(bias):
@@ -160,8 +150,7 @@ def _blocks(
 def _improve(best: Tensor, best_columns: Tensor, scores: Tensor, first: int) -> None:
     """Puts scores of a chunk of labels, the first of which is column `first`, among the best so far, in place.
 
-    The first chunk, of column 0, has at least k labels. Of labels in any order, the n-th chunk has about k / n that
-    beat the k-th best so far: these are looked for and sorted. An equal score does not beat it: its column is higher.
+    The first chunk has at least k labels; the n-th has about k / n better ones, which are sorted. Ties do not count.
     """
     k = best.shape[1]
     if first == 0:
@@ -196,21 +185,17 @@ def best_of(scores: Tensor, columns: Tensor, k: int) -> TopLabels:
 def calibrated(logits: Tensor, seen: Tensor, calibration: Mapping[str, Any]) -> Tensor:
     """Calibrates logits: `sigmoid` (or for single-label problems `softmax`) then gives probabilities to be trusted.
 
-    Of a label's logit x, by the method of its group:
+    Minus infinity stays: the label is not a candidate. Of a label's logit x, by the method of its group:
 
         platt     scale * x + offset
         spline    the line through the points (logits[k], values[k]); outside of them x, shifted
 
-    Both are strictly increasing, up to rounding, so the order of scores stays within each group. A group without a
-    calibration is calibrated like the other: their scores could not be compared.
+    Both are increasing, so the order of scores stays within each group. A group without one uses that of the other.
 
     Args:
         logits: `(..., C)` logits of a model; of half precision, they are taken to float32 first.
         seen: `(C,)` bool, whether each label was trained on: `StoredLabels.seen`.
-        calibration: As `GileConfig.calibration` holds it, which `hf_gile.training.calibrate` has fitted.
-
-    Returns:
-        `(..., C)` logits. Minus infinity, a label that is no candidate, stays that.
+        calibration: As in `GileConfig.calibration`, fitted by `hf_gile.training.calibrate`.
 
     Raises:
         ValueError: If `seen` does not have an entry for each label.

@@ -256,6 +256,12 @@ def limits(model: GileForSequenceClassification, labels: LabelSet, info: CardInf
             if config.output_layer != "linear"
             else f"{words}; all others count as the same unknown word."
         )
+    if config.neighbours:
+        size = config.neighbours * config.document_size * 4 / 1e6
+        said.append(
+            f"It stores the vectors of {config.neighbours:,} training documents with their labels ({size:,.0f} MB), "
+            "but not their texts. What a document was about can be estimated from its vector."
+        )
     if config.output_layer == "linear":
         said.append("It scores the labels it was trained on and no others.")
     metrics = {} if report is None else report.metrics

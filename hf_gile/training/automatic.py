@@ -83,10 +83,8 @@ def resolve(
             return TRAINED, with_encoder(settings, named_encoder(settings))
         limit: dict[str, Any] = {"max_words": getattr(settings, "max_words", None) or _READ_OF_EACH}
         settings = replace(settings, **limit)
-        some = (
-            f" It reads {limit['max_words']} pieces of {READ_OF_MANY:,} of {num_documents:,} documents; "
-            "rows of words are fitted on all of them."
-        )
+        number = f"{num_documents:,}" if settings.neighbours else f"{READ_OF_MANY:,} of {num_documents:,}"
+        some = f" It reads {limit['max_words']} pieces of {number} documents; rows of words are fitted on all of them."
     say(f"text encoder: {name}, frozen; the head is fitted by convex optimization, without epochs.{some}")
     say("  flags for training steps, such as --num_train_epochs and --learning_rate, are ignored")
     frozen: dict[str, Any] = {"freeze_text_encoder": True}

@@ -22,7 +22,7 @@ from ..models import GileConfig
 from ..models.losses_gile import multi_hot
 from ..models.scoring_gile import Postings
 from .starting import set_lexical_weights
-from .word_rows import WordRegression, targets_of
+from .word_rows import WordRegression, shares_of_neighbours, table_of_neighbours, targets_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -444,8 +444,10 @@ class _Fold:
     def fit_bilinear(self, l2: float) -> None:
         """Fits a bilinear form, starting from the previous one."""
         read = self.train.vectors.any(1).nonzero()[:, 0]
-        sample = read[torch.randperm(len(read), generator=torch.Generator().manual_seed(0))[:_BILINEAR_DOCUMENTS]]
-        last, max_iter = getattr(self, "bilinear", None), 40 if len(read) == len(self.train) else 15
+        is_small = len(read) == len(self.train) and len(read) * int(self.seen.sum()) * self.labels.shape[1] <= _LARGEST
+        most, max_iter = (_BILINEAR_DOCUMENTS, 40) if is_small else (READ_OF_MANY, 15)
+        sample = read[torch.randperm(len(read), generator=torch.Generator().manual_seed(0))[:most]]
+        last = getattr(self, "bilinear", None)
         self.bilinear = fit_bilinear(self.train.take(sample), self.labels, l2, last, max_iter)
 
     def fit_words(self, l2: float, fitted: "csr_matrix | None" = None) -> float:
@@ -578,7 +580,7 @@ def fit_head(
     named = None if compare is None or regression is None else _named(compare, train)
     whole = _Fold(train, validation, labels, compare, regression, named)
     plain, held = (_folds(whole, number, is_enough, holds_labels=holds_labels) for holds_labels in (False, True))
-    is_read = bool(train.vectors.any(1).all())
+    is_read = bool(train.vectors.any(1).all()) and cost <= _LARGEST
 
     def try_rows(l2: float) -> float:
         return sum(fold.fit_rows(l2) for fold in plain)
@@ -708,7 +710,9 @@ def is_feasible(num_documents: int, num_labels: int, size: int) -> bool:
 
 
 @torch.no_grad()
-def fit_convex(model: "GileForSequenceClassification", parts: "Mapping[str, Dataset]") -> dict[str, Any]:
+def fit_convex(
+    model: "GileForSequenceClassification", parts: "Mapping[str, Dataset]", neighbours: bool = False
+) -> dict[str, Any]:
     """Fits the head over the frozen encoder of a model by `fit_head`, instead of training.
 
     It sets the rows of labels, V of the bilinear unit, the factor of the cosine and `config.term_weights`. Seen labels
@@ -718,6 +722,8 @@ def fit_convex(model: "GileForSequenceClassification", parts: "Mapping[str, Data
         model: A model with stored labels, a frozen encoder, `output_layer="bilinear"`, `cosine_score` and `label_rows`;
             its `problem_type` says whether each document has one label.
         parts: Encoded documents with `pooled_embeds`: `train`, and `validation` to choose on.
+        neighbours: Whether to store the vectors of training documents: the labels of the 50 nearest count in the term
+            "words".
 
     Returns:
         `seconds` and `cpu_seconds` of the fit, the number of `parameters`, `history` and `losses`, which are empty,
@@ -744,7 +750,14 @@ def fit_convex(model: "GileForSequenceClassification", parts: "Mapping[str, Data
     if config.lexical:
         set_lexical_weights(model, parts["train"]["lexical_ids"])
         compare = _compare_words(model, parts)
-        regression = WordRegression(ids for part in ("train", "validation") for ids in parts[part]["lexical_ids"])
+        near = None
+        if neighbours:
+            table = table_of_neighbours(train.vectors)
+            near = shares_of_neighbours(table, torch.cat([train.vectors, validation.vectors]))
+            config.neighbours, gile.neighbours = len(train), table.to(model.device)
+        regression = WordRegression(
+            (ids for part in ("train", "validation") for ids in parts[part]["lexical_ids"]), near
+        )
     head = fit_head(train, validation, _of_length_1(e), one_label, compare, regression)
     size = e.shape[1]  # vectors of the model have a root mean square of 1, and a length of its root
     gile.label_rows.weight.copy_(torch.cat([head.rows[:, :-1] / size**0.5, head.rows[:, -1:]], 1))

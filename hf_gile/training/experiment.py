@@ -436,13 +436,16 @@ class Experiment:
         """Trains the model, see `fit`."""
         return fit(self.trainer, patience)
 
-    def fit_convex(self) -> dict[str, Any]:
+    def fit_convex(self, neighbours: bool = False) -> dict[str, Any]:
         """Fits the head over a frozen encoder without epochs, see `hf_gile.training.convex.fit_convex`.
+
+        Args:
+            neighbours: Whether to store the vectors of training documents.
 
         Returns:
             The result of `fit_convex`, with validation metrics as the only entry of the history.
         """
-        figures = fit_convex(self.model, self.parts)
+        figures = fit_convex(self.model, self.parts, neighbours)
         self.trainer.remove_callback(ProgressCallback)
         measured, metric = self.trainer.evaluate(), str(self.args.metric_for_best_model)
         if self.trainer.is_world_process_zero():

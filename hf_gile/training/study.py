@@ -217,7 +217,13 @@ class Study:
         model.loss_function = self.loss(unit, settings, labels)
         sizes = len(self.task.parts["train"]), self.num_seen
         size = model.config.text_config.pooled_size if self.is_convex(name) else 0
-        parts = encoded = self.encoded(settings, model, processor, None if is_feasible(*sizes, size) else READ_OF_MANY)
+        if settings.neighbours and not (self.is_convex(name) and model.config.lexical):
+            raise ValueError(
+                f"neighbours are for the unit auto over a pretrained encoder, with lexical terms, not for unit {name}: "
+                "leave out --neighbours"
+            )
+        reads_all = settings.neighbours or is_feasible(*sizes, size)
+        parts = encoded = self.encoded(settings, model, processor, None if reads_all else READ_OF_MANY)
         if len(labels) < len(self.task.labels):
             parts = first_columns(parts, len(labels))
         if self.has_one_label:
@@ -388,7 +394,9 @@ class Study:
             experiment: The unit with its documents.
         """
         is_convex = self.is_convex(name)
-        result = experiment.fit_convex() if is_convex else experiment.fit(self.settings.patience)
+        result = (
+            experiment.fit_convex(self.settings.neighbours) if is_convex else experiment.fit(self.settings.patience)
+        )
         if self.settings.lora_rank:
             merge_lora(experiment.model)
         weights = {} if is_convex else experiment.weigh_unseen()

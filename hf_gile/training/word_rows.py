@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from ..models.processing_gile import LEXICAL_BUCKETS
-from ..models.scoring_gile import word_evidence
+from ..models.scoring_gile import Neighbours, word_evidence
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -22,8 +23,14 @@ if TYPE_CHECKING:
 _SOLVED_AT_ONCE, _RANK, _STEPS = 4000, 200, 3
 """Up to this many documents equations are solved directly; above it, at this rank, and by steps for the rest."""
 
+_OF_NEIGHBOURS = 0.5
+"""Weight of the share of neighbours that have a label, beside the share by words."""
+
 _LABELS_AT_ONCE, _COSTLY = 1024, 20_000_000_000
 """Labels fitted at once; words of all documents times labels above which parts of words are left out."""
+
+_COMPARED_AT_ONCE = 512
+"""Documents compared with all stored documents at once."""
 
 _ROW_WORDS, _ALL_WORDS = 1024, 4_000_000
 """Words of a row at most, and of all rows; where these would be more, a label of n documents has some sqrt(n)."""
@@ -34,9 +41,11 @@ class WordRegression:
 
     Args:
         documents: N documents as lexical ids, with their counts.
+        near: `(N, M)` shares of the first M documents in the neighbours of each document (`shares_of_neighbours`); M
+            is 0 without neighbours.
     """
 
-    def __init__(self, documents: Iterable[Sequence[int]]) -> None:
+    def __init__(self, documents: Iterable[Sequence[int]], near: "csr_matrix | None" = None) -> None:
         from scipy.sparse import csr_matrix, diags
 
         ids = [np.asarray(one, np.int64) for one in documents]
@@ -46,6 +55,7 @@ class WordRegression:
         filled = csr_matrix(((counts / (counts + 1)).astype(np.float32), columns, ends), shape=shape)
         lengths = np.sqrt(np.asarray(filled.multiply(filled).sum(1)).ravel())
         self.words: csr_matrix = (diags(1 / np.maximum(lengths, 1e-9)) @ filled).astype(np.float32).tocsr()
+        self.near = csr_matrix((len(ids), 0), dtype=np.float32) if near is None else near
 
     def fit(self, rows: Tensor, targets: "csr_matrix", l2: float) -> "csr_matrix":
         """Fits the rows of labels.
@@ -62,9 +72,9 @@ class WordRegression:
             l2: The weight of L2.
 
         Returns:
-            `(L, LEXICAL_BUCKETS)` weights of words.
+            `(L, LEXICAL_BUCKETS + M)` weights of words and of neighbours.
         """
-        from scipy.sparse import csr_matrix, diags
+        from scipy.sparse import csr_matrix, diags, hstack
 
         x, num_labels = self.words[rows.numpy()], targets.shape[1]
         found = np.bincount(x.indices, minlength=x.shape[1])
@@ -89,12 +99,52 @@ class WordRegression:
             words.append(used[best[stays]].astype(np.int32))
             values.append((w * weights[best])[stays])
         ends = np.concatenate([[0], np.minimum(most, len(used)).cumsum()])
-        return csr_matrix((np.concatenate(values), np.concatenate(words), ends), (num_labels, LEXICAL_BUCKETS))
+        of_words = csr_matrix((np.concatenate(values), np.concatenate(words), ends), (num_labels, LEXICAL_BUCKETS))
+        coo = targets.tocoo()
+        numbers, num_stored = rows.numpy()[coo.row], self.near.shape[1]
+        inside = numbers < num_stored
+        of_documents = csr_matrix(
+            (np.full(inside.sum(), _OF_NEIGHBOURS, np.float32), (coo.col[inside], numbers[inside])),
+            (num_labels, num_stored),
+        )
+        return hstack([of_words, of_documents]).tocsr()
 
     def scores(self, rows: Tensor, fitted: "csr_matrix", chosen: Tensor) -> Tensor:
         """The term "words" of documents by their numbers, and of the labels chosen, a `(L,)` mask."""
-        shares = self.words[rows.numpy()] @ fitted[chosen.numpy()].T
+        chosen_rows, read = fitted[chosen.numpy()], rows.numpy()
+        shares = (
+            self.words[read] @ chosen_rows[:, :LEXICAL_BUCKETS].T + self.near[read] @ chosen_rows[:, LEXICAL_BUCKETS:].T
+        )
         return word_evidence(torch.from_numpy(shares.toarray()))
+
+
+def table_of_neighbours(h: Tensor) -> Neighbours:
+    """Makes the table of stored documents of `(N, H)` document vectors."""
+    h = functional.normalize(h, dim=-1)
+    mean = h.mean(0, keepdim=True)
+    table = Neighbours(len(h) + 1, h.shape[1], _weight=torch.cat([functional.normalize(h - mean, dim=-1), mean]))
+    table.requires_grad_(False)
+    return table
+
+
+def shares_of_neighbours(table: Neighbours, h: Tensor) -> "csr_matrix":
+    """Returns `(D, N)` shares of the N documents of a table in the neighbours of D documents, without themselves.
+
+    Args:
+        table: The stored documents, which are the first of the D documents.
+        h: `(D, H)` document vectors.
+    """
+    from scipy.sparse import csr_matrix
+
+    ids = -2 - torch.cat([table(some) for some in h.split(_COMPARED_AT_ONCE)])
+    documents, shares = ids // 4096, (ids % 4096) / 4095
+    shares[documents == torch.arange(len(h))[:, None]] = 0
+    shares /= shares.sum(1, keepdim=True).clamp(min=1e-9)
+    ends = np.arange(len(h) + 1) * ids.shape[1]
+    near = csr_matrix((shares.numpy().ravel(), documents.numpy().ravel(), ends), (len(h), table.num_embeddings - 1))
+    near.sum_duplicates()
+    near.eliminate_zeros()
+    return near
 
 
 def _sizes(numbers: NDArray[np.int64]) -> NDArray[np.int64]:

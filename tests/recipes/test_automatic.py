@@ -60,7 +60,7 @@ def run(tmp_path, run_recipe):
 def quick(monkeypatch):
     """Fits nothing: in the place of rows there is noise."""
 
-    def fit(model, parts):
+    def fit(model, parts, neighbours):
         with torch.no_grad():
             model.gile.label_rows.weight[:5].normal_()
         model.config.term_weights = {"unseen": {"cosine": 0.5}}
@@ -152,6 +152,20 @@ def test_a_named_encoder_is_taken_with_the_prompts_that_are_named(run, quick, en
     assert results["auto"]["chosen"]
     processor = AutoProcessor.from_pretrained(tmp_path / "out/auto/model")
     assert (processor.text_prompt, processor.label_prompt) == ("blood ", "")
+
+
+def test_neighbours_are_stored_on_request_and_the_card_says_so(run, encoder, tmp_path):
+    done, _ = run("--text_encoder", encoder, "--neighbours")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert AutoConfig.from_pretrained(tmp_path / "out/auto/model").neighbours == 60
+    card = (tmp_path / "out/auto/model/README.md").read_text()
+    assert "It stores the vectors of 60 training documents with their labels" in card
+
+
+def test_units_that_store_no_neighbours_refuse_them(run):
+    done, _ = run("--units", "gile", "--neighbours", "--make_cards", "false")
+    assert done.returncode != 0
+    assert "leave out --neighbours" in done.stderr
 
 
 @pytest.mark.slow

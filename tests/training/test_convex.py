@@ -1,5 +1,7 @@
 """The convex fits find what scikit-learn finds, bear any labels, and hold no more than a block of scores."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,8 @@ from datasets import Dataset
 from sklearn.linear_model import LogisticRegression
 from torch.nn import functional
 
-from hf_gile import Label, LabelIndex, LabelSet
+from hf_gile import GileForSequenceClassification, Label, LabelIndex, LabelScoringPipeline, LabelSet
+from hf_gile.metrics import LabelMetrics, evaluate_index
 from hf_gile.training import (
     GileDataCollator,
     add_pooled_embeds,
@@ -414,3 +417,46 @@ def test_of_many_documents_the_l2_of_words_is_chosen_on_some_labels(make, monkey
     result = fit_convex(model, parts)
     assert len(tried) >= 3
     assert fitted == {result["chosen"]["words_l2"]} <= tried
+
+
+def test_labels_of_near_training_documents_count(make, tmp_path):
+    model, processor, parts = make("multi_label_classification", lexical=True)
+    plain = deepcopy(model)
+    fit_convex(plain, parts)
+    fit_convex(model, parts, neighbours=True)
+    config, number = model.config, len(parts["train"])
+    assert config.neighbours == number == 21
+    for weights in (config.term_weights, plain.config.term_weights):
+        weights["seen"] = {term: float(term == "words") for term in (*weights["seen"], "offset")}
+    batch = GileDataCollator(processor)(list(parts["validation"]))
+    with torch.no_grad():
+        logits, without = model(**batch).logits, plain(**batch).logits
+    h = functional.normalize(torch.tensor(parts["train"]["pooled_embeds"]), dim=-1)
+    centred = functional.normalize(h - h.mean(0), dim=-1)
+    squares = (centred[::2] @ centred.T).clamp(min=0).square()
+    has = torch.tensor([[column in row for column in range(4)] for row in parts["train"]["labels"]]).float()
+    share = squares / squares.sum(1, keepdim=True) @ has
+    positive = without[:, :3] > 0  # each logit is log(1 + 200 max(0, share)) without other terms
+    gained = (logits.exp() - without.exp())[:, :3] / 200
+    assert positive.sum() > 20
+    torch.testing.assert_close(gained[positive], 0.5 * share[:, :3][positive], atol=5e-3, rtol=0)
+
+    model.save_pretrained(tmp_path)
+    processor.save_pretrained(tmp_path)
+    loaded = GileForSequenceClassification.from_pretrained(tmp_path)
+    assert not loaded.gile.neighbours.weight.requires_grad
+    index = LabelIndex.build(loaded, processor)
+    index.save_pretrained(tmp_path / "index")
+    texts = [f"{name} {other}" for name in NAMES[:3] for other in (*NAMES, "breast", "failing", "cardiac")][::2]
+    pipe = LabelScoringPipeline(model=loaded, processor=processor)
+    by_model = [answer["scores"] for answer in pipe(texts, top_k=4)]
+    by_index = [
+        answer["scores"] for answer in pipe(texts, LabelIndex.from_pretrained(tmp_path / "index", loaded), top_k=4)
+    ]
+    torch.testing.assert_close(torch.tensor(by_index), torch.tensor(by_model))
+    torch.testing.assert_close(torch.tensor(by_model), logits.sigmoid().sort(descending=True)[0], atol=1e-4, rtol=1e-4)
+    with_metric, gold = LabelMetrics(4), {"labels": batch["labels"]}
+    measured = evaluate_index(index, loaded, [batch | gold], with_metric)
+    with_metric.reset()
+    with_metric.update(logits, batch["labels"])
+    assert measured == pytest.approx(with_metric.compute(), nan_ok=True)
