@@ -22,7 +22,7 @@ from ..models import GileConfig
 from ..models.losses_gile import multi_hot
 from ..models.scoring_gile import Postings
 from .starting import set_lexical_weights
-from .word_rows import WordRegression, shares_of_neighbours, table_of_neighbours, targets_of
+from .word_rows import WordRegression, gold_matrix, shares_of_neighbours, table_of_neighbours
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -439,7 +439,7 @@ class _Fold:
         """Fits rows, starting from the previous ones, and returns how well they rank labels with rows."""
         self.rows = fit_rows(self.train, len(self.labels), l2, getattr(self, "rows", None), max_iter)
         seen = self.seen
-        return scaled_loss(_scores_of(self.rows[seen], self.others.vectors), self.others.among(seen))
+        return scaled_loss(_row_scores(self.rows[seen], self.others.vectors), self.others.among(seen))
 
     def fit_bilinear(self, l2: float) -> None:
         """Fits a bilinear form, starting from the previous one."""
@@ -461,7 +461,7 @@ class _Fold:
         assert self.regression is not None
         assert self.train.words is not None
         numbers = self.train.words[:, 0]
-        targets = targets_of(
+        targets = gold_matrix(
             self.train.gold, len(self.labels), None if self.named is None else self.named[numbers.numpy()]
         )
         if fitted is not None:
@@ -509,10 +509,10 @@ CompareWords = Callable[[Tensor], dict[str, Tensor]]
 
 def _dense_terms(rows: Tensor, matrix: Tensor, factor: float, h: Tensor, e: Tensor) -> dict[str, Tensor]:
     """Computes the terms of `(N, P)` documents and `(L, P)` labels, `(N, L)` each."""
-    return {"rows": _scores_of(rows, h), "cosine": factor * h @ e.T, "joint": h @ matrix @ e.T}
+    return {"rows": _row_scores(rows, h), "cosine": factor * h @ e.T, "joint": h @ matrix @ e.T}
 
 
-def _scores_of(rows: Tensor, vectors: Tensor) -> Tensor:
+def _row_scores(rows: Tensor, vectors: Tensor) -> Tensor:
     """Computes the `(N, L)` scores of `(L, P + 1)` rows."""
     return functional.linear(vectors, rows[:, :-1], rows[:, -1])
 

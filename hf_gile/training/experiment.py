@@ -108,10 +108,10 @@ def _some_pooled(
     encoded: "Dataset", model: "GileForSequenceClassification", processor: "GileProcessor", bf16: bool, most: int
 ) -> "Dataset":
     """Adds vectors for `most` evenly spaced documents, and zeros for the others."""
-    places = _even_steps(len(encoded), most)
-    read = add_pooled_embeds(encoded.select(places), model, processor, bf16=bf16).with_format("numpy")
+    positions = _even_steps(len(encoded), most)
+    read = add_pooled_embeds(encoded.select(positions), model, processor, bf16=bf16).with_format("numpy")
     vectors = np.zeros((len(encoded), model.config.text_config.pooled_size), np.float32)
-    vectors[places] = np.stack(list(read["pooled_embeds"]))
+    vectors[positions] = np.stack(list(read["pooled_embeds"]))
     return encoded.add_column("pooled_embeds", list(vectors))
 
 

@@ -67,19 +67,19 @@ def obvious_rows(study: Study, top_k: Sequence[int]) -> dict[str, dict[str, Any]
     """
     labels, seen, number = study.described, study.described[: study.num_seen], len(study.task.parts["train"])
     if number > MOST_DOCUMENTS:
-        study.say(f"no TF-IDF rows: of {number:,} documents they take more than a minute")
+        study.say(f"TF-IDF baselines left out: {number:,} documents take more than a minute")
         return {}
     try:
         words = Words(study)
     except ValueError as error:
-        study.say(f"no TF-IDF rows: {error}")
+        study.say(f"TF-IDF baselines left out: {error}")
         return {}
     results = {}
     cells = len(study.task.parts["test"]) * max(number, words.of_labels.shape[0])
     if len(seen) * (words.of_parts["train"].nnz + 20 * number) <= MOST_PRODUCTS:
         results["tfidf_linear_svm"] = words.measure(linear_svm, seen, top_k)
     else:
-        study.say(f"no tfidf_linear_svm: {len(seen):,} labels x {number:,} documents take more than a minute")
+        study.say(f"tfidf_linear_svm left out: {len(seen):,} labels x {number:,} documents take more than a minute")
         if cells <= MOST_CELLS:
             results["tfidf_neighbours"] = words.measure(neighbours, seen, top_k)
     if len(labels) > len(seen) and cells <= MOST_CELLS:

@@ -441,7 +441,7 @@ class Study:
             notes.append("Acc and MacroF1 (macro-F1) are of the label with the highest score of all labels.")
         elif self.settings.make_cards:
             notes.append(
-                "These are scores as training left them; the cards have those of use: calibrated, stored thresholds."
+                "These scores are not calibrated yet. The cards show calibrated scores with the stored thresholds."
             )
         groups = ("all", "seen", "unseen") if has_unseen else ("all",)
         folder = self.args.output_dir

@@ -157,7 +157,7 @@ def _sizes(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         times *= 0.9
 
 
-def targets_of(gold: Tensor, num_labels: int, named: "csr_matrix | None" = None) -> "csr_matrix":
+def gold_matrix(gold: Tensor, num_labels: int, named: "csr_matrix | None" = None) -> "csr_matrix":
     """Returns `(N, L)` ones where a document has a label, or, for labels without documents, where it names the label.
 
     Args:
@@ -167,8 +167,8 @@ def targets_of(gold: Tensor, num_labels: int, named: "csr_matrix | None" = None)
     """
     from scipy.sparse import csr_matrix, diags
 
-    places = (gold >= 0).nonzero()[:, 0].numpy(), gold[gold >= 0].numpy()
-    has = csr_matrix((np.ones(len(places[0]), np.float32), places), shape=(len(gold), num_labels))
+    positions = (gold >= 0).nonzero()[:, 0].numpy(), gold[gold >= 0].numpy()
+    has = csr_matrix((np.ones(len(positions[0]), np.float32), positions), shape=(len(gold), num_labels))
     if named is not None:
         has = (has + named @ diags((has.getnnz(0) == 0).astype(np.float32))).tocsr()
         has.eliminate_zeros()

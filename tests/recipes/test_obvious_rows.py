@@ -118,7 +118,7 @@ def test_neighbours_stand_where_an_svm_would_take_minutes(tmp_path, monkeypatch)
     study = study_of(tmp_path, documents(["ferritin anemia", "rats"], [["iron"], []]), said=said)
     rows = obvious_rows.obvious_rows(study, ())
     assert list(rows) == ["tfidf_neighbours"]
-    assert said[0] == "no tfidf_linear_svm: 3 labels x 12 documents take more than a minute"
+    assert said[0] == "tfidf_linear_svm left out: 3 labels x 12 documents take more than a minute"
     words = obvious_rows.Words(study)
     cosines = (words.of_parts["test"] @ words.of_parts["train"].T).toarray()[0]
     near = np.argsort(-cosines)[:2]
@@ -130,7 +130,7 @@ def test_neighbours_stand_where_an_svm_would_take_minutes(tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("limits", "names", "message"),
     [
-        ({"MOST_DOCUMENTS": 11}, [], "no TF-IDF rows: of 12 documents they take more than a minute"),
+        ({"MOST_DOCUMENTS": 11}, [], "TF-IDF baselines left out: 12 documents take more than a minute"),
         (
             {"MOST_CELLS": 1},
             ["tfidf_linear_svm"],

@@ -8,7 +8,7 @@ from hf_gile import Label
 from hf_gile.models.processing_gile import LEXICAL_BUCKETS, lexical_ids
 from hf_gile.models.scoring_gile import Postings, WordRows
 from hf_gile.training import word_rows
-from hf_gile.training.word_rows import WordRegression, targets_of
+from hf_gile.training.word_rows import WordRegression, gold_matrix
 
 WORDS = [f"w{number}" for number in range(30)]
 
@@ -40,7 +40,7 @@ def test_rows_of_words_are_a_ridge_regression(monkeypatch, solved_at_once):
     texts = documents()
     gold = torch.tensor([[0 if "w1 " in text else 1, 2 if "w2" in text else -100] for text in texts])
     regression = WordRegression(map(lexical_ids, texts))
-    rows = regression.fit(torch.arange(40), targets_of(gold, 4), l2=0.5)
+    rows = regression.fit(torch.arange(40), gold_matrix(gold, 4), l2=0.5)
     x, used = features(texts)
     has = np.zeros((40, 4))
     for row, columns in enumerate(gold):
@@ -56,9 +56,9 @@ def test_of_a_row_the_words_that_say_most_stay(monkeypatch):
     texts = documents()
     gold = torch.tensor([[int("w3 " in text)] for text in texts])
     regression = WordRegression(map(lexical_ids, texts))
-    whole = regression.fit(torch.arange(40), targets_of(gold, 2), 1.0)
+    whole = regression.fit(torch.arange(40), gold_matrix(gold, 2), 1.0)
     monkeypatch.setattr(word_rows, "_ROW_WORDS", 1)
-    pruned = regression.fit(torch.arange(40), targets_of(gold, 2), 1.0)[1]
+    pruned = regression.fit(torch.arange(40), gold_matrix(gold, 2), 1.0)[1]
     word = lexical_ids("w3")[0]
     assert pruned.indices.tolist() == [word]
     assert pruned[0, word] == pytest.approx(whole[1, word], rel=1e-4)
@@ -67,7 +67,7 @@ def test_of_a_row_the_words_that_say_most_stay(monkeypatch):
 def test_of_many_labels_rare_ones_have_fewer_words(monkeypatch):
     texts = documents()
     regression = WordRegression(map(lexical_ids, texts))
-    targets = targets_of(torch.tensor([[0, 1]] * 4 + [[0, -100]] * 12 + [[-100, -100]] * 24), 3)
+    targets = gold_matrix(torch.tensor([[0, 1]] * 4 + [[0, -100]] * 12 + [[-100, -100]] * 24), 3)
     whole = regression.fit(torch.arange(40), targets, 1.0)
     monkeypatch.setattr(word_rows, "_ALL_WORDS", 20)
     monkeypatch.setattr(word_rows, "_LABELS_AT_ONCE", 1)
@@ -83,7 +83,7 @@ def test_of_many_labels_rare_ones_have_fewer_words(monkeypatch):
 def test_many_labels_are_fitted_on_whole_words_alone(monkeypatch):
     texts = [text.replace("w", "steamboat") for text in documents()]
     monkeypatch.setattr(word_rows, "_COSTLY", 0)
-    ones = targets_of(torch.zeros(40, 1).long(), 1)
+    ones = gold_matrix(torch.zeros(40, 1).long(), 1)
     rows = WordRegression(map(lexical_ids, texts)).fit(torch.arange(40), ones, 1.0)
     assert rows.nnz
     assert not (rows.indices % 2).any()
@@ -92,8 +92,8 @@ def test_many_labels_are_fitted_on_whole_words_alone(monkeypatch):
 def test_labels_without_documents_use_documents_that_name_them():
     gold = torch.tensor([[0, 0], [-100, -100], [2, 0]])
     named = csr_matrix([[0.0, 0.5, 1.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
-    assert targets_of(gold, 3).toarray().tolist() == [[1, 0, 0], [0, 0, 0], [1, 0, 1]]
-    assert targets_of(gold, 3, named).toarray().tolist() == [[1, 1, 0], [0, 1, 0], [1, 0, 1]]
+    assert gold_matrix(gold, 3).toarray().tolist() == [[1, 0, 0], [0, 0, 0], [1, 0, 1]]
+    assert gold_matrix(gold, 3, named).toarray().tolist() == [[1, 1, 0], [0, 1, 0], [1, 0, 1]]
 
 
 def test_rows_of_labels_are_looked_up():
@@ -113,7 +113,7 @@ def test_rows_whose_sizes_are_damaged_are_refused(sizes):
 def test_postings_add_the_rows_of_words_by_the_formula():
     texts = documents(5)
     regression = WordRegression(map(lexical_ids, texts))
-    rows = regression.fit(torch.arange(5), targets_of(torch.tensor([[0], [1], [0], [1], [0]]), 3), 1.0)
+    rows = regression.fit(torch.arange(5), gold_matrix(torch.tensor([[0], [1], [0], [1], [0]]), 3), 1.0)
     labels = [Label("a", "w1"), Label("b", "w2 w3"), Label("c", "w4")]
     weights = torch.tensor([[0.0] * 3, [0.0] * 3, [2.0, 1.0, 1.0]])
     plain = Postings.build(labels, torch.ones(LEXICAL_BUCKETS), weights)
