@@ -215,12 +215,12 @@ class GileProcessor(ProcessorMixin):
         """
         if kwargs:
             raise ValueError(
-                f"GileProcessor has no option {sorted(kwargs)[0]!r}; limits are arguments of its constructor"
+                f"GileProcessor has no option {sorted(kwargs)[0]!r:.100}; limits are arguments of its constructor"
             )
         if text is None and label_text is None:
             raise ValueError("pass text (documents), label_text (labels), or both; got neither")
         if return_tensors not in (None, "pt"):
-            raise ValueError(f"return_tensors must be 'pt' or None, got {return_tensors!r}")
+            raise ValueError(f"return_tensors must be 'pt' or None, got {_shown(return_tensors)}")
         data: dict[str, Any] = {}
         if text is not None:
             text = list(text) if isinstance(text, Iterator) else text
