@@ -450,11 +450,11 @@ class _Fold:
         last = getattr(self, "bilinear", None)
         self.bilinear = fit_bilinear(self.train.take(sample), self.labels, l2, last, max_iter)
 
-    def fit_words(self, l2: float, fitted: "csr_matrix | None" = None) -> float:
+    def fit_words(self, l2: float, fitted: "csr_matrix | None" = None, held: Tensor | None = None) -> float:
         """Fits rows of words, and returns how well they rank labels with rows.
 
-        Labels without documents get rows from the documents that name them. Rows `fitted` on the same documents with
-        more labels are reused for labels with documents.
+        Labels without documents get rows from the documents that name them. If rows were `fitted` with all labels, only
+        those of the labels `held` out, a `(L,)` mask, are fitted again.
         """
         from scipy.sparse import diags
 
@@ -464,12 +464,12 @@ class _Fold:
         targets = gold_matrix(
             self.train.gold, len(self.labels), None if self.named is None else self.named[numbers.numpy()]
         )
-        if fitted is not None:
-            targets = targets.multiply(~self.seen.numpy()).tocsr()
+        if fitted is not None and held is not None:
+            targets = (targets @ diags(held.float().numpy())).tocsr()
             targets.eliminate_zeros()
         self.words = self.regression.fit(numbers, targets, l2)
-        if fitted is not None:
-            self.words = (diags(self.seen.float().numpy()) @ fitted + self.words).tocsr()
+        if fitted is not None and held is not None:
+            self.words = (diags((~held).float().numpy()) @ fitted + self.words).tocsr()
         if self.others.words is None or not len(self.others):
             return 0.0
         scores = self.regression.scores(self.others.words[:, 0], self.words, self.seen)
@@ -598,7 +598,7 @@ def fit_head(
     if regression is not None:
         chosen["words_l2"] = _choose_words(plain)
         for fold in (whole, *held) if whole is not plain[0] else held:
-            fold.fit_words(chosen["words_l2"], plain[0].words if is_enough else None)
+            fold.fit_words(chosen["words_l2"], plain[0].words if is_enough else None, seen & ~fold.seen)
     for fold in held:
         fold.fit_rows(chosen["rows_l2"], steps)
     chosen["bilinear_l2"] = _best(L2_OF_BILINEAR, try_bilinear) if is_read else L2_OF_BILINEAR[0]

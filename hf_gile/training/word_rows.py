@@ -89,17 +89,19 @@ class WordRegression:
         solve, back = _solver(x, l2), x.T.tocsr()
         numbers = targets.getnnz(0)
         fitted, most = np.flatnonzero(numbers), _sizes(numbers)
-        words, values = [np.zeros(0, np.int32)], [np.zeros(0, np.float32)]
+        most = np.minimum(most, len(used))
+        fitted = fitted[most[fitted].argsort(kind="stable")]
+        words, values = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
         for some in np.array_split(fitted, max(1, -(-len(fitted) // _LABELS_AT_ONCE))):
-            w = (back @ solve(targets[:, some].toarray())).T  # (labels, F)
-            width = min(_ROW_WORDS, w.shape[1])
-            best = np.argpartition(-np.abs(w), width - 1, 1)[:, :width]
-            w = np.take_along_axis(w, best, 1)
-            stays = np.abs(w).argsort(1).argsort(1) >= width - most[some, None]
-            words.append(used[best[stays]].astype(np.int32))
-            values.append((w * weights[best])[stays])
-        ends = np.concatenate([[0], np.minimum(most, len(used)).cumsum()])
-        of_words = csr_matrix((np.concatenate(values), np.concatenate(words), ends), (num_labels, LEXICAL_BUCKETS))
+            w = torch.from_numpy((back @ solve(targets[:, some].toarray())).T).contiguous()  # (labels, F)
+            best = w.abs().topk(int(most[some].max(initial=0)), 1).indices
+            stays = torch.arange(best.shape[1]) < torch.from_numpy(most[some, None])
+            words.append(best[stays].numpy())
+            values.append(w.gather(1, best)[stays].numpy())
+        best_words = np.concatenate(words)
+        positions = fitted.repeat(most[fitted]), used[best_words]
+        values_of_words = np.concatenate(values) * weights[best_words]
+        of_words = csr_matrix((values_of_words, positions), (num_labels, LEXICAL_BUCKETS))
         coo = targets.tocoo()
         numbers, num_stored = rows.numpy()[coo.row], self.near.shape[1]
         inside = numbers < num_stored
