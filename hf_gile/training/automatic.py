@@ -13,6 +13,9 @@ from .model_settings import AUTO, CONVEX, TRAINED, ModelSettings
 _READ_OF_EACH = 128
 """Word pieces of a document that an encoder reads if labels are many; lexical terms cover the rest."""
 
+_MOST_STORED = 50_000
+"""Documents stored as neighbours by default, if labels are many; more would take an hour to encode."""
+
 
 def named_encoder(settings: ModelSettings) -> str | None:
     """Returns the encoder named in settings; None for word models, or if it will be chosen."""
@@ -82,9 +85,16 @@ def resolve(
             say(f"{num_documents:,} documents x {num_labels:,} labels: trained in steps, over {name_of(settings)}")
             return TRAINED, with_encoder(settings, named_encoder(settings))
         limit: dict[str, Any] = {"max_words": getattr(settings, "max_words", None) or _READ_OF_EACH}
+        if settings.neighbours is None:
+            limit["neighbours"] = num_documents <= _MOST_STORED
         settings = replace(settings, **limit)
         number = f"{num_documents:,}" if settings.neighbours else f"{READ_OF_MANY:,} of {num_documents:,}"
         some = f" It reads {limit['max_words']} pieces of {number} documents; rows of words are fitted on all of them."
+        if settings.neighbours:
+            some += (
+                " Their vectors and labels are stored in the model, which shows what a document was about; "
+                "--neighbours false leaves them out."
+            )
     say(f"text encoder: {name}, frozen; the head is fitted by convex optimization, without epochs.{some}")
     say("  flags for training steps, such as --num_train_epochs and --learning_rate, are ignored")
     frozen: dict[str, Any] = {"freeze_text_encoder": True}

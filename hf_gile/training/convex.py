@@ -22,7 +22,7 @@ from ..models import GileConfig
 from ..models.losses_gile import multi_hot
 from ..models.scoring_gile import Postings
 from .starting import set_lexical_weights
-from .word_rows import WordRegression, gold_matrix, shares_of_neighbours, table_of_neighbours
+from .word_rows import WordRegression, gold_matrix
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -51,7 +51,7 @@ _LARGEST = 20_000_000_000
 _RAISE, _LOST = 0.25, 0.02
 """Step of the offset of unseen labels, and the allowed relative loss in average precision of seen labels."""
 
-_FEW_DOCUMENTS, _SAMPLED_LABELS = 4000, 512
+_FEW_DOCUMENTS, _SAMPLED_LABELS = 4000, 2048
 """Of more documents, the L2 of rows of words is chosen on so many labels."""
 
 READ_OF_MANY = 1000
@@ -451,7 +451,7 @@ class _Fold:
         self.bilinear = fit_bilinear(self.train.take(sample), self.labels, l2, last, max_iter)
 
     def fit_words(self, l2: float, fitted: "csr_matrix | None" = None, held: Tensor | None = None) -> float:
-        """Fits rows of words, and returns how well they rank labels with rows.
+        """Fits rows of words, and returns minus their average precision.
 
         Labels without documents get rows from the documents that name them. If rows were `fitted` with all labels, only
         those of the labels `held` out, a `(L,)` mask, are fitted again.
@@ -473,14 +473,17 @@ class _Fold:
         if self.others.words is None or not len(self.others):
             return 0.0
         scores = self.regression.scores(self.others.words[:, 0], self.words, self.seen)
-        return scaled_loss(scores, self.others.among(self.seen))
+        is_gold, candidates = self.others.among(self.seen).targets(scores.shape[1])
+        if candidates is not None:
+            scores = scores.masked_fill(~candidates, -torch.inf)
+        return -ranking_metrics(scores, is_gold > 0)["average_precision"].nanmean().nan_to_num().item()
 
-    def sample_labels(self) -> "_Fold":
-        """Returns the fold with some of its seen labels, to choose the L2 of their rows of words quickly."""
+    def sample_labels(self, validation: Documents | None) -> "_Fold":
+        """Returns the fold with some of its seen labels, to choose the L2 of words quickly, on `validation` if any."""
         seen = self.seen.nonzero()[:, 0]
         chosen = seen[torch.randperm(len(seen), generator=torch.Generator().manual_seed(0))[:_SAMPLED_LABELS]]
         gold = self.train.gold.masked_fill(~torch.isin(self.train.gold, chosen), PADDING)
-        return replace(self, train=replace(self.train, gold=gold), named=None)
+        return replace(self, train=replace(self.train, gold=gold), others=validation or self.others, named=None)
 
     @property
     def seen(self) -> Tensor:
@@ -596,7 +599,7 @@ def fit_head(
     steps = 60 if is_read else 0
     chosen = {"rows_l2": _best(L2_OF_ROWS, try_rows) if is_read else 1.0}
     if regression is not None:
-        chosen["words_l2"] = _choose_words(plain)
+        chosen["words_l2"] = _choose_words(plain, validation if is_enough else None)
         for fold in (whole, *held) if whole is not plain[0] else held:
             fold.fit_words(chosen["words_l2"], plain[0].words if is_enough else None, seen & ~fold.seen)
     for fold in held:
@@ -640,9 +643,12 @@ def _named(compare: CompareWords, documents: Documents) -> "csr_matrix":
     return vstack([csr_matrix(compare(some)["coverage"]) for some in documents.words.split(_DOCUMENTS_AT_ONCE)]).tocsr()
 
 
-def _choose_words(folds: "Sequence[_Fold]") -> float:
-    """Chooses the L2 of rows of words, on a sample of the labels if there are many documents, and fits them."""
-    sampled = [fold.sample_labels() if len(fold.train) > _FEW_DOCUMENTS else fold for fold in folds]
+def _choose_words(folds: "Sequence[_Fold]", validation: Documents | None) -> float:
+    """Chooses the L2 of rows of words by average precision, and fits them.
+
+    If there are many documents, it chooses on a sample of the labels, and on all `validation` documents, if any.
+    """
+    sampled = [fold.sample_labels(validation) if len(fold.train) > _FEW_DOCUMENTS else fold for fold in folds]
     best = _best(L2_OF_WORDS, lambda l2: sum(fold.fit_words(l2) for fold in sampled))
     for fold in folds:
         fold.fit_words(best)
@@ -750,14 +756,14 @@ def fit_convex(
     if config.lexical:
         set_lexical_weights(model, parts["train"]["lexical_ids"])
         compare = _compare_words(model, parts)
-        near = None
-        if neighbours:
-            table = table_of_neighbours(train.vectors)
-            near = shares_of_neighbours(table, torch.cat([train.vectors, validation.vectors]))
-            config.neighbours, gile.neighbours = len(train), table.to(model.device)
+        vectors = torch.cat([train.vectors, validation.vectors]) if neighbours else None
         regression = WordRegression(
-            (ids for part in ("train", "validation") for ids in parts[part]["lexical_ids"]), near
+            (ids for part in ("train", "validation") for ids in parts[part]["lexical_ids"]),
+            vectors,
+            len(train) if neighbours else 0,
         )
+        if regression.neighbours is not None:
+            config.neighbours, gile.neighbours = len(train), regression.neighbours.to(model.device)
     head = fit_head(train, validation, _of_length_1(e), one_label, compare, regression)
     size = e.shape[1]  # vectors of the model have a root mean square of 1, and a length of its root
     gile.label_rows.weight.copy_(torch.cat([head.rows[:, :-1] / size**0.5, head.rows[:, -1:]], 1))

@@ -31,6 +31,7 @@ from ..metrics.frequency import propensities
 from ..metrics.label_metrics import LabelMetrics
 from ..metrics.on_columns import OnColumns
 from ..models.labels_gile import LabelSet
+from ..scoring.scorer import has_bf16
 from .calibration import ThresholdTuner, calibrate, fit_unseen_weights
 from .calibration.thresholds import tells_enough
 from .checkpoints import checkpoint_to_resume
@@ -73,6 +74,7 @@ def encode_parts(
     labels: str,
     args: TrainingArguments,
     most: int | None = None,
+    reads_all: bool = False,
 ) -> "dict[str, Dataset]":
     """Encodes the documents of each part. Outputs of a frozen encoder are computed once.
 
@@ -86,6 +88,7 @@ def encode_parts(
         args: Device and precision for a frozen encoder.
         most: Maximum number of training documents that a frozen encoder reads; vectors of others are zeros. Validation
             is limited to as many documents.
+        reads_all: Whether it reads all training documents anyway, in bfloat16 if the device supports it.
     """
     encoded = {}
     for part, rows in parts.items():
@@ -97,10 +100,11 @@ def encode_parts(
         )
         if model.config.text_config.has_fixed_pooling:
             model.to(args.device)
-            if part == "train" and most is not None and len(encoded[part]) > most:
+            if part == "train" and most is not None and len(encoded[part]) > most and not reads_all:
                 encoded[part] = _some_pooled(encoded[part], model, processor, args.bf16, most)
             else:
-                encoded[part] = add_pooled_embeds(encoded[part], model, processor, bf16=args.bf16)
+                bf16 = args.bf16 or (part == "train" and reads_all and has_bf16(args.device))
+                encoded[part] = add_pooled_embeds(encoded[part], model, processor, bf16=bf16)
     return encoded
 
 

@@ -122,10 +122,11 @@ class ModelSettings(ReportSettings):
         "Pretrained encoder instead of text_encoder_type: a name or a folder; or auto, the best available encoder for "
         "the unit auto.",
     )
-    neighbours: bool = setting(
-        False,
+    neighbours: bool | None = setting(
+        None,
         "Store the vectors and labels of training documents in the model (unit auto), and score by those of the "
-        "nearest. Anybody with the model can estimate from a vector what a document was about.",
+        "nearest; by default with many labels and at most 50,000 documents. Anybody with the model can estimate from "
+        "a vector what a document was about.",
     )
     text_prompt: str | None = setting(None, "Prompt of the encoder for texts; by default known from its name.")
     label_prompt: str | None = setting(None, "Prompt of the encoder for labels.")

@@ -222,8 +222,7 @@ class Study:
                 f"neighbours are for the unit auto over a pretrained encoder, with lexical terms, not for unit {name}: "
                 "leave out --neighbours"
             )
-        reads_all = settings.neighbours or is_feasible(*sizes, size)
-        parts = encoded = self.encoded(settings, model, processor, None if reads_all else READ_OF_MANY)
+        parts = encoded = self.encoded(settings, model, processor, None if is_feasible(*sizes, size) else READ_OF_MANY)
         if len(labels) < len(self.task.labels):
             parts = first_columns(parts, len(labels))
         if self.has_one_label:
@@ -266,13 +265,14 @@ class Study:
         """
         task = self.task
         lexical = processor.lexical or (settings.lexical is not False and settings.start_from is None)
-        reads = settings.text_encoder, model.config.text_config.reads_sentences, lexical, most
+        reads_all = bool(settings.neighbours)
+        reads = settings.text_encoder, model.config.text_config.reads_sentences, lexical, most, reads_all
         with self.args.main_process_first(desc="words and columns"):
             if reads not in self._encoded:
                 reader = copy(processor)  # units share encoded documents
                 reader.lexical = lexical
                 documents = task.parts, model, reader, task.labels, task.text, task.gold
-                self._encoded[reads] = encode_parts(*documents, self.args, most)
+                self._encoded[reads] = encode_parts(*documents, self.args, most, reads_all)
         return self._encoded[reads]
 
     def model(self, name: str, num_labels: int) -> tuple[Any, GileProcessor]:
@@ -393,10 +393,8 @@ class Study:
             name: Name of the unit, or `AUTO`.
             experiment: The unit with its documents.
         """
-        is_convex = self.is_convex(name)
-        result = (
-            experiment.fit_convex(self.settings.neighbours) if is_convex else experiment.fit(self.settings.patience)
-        )
+        is_convex, settings = self.is_convex(name), self.resolved(name)[1]
+        result = experiment.fit_convex(bool(settings.neighbours)) if is_convex else experiment.fit(settings.patience)
         if self.settings.lora_rank:
             merge_lora(experiment.model)
         weights = {} if is_convex else experiment.weigh_unseen()

@@ -41,11 +41,11 @@ class WordRegression:
 
     Args:
         documents: N documents as lexical ids, with their counts.
-        near: `(N, M)` shares of the first M documents in the neighbours of each document (`shares_of_neighbours`); M
-            is 0 without neighbours.
+        vectors: `(N, H)` document vectors, if the labels of similar documents count.
+        num_stored: Number M of documents that are stored as neighbours, the first ones.
     """
 
-    def __init__(self, documents: Iterable[Sequence[int]], near: "csr_matrix | None" = None) -> None:
+    def __init__(self, documents: Iterable[Sequence[int]], vectors: Tensor | None = None, num_stored: int = 0) -> None:
         from scipy.sparse import csr_matrix, diags
 
         ids = [np.asarray(one, np.int64) for one in documents]
@@ -55,7 +55,8 @@ class WordRegression:
         filled = csr_matrix(((counts / (counts + 1)).astype(np.float32), columns, ends), shape=shape)
         lengths = np.sqrt(np.asarray(filled.multiply(filled).sum(1)).ravel())
         self.words: csr_matrix = (diags(1 / np.maximum(lengths, 1e-9)) @ filled).astype(np.float32).tocsr()
-        self.near = csr_matrix((len(ids), 0), dtype=np.float32) if near is None else near
+        self.vectors, self.num_stored = vectors, num_stored
+        self.neighbours = None if vectors is None else table_of_neighbours(vectors[:num_stored])
 
     def fit(self, rows: Tensor, targets: "csr_matrix", l2: float) -> "csr_matrix":
         """Fits the rows of labels.
@@ -103,20 +104,21 @@ class WordRegression:
         values_of_words = np.concatenate(values) * weights[best_words]
         of_words = csr_matrix((values_of_words, positions), (num_labels, LEXICAL_BUCKETS))
         coo = targets.tocoo()
-        numbers, num_stored = rows.numpy()[coo.row], self.near.shape[1]
-        inside = numbers < num_stored
+        numbers = rows.numpy()[coo.row]
+        inside = numbers < self.num_stored
         of_documents = csr_matrix(
             (np.full(inside.sum(), _OF_NEIGHBOURS, np.float32), (coo.col[inside], numbers[inside])),
-            (num_labels, num_stored),
+            (num_labels, self.num_stored),
         )
         return hstack([of_words, of_documents]).tocsr()
 
     def scores(self, rows: Tensor, fitted: "csr_matrix", chosen: Tensor) -> Tensor:
         """The term "words" of documents by their numbers, and of the labels chosen, a `(L,)` mask."""
         chosen_rows, read = fitted[chosen.numpy()], rows.numpy()
-        shares = (
-            self.words[read] @ chosen_rows[:, :LEXICAL_BUCKETS].T + self.near[read] @ chosen_rows[:, LEXICAL_BUCKETS:].T
-        )
+        shares = self.words[read] @ chosen_rows[:, :LEXICAL_BUCKETS].T
+        if self.neighbours is not None and self.vectors is not None:
+            near = shares_of_neighbours(self.neighbours, self.vectors[rows], rows)
+            shares = shares + near @ chosen_rows[:, LEXICAL_BUCKETS:].T
         return word_evidence(torch.from_numpy(shares.toarray()))
 
 
@@ -129,18 +131,19 @@ def table_of_neighbours(h: Tensor) -> Neighbours:
     return table
 
 
-def shares_of_neighbours(table: Neighbours, h: Tensor) -> "csr_matrix":
+def shares_of_neighbours(table: Neighbours, h: Tensor, numbers: Tensor) -> "csr_matrix":
     """Returns `(D, N)` shares of the N documents of a table in the neighbours of D documents, without themselves.
 
     Args:
-        table: The stored documents, which are the first of the D documents.
+        table: The stored documents.
         h: `(D, H)` document vectors.
+        numbers: `(D,)` numbers of the documents; stored documents have those below N.
     """
     from scipy.sparse import csr_matrix
 
     ids = -2 - torch.cat([table(some) for some in h.split(_COMPARED_AT_ONCE)])
     documents, shares = ids // 4096, (ids % 4096) / 4095
-    shares[documents == torch.arange(len(h))[:, None]] = 0
+    shares[documents == numbers[:, None]] = 0
     shares /= shares.sum(1, keepdim=True).clamp(min=1e-9)
     ends = np.arange(len(h) + 1) * ids.shape[1]
     near = csr_matrix((shares.numpy().ravel(), documents.numpy().ravel(), ends), (len(h), table.num_embeddings - 1))
