@@ -126,7 +126,7 @@ def test_of_large_data_the_encoder_reads_some_and_rows_of_words_all(run, found, 
     for module in ("automatic", "study"):
         monkeypatch.setattr(f"hf_gile.training.{module}.is_feasible", lambda *own: sizes.append(own))
         monkeypatch.setattr(f"hf_gile.training.{module}.READ_OF_MANY", 20)
-    done, results = run("--make_cards", "false")
+    done, results = run("--make_cards", "false", "--neighbours", "false")
     assert done.returncode == 0, done.stderr[-3000:]
     assert sizes == [(60, 5, 12), (60, 5, 12)]
     assert "It reads 128 pieces of 20 of 60 documents; rows of words are fitted on all of them." in done.stdout
@@ -134,6 +134,19 @@ def test_of_large_data_the_encoder_reads_some_and_rows_of_words_all(run, found, 
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out/auto/model")
     assert not model.gile.label_rows.weight[:, :-1].any()
     assert (model.gile.word_rows.sizes[:5] > 0).all()
+
+
+@pytest.mark.parametrize(("most", "stored"), [(60, 60), (59, 0)])
+def test_large_data_of_few_documents_store_neighbours(run, found, monkeypatch, tmp_path, most, stored):
+    for module in ("automatic", "study"):
+        monkeypatch.setattr(f"hf_gile.training.{module}.is_feasible", lambda *sizes: False)
+        monkeypatch.setattr(f"hf_gile.training.{module}.READ_OF_MANY", 20)
+    monkeypatch.setattr("hf_gile.training.automatic._MOST_STORED", most)
+    done, _ = run("--make_cards", "false")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert f"It reads 128 pieces of {stored or '20 of 60'} documents" in done.stdout
+    assert ("--neighbours false leaves them out" in done.stdout) == bool(stored)
+    assert AutoConfig.from_pretrained(tmp_path / "out/auto/model").neighbours == stored
 
 
 def test_large_data_whose_words_are_not_to_count_are_trained_on_step_by_step(run, encoder, monkeypatch, tmp_path):
