@@ -21,7 +21,7 @@ def of(findings):
     return [(finding.document, finding.column) for finding in findings]
 
 
-def test_findings_are_the_least_probable_assigned_and_the_most_probable_other_labels():
+def test_findings_are_unlikely_assigned_labels_and_likely_missing_labels():
     auditor = Auditor(num_labels=4, most=2)
     auditor.update(torch.tensor([[0.9, 0.2, 0.6, 0.0]]), torch.tensor([[0, 1]]))
     auditor.update(torch.tensor([[0.1, 0.7, 0.3, 0.9], [0.5, 0.4, 0.1, 0.05]]), torch.tensor([[1, -100], [-100, -100]]))
@@ -48,21 +48,21 @@ def test_findings_do_not_depend_on_batches():
 
 
 @pytest.mark.parametrize(("documents", "expected"), [(1, 1), (50, 25), (3000, 1000)])
-def test_without_a_number_findings_are_a_twentieth_of_the_assigned_headings_and_at_most_a_thousand(documents, expected):
+def test_by_default_findings_are_a_twentieth_of_the_headings_up_to_1000(documents, expected):
     auditor, gold = Auditor(num_labels=20), torch.arange(20) < 10
     auditor.update(torch.rand(documents, 20), gold.expand(documents, -1))
     found = auditor.compute()
     assert (len(found.wrong), len(found.missing)) == (expected, expected)
 
 
-def test_no_findings_and_no_documents_are_refused():
+def test_zero_findings_and_an_empty_collection_are_refused():
     with pytest.raises(ValueError, match="at least 1 finding, got 0"):
         Auditor(3, most=0)
     with pytest.raises(ValueError, match="no documents to audit"):
         Auditor(3).compute()
 
 
-def test_the_audit_of_a_model_has_the_probabilities_of_the_pipeline(make_model):
+def test_the_audit_uses_the_same_probabilities_as_the_pipeline(make_model):
     from hf_gile import LabelScoringPipeline
 
     model, processor = make_model(problem_type="multi_label_classification")
@@ -79,13 +79,13 @@ def test_the_audit_of_a_model_has_the_probabilities_of_the_pipeline(make_model):
         assert finding.assigned == (name in GOLD[finding.document])
 
 
-def test_probabilities_of_a_model_of_one_label_are_those_of_a_softmax(make_model):
+def test_single_label_models_are_audited_with_softmax_probabilities(make_model):
     model, processor = make_model(problem_type="single_label_classification")
     found = audit(model, processor, TEXTS, [["Iron"]] * 3)
     assert float(found.expected.sum()) == pytest.approx(3)
 
 
-def test_labels_that_no_model_has_and_lists_that_are_too_few_are_refused(make_model):
+def test_unknown_labels_and_missing_gold_lists_are_refused(make_model):
     model, processor = make_model()
     with pytest.raises(ValueError, match="no label has the id 'Rats'"):
         audit(model, processor, TEXTS[:1], [["Rats"]])
@@ -101,7 +101,7 @@ def collection(used, expected):
     return auditor.compute()
 
 
-def test_a_label_drifts_if_its_use_changes_and_the_texts_do_not():
+def test_a_label_drifts_if_its_use_changes_while_the_texts_stay_alike():
     first, second = collection([5, 2, 8, 0], [5.0, 2.0, 4.0, 0.1]), collection([5, 8, 2, 0], [5.0, 8.0, 4.0, 0.1])
     drifted = drift(first, second)
     assert [one.column for one in drifted] == [2, 0, 1]  # label 1 has more documents on its topic, label 3 none at all
@@ -127,7 +127,7 @@ def rows_of(path):
         return list(csv.DictReader(file))
 
 
-def test_tables_have_the_findings_in_their_order_and_a_place_for_the_verdict(written):
+def test_tables_rank_the_findings_and_leave_a_column_for_the_verdict(written):
     found, label_set, files = written
     for name, findings in (("wrong.csv", found.wrong), ("missing.csv", found.missing)):
         rows = rows_of(files[name])
@@ -141,7 +141,7 @@ def test_tables_have_the_findings_in_their_order_and_a_place_for_the_verdict(wri
     assert {row["standard_deviations"] for row in rows_of(files["drift.csv"])} <= {"0.0", "-0.0"}
 
 
-def test_no_cell_is_a_formula_and_no_text_is_markup(written):
+def test_formulas_and_markup_are_escaped(written):
     cells = [
         cell for name in ("wrong.csv", "missing.csv") for row in rows_of(written[2][name]) for cell in row.values()
     ]
@@ -152,7 +152,7 @@ def test_no_cell_is_a_formula_and_no_text_is_markup(written):
     assert not re.search(r"(src|href)=", page)
 
 
-def test_the_page_and_the_tasks_have_the_documents_in_the_order_of_work(written):
+def test_page_and_tasks_list_documents_in_review_order(written):
     found, _, files = written
     page, tasks = files["audit.html"].read_text(), json.loads(files["label_studio.json"].read_text())
     order = ["abc"[place] for place in found.documents()]
@@ -161,7 +161,7 @@ def test_the_page_and_the_tasks_have_the_documents_in_the_order_of_work(written)
     assert page.count("class=wrong") == page.count("class=missing") == 3
 
 
-def test_a_task_proposes_the_headings_without_those_to_doubt_and_with_those_to_add(written):
+def test_a_task_drops_doubtful_headings_and_adds_missing_headings(written):
     found, label_set, files = written
     names = label_set.id2label()
     for task, place in zip(json.loads(files["label_studio.json"].read_text()), found.documents(), strict=True):
@@ -178,6 +178,6 @@ def test_a_task_proposes_the_headings_without_those_to_doubt_and_with_those_to_a
     assert {*re.findall(r"\$(\w+)", interface)} <= set(task["data"])
 
 
-def test_lists_that_do_not_fit_the_audit_are_refused(written, tmp_path):
+def test_lists_of_another_length_than_the_audit_are_refused(written, tmp_path):
     with pytest.raises(ValueError, match="texts must be of the 3 documents audited, got 1"):
         write_audit(tmp_path, written[0], LabelSet.from_names(["a"]), "abc", ["one"], GOLD)

@@ -200,7 +200,7 @@ def scores(model, words, mask, labels, language, **options):
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_published_checkpoint_gives_its_published_numbers(shared_data, name, dtype):
+def test_a_published_checkpoint_reproduces_its_published_figures(shared_data, name, dtype):
     folder = shared_data / "published_checkpoints" / name
     golden = np.load(folder / "golden.npz")
     model = from_keras(folder / "weights.h5", folder / "args.json")
@@ -271,7 +271,7 @@ def test_neither_batch_mates_nor_trailing_padding_change_scores(tmp_path, texts,
     torch.testing.assert_close(scores(model, noise, mask, labels, "english").logits, together, rtol=0, atol=0)
 
 
-def test_documents_that_are_too_long_are_refused(tmp_path, texts):
+def test_too_long_documents_are_refused(tmp_path, texts):
     model = from_keras(*Checkpoint().save(tmp_path)).double()
     words, mask, labels = texts
     with pytest.raises(ValueError, match=r"reads 3 sentences of 4 words .*got documents of 6 sentences of 4 words"):
@@ -298,7 +298,7 @@ for kind in ("joint", "linear"):
 
 
 @pytest.mark.slow
-def test_converted_models_give_the_same_logits_where_hf_gile_is_not(tmp_path, texts):
+def test_converted_models_give_the_same_logits_without_hf_gile_installed(tmp_path, texts):
     words, mask, labels = texts
     inputs = {"inputs_embeds": words.float(), "attention_mask": mask, "label_embeds": labels.float()}
     save_file(inputs, tmp_path / "inputs.safetensors")
@@ -320,7 +320,7 @@ def test_converted_models_give_the_same_logits_where_hf_gile_is_not(tmp_path, te
 
 
 @pytest.mark.parametrize("enc", ["attdense", pytest.param("attbigru", marks=pytest.mark.slow)])
-def test_a_converted_model_can_be_trained_on(tmp_path, texts, enc):
+def test_a_converted_model_can_be_trained_further(tmp_path, texts, enc):
     model = from_keras(*Checkpoint(enc=enc, share="both", languages=2, head="joint, shared").save(tmp_path)).train()
     words, mask, labels = texts
     targets = torch.tensor([[1.0, 0, 0, 1, 0, 0], [0, 1, 0, 0, 1, 1]])
@@ -342,7 +342,7 @@ def test_a_converted_model_can_be_trained_on(tmp_path, texts, enc):
         assert name == "text_encoder.word_embeddings.weight" or parameter.grad.abs().max() > 0, name
 
 
-def test_a_user_adds_words(tmp_path, texts):
+def test_words_can_be_added(tmp_path, texts):
     model = from_keras(*Checkpoint().save(tmp_path)).double()
     words, mask, labels = texts
     assert model.get_input_embeddings().weight.eq(0).all()
@@ -357,7 +357,7 @@ def test_a_user_adds_words(tmp_path, texts):
     torch.testing.assert_close(by_words, scores(model, words, mask, labels, None).logits)
 
 
-def test_a_model_of_the_published_graph_has_labels_and_shows_where_it_looked(tokenizer, label_set):
+def test_a_model_of_the_published_graph_stores_labels_and_shows_attention(tokenizer, label_set):
     sizes = {"max_sentences": 5, "max_sentence_words": 13, "max_label_words": 13, "num_labels": len(label_set)}
     config = PublishedGileConfig(vocab_size=len(tokenizer), embedding_size=D, hidden_size=H, **sizes)
     model = PublishedGileForSequenceClassification(config).eval()
@@ -397,7 +397,7 @@ def test_other_models_do_not_carry_the_published_graph(tmp_path, texts, make_mod
         ({"recurrent_act": "no"}, "recurrent_act must be one of transformers' activations .*, got 'no'"),
     ],
 )
-def test_what_the_published_graph_has_no_part_for_is_refused(fields, message):
+def test_fields_without_effect_on_the_published_graph_are_refused(fields, message):
     with pytest.raises(StrictDataclassError, match=message):
         PublishedGileConfig(**fields)
 
@@ -466,14 +466,14 @@ def flags(**changes):
         (flags(onlyinput=True, onlylabel=True), r"args.json: onlyinput must be false where onlylabel is true"),
     ],
 )
-def test_files_that_do_not_fit_are_refused(tmp_path, change, message):
+def test_weights_that_contradict_the_arguments_are_refused(tmp_path, change, message):
     checkpoint = Checkpoint(enc="attgru")
     change(checkpoint)
     with pytest.raises(ValueError, match=message):
         from_keras(*checkpoint.save(tmp_path))
 
 
-def test_gates_of_keras_1_must_be_three_alike(tmp_path):
+def test_the_three_gates_of_keras_1_must_have_the_same_shape(tmp_path):
     checkpoint = Checkpoint(1, "attgru")
     del checkpoint.layers["gru_2"]["gru_2_U_r"]
     with pytest.raises(
@@ -487,7 +487,7 @@ def test_gates_of_keras_1_must_be_three_alike(tmp_path):
         from_keras(*checkpoint.save(tmp_path))
 
 
-def test_files_that_are_broken_are_refused(tmp_path):
+def test_broken_files_are_refused(tmp_path):
     weights, args = Checkpoint().save(tmp_path)
     whole = weights.read_bytes()
     weights.write_bytes(whole[: len(whole) // 2])
@@ -510,13 +510,13 @@ def test_files_that_are_broken_are_refused(tmp_path):
         from_keras(weights, args)
 
 
-def test_missing_weights_are_a_missing_file(tmp_path):
+def test_missing_weights_raise_file_not_found(tmp_path):
     _, args = Checkpoint().save(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"absent.h5"):
         from_keras(tmp_path / "absent.h5", args)
 
 
-def test_without_h5py_the_error_says_how_to_get_it(tmp_path, monkeypatch):
+def test_without_h5py_the_error_names_the_extra(tmp_path, monkeypatch):
     files = Checkpoint().save(tmp_path)
     monkeypatch.setitem(sys.modules, "h5py", None)
     with pytest.raises(ImportError, match=r"pip install 'hf-gile\[data\]'"):

@@ -73,7 +73,7 @@ def forms():
 
 
 @pytest.mark.parametrize("form", forms())
-def test_every_form_gives_the_same_documents(write, load, form):
+def test_every_corpus_format_gives_the_same_documents(write, load, form):
     contents, ids = forms()[form]
     documents, report = load(write(**contents).parent)
     assert documents == [
@@ -82,7 +82,7 @@ def test_every_form_gives_the_same_documents(write, load, form):
     assert (report.records, report.left_out) == (2, {})
 
 
-def test_names_of_subjects_are_the_labels_of_key_files(write, load):
+def test_key_files_name_subjects_as_labels(write, load):
     folder = write(a__txt="On mice.", a__key="Mice\n\nRats and others \nMice", b__txt="On stars.").parent
     documents, report = load(folder)
     assert documents == [{"id": "a", "text": "On mice.", "labels": ["Mice", "Rats and others"]}]
@@ -90,7 +90,7 @@ def test_names_of_subjects_are_the_labels_of_key_files(write, load):
     assert (report.files, report.records) == (2, 1)
 
 
-def test_ids_and_names_of_subjects_in_json_lines_and_csv(write, load):
+def test_subject_ids_and_names_are_read_from_json_lines_and_csv(write, load):
     row = {"document_id": 7, "text": "On mice.", "subjects": [{"label": "Mice"}, {"uri": RATS, "label": "Rats"}]}
     assert load(write(a__jsonl=json.dumps(row)))[0] == [{"id": "7", "text": "On mice.", "labels": ["Mice", RATS]}]
     table = f"document_id,text,subject_uris\nd7,On mice.,<{MICE}>\n"
@@ -125,7 +125,7 @@ def test_malformed_lines_are_named_or_left_out(write, load, name, line, message)
     assert sum(report.left_out.values()) == 1
 
 
-def test_lines_without_text_or_subjects_are_left_out_and_counted(write, load):
+def test_lines_without_text_or_subjects_are_skipped_and_counted(write, load):
     documents, report = load(write(a__tsv="x\t<a:b>\n \t<a:b>\ny\t\n"))
     assert [row["text"] for row in documents] == ["x"]
     assert report.left_out == {"without text": 1, "without labels": 1}
@@ -162,14 +162,14 @@ def test_damaged_and_empty_files_are_named_or_left_out(write, load):
         assert load(path, on_error="skip")[1].left_out == {"damaged file": 1}
 
 
-def test_files_of_subjects_are_no_corpora(write, load):
+def test_a_subject_file_is_refused_as_a_corpus(write, load):
     path = write(a__txt="x", a__tsv="<a:b>\tA")
     with pytest.raises(ValueError, match=r"a\.tsv contains the subjects of .*a\.txt; pass their folder"):
         load(path)
 
 
 @pytest.mark.parametrize("num_proc", [None, 3])
-def test_long_texts_and_large_files_are_shared_out(write, load, monkeypatch, num_proc):
+def test_long_texts_and_large_files_are_split_among_processes(write, load, monkeypatch, num_proc):
     monkeypatch.setattr(annif, "_CHUNK", 2)
     monkeypatch.setattr(table_files, "_PIECE", 100)
     texts = {f"d{number}__txt": f"text {number}" for number in range(5)} | {
@@ -184,7 +184,7 @@ def test_long_texts_and_large_files_are_shared_out(write, load, monkeypatch, num
     assert load(folder)[0] == documents
 
 
-def test_the_cache_sees_that_a_text_or_its_subjects_changed(write, load):
+def test_the_cache_notices_changed_texts_and_subjects(write, load):
     contents = {"a__txt": "x", "a__key": "A", "b__txt": "y", "b__key": "B"}
     assert [row["labels"] for row in load(write(**contents).parent, streaming=False)[0]] == [["A"], ["B"]]
     assert [row["labels"] for row in load(write(b__key="B\nC").parent, streaming=False)[0]] == [["A"], ["B", "C"]]
@@ -205,13 +205,13 @@ VOCABULARY = LabelSet([Label(MICE, "Mice"), Label(RATS, "Rats, Ratten")])
         ("v__csv", f'uri,label_fi,label_en\n{MICE},,Mice\n{RATS},"Rats, Ratten",\n', ["fi", "en"]),
     ],
 )
-def test_vocabularies_of_every_form(write, name, content, language):
+def test_vocabularies_are_read_in_every_format(write, name, content, language):
     report = ReadReport()
     assert load_annif_vocabulary(write(**{name: content}), language, report) == VOCABULARY
     assert (report.files, report.records) == (1, 2)
 
 
-def test_subjects_of_one_name_are_told_apart_by_notation_or_uri(write):
+def test_subjects_with_the_same_name_are_distinguished_by_notation_or_uri(write):
     path = write(v__tsv="<a:1>\tMercury\t523.41\n<a:2>\tMercury\t661\n<a:3>\tVenus\n<a:4>\tVenus\n")
     assert load_annif_vocabulary(path).texts == ["Mercury: 523.41", "Mercury: 661", "Venus: a:3", "Venus: a:4"]
 
@@ -234,7 +234,7 @@ def test_malformed_subjects_are_named_or_left_out(write, line, message):
     assert report.left_out == {"malformed subject": 1}
 
 
-def test_subjects_without_a_name_are_left_out_and_languages_named(write):
+def test_subjects_without_a_name_are_skipped_and_available_languages_listed(write):
     path = write(v__csv="uri,label_en,label_fi\na:1,Mice,\na:2,,Rotat\n")
     report = ReadReport()
     assert load_annif_vocabulary(path, "en", report).names == ["Mice"]

@@ -34,7 +34,7 @@ def records_of(tmp_path):
     return read
 
 
-def test_a_record_of_bioasq_has_its_names_for_ids(records_of):
+def test_a_record_without_ids_uses_heading_names_as_ids(records_of):
     assert records_of(document([RECORD])) == [
         {
             "pmid": "5",
@@ -47,7 +47,7 @@ def test_a_record_of_bioasq_has_its_names_for_ids(records_of):
     ]
 
 
-def test_ids_come_from_the_record_then_from_the_mapping_then_from_the_name(records_of):
+def test_ids_come_from_the_record_then_the_mapping_then_the_name(records_of):
     records = [RECORD, RECORD | {"meshUI": ["D3", "D5"]}]
     first, second = records_of(document(records), ui_of={"Mice": "D051379"})
     assert first["meshUI"] == ["Animals", "D051379"]
@@ -56,19 +56,19 @@ def test_ids_come_from_the_record_then_from_the_mapping_then_from_the_name(recor
 
 @pytest.mark.parametrize("options", [{}, {"indent": 2}, {"separators": (",", ":")}, {"ensure_ascii": False}])
 @pytest.mark.parametrize("chunk", [1, 2, 3, 5, 7, 11, 13, 101, 1 << 20])
-def test_any_layout_gives_the_same_wherever_the_buffer_ends(records_of, monkeypatch, options, chunk):
+def test_any_json_layout_gives_the_same_records_at_any_buffer_size(records_of, monkeypatch, options, chunk):
     monkeypatch.setattr(json_text, "_CHUNK", chunk)
     content = json.dumps({"version": 12, "articles": ARTICLES, "notes": {"a": [None]}}, **options)
     assert [record["pmid"] for record in records_of(content)] == ["3", "5", "7", "11", "13"]
     assert records_of(content)[-1]["abstractText"] == RECORD["abstractText"]
 
 
-def test_the_layout_of_bioasq_with_one_record_a_line_is_read(records_of):
+def test_the_bioasq_layout_with_a_record_per_line_is_read(records_of):
     lines = ",\n".join(json.dumps(record) for record in ARTICLES)
     assert len(records_of(f'{{"articles":[\n{lines}\n]}}\n')) == 5
 
 
-def test_json_lines_hold_the_same_as_json(records_of):
+def test_json_lines_give_the_same_records_as_json(records_of):
     lines = "\n".join(json.dumps(record) for record in ARTICLES)
     expected = records_of(document())
     assert records_of(lines, name="a.jsonl") == expected
@@ -90,7 +90,7 @@ def test_json_lines_hold_the_same_as_json(records_of):
         ("latin-1", "latin-1"),
     ],
 )
-def test_the_encodings_are_read(records_of, name, written, asked):
+def test_utf_8_and_windows_1252_are_read(records_of, name, written, asked):
     record = RECORD | {"abstractText": "naïve"}
     text = json.dumps(record, ensure_ascii=False)
     content = (text if name == "a.jsonl" else f'{{"articles": [{text}]}}').encode(written)
@@ -105,7 +105,7 @@ def test_other_encodings_are_refused(records_of, encoding):
 
 
 @pytest.mark.parametrize("chunk", [7, 1 << 20])
-def test_a_wrong_encoding_names_the_byte_and_the_remedy(records_of, monkeypatch, chunk):
+def test_an_encoding_error_names_the_byte_and_the_remedy(records_of, monkeypatch, chunk):
     monkeypatch.setattr(json_text, "_CHUNK", chunk)
     for mark in (b"", b"\xef\xbb\xbf"):
         content = mark + b'{"articles": [], "notes": "Stra\xdfe"}'
@@ -115,7 +115,7 @@ def test_a_wrong_encoding_names_the_byte_and_the_remedy(records_of, monkeypatch,
 
 
 @pytest.mark.parametrize("chunk", [7, 1 << 20])
-def test_records_before_a_wrong_byte_are_kept_when_skipping(records_of, monkeypatch, chunk):
+def test_skip_mode_keeps_records_before_an_invalid_byte(records_of, monkeypatch, chunk):
     monkeypatch.setattr(json_text, "_CHUNK", chunk)
     content = document(ensure_ascii=False).encode()
     report = ReadReport(on_error="skip")
@@ -124,7 +124,7 @@ def test_records_before_a_wrong_byte_are_kept_when_skipping(records_of, monkeypa
     assert "damaged after 3 records: byte " in report.examples["damaged file"][0]
 
 
-def test_a_wrong_encoding_of_a_line_spoils_that_line_only(records_of):
+def test_an_invalid_byte_affects_only_its_line(records_of):
     lines = [json.dumps(record, ensure_ascii=False).encode() for record in ARTICLES]
     lines[2] = lines[2].replace("Ü".encode(), b"\xdc")
     with pytest.raises(ValueError, match=r"a\.jsonl: line 3: byte \d+ is not utf-8; try encoding"):
@@ -156,7 +156,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize(("raw", "message"), MALFORMED.values(), ids=MALFORMED)
-def test_a_malformed_record_names_its_place_and_can_be_skipped(records_of, raw, message):
+def test_the_error_for_a_malformed_record_gives_its_position_or_skips_it(records_of, raw, message):
     records = [ARTICLES[0], raw, ARTICLES[1]]
     contents = {"a.json": document(records), "a.jsonl": "\n".join(map(json.dumps, records))}
     for (name, content), unit in zip(contents.items(), ("record", "line"), strict=True):
@@ -167,7 +167,7 @@ def test_a_malformed_record_names_its_place_and_can_be_skipped(records_of, raw, 
         assert report.left_out == {"malformed record": 1}
 
 
-def test_null_texts_and_headings_and_years_are_empty_ones(records_of):
+def test_null_fields_are_read_as_empty(records_of):
     raw = RECORD | {"pmid": 5, "title": None, "abstractText": None, "meshMajor": None, "meshUI": None, "year": None}
     (record,) = records_of(document([raw]))
     assert record == {"pmid": "5", "title": "", "abstractText": "", "year": None, "meshUI": [], "meshMajor": []}
@@ -192,12 +192,12 @@ def test_null_texts_and_headings_and_years_are_empty_ones(records_of):
         ('{"articles": [{"year": ' + "1" * 5003 + "}]}", "damaged after 0 records: Exceeds the limit"),
     ],
 )
-def test_damage_names_the_file_and_how_many_records_came_before(records_of, content, message):
+def test_a_damaged_file_is_named_with_the_number_of_records_read(records_of, content, message):
     with pytest.raises(ValueError, match=rf"a\.json: .*{message}"):
         records_of(content)
 
 
-def test_a_malformed_line_spoils_that_line_only(records_of):
+def test_a_malformed_line_affects_no_other_line(records_of):
     lines = [json.dumps(record) for record in ARTICLES]
     for bad in (lines[1][:-7], lines[1] + "}", "[" * 100_003, "\0"):
         content = "\n".join([lines[0], bad, *lines[2:]])
@@ -210,7 +210,7 @@ def test_a_malformed_line_spoils_that_line_only(records_of):
 
 
 @pytest.mark.parametrize("name", ["a.json.gz", "a.jsonl.gz"])
-def test_records_before_the_damage_of_a_packed_file_are_kept_when_skipping(records_of, name):
+def test_skip_mode_keeps_records_before_damage_in_a_compressed_file(records_of, name):
     records = [RECORD | {"pmid": str(pmid)} for pmid in range(1, 1010)]
     content = document(records) if name == "a.json.gz" else "\n".join(map(json.dumps, records))
     packed = gzip.compress(content.encode(), compresslevel=0)
@@ -241,7 +241,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, name):
         tracemalloc.stop()
 
 
-def test_a_fault_does_not_draw_the_rest_of_the_file_into_memory(tmp_path):
+def test_a_syntax_error_does_not_load_the_rest_of_the_file(tmp_path):
     path = tmp_path / "a.json"
     path.write_text('{"articles": [{"pmid" "5"}' + ', {"pmid": "5"}' * 2_000_003 + "]}")
     tracemalloc.start()
@@ -254,7 +254,7 @@ def test_a_fault_does_not_draw_the_rest_of_the_file_into_memory(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
-def test_a_record_larger_than_the_buffer_is_read_and_one_beyond_the_limit_is_not(records_of, monkeypatch, name):
+def test_records_may_exceed_the_buffer_but_not_the_limit(records_of, monkeypatch, name):
     huge = RECORD | {"abstractText": "mice " * 1_000_003}
     content = document([huge]) if name == "a.json" else json.dumps(huge) + "\n"
     (record,) = records_of(content, name=name)
@@ -309,7 +309,7 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("size", [1, 211, 3001, 30_011])
-def test_the_parts_of_a_file_together_hold_what_it_holds(pieces_of, monkeypatch, layout, size):
+def test_the_parts_of_a_json_file_contain_each_record_once(pieces_of, monkeypatch, layout, size):
     monkeypatch.setattr(bioasq, "_PIECE", size)
     for encoding in ("utf-8", "utf-8-sig"):
         pieces = pieces_of(LAYOUTS[layout].encode(encoding))
@@ -322,7 +322,7 @@ def test_the_parts_of_a_file_together_hold_what_it_holds(pieces_of, monkeypatch,
 
 @pytest.mark.parametrize("size", [1, 211, 3001])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\n\n"])
-def test_the_parts_of_json_lines_together_hold_what_they_hold(pieces_of, monkeypatch, size, end):
+def test_the_parts_of_a_json_lines_file_contain_each_record_once(pieces_of, monkeypatch, size, end):
     monkeypatch.setattr(bioasq, "_PIECE", size)
     pieces = pieces_of("".join(json.dumps(record, ensure_ascii=False) + end for record in MANY)[:-1], "a.jsonl")
     assert len(pieces) > 5
@@ -356,12 +356,12 @@ def test_the_parts_of_json_lines_together_hold_what_they_hold(pieces_of, monkeyp
         "empty",
     ],
 )
-def test_other_layouts_stay_whole(pieces_of, content, name):
+def test_other_layouts_are_not_split(pieces_of, content, name):
     (piece,) = pieces_of(content, name)
     assert (piece.start, piece.stop) == (0, None)
 
 
-def test_articles_on_overlong_lines_stop_the_splitting(pieces_of, monkeypatch):
+def test_overlong_lines_prevent_splitting(pieces_of, monkeypatch):
     monkeypatch.setattr(bioasq, "_LONGEST_SEARCH", 5003)
     records = [*MANY[:31], RECORD | {"pmid": "102", "abstractText": "mice " * 5003}, *MANY[31:]]
     pieces = pieces_of(lines_of(records))
@@ -369,7 +369,7 @@ def test_articles_on_overlong_lines_stop_the_splitting(pieces_of, monkeypatch):
     assert len(read_pieces(pieces)) == 102
 
 
-def test_records_within_records_are_told_from_articles(pieces_of):
+def test_nested_records_are_not_taken_for_articles(pieces_of):
     """Nothing is lost in silence where a line looks like an article and is none."""
     inner = ",\n".join(json.dumps(record) for record in MANY)
     content = f'{{"articles":[\n{{"notes": [\n{inner}\n], {json.dumps(RECORD)[1:]}\n]}}'
@@ -380,14 +380,14 @@ def test_records_within_records_are_told_from_articles(pieces_of):
         read_pieces(pieces)
 
 
-def test_records_of_another_list_are_told_from_articles(pieces_of):
+def test_records_of_another_list_are_not_taken_for_articles(pieces_of):
     other = ",\n".join(json.dumps(record) for record in MANY)
     pieces = pieces_of(lines_of(MANY[:3], last=f'\n], "other": [\n{other}\n]}}'))
     with pytest.raises(ValueError, match=r"damaged after 3 records: Expecting .* where another record starts"):
         read_pieces(pieces)
 
 
-def test_a_malformed_record_of_a_part_names_its_byte(pieces_of):
+def test_the_error_for_a_malformed_record_of_a_part_names_its_byte(pieces_of):
     records = [*MANY[:50], {"pmid": "7"}, *MANY[50:]]
     for pieces, unit in (
         (pieces_of(lines_of(records)), "record"),
@@ -400,7 +400,7 @@ def test_a_malformed_record_of_a_part_names_its_byte(pieces_of):
         assert report.left_out == {"malformed record": 1}
 
 
-def test_damage_in_one_part_spoils_the_rest_of_that_part_only(pieces_of):
+def test_damage_affects_only_the_rest_of_its_part(pieces_of):
     pieces = pieces_of(lines_of().replace('"pmid": "50"', '"pmid" "50"'))
     with pytest.raises(ValueError, match=r"a\.json from byte \d+,\d\d\d: damaged after \d records: Expecting ':'"):
         read_pieces(pieces)
@@ -411,7 +411,7 @@ def test_damage_in_one_part_spoils_the_rest_of_that_part_only(pieces_of):
     assert pmids[-40:] == [str(pmid) for pmid in range(62, 102)]
 
 
-def test_a_wrong_byte_of_a_part_is_counted_from_the_start_of_the_file(pieces_of):
+def test_byte_positions_in_a_part_count_from_the_start_of_the_file(pieces_of):
     content = lines_of(ensure_ascii=False).encode()
     content = content.replace(b'"pmid": "50"', b'"pmid": "50\xdf"')
     with pytest.raises(ValueError, match=f"byte {content.index(0xDF):,} is not utf-8"):
@@ -420,6 +420,6 @@ def test_a_wrong_byte_of_a_part_is_counted_from_the_start_of_the_file(pieces_of)
     assert read_pieces(pieces_of(windows), encoding="windows-1252")[-1]["title"] == "Über Mäuse."
 
 
-def test_the_two_lists_of_a_record_are_two(records_of):
+def test_parsing_a_record_twice_gives_separate_lists(records_of):
     (record,) = records_of(document([RECORD]))
     assert record["meshUI"] is not record["meshMajor"]

@@ -13,7 +13,7 @@ def texts(source, *columns, **options):
     return [document.text for document in read_documents(BytesIO(source.encode()), columns or ("text",), **options)]
 
 
-def test_lines_keep_their_number_and_lose_their_ends():
+def test_lines_are_numbered_and_stripped_of_line_ends():
     assert texts("one\r\n\n two \nthree") == ["one", "", "two", "three"]
 
 
@@ -44,7 +44,7 @@ def test_several_columns_are_joined_and_missing_values_are_empty():
     assert list(read_documents(source, ["title", "body"], id="key")) == [Document("7", "One."), Document("b", "Two.")]
 
 
-def test_a_file_in_another_encoding_and_packed_is_read(tmp_path):
+def test_compressed_files_and_other_encodings_are_read(tmp_path):
     path = tmp_path / "table.csv.gz"
     path.write_bytes(gzip.compress("id,text\n1,Käse\n".encode("windows-1252")))
     assert list(read_documents(path, encoding="windows-1252")) == [Document("1", "Käse")]
@@ -66,7 +66,7 @@ def test_a_file_in_another_encoding_and_packed_is_read(tmp_path):
         ("text\ttext\n", {"format": "tsv"}, "damaged after 0 records: two columns are named 'text'"),
     ],
 )
-def test_a_malformed_line_is_named_or_left_out(source, options, message):
+def test_a_malformed_line_is_reported_or_skipped(source, options, message):
     with pytest.raises(ValueError, match=message):
         texts(source, **options)
     report = ReadReport("skip")
@@ -84,7 +84,7 @@ def test_damaged_compressed_files_are_read_up_to_the_damage(tmp_path):
     assert report.left_out == {"damaged file": 1}
 
 
-def test_what_cannot_be_read_is_refused_at_once(tmp_path):
+def test_missing_files_and_unknown_formats_are_refused_at_once(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no file at .*absent.txt"):
         read_documents(tmp_path / "absent.txt")
     with pytest.raises(ValueError, match="format must be one of text, jsonl, csv, tsv, got 'xml'"):

@@ -31,7 +31,7 @@ def test_decompression_bombs_are_refused_with_instructions(packed, held):
         stream.read()
 
 
-def test_files_that_pack_well_are_read(packed):
+def test_highly_compressible_files_are_read(packed):
     text = b"".join(b"%d\tmice and rats and mice and rats and mice\n" % number for number in range(200_000))
     path = packed("a.txt.gz", text)
     assert len(text) > 15 * path.stat().st_size
@@ -48,7 +48,7 @@ def test_files_that_pack_well_are_read(packed):
     ],
     ids=["json", "jsonl", "csv"],
 )
-def test_packed_tables_that_grow_are_refused(packed, name, start, row):
+def test_compressed_tables_that_expand_too_much_are_refused(packed, name, start, row):
     documents, _ = load_table(packed(name, start + row * 20), streaming=True)
     with pytest.raises(
         ValueError, match=rf"{name}: damaged after \d+ records: .*expands to more than 200 times its size"
@@ -56,13 +56,13 @@ def test_packed_tables_that_grow_are_refused(packed, name, start, row):
         list(documents)
 
 
-def test_one_record_that_grows_is_refused(packed):
+def test_a_compressed_record_that_expands_too_much_is_refused(packed):
     path = packed("a.json.gz", b'{"articles": [' + b"[]," * (GROWN // 3))
     with pytest.raises(ValueError, match=r"a\.json\.gz: .*malformed|a\.json\.gz: .*record|a\.json\.gz: .*200 times"):
         list(read_bioasq(path))
 
 
-def test_aliases_of_yaml_are_refused_with_their_line(tmp_path):
+def test_yaml_aliases_are_refused_with_their_line(tmp_path):
     path = tmp_path / "settings.yaml"
     lines = [
         f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]"
@@ -87,7 +87,7 @@ def test_aliases_of_yaml_are_refused_with_their_line(tmp_path):
         (b"a: " + b"9" * 5000, "is not YAML"),
     ],
 )
-def test_what_is_not_yaml_is_named_in_short(tmp_path, content, message):
+def test_invalid_yaml_gets_a_short_message(tmp_path, content, message):
     path = tmp_path / "settings.yaml"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=rf"settings\.yaml.*{message}") as error:
@@ -95,7 +95,7 @@ def test_what_is_not_yaml_is_named_in_short(tmp_path, content, message):
     assert len(str(error.value)) < 1000
 
 
-def test_yaml_gives_what_it_says(tmp_path):
+def test_yaml_values_are_read_unchanged(tmp_path):
     path = tmp_path / "settings.yaml"
     path.write_bytes(b"\xef\xbb\xbfa: [1, b]\n")
     assert json.dumps(read_yaml(path)) == '{"a": [1, "b"]}'

@@ -9,13 +9,13 @@ SKOS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 <http://a.org/1> a skos:Concept ; skos:prefLabel "Iron"@en, "Eisen"@de ; skos:altLabel "Ferrum"@en ."""
 
 
-def test_a_table_of_ones_own_columns_is_read(tmp_path):
+def test_a_table_with_custom_columns_is_read(tmp_path):
     (tmp_path / "terms.csv").write_text("code,en,de,about\nx1,,Eisen,a metal\nx2,Milk,Milch,\n")
     labels = read_label_file(tmp_path / "terms.csv", id="code", name=["en", "de"], describe=["about"])
     assert [(label.id, label.text) for label in labels] == [("x1", "Eisen: a metal"), ("x2", "Milk")]
 
 
-def test_a_skos_vocabulary_is_read_in_the_language_asked_for(tmp_path):
+def test_a_skos_vocabulary_is_read_in_the_requested_language(tmp_path):
     pytest.importorskip("rdflib")
     (tmp_path / "terms.ttl").write_text(SKOS)
     report = ReadReport()
@@ -24,7 +24,7 @@ def test_a_skos_vocabulary_is_read_in_the_language_asked_for(tmp_path):
     assert report.records == 1
 
 
-def test_json_lines_with_a_ui_are_mesh_and_others_are_a_table(tmp_path):
+def test_json_lines_with_a_ui_field_are_read_as_mesh(tmp_path):
     mesh, table, broken = (tmp_path / f"{name}.jsonl" for name in ("mesh", "table", "broken"))
     mesh.write_text(json.dumps({"ui": "D1", "name": "Iron"}) + "\n")
     table.write_text(json.dumps({"id": "D1", "name": "Iron"}) + "\n")
@@ -33,7 +33,7 @@ def test_json_lines_with_a_ui_are_mesh_and_others_are_a_table(tmp_path):
     assert read_label_file(table).names == ["Iron"]
 
 
-def test_a_label_set_saved_as_csv_comes_back(tmp_path):
+def test_a_label_set_saved_as_csv_loads_unchanged(tmp_path):
     labels = LabelSet(
         [
             Label("D6", "Heart Failure", 'the heart "fails", often', "en", True, 42, 0.25),
@@ -47,6 +47,6 @@ def test_a_label_set_saved_as_csv_comes_back(tmp_path):
         save_labels(labels, tmp_path / "labels.tsv")
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
+def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no label file at .*absent.ttl"):
         read_label_file(tmp_path / "absent.ttl")

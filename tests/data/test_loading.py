@@ -55,7 +55,7 @@ def load(tmp_path):
 
 
 @pytest.mark.parametrize("num_proc", [None, 1, 2, 7])
-def test_rows_come_in_the_order_of_the_pieces_in_any_number_of_processes(write, load, num_proc):
+def test_rows_follow_the_piece_order_with_any_number_of_processes(write, load, num_proc):
     pieces = write(a="1\n2\n", b="3\n\n", c="4\n5\n")
     dataset, report = load(pieces, num_proc=num_proc)
     assert dataset["text"] == ["1", "2", "3", "4", "5"]
@@ -73,7 +73,7 @@ def test_parts_of_one_file_are_read_by_several_processes(write, load):
     assert report.records == 4
 
 
-def test_what_is_cached_is_not_read_again_until_a_file_or_the_key_changes(write, load):
+def test_cached_rows_are_reused_until_a_file_or_the_key_changes(write, load):
     (piece,) = write(a="1\n\n")
     first, report = load([piece])
     again, report_again = load([piece], read=None)
@@ -86,7 +86,7 @@ def test_what_is_cached_is_not_read_again_until_a_file_or_the_key_changes(write,
     assert load([piece])[0]["text"] == ["2"]
 
 
-def test_the_policy_is_part_of_the_key(write, load):
+def test_the_error_policy_is_part_of_the_cache_key(write, load):
     pieces = write(a="1\nbad\n")
     dataset, report = load(pieces, "skip")
     assert (dataset["text"], report.left_out) == (["1"], {"malformed line": 1})
@@ -104,7 +104,7 @@ def test_reader_errors_are_propagated_without_a_cache(write, load, num_proc):
     assert load(pieces, num_proc=num_proc)[0]["text"] == ["1", "2"]
 
 
-def test_a_stream_reads_when_it_is_read_and_its_shards_are_the_pieces(write, load):
+def test_a_stream_reads_lazily_with_a_shard_per_piece(write, load):
     pieces = write(a="1\n2\n", b="3\n\n")
     stream, report = load(pieces, streaming=True)
     assert report.records == 0
@@ -117,7 +117,7 @@ def test_a_stream_reads_when_it_is_read_and_its_shards_are_the_pieces(write, loa
     assert [[row["text"] for row in half] for half in halves] == [["1", "2"], ["3"]]
 
 
-def test_a_stream_goes_on_where_its_state_was_taken(write, load):
+def test_a_stream_resumes_from_its_state(write, load):
     stream, _ = load(write(a="1\n2\n", b="3\n4\n"), streaming=True)
     rows = iter(stream)
     assert [next(rows)["text"] for _ in range(3)] == ["1", "2", "3"]
@@ -128,7 +128,7 @@ def test_a_stream_goes_on_where_its_state_was_taken(write, load):
 
 
 @pytest.mark.parametrize("num_proc", [1, 2])
-def test_no_usable_rows_raise_an_error_with_the_reasons(write, load, num_proc):
+def test_a_file_without_usable_rows_is_refused_with_the_reasons(write, load, num_proc):
     pieces = write(a="\n\n", b="\n")
     for _ in range(2):
         with pytest.raises(ValueError, match=r"no record can be used: .*; left out: empty line \(3\)"):
@@ -137,7 +137,7 @@ def test_no_usable_rows_raise_an_error_with_the_reasons(write, load, num_proc):
 
 
 @pytest.mark.parametrize("num_proc", [None, 2])
-def test_the_reports_of_the_pieces_are_given_in_their_order(write, load, num_proc):
+def test_the_reports_follow_the_piece_order(write, load, num_proc):
     pieces = write(a="1\n2\n", b="3\n\n", c="4\n")
     for _ in range(2):
         each = []

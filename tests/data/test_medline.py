@@ -54,7 +54,7 @@ def records_of(tmp_path):
     return read
 
 
-def test_a_citation_becomes_a_record_under_the_keys_of_bioasq(records_of):
+def test_a_citation_becomes_a_record_with_bioasq_keys(records_of):
     assert records_of(document(citation())) == [
         {
             "pmid": "5",
@@ -67,7 +67,7 @@ def test_a_citation_becomes_a_record_under_the_keys_of_bioasq(records_of):
     ]
 
 
-def test_plain_and_packed_files_hold_the_same_whatever_their_name_says(records_of):
+def test_compression_is_detected_by_content_and_not_by_name(records_of):
     content = document(citation())
     expected = records_of(content)
     assert records_of(gzip.compress(content), name="a.xml.gz") == expected
@@ -75,7 +75,7 @@ def test_plain_and_packed_files_hold_the_same_whatever_their_name_says(records_o
     assert records_of(content, name="b.xml.gz") == expected
 
 
-def test_citations_without_abstract_headings_or_year_are_yielded_with_empty_ones(records_of):
+def test_missing_abstracts_headings_and_years_are_yielded_as_empty(records_of):
     (record,) = records_of(document(citation(abstract="", headings="", date="<Season>Winter</Season>")))
     assert record["abstractText"] == ""
     assert record["meshUI"] == record["meshMajor"] == []
@@ -109,7 +109,7 @@ def test_headings_may_hold_separators_and_lack_ids(records_of):
     assert record["meshMajor"] == ["One; two: three", "Without id", "Last"]
 
 
-def test_a_heading_given_twice_counts_once(records_of):
+def test_a_repeated_heading_counts_once(records_of):
     twice = HEADINGS.replace("D000818", "D051379")
     (record,) = records_of(document(citation(headings=twice)))
     assert record["meshUI"] == ["D051379"]
@@ -122,7 +122,7 @@ def test_the_declared_encoding_is_used(records_of):
         assert record["title"] == "Über Mäuse."
 
 
-def test_notices_of_deletion_and_books_are_counted(records_of):
+def test_deletion_notices_and_books_are_counted(records_of):
     report = ReadReport()
     deletions = "<DeleteCitation><PMID Version='1'>7</PMID><PMID Version='1'>11</PMID></DeleteCitation>"
     books = "<PubmedBookArticle><BookDocument/></PubmedBookArticle>"
@@ -130,7 +130,7 @@ def test_notices_of_deletion_and_books_are_counted(records_of):
     assert report.left_out == {"book": 1, "notice of deletion": 2}
 
 
-def test_citations_that_others_revise_or_delete_are_left_out_by_their_place(tmp_path):
+def test_revised_and_deleted_citations_are_skipped_by_position(tmp_path):
     books = "<PubmedBookArticle><BookDocument/></PubmedBookArticle>"
     deletions = "<DeleteCitation><PMID>11</PMID></DeleteCitation>"
     path = tmp_path / "a.xml"
@@ -144,7 +144,7 @@ def test_citations_that_others_revise_or_delete_are_left_out_by_their_place(tmp_
 
 @pytest.mark.parametrize("policy", ["raise", "skip"])
 @pytest.mark.parametrize("fates", [bytes(1), bytes(3)])
-def test_a_file_with_other_citations_than_were_looked_through_is_an_error(tmp_path, policy, fates):
+def test_a_file_that_changed_since_the_scan_is_refused(tmp_path, policy, fates):
     path = tmp_path / "a.xml"
     path.write_bytes(document(citation("3"), citation("5")))
     with pytest.raises(
@@ -153,7 +153,7 @@ def test_a_file_with_other_citations_than_were_looked_through_is_an_error(tmp_pa
         list(read_citations(path, ReadReport(policy), fates))
 
 
-def test_what_a_damaged_file_lacks_is_no_other_error(tmp_path):
+def test_missing_citations_of_a_damaged_file_raise_no_second_error(tmp_path):
     path = tmp_path / "a.xml"
     path.write_bytes(document(citation("3"), citation("5"))[:-40])
     report = ReadReport("skip")
@@ -161,7 +161,7 @@ def test_what_a_damaged_file_lacks_is_no_other_error(tmp_path):
     assert report.left_out == {"damaged file": 1}
 
 
-def test_a_malformed_citation_names_its_number_and_pmid_and_can_be_skipped(records_of):
+def test_a_malformed_citation_is_named_by_number_and_pmid_or_skipped(records_of):
     broken = "<PubmedArticle><MedlineCitation><PMID>7</PMID></MedlineCitation></PubmedArticle>"
     nameless = citation(pmid="")
     for bad, where in (
@@ -196,12 +196,12 @@ def test_a_malformed_citation_names_its_number_and_pmid_and_can_be_skipped(recor
     ],
     ids=["empty", "not XML", "another document", "cut off", "NUL", "wrong encoding"],
 )
-def test_damage_names_the_file_and_how_many_records_came_before(records_of, content, message):
+def test_a_damaged_file_is_named_with_the_number_of_records_read(records_of, content, message):
     with pytest.raises(ValueError, match=rf"a\.xml: .*{message}"):
         records_of(content)
 
 
-def test_records_before_the_damage_of_a_packed_file_are_kept_when_skipping(records_of):
+def test_skip_mode_keeps_records_before_damage_in_a_compressed_file(records_of):
     # Random pmids do not compress, so that half of the bytes is about half of the records.
     content = gzip.compress(document(*(citation(str(random.Random(i).getrandbits(60))) for i in range(1009))))
     flipped = content[:-8] + bytes([content[-8] ^ 1]) + content[-7:]
@@ -215,7 +215,7 @@ def test_records_before_the_damage_of_a_packed_file_are_kept_when_skipping(recor
             records_of(damaged, name="a.xml.gz")
 
 
-def test_no_file_outside_is_drawn_in(tmp_path, records_of):
+def test_external_files_are_not_loaded(tmp_path, records_of):
     (tmp_path / "secret").write_text("SECRET")
     entity = f'<!DOCTYPE PubmedArticleSet [<!ENTITY leak SYSTEM "file://{tmp_path}/secret">]>'
     content = document(citation(title="a &leak; b")).replace(
@@ -250,7 +250,7 @@ def test_a_missing_demo_file_names_the_extra_or_the_remedy(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_demo_file_holds_what_is_said_of_it(demo_citations):
+def test_the_demo_file_has_the_documented_counts(demo_citations):
     assert len(demo_citations) == 30_000
     assert sum(bool(record["meshUI"]) for record in demo_citations) == 29_998
     assert sum(bool(record["meshUI"] and record["abstractText"]) for record in demo_citations) == 14_832
@@ -259,7 +259,7 @@ def test_the_demo_file_holds_what_is_said_of_it(demo_citations):
 
 
 @pytest.mark.parametrize("citations", [pytest.param("demo_citations", marks=pytest.mark.slow), "first_citations"])
-def test_records_equal_what_pubmed_parser_finds(request, citations):
+def test_records_equal_those_of_pubmed_parser(request, citations):
     parser = pytest.importorskip("pubmed_parser.medline_parser")
     from lxml import etree
 
@@ -276,7 +276,7 @@ def test_records_equal_what_pubmed_parser_finds(request, citations):
             assert article["mesh_terms"] == "; ".join(headings)
 
 
-def test_a_pubmed_article_of_today_is_read(shared_data):
+def test_a_current_pubmed_article_is_read(shared_data):
     (record,) = read_medline(shared_data / "medline" / "pubmed-29768149.xml")
     assert record["year"] == 2018
     assert "D001249" in record["meshUI"]

@@ -113,7 +113,7 @@ def written(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["desc2024.xml", "d2024.bin"])
-def test_descriptors_are_read_as_they_were_written(written, name):
+def test_descriptors_survive_writing_and_reading_in_every_format(written, name):
     report = ReadReport()
     assert list(read_mesh(written(CONTENTS[name], name), report)) == DESCRIPTORS
     assert str(report) == "6 records from 1 file; left out: none"
@@ -129,7 +129,7 @@ def test_all_formats_give_the_same_label_set(written, describe):
 
 
 @pytest.mark.parametrize(("name", "content"), CONTENTS.items(), ids=CONTENTS)
-def test_content_tells_the_format_whatever_the_name_says(written, name, content):
+def test_the_format_is_detected_by_content_and_not_by_name(written, name, content):
     expected = load_mesh(written(content, name), DESCRIPTIONS)
     marked = b"\xef\xbb\xbf" + content.encode()
     blank = "\n \n" * (name != "desc2024.xml")  # nothing may come before an XML declaration
@@ -137,7 +137,7 @@ def test_content_tells_the_format_whatever_the_name_says(written, name, content)
         assert load_mesh(written(same, "a.txt"), DESCRIPTIONS) == expected
 
 
-def test_the_description_is_made_of_what_was_chosen_in_that_order(written):
+def test_the_description_has_the_chosen_parts_in_the_chosen_order(written):
     path = written(xml())
 
     def text(*describe):
@@ -152,14 +152,14 @@ def test_the_description_is_made_of_what_was_chosen_in_that_order(written):
     assert load_mesh(path, DESCRIPTIONS)[5].text == "Male"
 
 
-def test_broader_has_the_descriptors_right_above_each_once(written):
+def test_broader_lists_each_direct_parent_once(written):
     places = {"D1": "C14", "D2": "C14.280 M01.3", "D3": "C14.280.434 M01.3.7 M01.3.7.5 Z9.9", "D4": "M01"}
     descriptors = [Descriptor(ui, f"Heading {ui}", tree_numbers=tuple(own.split())) for ui, own in places.items()]
     labels = load_mesh(written(ascii_mesh(descriptors)))
     assert [label.broader for label in labels] == [(), ("D1", "D4"), ("D2",), ()]
 
 
-def test_a_tree_path_names_every_ancestor_once(written):
+def test_each_ancestor_is_named_once_in_a_tree_path(written):
     places = {"Food": "G07", "Milk": "G07.3", "Fluids": "A12", "Body": "A12.5", "Human Milk": "A12.5.7 G07.3.5 Z9.9"}
     descriptors = [
         Descriptor(f"D{row}", name, tree_numbers=tuple(numbers.split()))
@@ -173,13 +173,13 @@ def test_a_tree_path_names_every_ancestor_once(written):
     ]
 
 
-def test_entry_terms_come_once_and_without_the_name(written):
+def test_entry_terms_exclude_duplicates_and_the_name(written):
     entries = "".join(f"ENTRY = {text}|T1|NON\n" for text in ("Milk", "Mom's  Milk", "Mom's Milk", ""))
     (descriptor,) = read_mesh(written(f"*NEWRECORD\nRECTYPE = D\nMH = Milk\n{entries}ENTRY =\nUI = D3\n"))
     assert descriptor == Descriptor("D3", "Milk", ("Mom's Milk",))
 
 
-def test_old_files_without_record_types_and_with_aligned_signs_are_read(written):
+def test_old_files_with_aligned_signs_and_no_record_types_are_read(written):
     (descriptor,) = read_mesh(written("*NEWRECORD\nMH          = Gene Library\nENTRY       = Bank, Gene\nUI = D3"))
     assert descriptor == Descriptor("D3", "Gene Library", permuted_terms=("Bank, Gene",))
 
@@ -198,7 +198,7 @@ def test_qualifiers_and_supplementary_concepts_are_counted(written):
     assert report.examples["not a descriptor"][1].endswith("a.mesh: line 5")
 
 
-def test_ids_are_found_by_heading_and_by_entry_terms_of_one_descriptor(written):
+def test_headings_and_unambiguous_entry_terms_map_to_ids(written):
     shared = [
         Descriptor("D3", "Heart", ("Cor", "Pump", "Lungs"), permuted_terms=("Hearts",)),
         Descriptor("D5", "Lungs", ("Pump",)),
@@ -210,7 +210,7 @@ def test_ids_are_found_by_heading_and_by_entry_terms_of_one_descriptor(written):
     assert report.examples["name of several descriptors"][0].endswith("'Pump' belongs to D3, D5")
 
 
-def test_names_of_another_year_get_ids_in_records_of_bioasq(written):
+def test_bioasq_records_get_ids_for_headings_of_another_year(written):
     names = ["Human Milk", "Breast Milk", "Male", "New"]
     record = {"pmid": 5, "title": "", "abstractText": "Milk.", "meshMajor": names}
     path = written(json.dumps({"articles": [record]}), "a.json")
@@ -218,7 +218,7 @@ def test_names_of_another_year_get_ids_in_records_of_bioasq(written):
     assert read["meshUI"] == ["D008895", "D008297", "New"]
 
 
-def test_the_encodings_are_read(written):
+def test_declared_and_chosen_encodings_are_read(written):
     for name in ("d2024.bin", "mesh.jsonl"):
         expected = load_mesh(written(CONTENTS[name]), DESCRIPTIONS)
         latin = written(CONTENTS[name].encode("latin-1"))
@@ -265,7 +265,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize(("bad", "message"), MALFORMED.values(), ids=MALFORMED)
-def test_a_malformed_descriptor_names_its_line_and_can_be_skipped(written, bad, message):
+def test_a_malformed_descriptor_is_named_by_line_or_skipped(written, bad, message):
     if bad.startswith("<"):
         records = bad.partition('"eng">\n')[2].removesuffix("</DescriptorRecordSet>\n")
         content = xml(DESCRIPTORS[:1]).replace("</DescriptorRecordSet>", records + "</DescriptorRecordSet>")
@@ -282,7 +282,7 @@ def test_a_malformed_descriptor_names_its_line_and_can_be_skipped(written, bad, 
 
 
 @pytest.mark.parametrize("form", [xml, ascii_mesh, json_lines])
-def test_a_repeated_id_names_both_lines(written, form):
+def test_a_repeated_id_is_refused_with_both_lines(written, form):
     path = written(form([Descriptor("D3", "Milk"), Descriptor("D5", "Iron"), Descriptor("D3", "Copper")]))
     with pytest.raises(ValueError, match=r"a\.mesh: line \d+: D3 is already defined in line \d; ids must be unique"):
         load_mesh(path)
@@ -291,7 +291,7 @@ def test_a_repeated_id_names_both_lines(written, form):
     assert report.left_out == {"repeated id": 1}
 
 
-def test_a_repeated_tree_number_is_a_problem(written):
+def test_a_repeated_tree_number_is_reported(written):
     path = written(ascii_mesh([Descriptor(ui, ui, tree_numbers=("C14",)) for ui in ("D3", "D5")]))
     with pytest.raises(ValueError, match=r"a\.mesh: D5 has the tree number C14 of 'D3'"):
         load_mesh(path)
@@ -300,7 +300,7 @@ def test_a_repeated_tree_number_is_a_problem(written):
     assert report.left_out == {"repeated tree number": 1}
 
 
-def test_two_headings_of_one_name_are_told_apart(written):
+def test_headings_with_the_same_name_are_distinguished(written):
     numbers = {"D3": "C14.3", "D5": "D01.5", "D6": "C14", "D7": "D01"}
     names = {"D3": "Mercury", "D5": "Mercury", "D6": "Diseases", "D7": "Metals"}
     path = written(ascii_mesh([Descriptor(ui, names[ui], tree_numbers=(numbers[ui],)) for ui in names]))
@@ -330,13 +330,13 @@ def test_two_headings_of_one_name_are_told_apart(written):
         ),
     ],
 )
-def test_what_is_not_mesh_or_damaged_says_so(written, content, message):
+def test_damaged_files_and_files_of_another_format_are_refused(written, content, message):
     with pytest.raises(ValueError, match=rf"a\.mesh: {message}" if message[0] == "n" else rf"a\.mesh: .*{message}"):
         load_mesh(written(content))
 
 
 @pytest.mark.parametrize("form", [xml, ascii_mesh, json_lines])
-def test_descriptors_before_the_damage_of_a_packed_file_are_kept_when_skipping(written, form):
+def test_skip_mode_keeps_descriptors_before_damage_in_a_compressed_file(written, form):
     many = [Descriptor(f"D{row}", f"Milk {row}") for row in range(1009)]
     packed = gzip.compress(form(many).encode(), compresslevel=0)
     flipped = packed[:-8] + bytes([packed[-8] ^ 1]) + packed[-7:]
@@ -351,7 +351,7 @@ def test_descriptors_before_the_damage_of_a_packed_file_are_kept_when_skipping(w
         load_mesh(written(packed[:5]))
 
 
-def test_no_file_outside_is_drawn_in(written, tmp_path):
+def test_external_files_are_not_loaded(written, tmp_path):
     (tmp_path / "secret").write_text("SECRET")
     entity = f'<!DOCTYPE DescriptorRecordSet [<!ENTITY leak SYSTEM "file://{tmp_path}/secret">]>'
     content = xml().replace('<!DOCTYPE DescriptorRecordSet SYSTEM "https://example.org/a.dtd">', entity)
@@ -381,7 +381,7 @@ def test_a_line_beyond_the_limit_is_refused(written, monkeypatch):
             load_mesh(written(form([long])))
 
 
-def test_a_missing_file_a_wrong_choice_and_a_missing_parser_say_so(written, monkeypatch, tmp_path):
+def test_missing_files_invalid_choices_and_missing_parsers_are_named(written, monkeypatch, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no file .*nowhere\.xml \(in "):
         load_mesh(tmp_path / "nowhere.xml")
     with pytest.raises(FileNotFoundError, match="no file "):
@@ -400,7 +400,7 @@ def mesh_file(shared_data):
 
 
 @pytest.mark.slow
-def test_all_of_mesh_is_a_label_set_whatever_describes_it(mesh_file, monkeypatch):
+def test_the_whole_of_mesh_loads_with_any_description(mesh_file, monkeypatch):
     report = ReadReport()
     descriptors = list(read_mesh(mesh_file, report))
     assert str(report) == "30,764 records from 1 file; left out: none"
@@ -414,7 +414,7 @@ def test_all_of_mesh_is_a_label_set_whatever_describes_it(mesh_file, monkeypatch
 
 
 @pytest.mark.slow
-def test_names_of_headings_that_were_renamed_lead_to_their_ids(mesh_file):
+def test_former_heading_names_map_to_ids(mesh_file):
     ids = mesh_ids(mesh_file)
     assert ids["Inuit"] == ids["Inuits"] == "D004930"
     assert ids["Purpura, Schoenlein-Henoch"] == ids["IgA Vasculitis"] == "D011695"

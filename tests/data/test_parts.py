@@ -23,7 +23,7 @@ def records(*gold):
     )
 
 
-def test_missing_parts_are_cut_from_the_documents_to_train_on():
+def test_missing_parts_are_split_from_the_training_documents():
     whole = documents(200)
     cut = all_parts({"train": whole})
     assert sorted(name for part in PARTS for name in cut[part]["id"]) == sorted(whole["id"])
@@ -35,7 +35,7 @@ def test_missing_parts_are_cut_from_the_documents_to_train_on():
         all_parts({"train": documents(1)})
 
 
-def test_labels_are_left_to_the_test_part_alone():
+def test_held_out_labels_appear_in_the_test_part_only():
     parts = {part: documents(60, seed=len(part)) for part in PARTS}
     left = leave_to_test(parts, share=0.5)
     names = {part: {name for row in left[part]["labels"] for name in row} for part in PARTS}
@@ -48,7 +48,7 @@ def test_labels_are_left_to_the_test_part_alone():
         leave_to_test(parts, share=1.0)
 
 
-def test_records_that_are_split_already_have_their_labels_counted():
+def test_an_existing_split_gets_label_counts():
     train, test = records("ba", "a"), records("ac")
     split = split_as_it_is(train, train, test)
     assert (split.seen, split.unseen) == ({"a": 2, "b": 1}, {"c": 1})
@@ -57,7 +57,7 @@ def test_records_that_are_split_already_have_their_labels_counted():
         split_as_it_is(train, train, test, ["b"])
 
 
-def test_labels_that_nobody_explains_keep_the_names_of_the_records():
+def test_labels_missing_from_the_vocabulary_keep_their_record_names():
     split = split_as_it_is(records("ba"), records("a"), records("ac"), ["d", "c"])
     labels, missing = labels_of_split(split, [Label("a", "Apple"), Label("x", "Other")])
     assert (labels.names, labels.seen) == (["Apple", "b!", "c!"], [True, True, False])

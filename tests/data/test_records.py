@@ -66,7 +66,7 @@ def pmids(records):
     return [record["pmid"] for record in records]
 
 
-def test_a_file_a_folder_and_a_glob_name_the_same_files(write):
+def test_a_file_a_folder_and_a_glob_read_the_same_files(write):
     names = ["a.xml", "b.xml.gz", "c.json", "d.json.gz", "e.jsonl", "f.jsonl.gz", "g.XML"]
     for pmid, name in enumerate(names, 1):
         write(name, raw(pmid))
@@ -86,7 +86,7 @@ def test_a_file_named_twice_is_read_once(write):
     assert find_files([path, path.parent, str(path), f"{path.parent}/*.json"], SUFFIXES) == [path.resolve()]
 
 
-def test_a_name_with_the_signs_of_a_glob_is_a_name_first(write):
+def test_an_existing_name_with_glob_characters_is_read_literally(write):
     assert pmids(read_records(write("a[1].json", raw(3)))) == ["3"]
 
 
@@ -97,7 +97,7 @@ def test_missing_paths_are_reported_before_reading(tmp_path, given):
         read_records(path)
 
 
-def test_folders_and_files_of_no_known_format_are_named(tmp_path, write):
+def test_empty_folders_and_unknown_formats_are_named(tmp_path, write):
     (tmp_path / "empty").mkdir()
     text = write("notes.txt", raw(3))
     for given in (tmp_path / "empty", text, text.parent, f"{text.parent}/*.txt"):
@@ -107,7 +107,7 @@ def test_folders_and_files_of_no_known_format_are_named(tmp_path, write):
         read_records([])
 
 
-def test_records_without_abstract_or_headings_are_left_out_and_counted(write):
+def test_records_without_abstract_or_headings_are_skipped_and_counted(write):
     path = write(
         "a.jsonl", raw(2, abstractText=" "), raw(3), raw(5, abstractText=None), raw(7, meshUI=[], meshMajor=[])
     )
@@ -119,7 +119,7 @@ def test_records_without_abstract_or_headings_are_left_out_and_counted(write):
     assert report.examples["without headings"] == [f"{path.resolve()}: pmid 7"]
 
 
-def test_no_usable_record_at_all_is_an_error_under_any_policy(write):
+def test_a_file_without_usable_records_is_refused_under_any_policy(write):
     path = write("a.jsonl", raw(2, abstractText=""))
     for report in (ReadReport(), ReadReport("skip")):
         with pytest.raises(
@@ -128,7 +128,7 @@ def test_no_usable_record_at_all_is_an_error_under_any_policy(write):
             list(read_records(path, report))
 
 
-def test_a_repeated_pmid_raises_and_its_first_record_stays_when_skipping(write):
+def test_a_repeated_pmid_is_refused_or_skipped_after_its_first_record(write):
     for pmid in ("3", "x3", "03", "123456789"):
         paths = [write("a.json", raw(pmid), raw(5)), write("b.json", raw(7), raw(pmid, title="Later"))]
         with pytest.raises(ValueError, match=rf"b\.json: pmid {pmid} was read before"):
@@ -145,7 +145,7 @@ def test_pmids_that_differ_in_leading_zeros_or_digits_are_different(write):
     assert pmids(read_records(write("a.json", *(raw(pmid) for pmid in given)))) == given
 
 
-def test_damaged_files_are_named_or_skipped_and_the_others_read(write):
+def test_a_damaged_file_is_named_or_skipped(write):
     whole = write("c.json", raw(7))
     empty = write("a.json", raw(3))
     empty.write_bytes(b"")
@@ -161,14 +161,14 @@ def test_damaged_files_are_named_or_skipped_and_the_others_read(write):
     assert report.files == 3
 
 
-def test_options_reach_the_reader_of_bioasq(write):
+def test_options_reach_the_bioasq_reader(write):
     path = write("a.json", raw(3, meshUI=None))
     path.write_bytes(path.read_bytes().replace(b"On mice", b"\xdcber"))
     (record,) = read_records(path, encoding="latin-1", ui_of={"Mice": "D1"})
     assert (record["title"], record["meshUI"]) == ("Über.", ["D1"])
 
 
-def test_an_unknown_policy_is_refused(write):
+def test_an_unknown_error_policy_is_refused(write):
     with pytest.raises(ValueError, match='on_error must be "raise" or "skip", got'):
         load_records(write("a.json", raw(3)), on_error="ignore")
 
@@ -180,7 +180,7 @@ def test_loaded_records_equal_read_records(write, load):
     assert (report.files, report.records) == (2, 3)
 
 
-def test_the_cache_gives_records_and_report_again(write, load, monkeypatch):
+def test_the_cache_returns_the_same_records_and_report(write, load, monkeypatch):
     path = write("a.jsonl", raw(3), raw(5, abstractText=""), {"pmid": "7"})
     first, report = load(path, on_error="skip")
     monkeypatch.setattr("hf_gile.data.records._read_piece", lambda *_, **__: 1 / 0)
@@ -203,7 +203,7 @@ def test_a_changed_file_is_read_again(write, load):
     assert load(path)[0]["pmid"] == ["5", "7"]
 
 
-def test_other_files_and_arguments_are_read_again(write, load):
+def test_different_files_or_arguments_are_read_again(write, load):
     path = write("a.json", raw(3, meshUI=None))
     assert load(path)[0][0]["meshUI"] == ["Mice"]
     assert load(path, ui_of={"Mice": "D1"})[0][0]["meshUI"] == ["D1"]
@@ -212,7 +212,7 @@ def test_other_files_and_arguments_are_read_again(write, load):
     assert load(path.parent)[0]["pmid"] == ["3", "5"]
 
 
-def test_an_error_while_loading_is_the_readers_own_and_leaves_no_cache(write, load):
+def test_a_reader_error_is_passed_on_and_leaves_no_cache(write, load):
     path = write("a.json", raw(3), {"pmid": "5"})
     for _ in range(2):
         with pytest.raises(ValueError, match=r"a\.json: record 2: a record needs title"):
@@ -220,7 +220,7 @@ def test_an_error_while_loading_is_the_readers_own_and_leaves_no_cache(write, lo
     assert load(path, on_error="skip")[1].left_out == {"malformed record": 1}
 
 
-def test_a_deleted_report_is_named(write, load, tmp_path):
+def test_a_deleted_report_file_is_named(write, load, tmp_path):
     path = write("a.json", raw(3))
     load(path)
     (report,) = (tmp_path / "cache").rglob("reports/*.json")
@@ -231,7 +231,7 @@ def test_a_deleted_report_is_named(write, load, tmp_path):
     assert load(path)[1].records == 1
 
 
-def test_a_missing_datasets_names_the_extra(write, monkeypatch):
+def test_without_datasets_the_error_names_the_extra(write, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ImportError, match=r"pip install 'hf-gile\[data\]'"):
         load_records(write("a.json", raw(3)))
@@ -250,7 +250,7 @@ REVISED = {"7": "On mice.", "11": "On mice.", "19": "On mice.", "17": "Back.", "
 OUT = {"superseded": 3, "deleted": 2, "without abstract": 1}
 
 
-def test_updates_revise_and_delete_what_files_before_them_say(baseline):
+def test_update_files_revise_and_delete_earlier_records(baseline):
     report = ReadReport()
     assert {record["pmid"]: record["title"] for record in read_records(baseline, report)} == REVISED
     assert report.left_out == OUT
@@ -259,7 +259,7 @@ def test_updates_revise_and_delete_what_files_before_them_say(baseline):
 
 @pytest.mark.parametrize("num_proc", [None, 2])
 @pytest.mark.parametrize("streaming", [False, True])
-def test_updates_do_so_in_any_number_of_processes_and_in_streams(baseline, load, num_proc, streaming):
+def test_update_files_work_in_streams_and_with_several_processes(baseline, load, num_proc, streaming):
     for _ in range(2):
         records, report = load(baseline, num_proc=num_proc, streaming=streaming)
         assert {record["pmid"]: record["title"] for record in records} == REVISED
@@ -277,14 +277,14 @@ def test_changed_update_files_affect_earlier_files(baseline, write, load):
     assert report.left_out == {"superseded": 1, "deleted": 2}
 
 
-def test_updates_are_later_by_name_and_records_come_in_the_order_of_the_paths(baseline):
+def test_file_names_order_updates_while_paths_order_records(baseline):
     files = sorted(baseline.iterdir())[::-1]
     records = list(read_records(files))
     assert {record["pmid"]: record["title"] for record in records} == REVISED
     assert pmids(records) == ["17", "5", "19", "11", "7"]
 
 
-def test_files_missing_from_the_numbers_are_counted(baseline, load):
+def test_gaps_in_the_file_numbers_are_counted(baseline, load):
     (baseline / "pubmed24n0002.xml.gz").unlink()
     for _ in range(2):
         _, report = load(baseline)
@@ -292,7 +292,7 @@ def test_files_missing_from_the_numbers_are_counted(baseline, load):
         assert report.examples["missing file"][0].startswith("pubmed24n0002 is missing between files")
 
 
-def test_what_a_damaged_update_revises_is_left_out(baseline, load):
+def test_records_revised_by_a_damaged_update_are_skipped(baseline, load):
     path = baseline / "pubmed24n0004.xml.gz"
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()).replace(b"Last.", b"Last.\0")))
     with pytest.raises(ValueError, match=r"pubmed24n0004\.xml\.gz: damaged after 1 records: .*Char 0x0"):
@@ -304,7 +304,7 @@ def test_what_a_damaged_update_revises_is_left_out(baseline, load):
     assert report.left_out == {"superseded": 3, "deleted": 2, "damaged file": 1}
 
 
-def test_a_pmid_of_xml_and_json_is_a_repeated_one(write, load):
+def test_a_pmid_repeated_across_xml_and_json_is_refused(write, load):
     paths = [write("a.xml", raw(3), raw(3, title="Later.")), write("b.json", raw(5), raw(3, title="JSON"))]
     for read in (lambda **options: list(read_records(paths, ReadReport(**options))), partial(load, paths)):
         with pytest.raises(ValueError, match=r"b\.json: pmid 3 was read before"):
@@ -327,7 +327,7 @@ def large(write, monkeypatch):
 
 
 @pytest.mark.parametrize("num_proc", [None, 2, pytest.param(7, marks=pytest.mark.slow)])
-def test_parts_of_files_and_repeated_pmids_give_the_same_in_any_number_of_processes(large, load, num_proc):
+def test_repeated_pmids_are_dropped_alike_with_any_number_of_processes(large, load, num_proc):
     with pytest.raises(ValueError, match=r"a\.json: pmid 13 was read before; fix it"):
         load(large, num_proc=num_proc)
     report = ReadReport("skip")
@@ -342,7 +342,7 @@ def test_parts_of_files_and_repeated_pmids_give_the_same_in_any_number_of_proces
     assert dataset._fingerprint == first._fingerprint
 
 
-def test_a_stream_of_parts_judges_its_pmids_alike_in_every_epoch(large, load):
+def test_a_stream_drops_the_same_repeated_pmids_in_every_epoch(large, load):
     stream, report = load(large, on_error="skip", streaming=True)
     assert stream.num_shards > 7
     expected = list(read_records(large, ReadReport("skip")))
@@ -358,7 +358,7 @@ def test_a_stream_of_parts_judges_its_pmids_alike_in_every_epoch(large, load):
         list(load(large, streaming=True)[0])
 
 
-def test_a_stream_can_go_to_other_processes(large, load):
+def test_a_stream_can_be_pickled(large, load):
     stream, _ = load(large, on_error="skip", streaming=True)
     assert list(pickle.loads(pickle.dumps(stream))) == list(stream)
 
@@ -368,7 +368,7 @@ def test_unusable_records_do_not_count_as_duplicates(write, load):
     assert pmids(read_records(paths)) == load(paths)[0]["pmid"][:] == ["5", "3"]
 
 
-def test_a_dataset_without_any_record_is_an_error_too(write, load):
+def test_an_empty_dataset_is_refused(write, load):
     path = write("a.jsonl", raw(2, abstractText=""))
     with pytest.raises(ValueError, match=r"no record can be used.*without abstract \(1\)"):
         load(path)

@@ -53,7 +53,7 @@ def search_only(monkeypatch):
     monkeypatch.setattr(revisions, "_parsed", None)
 
 
-def test_citations_and_deletions_are_found_with_their_order(scanned, search_only):
+def test_a_scan_finds_citations_and_deletions_in_order(scanned, search_only):
     content = document(citation(7), BOOK, citation(5, 2), deletion(11, 13))
     assert scanned(content) == ([7, 5], [1, 2], [[2, 11], [2, 13]])
     assert scanned(gzip.compress(content.encode()), "a.xml.gz") == scanned(content)
@@ -62,7 +62,7 @@ def test_citations_and_deletions_are_found_with_their_order(scanned, search_only
 
 
 @pytest.mark.parametrize("chunk", [61, 211, 1009])
-def test_it_does_not_matter_where_a_chunk_ends(scanned, monkeypatch, search_only, chunk):
+def test_a_scan_does_not_depend_on_the_chunk_size(scanned, monkeypatch, search_only, chunk):
     parts = [citation(pmid) for pmid in range(1, 102)]
     content = document(*parts, deletion(*range(200, 300)), head="")
     monkeypatch.setattr(revisions, "_CHUNK", chunk)
@@ -89,11 +89,11 @@ ODD = {
 
 
 @pytest.mark.parametrize("content", ODD.values(), ids=ODD)
-def test_what_only_a_parser_can_tell_is_parsed(scanned, content):
+def test_ambiguous_xml_is_left_to_the_parser(scanned, content):
     assert scanned(content) == ([5], [1], [])
 
 
-def test_odd_notices_of_deletion_are_parsed(scanned):
+def test_unusual_deletion_notices_are_parsed(scanned):
     odd = (
         deletion(5, 7)
         .replace('"1">5', "'1'>5")
@@ -102,7 +102,7 @@ def test_odd_notices_of_deletion_are_parsed(scanned):
     assert scanned(document(citation(3), odd)) == ([3], [1], [[1, 5], [1, 7]])
 
 
-def test_pmids_that_are_no_numbers_keep_their_place(scanned):
+def test_non_numeric_pmids_keep_their_position(scanned):
     for pmid in ("", "x5", "0", "05", "123456789", "५"):
         assert scanned(document(citation(3), citation(pmid), citation(7))) == ([3, 0, 7], [1, 1, 1], [])
     bare = "<PubmedArticle><MedlineCitation/></PubmedArticle>"
@@ -123,13 +123,13 @@ def test_damaged_files_report_what_is_readable(scanned, monkeypatch, is_parsed):
     assert scanned(packed[:-3], "a.xml.gz")[0] == random_pmids
 
 
-def test_what_is_no_medline_at_all_is_left_to_the_reader(scanned):
+def test_a_scan_finds_nothing_in_files_of_another_format(scanned):
     for content in ("", "no XML", "<html/>", b"\x1f\x8b", "\0"):
         assert scanned(content) == ([], [], [])
 
 
 @pytest.mark.parametrize("citations", [pytest.param("demo_citations", marks=pytest.mark.slow), "first_citations"])
-def test_a_search_finds_every_citation_of_a_real_file(request, search_only, citations):
+def test_a_scan_finds_every_citation_of_a_real_file(request, search_only, citations):
     found = scan(demo_file())
     pmids = [int(record["pmid"]) for record in request.getfixturevalue(citations)]
     assert found.pmids.tolist()[: len(pmids)] == pmids
@@ -160,12 +160,12 @@ FATES = {
 
 
 @pytest.mark.parametrize(("scans", "fates"), FATES.values(), ids=FATES)
-def test_what_counts_is(scans, fates):
+def test_the_newest_version_of_a_citation_counts(scans, fates):
     assert (KEPT, SUPERSEDED, DELETED) == (0, 1, 2)
     assert compute_fates(scans).tolist() == fates
 
 
-def test_the_rule_is_that_of_reading_one_by_one():
+def test_the_newest_version_is_the_same_as_in_sequential_reading():
     generator = random.Random(0)
     scans, by_one, newest = [], [], {}
     for _ in range(11):
@@ -189,7 +189,7 @@ def test_the_rule_is_that_of_reading_one_by_one():
     assert compute_fates(scans).tolist() == by_one
 
 
-def test_names_tell_the_order_wherever_the_files_lie(write, tmp_path):
+def test_file_names_give_the_order_in_any_folder(write, tmp_path):
     (tmp_path / "updates").mkdir()
     first = write(document(citation(3), citation(5)), "pubmed24n0001.xml")
     second = write(document(citation(5)), "updates/pubmed24n0002.xml")
@@ -199,7 +199,7 @@ def test_names_tell_the_order_wherever_the_files_lie(write, tmp_path):
 
 
 @pytest.mark.parametrize("num_proc", [None, 2])
-def test_several_processes_find_the_same_and_the_cache_knows_it(write, tmp_path, monkeypatch, num_proc):
+def test_several_processes_agree_and_the_cache_is_reused(write, tmp_path, monkeypatch, num_proc):
     files = [write(document(citation(3), citation(pmid)), f"{pmid}.xml") for pmid in (5, 7, 11)]
     expected = read_revisions(files)
     options = {"num_proc": num_proc, "cache_dir": tmp_path / "cache"}
@@ -212,7 +212,7 @@ def test_several_processes_find_the_same_and_the_cache_knows_it(write, tmp_path,
     assert expected.of(str(files[0])) == bytes([SUPERSEDED, KEPT])
 
 
-def test_only_gaps_in_the_numbers_of_one_year_are_missing():
+def test_only_gaps_within_a_year_count_as_missing_files():
     names = ["pubmed24n0002.xml.gz", "pubmed24n0005.xml", "pubmed23n0009.xml.gz", "a0001.xml", "a0003.xml"]
     assert missing_files(map(Path, names)) == ["pubmed24n0003", "pubmed24n0004"]
     assert missing_files(map(Path, names[2:])) == []

@@ -18,7 +18,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_files_of_a_folder_are_read_line_by_line(folder):
+def test_a_folder_of_text_files_is_read_line_by_line(folder):
     pairs = load_sentence_pairs(str(folder), "de", "en")
     assert [*pairs] == ["train", "validation", "test"]
     for rows in pairs.values():
@@ -26,7 +26,7 @@ def test_files_of_a_folder_are_read_line_by_line(folder):
 
 
 @pytest.mark.parametrize("nested", [True, False])
-def test_datasets_have_a_column_of_translations_or_of_each_language(monkeypatch, nested):
+def test_datasets_may_have_a_translation_column_or_a_column_per_language(monkeypatch, nested):
     pairs = [{"de": de, "en": en} for de, en in zip(GERMAN, ENGLISH, strict=True)]
     rows = Dataset.from_dict({"translation": pairs} if nested else {"de": GERMAN, "en": ENGLISH})
     named = []

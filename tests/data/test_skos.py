@@ -75,7 +75,7 @@ def texts_of(labels_of):
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_every_format_gives_the_same(written, suffix):
+def test_every_format_gives_the_same_labels(written, suffix):
     expected = load_skos(written(HEAD + HEART), "en", DESCRIPTIONS)
     content = in_format(HEAD + HEART, FORMATS[suffix]).encode()
     assert load_skos(written(content, f"b{suffix}"), "en", DESCRIPTIONS) == expected
@@ -85,7 +85,7 @@ def test_every_format_gives_the_same(written, suffix):
     assert load_skos(written(marked, f"d{suffix}"), "en", DESCRIPTIONS) == expected
 
 
-def test_concepts_are_labels_by_uri_in_natural_order(labels_of):
+def test_labels_are_concepts_sorted_by_uri_in_natural_order(labels_of):
     report = ReadReport()
     labels = labels_of(HEART, report=report)
     assert labels.ids == ["http://example.org/2", "http://example.org/10", "http://example.org/11"]
@@ -93,14 +93,14 @@ def test_concepts_are_labels_by_uri_in_natural_order(labels_of):
     assert str(report) == "3 records from 1 file; left out: none"
 
 
-def test_the_order_takes_numbers_of_any_length(labels_of):
+def test_natural_order_handles_numbers_of_any_length(labels_of):
     numbers = ["7", "007", "11", "9" * 5003, "a", "a1b3", "a1b20", "a2b3"]
     concepts = [f'<http://example.org/{number}> a skos:Concept ; skos:prefLabel "{number}"@en .' for number in numbers]
     labels = labels_of("".join(reversed(concepts)))
     assert labels.names == ["007", "7", "11", "9" * 5003, "a", "a1b3", "a1b20", "a2b3"]
 
 
-def test_the_description_is_made_of_what_was_chosen_in_that_order(texts_of):
+def test_the_description_has_the_chosen_parts_in_the_chosen_order(texts_of):
     assert texts_of(HEART, "en", "alt_labels") == ["organ", "heart: cor; pump", "heart valve"]
     assert texts_of(HEART, "en", ["broader"]) == ["organ", "heart: organ", "heart valve: organ > heart"]
     assert texts_of(HEART, "en", ("definition", "alt_labels", "broader")) == [
@@ -110,13 +110,13 @@ def test_the_description_is_made_of_what_was_chosen_in_that_order(texts_of):
     ]
 
 
-def test_alternative_labels_in_the_language_are_synonyms(labels_of):
+def test_alternative_labels_become_synonyms(labels_of):
     assert [label.synonyms for label in labels_of(HEART)] == [(), ("cor", "pump"), ()]
     assert [label.synonyms for label in labels_of(HEART, language="de")] == [(), ("Pumpe",), ()]
     assert [label.synonyms for label in labels_of(NAMES)] == [("paint", "dye")]
 
 
-def test_broader_has_the_concepts_right_above(labels_of):
+def test_broader_lists_direct_parents(labels_of):
     labels = labels_of(f"{HEART}\nex:11 skos:broader ex:2, ex:11 .")
     assert [label.broader for label in labels] == [
         (),
@@ -125,7 +125,7 @@ def test_broader_has_the_concepts_right_above(labels_of):
     ]
 
 
-def test_several_files_and_folders_hold_one_vocabulary(written, tmp_path):
+def test_a_vocabulary_may_span_several_files_and_folders(written, tmp_path):
     written(HEAD + HEART, "organs/a.ttl")
     written("not read", "organs/README.md")
     more = written(HEAD + "ex:10 skos:prefLabel 'hart'@nl . ex:2 skos:prefLabel 'orgaan'@nl .", "dutch.ttl")
@@ -153,20 +153,20 @@ NAMES = """ex:1 a skos:Concept ; skos:prefLabel "plain" , "colour"@en-GB , "colo
         (["de-AT", "en"], "colour: Ton"),
     ],
 )
-def test_the_best_language_is_taken(texts_of, language, text):
+def test_the_best_matching_language_is_used(texts_of, language, text):
     assert texts_of(NAMES, language, "alt_labels") == [text]
 
 
-def test_a_plain_tag_goes_before_regional_ones_and_a_repeated_text_comes_once(texts_of):
+def test_plain_language_tags_come_before_regional_tags_without_repeated_texts(texts_of):
     more = "ex:1 skos:prefLabel 'tint'@en ; skos:altLabel 'colour'@en, 'tint'@en-GB, 'paint'@en-GB ."
     assert texts_of(NAMES + more, "en", "alt_labels") == ["tint: colour; paint; dye"]
 
 
-def test_of_several_names_in_a_language_the_first_in_the_alphabet_is_taken(texts_of):
+def test_among_several_preferred_labels_the_alphabetically_first_is_used(texts_of):
     assert texts_of("ex:1 a skos:Concept ; skos:prefLabel 'b'@en, 'a'@en, 'c'@en, ''@en, ' '@en .") == ["a"]
 
 
-def test_labels_of_skos_xl_and_definitions_that_are_nodes_are_read(texts_of):
+def test_skos_xl_labels_and_definition_nodes_are_read(texts_of):
     statements = """
     ex:1 a skos:Concept ; xl:prefLabel ex:1en, ex:1de ; xl:altLabel [a xl:Label ; xl:literalForm "cor"@en] ;
         xl:hiddenLabel [xl:literalForm "haert"@en] ;
@@ -178,7 +178,7 @@ def test_labels_of_skos_xl_and_definitions_that_are_nodes_are_read(texts_of):
     assert texts_of(statements, "de", DESCRIPTIONS) == ["Herz"]
 
 
-def test_what_is_no_label_is_left_out_and_counted(labels_of):
+def test_unusable_concepts_are_skipped_and_counted(labels_of):
     statements = """
     [] a skos:Concept ; skos:prefLabel "nameless"@en .
     ex:1 a skos:Concept ; skos:prefLabel "old"@en ; owl:deprecated true .
@@ -192,7 +192,7 @@ def test_what_is_no_label_is_left_out_and_counted(labels_of):
     assert report.examples["deprecated"] == ["http://example.org/1"]
 
 
-def test_concepts_of_one_scheme_can_be_kept(labels_of):
+def test_concepts_can_be_restricted_to_a_scheme(labels_of):
     top = "ex:20 a skos:Concept ; skos:prefLabel 'skin'@en ; skos:topConceptOf ex:organs . ex:2 skos:narrower ex:20 ."
     other = "ex:3 a skos:Concept ; skos:prefLabel 'book'@en ; skos:inScheme ex:books ."
     report = ReadReport()
@@ -201,7 +201,7 @@ def test_concepts_of_one_scheme_can_be_kept(labels_of):
     assert report.left_out == {"in another scheme": 1}
 
 
-def test_names_above_come_from_outside_the_scheme_too_and_nameless_concepts_are_passed_over(texts_of):
+def test_ancestor_names_may_come_from_outside_the_scheme(texts_of):
     statements = """
     ex:1 a skos:Concept ; skos:prefLabel "body"@en .
     ex:2 a skos:Concept ; skos:prefLabel "Organ"@de ; skos:broader ex:1 .
@@ -210,7 +210,7 @@ def test_names_above_come_from_outside_the_scheme_too_and_nameless_concepts_are_
     assert texts_of(statements, "en", "broader", "http://example.org/organs") == ["heart: body"]
 
 
-def test_of_several_broader_concepts_the_first_uri_is_followed(texts_of):
+def test_among_several_parents_the_path_follows_the_first_uri(texts_of):
     statements = """
     ex:10 a skos:Concept ; skos:prefLabel "pumps"@en . ex:9 a skos:Concept ; skos:prefLabel "organs"@en .
     ex:30 a skos:Concept ; skos:prefLabel "heart"@en ; skos:broader ex:10, ex:9, ex:1, "text" .
@@ -229,7 +229,7 @@ def test_of_several_broader_concepts_the_first_uri_is_followed(texts_of):
         ),
     ],
 )
-def test_cycles_end(texts_of, links, texts):
+def test_cycles_of_broader_concepts_are_cut(texts_of, links, texts):
     concepts = "".join(
         f"ex:{number} a skos:Concept ; skos:prefLabel '{name}'@en ." for number, name in enumerate("abc", 1)
     )
@@ -274,7 +274,7 @@ def test_relative_uris_do_not_depend_on_the_folder(written):
         assert load_skos(written(content, name)).ids == ["file:///a%20b.ttl#1"]
 
 
-def test_nodes_of_two_files_are_not_mixed_up(written, tmp_path):
+def test_blank_nodes_of_two_files_are_not_confused(written, tmp_path):
     for number in "35":
         statements = f"ex:{number} a skos:Concept ; xl:prefLabel _:a . _:a xl:literalForm '{number}'@en ."
         written(HEAD + statements, f"{number}.ttl")
@@ -310,7 +310,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize(("name", "content", "message"), DAMAGED.values(), ids=DAMAGED)
-def test_damage_names_the_file_and_can_be_skipped(written, name, content, message):
+def test_a_damaged_file_is_named_or_skipped(written, name, content, message):
     good = written(f"{HEAD} ex:7 a skos:Concept ; skos:prefLabel 'good'@en .", "good.ttl")
     bad = written(content, name)
     with pytest.raises(ValueError, match=rf'{name}: .*{message}.*; fix it, or pass on_error="skip"'):
@@ -320,7 +320,7 @@ def test_damage_names_the_file_and_can_be_skipped(written, name, content, messag
     assert report.left_out == {"damaged file": 1}
 
 
-def test_what_comes_before_the_damage_is_kept_when_skipping(written):
+def test_skip_mode_keeps_concepts_before_the_damage(written):
     for name, content in (
         ("a.nt", TRIPLES + "damage"),
         ("a.ttl", HEAD + CONCEPT + "damage"),
@@ -332,7 +332,7 @@ def test_what_comes_before_the_damage_is_kept_when_skipping(written):
 
 @pytest.mark.parametrize("text", ["a\\u0000b", "\\uD83D"])
 @pytest.mark.parametrize("statement", ["skos:prefLabel '{}'@en", "skos:prefLabel 'a'@en ; skos:notation '{}'"])
-def test_what_is_not_text_names_the_concept(labels_of, text, statement):
+def test_invalid_characters_are_reported_with_the_concept(labels_of, text, statement):
     statements = f"ex:3 a skos:Concept ; {statement.format(text)} . ex:5 a skos:Concept ; skos:prefLabel 'b'@en ."
     with pytest.raises(
         ValueError, match=r"/.*: http://example.org/3: a text contains (a NUL character|a lone surrogate)"
@@ -356,7 +356,7 @@ def test_empty_results_name_the_available_choices(labels_of, scheme):
         labels_of("ex:1 a skos:Concept .")
 
 
-def test_nothing_outside_is_drawn_in(written, tmp_path):
+def test_external_resources_are_not_loaded(written, tmp_path):
     skos = "http://www.w3.org/2004/02/skos/core#"
     context = written(json.dumps({"@context": {"name": f"{skos}prefLabel"}}), "context.jsonld")
     concept = {"@id": "http://example.org/1", "@type": f"{skos}Concept", "name": "a"}
@@ -385,18 +385,18 @@ GROWING = {
 
 
 @pytest.mark.parametrize(("entities", "text", "message"), GROWING.values(), ids=GROWING)
-def test_entities_that_grow_are_refused(written, entities, text, message):
+def test_expanding_entities_are_refused(written, entities, text, message):
     content = in_format(HEAD + CONCEPT.replace("'a'", "'NAME'"), "xml").replace("?>", f"?><!DOCTYPE r [{entities}]>", 1)
     with pytest.raises(ValueError, match=rf"a\.rdf: .*{message}"):
         load_skos(written(content.replace("NAME", text), "a.rdf"))
 
 
-def test_a_line_of_n_triples_without_end_is_refused(written):
+def test_an_overlong_line_of_n_triples_is_refused(written):
     with pytest.raises(ValueError, match=r"a\.nt: a line is longer than 262,144 bytes"):
         load_skos(written(TRIPLES + "x" * 300_000, "a.nt"))
 
 
-def test_entities_that_stand_for_prefixes_are_read(written):
+def test_entities_for_uri_prefixes_are_read(written):
     content = in_format(HEAD + CONCEPT, "xml").replace("http://example.org/1", "&ex;1")
     entity = '<!DOCTYPE r [<!ENTITY ex "http://example.org/">]>'
     assert load_skos(written(content.replace("?>", f"?>{entity}", 1), "a.rdf")).ids == ["http://example.org/1"]
@@ -408,12 +408,12 @@ def test_a_prefix_of_a_million_characters_is_refused(written):
         load_skos(written(head + CONCEPT + "long:1 a skos:Concept .", "a.ttl"))
 
 
-def test_a_packed_vocabulary_that_grows_is_refused(written):
+def test_a_compressed_vocabulary_that_expands_too_much_is_refused(written):
     with pytest.raises(ValueError, match=r"a\.ttl\.gz: expands to more than 32 times .* decompress it \(gunzip\)"):
         load_skos(written(gzip.compress((HEAD + CONCEPT).encode() + b"#" * (17 << 20), 1), "a.ttl.gz"))
 
 
-def test_wrong_paths_say_so(written, tmp_path):
+def test_missing_and_unsupported_paths_are_named(written, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no file or folder '.*nowhere\.ttl' \(in "):
         load_skos(tmp_path / "nowhere.ttl")
     with pytest.raises(FileNotFoundError, match="no file or folder ''"):
@@ -431,7 +431,7 @@ def test_a_language_must_be_named(labels_of, language):
         labels_of(HEART, language)
 
 
-def test_a_wrong_choice_and_a_missing_parser_say_so(labels_of, monkeypatch):
+def test_an_invalid_choice_and_a_missing_parser_are_named(labels_of, monkeypatch):
     with pytest.raises(ValueError, match=r"describe takes any of alt_labels, .*; got 'entry_terms'"):
         labels_of(HEART, "en", "entry_terms")
     monkeypatch.setitem(sys.modules, "rdflib", None)
@@ -439,7 +439,7 @@ def test_a_wrong_choice_and_a_missing_parser_say_so(labels_of, monkeypatch):
         labels_of(HEART)
 
 
-def test_a_failing_disk_is_not_a_malformed_file(labels_of, monkeypatch):
+def test_a_disk_error_is_not_reported_as_a_malformed_file(labels_of, monkeypatch):
     def fail(path, **_):
         raise PermissionError("no")
 

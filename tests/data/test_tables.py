@@ -95,7 +95,7 @@ def test_every_format_gives_the_same_documents(write, stream, name):
 
 
 @pytest.mark.parametrize("num_proc", [None, 2])
-def test_datasets_streams_and_any_number_of_processes_give_the_same(write, load, stream, num_proc):
+def test_datasets_streams_and_processes_give_the_same_documents(write, load, stream, num_proc):
     paths = [write(name) for name in NAMES]
     options = {"text": ["title", "abstract"], "separator": ";"}
     documents, report = load(paths, **options, num_proc=num_proc)
@@ -105,7 +105,7 @@ def test_datasets_streams_and_any_number_of_processes_give_the_same(write, load,
     assert (report.files, report.records) == (9, 27)
 
 
-def test_ids_are_the_file_and_the_line_record_or_row(write, stream):
+def test_default_ids_are_the_file_with_the_line_or_row_number(write, stream):
     rows = [{"text": "On\nmice.", "labels": "m"}, {"text": "", "labels": "m"}, {"text": "On rats.", "labels": "r"}]
     lines = {"csv": [2, 5], "tsv": [2, 5], "jsonl": [1, 3], "json": [1, 3], "parquet": [1, 3]}
     for suffix, expected in lines.items():
@@ -140,13 +140,13 @@ def test_gzip_is_detected_by_content(write, stream):
         (["b; a"], ";", ["b; a"]),
     ],
 )
-def test_labels_are_a_list_or_a_text_that_is_cut(write, stream, given, separator, expected):
+def test_labels_may_be_a_list_or_a_separated_string(write, stream, given, separator, expected):
     path = write("a.jsonl", json.dumps({"text": "On mice.", "labels": given}))
     assert stream(path, separator=separator)[0][0]["labels"] == expected
 
 
 @pytest.mark.parametrize("given", [None, [], "", " ", ";; "])
-def test_rows_without_text_or_labels_are_left_out_and_counted(write, stream, given):
+def test_rows_without_text_or_labels_are_skipped_and_counted(write, stream, given):
     rows = [{"text": "On mice.", "labels": ["m"]}, {"text": "x", "labels": given}, {"text": " ", "labels": 3}]
     documents, report = stream(write("a.jsonl", rows=rows), separator=";")
     assert len(documents) == report.records == 1
@@ -154,7 +154,7 @@ def test_rows_without_text_or_labels_are_left_out_and_counted(write, stream, giv
     assert report.examples["without labels"][0].endswith("a.jsonl: line 2")
 
 
-def test_rows_of_json_may_lack_the_labels(write, load):
+def test_json_rows_may_lack_the_labels_field(write, load):
     path = write("a.jsonl", '{"text": "x"}\n{"text": "y", "labels": ["m"]}\n')
     assert load(path)[1].left_out == {"without 'labels'": 1}
     with pytest.raises(ValueError, match=r"no record can be used: .*left out: without 'label' \(2\)"):
@@ -171,7 +171,7 @@ def test_a_table_without_labels_is_read_for_scoring(write, stream):
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.json", "a.parquet"])
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
-def test_missing_columns_are_named_with_those_that_exist(write, stream, name, on_error):
+def test_a_missing_column_is_named_with_the_existing_columns(write, stream, name, on_error):
     path = write(name)
     with pytest.raises(
         ValueError, match=r"a\.\w+: no column 'abstrakt', only id, title, abstract, labels; did you mean"
@@ -184,14 +184,14 @@ def test_missing_columns_are_named_with_those_that_exist(write, stream, name, on
             stream(path, "title", labels="tags", on_error=on_error)
 
 
-def test_a_column_that_no_early_row_has_is_named_before_the_end_of_the_file(write, stream, monkeypatch):
+def test_a_missing_json_field_is_reported_after_the_first_rows(write, stream, monkeypatch):
     monkeypatch.setattr(table_files, "_FIRST_ROWS", 2)
     path = write("a.jsonl", '{"title": "x", "labels": "m"}\n' * 3 + "no JSON\n")
     with pytest.raises(ValueError, match="no column 'abstract', only title, labels"):
         stream(path, ["title", "abstract"])
 
 
-def test_a_text_column_that_only_some_rows_have_is_read(write, stream):
+def test_a_text_column_present_in_some_rows_is_read(write, stream):
     path = write("a.jsonl", '{"title": "x", "labels": "m"}\n{"title": "y", "abstract": "z", "labels": "m"}\n')
     assert [row["text"] for row in stream(path, ["title", "abstract"])[0]] == ["x", "y\nz"]
 
@@ -226,7 +226,7 @@ def test_rows_of_the_wrong_types_are_named_by_line(write, stream, row, message):
     assert report.left_out == {"malformed row": 1}
 
 
-def test_a_text_to_cut_as_json_must_be_a_list(write, stream):
+def test_a_json_label_cell_must_be_a_list(write, stream):
     for given in ('"mice"', '{"a": 1}', "[1", "mice", "[" * 100_000):
         path = write("a.jsonl", json.dumps({"text": "x", "labels": given}))
         with pytest.raises(ValueError, match="line 1: labels must be a JSON list"):
@@ -247,7 +247,7 @@ def test_a_text_to_cut_as_json_must_be_a_list(write, stream):
         ),
     ],
 )
-def test_malformed_lines_of_json_are_named_or_skipped(write, stream, line, message):
+def test_malformed_json_lines_are_named_or_skipped(write, stream, line, message):
     good = '{"text": "x", "labels": "m"}'
     path = write("a.jsonl", f"{good}\n\n{line}\r\n{good}".encode(errors="surrogateescape"))
     with pytest.raises(ValueError, match=rf"a\.jsonl: line 3: ({message})"):
@@ -270,7 +270,7 @@ def test_malformed_lines_of_json_are_named_or_skipped(write, stream, line, messa
         (" ", "expected a list of objects, got ''"),
     ],
 )
-def test_json_that_is_no_list_is_a_damaged_file(write, stream, data, message):
+def test_a_json_file_must_contain_a_list(write, stream, data, message):
     path = write("a.json", data)
     with pytest.raises(ValueError, match=rf"a\.json: .*{message}"):
         stream(path)
@@ -291,7 +291,7 @@ def test_json_that_is_no_list_is_a_damaged_file(write, stream, data, message):
 )
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.jsonl", "a.json"])
-def test_encodings_byte_order_marks_and_line_ends(write, stream, written, asked, end, name):
+def test_encodings_byte_order_marks_and_line_ends_are_handled(write, stream, written, asked, end, name):
     text = {"csv": 'text,labels\n"Über\u0085\nMäuse",mäuse\n', "jsonl": '{"text": "Über Mäuse", "labels": "mäuse"}\n'}
     text["json"] = f"[{text['jsonl']}]"
     data = text[name.split(".")[1]].replace("\u0085", "\u0085" if "utf" in written else "").replace("\n", end)
@@ -307,7 +307,7 @@ def test_an_unknown_encoding_is_refused(write, stream):
             stream(write("a.csv"), encoding=encoding)
 
 
-def test_a_wrong_encoding_names_the_line_and_a_likely_one(write, stream):
+def test_an_encoding_error_names_the_line_and_a_likely_encoding(write, stream):
     path = write("a.csv", "text,labels\nx,m\nÜber,m\ny,m\n".encode("latin-1"))
     with pytest.raises(
         ValueError,
@@ -335,7 +335,7 @@ def test_a_wrong_encoding_names_the_line_and_a_likely_one(write, stream):
         ("y\0,m", "text contains a NUL character|NUL"),
     ],
 )
-def test_malformed_lines_of_csv_are_named_or_skipped_and_those_after_them_read(write, stream, line, message):
+def test_malformed_csv_lines_are_named_or_skipped(write, stream, line, message):
     path = write("a.csv", f'text,labels\n"x\n\nx",m\n{line}\n\nz,m\n"z\nz",m\n')
     with pytest.raises(ValueError, match=rf"a\.csv: line 5: .*({message})"):
         stream(path)
@@ -348,7 +348,7 @@ def test_malformed_lines_of_csv_are_named_or_skipped_and_those_after_them_read(w
     assert report.left_out == {"malformed row": 1}
 
 
-def test_a_first_line_that_is_no_csv_is_damage(write, stream):
+def test_an_invalid_csv_header_is_reported_as_damage(write, stream):
     path = write("a.csv", 'te"xt,"labels"x\ny,m\n')
     with pytest.raises(
         ValueError, match=r"a\.csv: damaged after 0 records: the first line, which names the columns, is"
@@ -360,12 +360,12 @@ def test_a_first_line_that_is_no_csv_is_damage(write, stream):
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
-def test_utf_16_without_a_byte_order_mark_is_told(write, stream, name):
+def test_utf_16_without_a_byte_order_mark_is_recognized(write, stream, name):
     with pytest.raises(ValueError, match=rf"{name}: .*pass encoding=.utf-16-le.$"):
         stream(write(name, "text,labels\nx,m\n".encode("utf-16-le")))
 
 
-def test_messages_stay_short(write, stream):
+def test_error_messages_stay_short(write, stream):
     for name, data in {
         "a.csv": f"{'x' * 300_000},labels\nx,m\n",
         "b.jsonl": json.dumps({"text": "x" * 300_000, "labels": [[["m" * 300_000]]]}) + "\n",
@@ -376,7 +376,7 @@ def test_messages_stay_short(write, stream):
         assert len(str(error.value)) < 2000
 
 
-def test_a_quote_that_is_never_closed_costs_one_row_of_a_large_file(write, stream, monkeypatch):
+def test_an_unclosed_quote_loses_a_single_row_of_a_large_file(write, stream, monkeypatch):
     monkeypatch.setattr(table_files, "LONGEST_CELL", 1000)
     rows = [f"row {number},m" for number in range(500)]
     rows[100] = '"row 100,m'
@@ -390,7 +390,7 @@ def test_a_quote_that_is_never_closed_costs_one_row_of_a_large_file(write, strea
     assert report.left_out == {"malformed row": 1}
 
 
-def test_huge_cells_are_read_and_the_limit_of_the_process_stays(write, stream):
+def test_huge_cells_are_read_without_changing_the_global_limit(write, stream):
     before = csv.field_size_limit()
     text = "mice " * 100_000
     for suffix in ("csv", "jsonl", "json", "parquet"):
@@ -402,7 +402,7 @@ def test_huge_cells_are_read_and_the_limit_of_the_process_stays(write, stream):
     assert csv.field_size_limit() == before
 
 
-def test_a_line_without_end_is_damage(write, stream, monkeypatch):
+def test_an_overlong_line_is_reported_as_damage(write, stream, monkeypatch):
     monkeypatch.setattr(table_files, "_LONGEST_LINE", 100)
     for name in ("a.csv", "a.jsonl"):
         good = content(name, [{"text": "x", "labels": "m"}])
@@ -414,12 +414,12 @@ def test_a_line_without_end_is_damage(write, stream, monkeypatch):
         assert report.left_out == {"damaged file": 1}
 
 
-def test_columns_of_one_name_are_refused(write, stream):
+def test_duplicate_column_names_are_refused(write, stream):
     with pytest.raises(ValueError, match=r"a\.csv: damaged after 0 records: two columns are named 'text'"):
         stream(write("a.csv", "text,labels,text\nx,m,y\n"))
 
 
-def test_another_delimiter_and_quotes_that_are_text(write, stream):
+def test_other_delimiters_and_literal_quotes_are_supported(write, stream):
     path = write("a.csv", 'text;labels\n"x; y";m\n')
     assert stream(path, delimiter=";")[0][0]["text"] == "x; y"
     path = write("a.tsv", 'text\tlabels\n"Mice" were seen\tm\n"\tr\n')
@@ -433,7 +433,7 @@ def test_another_delimiter_and_quotes_that_are_text(write, stream):
             stream(path, delimiter=delimiter)
 
 
-def test_arguments_that_make_no_sense_are_refused(write, stream):
+def test_invalid_arguments_are_refused(write, stream):
     path = write("a.csv")
     with pytest.raises(ValueError, match="separator must not be empty"):
         stream(path, separator="")
@@ -449,7 +449,7 @@ def test_arguments_that_make_no_sense_are_refused(write, stream):
 
 
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.jsonl.gz", "a.json.gz"])
-def test_rows_before_the_damage_of_a_packed_file_are_kept_when_skipping(write, stream, name):
+def test_skip_mode_keeps_rows_before_damage_in_a_compressed_file(write, stream, name):
     data = content(name, [{"text": f"row {number}", "labels": "m"} for number in range(1000)])
     path = write(name, data[:-9])
     with pytest.raises(ValueError, match=rf"{name}: damaged after [0-9,]+ records: "):
@@ -459,7 +459,7 @@ def test_rows_before_the_damage_of_a_packed_file_are_kept_when_skipping(write, s
     assert report.left_out["damaged file"] == 1
 
 
-def test_empty_files_and_tables_without_rows(write, stream, load):
+def test_empty_files_and_tables_without_rows_are_refused(write, stream, load):
     for name in ("a.csv", "a.jsonl", "a.json", "a.parquet"):
         with pytest.raises(ValueError, match=rf"{name}: empty file"):
             stream(write(name, b""))
@@ -478,7 +478,7 @@ def test_damaged_parquet_is_named_or_skipped(write, stream):
         assert stream(path, on_error="skip")[1].left_out == {"damaged file": 1}
 
 
-def test_parquet_of_other_types_is_read(write, stream):
+def test_parquet_columns_of_other_types_are_read(write, stream):
     table = pa.table(
         {
             "text": pa.array(["x", "y"], pa.large_string()),
@@ -494,7 +494,7 @@ def test_parquet_of_other_types_is_read(write, stream):
 
 
 @pytest.mark.parametrize("num_proc", [None, 3])
-def test_row_groups_of_one_parquet_file_are_shared_out(write, load, stream, monkeypatch, num_proc):
+def test_row_groups_of_a_parquet_file_are_split_among_processes(write, load, stream, monkeypatch, num_proc):
     rows = [{"text": f"row {number}", "labels": "m"} for number in range(50)]
     path = write("a.parquet", rows=rows, row_group_size=7)
     monkeypatch.setattr(table_files, "_PIECE", 400)
@@ -509,7 +509,7 @@ def test_row_groups_of_one_parquet_file_are_shared_out(write, load, stream, monk
 
 @pytest.mark.parametrize("size", [1, 17, 53, 128, 1000])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\n\n"])
-def test_parts_of_json_lines_give_each_line_once_wherever_they_are_cut(write, stream, monkeypatch, size, end):
+def test_parts_of_json_lines_give_each_line_once_at_any_size(write, stream, monkeypatch, size, end):
     rows = [{"text": "x" * (number % 31) + "ß", "labels": number} for number in range(40)]
     text = end.join(json.dumps(row, ensure_ascii=False) for row in rows)
     path = write("a.jsonl", "\ufeff" + text)
@@ -534,14 +534,14 @@ def test_errors_in_a_part_of_a_file_name_the_byte(write, load, monkeypatch):
     assert (len(documents), report.left_out) == (10, {"malformed row": 1})
 
 
-def test_packed_files_and_wide_characters_are_not_cut(write, stream, monkeypatch):
+def test_compressed_and_utf_16_files_are_not_split(write, stream, monkeypatch):
     monkeypatch.setattr(table_files, "_PIECE", 40)
     rows = [{"text": f"row {number}", "labels": "m"} for number in range(50)]
     assert len(stream(write("a.jsonl", content("a.jsonl.gz", rows)))[0]) == 50
     assert len(stream(write("a.jsonl", content("a.jsonl", rows).decode().encode("utf-16")), encoding="utf-16")[0]) == 50
 
 
-def test_repeated_ids_raise_and_the_first_document_stays_when_skipping(write, load):
+def test_repeated_ids_are_refused_or_skipped_after_the_first_document(write, load):
     rows = [{"id": name, "text": f"row {number}", "labels": "m"} for number, name in enumerate("abcba")]
     paths = [write("a.csv", rows=rows), write("b.csv", rows=[{"id": "b", "text": "row 5", "labels": "m"}])]
     with pytest.raises(ValueError, match=r"3 documents have the id 'b'|2 documents have the id 'a'"):
@@ -553,7 +553,7 @@ def test_repeated_ids_raise_and_the_first_document_stays_when_skipping(write, lo
         assert report.records == 3
 
 
-def test_what_the_documents_depend_on_is_part_of_the_cache_key(write, load):
+def test_all_reading_options_are_part_of_the_cache_key(write, load):
     path = write("a.csv", "text,more,labels\nx,y,a;b\n")
     assert load(path)[0][0]["labels"] == ["a;b"]
     assert load(path, separator=";")[0][0]["labels"] == ["a", "b"]
@@ -613,7 +613,7 @@ def features_of_labels():
 
 @pytest.mark.parametrize("kind", features_of_labels())
 @pytest.mark.parametrize("streaming", [False, True])
-def test_labels_of_datasets_become_label_ids(dataset_of, kind, streaming):
+def test_dataset_labels_become_label_ids(dataset_of, kind, streaming):
     values, feature, expected, named = features_of_labels()[kind]
     rows = dataset_of(values, feature)
     documents, label_set = table_of(rows.to_iterable_dataset() if streaming else rows, separator=";")
@@ -622,7 +622,7 @@ def test_labels_of_datasets_become_label_ids(dataset_of, kind, streaming):
     assert (label_set.ids == ["mice", "rats", "stars"]) if named else label_set is None
 
 
-def test_texts_ids_and_what_is_left_out_of_a_dataset(dataset_of):
+def test_dataset_rows_become_documents_or_are_skipped_and_counted(dataset_of):
     rows = dataset_of(
         [["m"], ["m"], [], ["r"]], text=["x", "", "y", "z"], title=[None, None, "b", "c"], key=[3, 5, 7, 11]
     )
@@ -635,7 +635,7 @@ def test_texts_ids_and_what_is_left_out_of_a_dataset(dataset_of):
     assert table_of(rows, "text", id="key")[0]["id"] == ["3", "11"]
 
 
-def test_malformed_rows_of_a_dataset_are_named_or_left_out(dataset_of):
+def test_malformed_dataset_rows_are_named_or_skipped(dataset_of):
     rows = dataset_of([["m"], ["", "r"], ["r"]])
     with pytest.raises(ValueError, match="row 1 of the dataset: a label id in labels must not be empty"):
         table_of(rows)
@@ -695,7 +695,7 @@ LABELS = [
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.json", "a.parquet", "a.jsonl.gz"])
-def test_label_tables_of_any_format_and_any_columns(write, name):
+def test_label_tables_may_have_any_format_and_columns(write, name):
     path = write(name, rows=LABELS)
     labels = load_labels(path, id="ui", name=["name_en", "name_de"], description=["synonyms", "note"])
     mouse = "Mouse; House Mouse" if name not in ("a.csv", "a.tsv") else "Mouse; House Mouse; Mouse"
@@ -705,7 +705,7 @@ def test_label_tables_of_any_format_and_any_columns(write, name):
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
-def test_synonyms_are_lists_or_cells_with_semicolons(write, name):
+def test_synonyms_may_be_a_list_or_a_semicolon_separated_cell(write, name):
     path = write(name, rows=LABELS)
     labels = load_labels(path, id="ui", name=["name_en", "name_de"], synonyms="synonyms")
     assert [label.synonyms for label in labels] == [("Mouse", "House Mouse", "Mouse"), ()]
@@ -718,7 +718,7 @@ def test_synonyms_are_lists_or_cells_with_semicolons(write, name):
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
-def test_a_table_of_the_fields_of_labels_is_what_label_sets_load(tmp_path, suffix):
+def test_a_table_with_label_fields_loads_as_the_saved_label_set(tmp_path, suffix):
     labels = LabelSet(
         [
             Label(
@@ -739,7 +739,7 @@ def test_a_table_of_the_fields_of_labels_is_what_label_sets_load(tmp_path, suffi
     assert load_labels(packed) == labels
 
 
-def test_other_columns_of_those_names_are_not_taken_for_fields(write):
+def test_columns_of_an_unrelated_table_are_not_taken_for_label_fields(write):
     path = write("a.csv", "id,name,count,source,description\nD3,Mice,many,here,small\n")
     assert load_labels(path) == LabelSet([Label("D3", "Mice")])
     assert load_labels(path, description="description") == LabelSet([Label("D3", "Mice", "small")])
@@ -754,7 +754,7 @@ def test_missing_cells_of_optional_fields_are_fine(write):
     assert load_labels(path) == LabelSet([Label("D3", "Mice")])
 
 
-def test_synonyms_of_a_cell_stand_between_semicolons(write):
+def test_semicolons_separate_synonyms_unless_escaped(write):
     path = write("a.csv", 'id,name,synonyms\n1,a,"b; c, d ;; e\\;f;g\\\\;h\\i"\n2,b,\n')
     assert [label.synonyms for label in load_labels(path)] == [("b", "c, d", "e;f", "g\\", "h\\i"), ()]
 
@@ -787,7 +787,7 @@ def test_labels_with_the_same_name_are_distinguished_by_synonyms_or_ids(write):
         ("no JSON", "not JSON"),
     ],
 )
-def test_malformed_labels_are_named_or_left_out(write, row, message):
+def test_malformed_labels_are_named_or_skipped(write, row, message):
     path = write("a.jsonl", f'{{"id": "D3", "name": "Mice", "more": "x"}}\n{row}\n')
     with pytest.raises(ValueError, match=rf"a\.jsonl: line 2: {message}"):
         load_labels(path, description="more")
@@ -796,7 +796,7 @@ def test_malformed_labels_are_named_or_left_out(write, row, message):
     assert sum(report.left_out.values()) == report.records == 1
 
 
-def test_label_tables_without_a_column_or_without_labels(write):
+def test_label_tables_without_an_id_column_or_labels_are_refused(write):
     path = write("a.csv", "ui,name\nD3,Mice\n")
     with pytest.raises(ValueError, match=r"a\.csv: no column 'id', only ui, name"):
         load_labels(path)
@@ -810,7 +810,7 @@ def test_label_tables_without_a_column_or_without_labels(write):
 
 
 @pytest.mark.slow
-def test_the_records_and_subject_headings_of_a_library_with_their_homonyms(shared_data):
+def test_a_library_catalogue_and_its_homonymous_subjects_are_read(shared_data):
     report = ReadReport()
     labels = load_labels(shared_data / "tibkat" / "gnd_labels.jsonl.gz", name=["name_en", "name_de"], report=report)
     assert len(labels) == report.records == 26_250
@@ -825,7 +825,7 @@ def test_the_records_and_subject_headings_of_a_library_with_their_homonyms(share
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json"])
-def test_a_refused_table_closes_its_file_while_the_error_is_held(write, monkeypatch, name):
+def test_a_refused_table_closes_its_file_at_once(write, monkeypatch, name):
     opened = []
 
     def note(*args, **kwargs):

@@ -67,12 +67,12 @@ def test_words_and_vectors_are_read(write, words, vectors, name):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_does_not_fit_is_refused_by_place(write, words, vectors, message):
+def test_mismatched_words_and_vectors_are_refused_by_position(write, words, vectors, message):
     with pytest.raises(ValueError, match=rf"english\.pkl\.gz: .*{message}"):
         load_word_vectors(write(words, vectors))
 
 
-def test_a_pickle_of_something_else_is_refused(tmp_path):
+def test_a_pickle_without_words_and_vectors_is_refused(tmp_path):
     for content in ({"words": WORDS}, (WORDS,), (WORDS, 3), 7):
         path = tmp_path / "english.pkl"
         path.write_bytes(pickle.dumps(content))
@@ -80,7 +80,7 @@ def test_a_pickle_of_something_else_is_refused(tmp_path):
             load_word_vectors(path)
 
 
-def test_npz_files_of_something_else_are_refused(write, tmp_path):
+def test_npz_files_without_words_and_vectors_are_refused(write, tmp_path):
     path = tmp_path / "english.npz"
     message = r"english\.npz: expected an \.npz file with the arrays words and vectors"
     with pytest.raises(ValueError, match=message):  # numpy would unpickle them
@@ -93,7 +93,7 @@ def test_npz_files_of_something_else_are_refused(write, tmp_path):
         load_word_vectors(path)
 
 
-def test_unknown_suffixes_are_refused_by_those_known(tmp_path):
+def test_unknown_suffixes_are_refused_with_the_known_suffixes(tmp_path):
     with pytest.raises(ValueError, match=r"english\.model: word vectors are read from \.pkl, \.pkl\.gz, \.npz"):
         load_word_vectors(tmp_path / "english.model")
     (tmp_path / "folder.vec").mkdir()
@@ -138,7 +138,7 @@ def load(tmp_path):
     ids=lambda value: value if isinstance(value, str) else "",
 )
 @pytest.mark.parametrize("max_words", [None, 1, 2, 3, 5])
-def test_text_and_binary_are_read(load, name, data, max_words):
+def test_text_and_binary_formats_are_read(load, name, data, max_words):
     report = ReadReport()
     got = load(data, name, max_words=max_words, report=report)
     assert got.words == WORDS[:max_words]
@@ -147,13 +147,13 @@ def test_text_and_binary_are_read(load, name, data, max_words):
     assert (report.files, report.records, report.left_out) == (1, min(3, max_words or 3), {})
 
 
-def test_packed_arrays_are_read(write, tmp_path):
+def test_compressed_arrays_are_read(write, tmp_path):
     path = write(name="english.npz")
     (tmp_path / "english.npz.gz").write_bytes(gzip.compress(path.read_bytes()))
     assert load_word_vectors(tmp_path / "english.npz.gz").words == WORDS
 
 
-def test_the_first_rows_of_arrays_can_be_asked_for(write):
+def test_max_words_limits_the_rows_of_arrays(write):
     for name in ("english.pkl", "english.npz"):
         got = load_word_vectors(write(name=name), max_words=2)
         assert got.words == WORDS[:2]
@@ -162,7 +162,7 @@ def test_the_first_rows_of_arrays_can_be_asked_for(write):
         load_word_vectors(write(), max_words=0)
 
 
-def test_nothing_is_read_behind_the_rows_asked_for(load):
+def test_nothing_is_read_after_the_requested_rows(load):
     rows = b"".join(b"word%d 0.5 -1.0\n" % row for row in range(3000))
     damaged = gzip.compress(rows)[:-40]
     assert len(load(damaged, max_words=1000).words) == 1000
@@ -180,7 +180,7 @@ def test_many_rows_keep_their_order(load):
         assert np.array_equal(got.vectors, numbers)
 
 
-def test_words_come_through_as_they_are(load):
+def test_words_are_read_unchanged(load):
     words = [
         '"',
         "'",
@@ -208,7 +208,7 @@ def test_words_come_through_as_they_are(load):
     assert load(b"1 1\n\xfc " + VECTORS[0, :1].tobytes(), "english.bin", encoding="latin-1").words == ["ü"]
 
 
-def test_words_may_have_spaces_as_in_glove_840b(load):
+def test_words_may_contain_spaces_as_in_glove_840b(load):
     text = b"the 1 2 3\n. . . 4 5 6\nat name@domain.com 7 8 9\n"
     for header in (b"", b"3 3\n"):
         got = load(header + text)
@@ -227,7 +227,7 @@ def test_words_may_have_spaces_as_in_glove_840b(load):
         ("17 1 2\n4 3 4", ["17", "4"], 2),
     ],
 )
-def test_a_first_line_of_two_numbers_is_a_header_if_the_lines_after_it_fit(load, text, words, size):
+def test_a_first_line_of_two_numbers_may_be_a_header(load, text, words, size):
     got = load(text.encode(), "glove.txt")
     assert (got.words, got.vectors.shape) == (words, (len(words), size))
 
@@ -301,7 +301,7 @@ def test_headers_must_match_the_content(load, header, message):
     ],
     ids=range(11),
 )
-def test_text_of_something_else_is_refused(load, data, message):
+def test_text_files_of_another_format_are_refused(load, data, message):
     if message is None:  # an absurd word, but one
         assert load(data).vectors.tolist() == [[1], [2]]
         return
@@ -309,7 +309,7 @@ def test_text_of_something_else_is_refused(load, data, message):
         load(data)
 
 
-def test_what_comes_before_the_damage_is_kept_where_asked(load):
+def test_skip_mode_keeps_vectors_before_the_damage(load):
     report = ReadReport("skip")
     assert load(gzip.compress(b"2 3\n" + GOOD.encode())[:-9], report=report).words == ["a", "b"]
     assert report.left_out == {"damaged file": 1}
@@ -343,12 +343,12 @@ def test_what_comes_before_the_damage_is_kept_where_asked(load):
     ],
     ids=range(17),
 )
-def test_binary_of_something_else_is_refused(load, data, message):
+def test_binary_files_of_another_format_are_refused(load, data, message):
     with pytest.raises(ValueError, match=rf"english\.bin: .*{message}"):
         load(data, "english.bin")
 
 
-def test_bad_words_of_arrays_are_skipped_where_asked(write):
+def test_skip_mode_skips_invalid_rows_of_arrays(write):
     report = ReadReport("skip")
     words = ["the", b"\xff", "the", "", "nan", "a"]
     vectors = [[1, 2], [3, 4], [5, 6], [7, 8], [9, np.nan], [11, 12]]
@@ -365,7 +365,7 @@ def test_encodings_without_ascii_are_refused(load, encoding):
     assert load(TEXT, encoding="utf-8-sig").words == WORDS
 
 
-def test_a_table_has_padding_and_the_unknown_word_in_front():
+def test_a_table_starts_with_padding_and_the_unknown_word():
     words, vectors = WordVectors(WORDS, VECTORS).table()
     assert words == ["[PAD]", "[UNK]", *WORDS]
     assert vectors.dtype == np.float32
@@ -376,7 +376,7 @@ def test_a_table_has_padding_and_the_unknown_word_in_front():
         WordVectors(["a", "[UNK]"], VECTORS[:2]).table()
 
 
-def test_normalized_words_are_those_the_tokenizer_writes():
+def test_normalized_words_equal_those_of_the_tokenizer():
     words = [
         "the",
         "The",
@@ -420,7 +420,7 @@ def test_a_model_takes_the_table(load):
 
 
 @pytest.mark.slow
-def test_published_word_vectors_of_a_language(shared_data):
+def test_published_word_vectors_are_read(shared_data):
     got = load_word_vectors(shared_data / "dw_format" / "word_vectors" / "arabic.pkl.gz")
     assert got.vectors.shape == (20_882, 50)
     assert "العلوم" in got.words

@@ -137,7 +137,7 @@ def load(tmp_path):
 
 
 @pytest.mark.parametrize("form", forms())
-def test_every_convention_gives_the_same_set(write, load, form):
+def test_every_file_layout_gives_the_same_data(write, load, form):
     contents, ids = forms()[form]
     report = ReadReport()
     corpus = load(write(contents), report=report)
@@ -154,7 +154,7 @@ def test_every_convention_gives_the_same_set(write, load, form):
     }
 
 
-def test_titles_and_contents_are_the_text_of_documents_and_name_and_description_of_labels(write, load):
+def test_titles_and_contents_become_texts_label_names_and_descriptions(write, load):
     folder = write(
         {
             "trn.json": '{"uid": 7, "title": " Trap ", "content": "For mice.", "target_ind": [1, 0, 1]}\n',
@@ -169,14 +169,14 @@ def test_titles_and_contents_are_the_text_of_documents_and_name_and_description_
     assert corpus.label_set.texts == ["Cheese: Old.", "A long text."]
 
 
-def test_labels_of_the_test_documents_alone_are_unseen(write, load):
+def test_labels_that_occur_only_in_test_documents_are_unseen(write, load):
     corpus = load(write(forms()["texts"][0]), ["test"])
     assert not any(corpus.label_set.seen)
     corpus = load(write(forms()["texts"][0]))
     assert corpus.label_set.seen == [True, True, False, True, True]
 
 
-def test_another_encoding_is_read_and_a_wrong_one_named(write, load):
+def test_another_encoding_is_read_and_a_wrong_encoding_named(write, load):
     contents = forms()["texts"][0] | {
         "trn_X.txt": lines(text for text, _ in TRAIN).replace("\u2028", " ").encode("latin-1")
     }
@@ -233,7 +233,7 @@ def test_another_encoding_is_read_and_a_wrong_one_named(write, load):
         ("texts", {"trn_X_Y.txt": "6 5\n0:1\n\n\n\n\n"}, r"trn_X_Y\.txt: line 1 says 6 documents, 5 lines follow"),
     ],
 )
-def test_malformed_lines_and_sizes_that_differ_are_named_or_left_out(write, load, form, changes, message):
+def test_malformed_lines_and_differing_sizes_are_named_or_skipped(write, load, form, changes, message):
     if "trn.json" in changes:
         changes = {"trn.json": changes["trn.json"].rstrip("\n") + "\n" + json_lines(TRAIN)}
     folder = write(forms()[form][0] | changes)
@@ -244,7 +244,7 @@ def test_malformed_lines_and_sizes_that_differ_are_named_or_left_out(write, load
     assert {"malformed document", "malformed label", "malformed pair", "damaged file"} & set(report.left_out)
 
 
-def test_the_first_hundred_lines_say_whether_there_are_uids(write, load):
+def test_the_first_hundred_lines_decide_whether_lines_have_uids(write, load):
     texts = lines(f"B{number}->x->y" for number in range(100)) + "B100->z\n"
     contents = {"trn_X.txt": texts, "trn_X_Y.txt": "101 1\n" + "0\n" * 101, "Y.txt": "Mice -> rats\n"}
     with pytest.raises(ValueError, match=r"trn_X\.txt: line 101: expected uid->text, as in previous lines"):
@@ -266,7 +266,7 @@ def test_the_first_hundred_lines_say_whether_there_are_uids(write, load):
     ],
 )
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
-def test_labels_and_matrices_that_do_not_go_together_are_refused(write, load, changes, message, on_error):
+def test_labels_that_do_not_match_the_matrix_are_refused(write, load, changes, message, on_error):
     with pytest.raises(ValueError, match=message):
         load(write(forms()["texts"][0] | changes), report=ReadReport(on_error))
 
@@ -336,7 +336,7 @@ def test_broken_matrices_are_named(write, load, message):
         load(write(contents))
 
 
-def test_what_is_not_to_be_counted_is_no_label(write, load):
+def test_filtered_pairs_are_not_labels(write, load):
     texts = {"trn_X.txt": "x\ny\nz\n", "Y.txt": "Mice\nRats\n", "trn_X_Y.txt": "3 2\n0:1 1:1\n0:1\n0:1\n"}
     report = ReadReport()
     train = load(write(texts | {"filter_labels_train.txt": "0 1\n0 1\n1 0\n"}), ["train"], report=report).documents[
@@ -346,7 +346,7 @@ def test_what_is_not_to_be_counted_is_no_label(write, load):
     assert report.left_out == {"without labels": 1}
 
 
-def test_the_pairs_that_do_not_count_reach_the_model_as_columns(write, load, make_model):
+def test_filtered_pairs_reach_the_model_as_excluded_columns(write, load, make_model):
     from hf_gile.training import encode_dataset
 
     corpus = load(write(forms()["json"][0]))
@@ -355,12 +355,12 @@ def test_the_pairs_that_do_not_count_reach_the_model_as_columns(write, load, mak
     assert rows["excluded_columns"] == [[1, 2], [], [0]]
 
 
-def test_zeros_of_a_matrix_are_no_labels(write, load):
+def test_explicit_zeros_of_a_matrix_are_not_labels(write, load):
     texts = {"trn_X.txt": "x\ny\n", "Y.txt": "Mice\nRats\n", "trn_X_Y.txt": "2 2\n0:0 1:1\n0\n"}
     assert load(write(texts), ["train"]).documents["train"]["labels"] == [["1"], ["0"]]
 
 
-def test_missing_files_are_named_and_bags_of_words_refused(write, load):
+def test_missing_files_and_bags_of_words_are_refused(write, load):
     contents = forms()["texts"][0]
     for gone, message in (
         ("trn_X.txt", r"no trn\.json or trn_X\.txt or .* in .*set, with or without \.gz"),
@@ -383,7 +383,7 @@ def test_missing_files_are_named_and_bags_of_words_refused(write, load):
             load(folder, splits)
 
 
-def test_the_cache_sees_that_labels_or_filters_changed(write, load):
+def test_the_cache_notices_changed_labels_and_filters(write, load):
     contents = forms()["texts"][0]
     assert load(write(contents)).documents["test"]["labels"] == [["0"], ["1", "2"]]
     assert load(write({"tst_X_Y.txt": "2 5\n4:1\n1:1 2:1\n"})).documents["test"]["labels"] == [["4"], ["1", "2"]]
@@ -392,7 +392,7 @@ def test_the_cache_sees_that_labels_or_filters_changed(write, load):
     assert load(write({})).documents["test"]["excluded"] == [[], []]
 
 
-def test_damaged_packed_files_are_named_or_cut_short(write, load):
+def test_damaged_compressed_files_are_named_or_cut_short(write, load):
     packed = gzip.compress(json_lines(TRAIN * 200).encode())[:-9]
     folder = write(forms()["json"][0] | {"trn.json": packed})
     with pytest.raises(ValueError, match=r"trn\.json: damaged after [0-9,]+ records"):

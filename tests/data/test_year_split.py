@@ -23,7 +23,7 @@ def given(request):
     return dataset if request.param == "dataset" else dataset.shuffle(seed=0)
 
 
-def test_documents_go_by_year_and_keep_all_they_have(given):
+def test_documents_are_split_by_year_and_otherwise_unchanged(given):
     split = year_split(given, test_until=2015, validation=101)
     expected = {2005: "test", 2010: "test", 2015: "test", 2016: None, None: None}
     parts = {record["pmid"]: part for part in ("train", "validation", "test") for record in getattr(split, part)}
@@ -42,7 +42,7 @@ def test_documents_go_by_year_and_keep_all_they_have(given):
     assert split.dropped == {"without year": 222, "other years": 222}
 
 
-def test_labels_that_no_training_document_has_are_unseen(given):
+def test_labels_without_training_documents_are_unseen(given):
     split = year_split(given, validation=0.5)
     assert split.seen == Counter(label for record in split.train for label in record["meshUI"])
     tested = Counter(label for record in split.test for label in record["meshUI"])
@@ -52,7 +52,7 @@ def test_labels_that_no_training_document_has_are_unseen(given):
     assert list(split.seen) == sorted(split.seen)
 
 
-def test_a_label_that_came_up_later_or_that_only_validation_has_is_unseen():
+def test_labels_of_later_years_or_validation_alone_are_unseen():
     records = dated_records(101)
     chosen = {record["pmid"] for record in year_split(records, validation=1).validation}
     for record in records:
@@ -63,7 +63,7 @@ def test_a_label_that_came_up_later_or_that_only_validation_has_is_unseen():
     assert split.unseen["D999999"] == 11
 
 
-def test_validation_is_the_same_for_everybody_and_in_any_order():
+def test_validation_documents_do_not_depend_on_the_order_of_records():
     # Literal values: a change here would silently change every published split.
     split = year_split(dated_records(101), validation=5)
     assert [record["pmid"] for record in split.validation] == ["4", "31", "47", "55", "92"]
@@ -76,21 +76,21 @@ def test_validation_is_the_same_for_everybody_and_in_any_order():
     assert other.validation != split.validation
 
 
-def test_a_share_is_drawn_as_in_the_other_split():
+def test_validation_may_be_a_share_of_the_training_documents():
     split = year_split(dated_records(), validation=0.2)
     assert len(split.validation) == pytest.approx(0.2 * (len(split.train) + len(split.validation)), rel=0.1)
     assert len(year_split(dated_records(), validation=0).validation) == 0
     assert len(year_split(dated_records(), validation=0.0).validation) == 0
 
 
-def test_years_between_are_of_no_part():
+def test_documents_between_the_years_are_in_no_part():
     split = year_split(dated_records(), train_until=2003, test_from=2010, validation=7)
     assert {record["year"] for record in split.train} == {1999, 2003}
     assert {record["year"] for record in split.test} == {2010, 2015, 2016}
     assert split.dropped["other years"] == 669
 
 
-def test_a_dataset_sorted_by_year_gives_views_without_a_list_of_rows():
+def test_a_dataset_sorted_by_year_is_split_without_index_lists():
     records = sorted((record for record in dated_records() if record["year"]), key=lambda record: record["year"])
     dataset = pytest.importorskip("datasets").Dataset.from_list(records)
     split = year_split(dataset, validation=0)
@@ -113,12 +113,12 @@ def test_a_dataset_sorted_by_year_gives_views_without_a_list_of_rows():
         ({"test_from": 2017}, "no documents for the test, from 2017: all 2,003 are from 1999 to 2016"),
     ],
 )
-def test_years_and_numbers_that_make_no_sense_are_refused(options, message):
+def test_invalid_years_and_sizes_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         year_split(dated_records(), **options)
 
 
-def test_documents_without_any_year_are_refused():
+def test_a_collection_without_years_is_refused():
     records = [record | {"year": None} for record in made_records(11)]
     with pytest.raises(ValueError, match="no documents for training, until 2004: all 11 have no year"):
         year_split(records)

@@ -32,14 +32,14 @@ def given(request):
     return dataset if request.param == "dataset" else dataset.shuffle(seed=0)
 
 
-def test_no_held_out_label_is_in_training_or_validation(given):
+def test_held_out_labels_are_absent_from_training_and_validation(given):
     split = zero_shot_split(given, share=0.3)
     assert split.unseen
     assert not split.unseen.keys() & (labels_of(split.train) | labels_of(split.validation))
     assert not split.unseen.keys() & split.seen.keys()
 
 
-def test_the_labels_of_the_test_part_are_seen_held_out_or_unseen_by_chance(given):
+def test_test_labels_are_seen_held_out_or_unseen_by_chance(given):
     split = zero_shot_split(given, share=0.3, test=0.3)
     groups = [split.seen, split.unseen, split.unseen_by_chance]
     assert labels_of(split.test) <= set().union(*groups)
@@ -50,7 +50,7 @@ def test_the_labels_of_the_test_part_are_seen_held_out_or_unseen_by_chance(given
         assert count == tested[label]
 
 
-def test_labels_that_only_the_test_part_has_are_unseen_by_chance():
+def test_labels_that_occur_only_in_the_test_part_are_unseen_by_chance():
     records = made_records()
     tested = next(record for record in records if split_of(record["pmid"]) == "test")
     tested["meshUI"], tested["meshMajor"] = ["D999999"], ["rare"]
@@ -60,7 +60,7 @@ def test_labels_that_only_the_test_part_has_are_unseen_by_chance():
     assert "D999999" not in split.unseen
 
 
-def test_documents_are_the_same_ones_and_the_test_part_is_unchanged(given):
+def test_the_split_keeps_all_documents_and_the_test_labels(given):
     split = zero_shot_split(given, share=0.3)
     by_pmid = {record["pmid"]: record for record in given}
     assert list(split.test) == [record for record in given if split_of(record["pmid"]) == "test"]
@@ -87,7 +87,7 @@ def test_a_dataset_and_a_list_are_split_alike():
     assert (of_table.seen, of_table.unseen, of_table.dropped) == (of_list.seen, of_list.unseen, of_list.dropped)
 
 
-def test_the_order_of_the_records_does_not_matter():
+def test_the_split_does_not_depend_on_the_order_of_records():
     records = made_records()
     split = zero_shot_split(iter(records))
     other = zero_shot_split(iter(records[::-1]))
@@ -98,13 +98,13 @@ def test_the_order_of_the_records_does_not_matter():
     assert list(other.unseen_by_chance.items()) == list(split.unseen_by_chance.items())
 
 
-def test_the_input_is_left_as_it_was():
+def test_the_input_is_not_modified():
     records = made_records()
     zero_shot_split(records, share=1.0)
     assert records == made_records()
 
 
-def test_the_rule_is_the_same_everywhere_and_for_good():
+def test_held_out_labels_are_the_same_on_every_machine():
     # Literal values: a change here would silently change every published split.
     assert held_out_labels(dict.fromkeys(map(str, range(60)), 7)) == ["10", "11", "13", "18", "21", "25", "43", "6"]
     assert [pmid for pmid in range(20) if split_of(str(pmid)) == "test"] == [0, 4]
@@ -119,7 +119,7 @@ def test_labels_out_of_range_are_never_held_out():
     assert held_out_labels(counts, share=0.0) == []
 
 
-def test_shares_are_met_and_a_salt_chooses_others():
+def test_shares_are_met_and_a_salt_selects_other_labels():
     counts = dict.fromkeys(map(str, range(10_007)), 7)
     held_out = held_out_labels(counts, share=0.2)
     assert len(held_out) == pytest.approx(2001, rel=0.06)
@@ -144,18 +144,18 @@ def test_shares_are_met_and_a_salt_chooses_others():
         ({"share": 1.0, "min_count": 0, "max_count": 10**9}, "documents is left for training"),
     ],
 )
-def test_shares_that_make_no_sense_are_refused(options, message):
+def test_invalid_shares_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         zero_shot_split(made_records(101), **options)
 
 
-def test_nothing_to_split_is_refused():
+def test_an_empty_collection_is_refused():
     with pytest.raises(ValueError, match="none of 0 documents is left for training"):
         zero_shot_split([])
 
 
 @pytest.mark.parametrize("batch", [1, 7, 101])
-def test_a_dataset_is_split_alike_wherever_a_batch_ends(monkeypatch, batch):
+def test_the_split_of_a_dataset_does_not_depend_on_batch_size(monkeypatch, batch):
     monkeypatch.setattr("hf_gile.data.columns._BATCH", batch)
     monkeypatch.setattr("hf_gile.data.columns._WHOLE_BATCH", batch)
     datasets = pytest.importorskip("datasets")

@@ -19,7 +19,7 @@ def model(request, make_model, make_pretrained):
 
 
 @pytest.mark.slow
-def test_scores_of_onnx_runtime_are_those_of_the_model(model, tmp_path):
+def test_onnx_runtime_scores_like_the_model(model, tmp_path):
     pytest.importorskip("onnxscript")
     model, processor = model
     export_onnx(model, processor, tmp_path)
@@ -33,7 +33,7 @@ def test_scores_of_onnx_runtime_are_those_of_the_model(model, tmp_path):
 
 
 @pytest.mark.slow
-def test_weights_of_eight_bits_score_nearly_alike(make_pretrained, tmp_path):
+def test_eight_bit_weights_give_nearly_the_same_scores(make_pretrained, tmp_path):
     pytest.importorskip("onnxruntime")
     model, processor = make_pretrained()
     export_onnx(model, processor, tmp_path, int8=True)
@@ -43,7 +43,7 @@ def test_weights_of_eight_bits_score_nearly_alike(make_pretrained, tmp_path):
     assert 0 < (near - logits).abs().max() < 0.5 * logits.std()
 
 
-def test_what_onnx_cannot_say_is_refused(make_model, make_pretrained, tmp_path):
+def test_models_that_onnx_cannot_express_are_refused(make_model, make_pretrained, tmp_path):
     pytest.importorskip("onnxruntime")
     with pytest.raises(ValueError, match="encoder_cell gru runs a loop over words"):
         export_onnx(*make_model(encoder_cell="gru"), tmp_path / "out")

@@ -27,7 +27,7 @@ FAMILY = {
 
 
 @pytest.mark.parametrize("fields", FAMILY.values(), ids=FAMILY)
-def test_scores_of_sentence_transformers_are_those_of_the_model(fields, make_pretrained, tmp_path):
+def test_sentence_transformers_scores_like_the_model(fields, make_pretrained, tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     model, processor = make_pretrained(**fields)
     with torch.no_grad():
@@ -40,7 +40,7 @@ def test_scores_of_sentence_transformers_are_those_of_the_model(fields, make_pre
     assert LabelSet.load(tmp_path / "out" / "labels.jsonl") == model.label_set
 
 
-def test_words_are_left_out_only_if_that_is_asked_for(make_pretrained, tmp_path):
+def test_lexical_terms_are_left_out_only_on_request(make_pretrained, tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     model, processor = make_pretrained(lexical=True, term_weights={"unseen": {"match": 2.0}})
     with pytest.raises(ValueError, match=r"has lexical terms .*--without-words"):
@@ -66,14 +66,14 @@ def test_words_are_left_out_only_if_that_is_asked_for(make_pretrained, tmp_path)
         ({"cosine_score": True, "joint_act": "tanh"}, "cosine_score=True, .* a layer has a single activation"),
     ],
 )
-def test_what_sentence_transformers_cannot_compute_is_refused(fields, message, make_pretrained, tmp_path):
+def test_models_that_sentence_transformers_cannot_compute_are_refused(fields, message, make_pretrained, tmp_path):
     pytest.importorskip("sentence_transformers")
     with pytest.raises(ValueError, match=message):
         export_sentence_transformers(*make_pretrained(**fields), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_words_are_no_pretrained_encoder(make_model, tmp_path):
+def test_a_word_level_model_is_refused(make_model, tmp_path):
     pytest.importorskip("sentence_transformers")
     with pytest.raises(ValueError, match="got text_encoder_type 'wan'"):
         export_sentence_transformers(*make_model(), tmp_path / "out")

@@ -61,7 +61,7 @@ def test_qdrant_ranks_labels_as_the_index_does(index, tmp_path):
     client.close()
 
 
-def test_sql_quotes_texts_and_takes_the_type_that_can_be_indexed(index, tmp_path):
+def test_sql_quotes_texts_and_uses_an_indexable_type(index, tmp_path):
     index, _ = index
     export_vectors(index, tmp_path / "labels.sql", table='my "labels"', scale=torch.full((13,), 2.0))
     sql = (tmp_path / "labels.sql").read_text()
@@ -92,7 +92,7 @@ def test_postgresql_ranks_labels_as_the_index_does(index, tmp_path):
     assert [[line.strip() for line in row.splitlines() if "http" in line] for row in rows] == best(index, codes)
 
 
-def test_what_no_database_can_hold_is_refused(index, tmp_path):
+def test_unsupported_files_and_too_wide_vectors_are_refused(index, tmp_path):
     index, _ = index
     with pytest.raises(ValueError, match=r"a \.parquet or \.sql file, got \.csv"):
         export_vectors(index, tmp_path / "labels.csv")

@@ -8,7 +8,7 @@ TARGETS = targets()
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_a_few_cases_are_taken_or_refused_in_words(name):
+def test_a_few_cases_are_accepted_or_refused_with_a_message(name):
     target = TARGETS[name]
 
     @settings(PROFILE, max_examples=target.quick)
@@ -21,7 +21,7 @@ def test_a_few_cases_are_taken_or_refused_in_words(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("section", dict.fromkeys(target.section for target in TARGETS.values()))
-def test_thousands_of_cases_are_taken_or_refused_within_limits(section):
+def test_thousands_of_cases_are_accepted_or_refused_within_limits(section):
     names = [name for name, target in TARGETS.items() if target.section == section]
     results = run(names, None, start=0)
     assert {name: result["crashes"] for name, result in results.items() if result["crashes"]} == {}

@@ -9,7 +9,7 @@ CASES = {f"{file.stem}: {case.name}": case for file in sorted(FOLDER.glob("*.npz
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_models_compute_what_they_did(name):
+def test_models_reproduce_stored_outputs(name):
     case = CASES[name]
     outputs = run(build(case.fields, case.weights), case.inputs, case.gradients)
     assert outputs.keys() == case.outputs.keys()
@@ -23,5 +23,5 @@ def test_models_compute_what_they_did(name):
         )
 
 
-def test_all_families_are_present():
+def test_all_model_families_are_covered():
     assert {name.split(":")[0] for name in CASES} == {"words", "pretrained", "terms", "losses"}

@@ -33,6 +33,6 @@ def test_a_collection_is_audited_into_a_folder(run, saved_model, table, tmp_path
     assert "Breast" in (tmp_path / "found" / "documents.csv").read_text()
 
 
-def test_a_file_is_no_folder_for_an_audit(run, saved_model, table):
+def test_a_file_as_output_folder_is_refused(run, saved_model, table):
     said = run("audit", saved_model, table, "--output", table, ends=2).stderr
     assert "is no folder" in said

@@ -22,14 +22,14 @@ main()
         assert "hf-gile" in done.stdout
 
 
-def test_without_typer_the_extra_is_named():
+def test_without_typer_the_error_names_the_extra():
     code = "import sys; sys.modules['typer'] = None; from hf_gile_cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1, "hf-gile needs the `cli` extra: pip install 'hf-gile[cli]'\n")
 
 
 @pytest.mark.slow
-def test_a_line_from_a_pipe_is_answered_before_the_next_one_comes_and_an_interrupt_ends_with_130(start, saved_model):
+def test_piped_lines_are_answered_at_once_and_an_interrupt_exits_with_130(start, saved_model):
     process = start("score", saved_model)
     for text in ("Rats were fed.", "Breast milk."):
         process.stdin.write(f"{text}\n")
@@ -42,7 +42,7 @@ def test_a_line_from_a_pipe_is_answered_before_the_next_one_comes_and_an_interru
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
-def test_a_command_that_is_asked_to_end_removes_what_it_has_begun(saved_model, name):
+def test_a_terminated_command_removes_its_unfinished_files(saved_model, name):
     code = f"""
 import os, signal
 signal.signal(signal.{name}, signal.SIG_DFL)  # which under nohup, say, would be ignored
@@ -70,7 +70,7 @@ main()
 
 
 @pytest.mark.slow
-def test_a_reader_that_goes_away_ends_it_quietly(start, saved_model, tmp_path):
+def test_a_closed_pipe_ends_the_command_quietly(start, saved_model, tmp_path):
     (tmp_path / "texts.txt").write_text("Rats were fed.\n" * 5000)
     process = start("score", saved_model, tmp_path / "texts.txt")
     assert json.loads(process.stdout.readline())["text"] == "Rats were fed."

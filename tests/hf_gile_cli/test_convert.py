@@ -6,25 +6,25 @@ from transformers import AutoModel
 from hf_gile import LabelIndex, LabelSet
 
 
-def test_the_index_of_stored_labels_has_their_codes(run, saved_model, tmp_path):
+def test_an_index_of_stored_labels_contains_their_codes(run, saved_model, tmp_path):
     said = run("index", saved_model, tmp_path / "index")
     assert said.stderr == f"5 labels, 13 float16 numbers each: {tmp_path / 'index'}\n"
     index = LabelIndex.from_pretrained(tmp_path / "index")
     assert index.label_set == LabelSet.load(saved_model / "labels.jsonl")
 
 
-def test_labels_of_which_no_word_is_known_are_noted(run, saved_model, tmp_path):
+def test_labels_without_known_words_are_reported(run, saved_model, tmp_path):
     (tmp_path / "labels.csv").write_text("id,name\n1,Milk\n2,Zebrafish\n")
     said = run("index", saved_model, tmp_path / "index", "--label-file", tmp_path / "labels.csv")
     assert said.stderr.startswith("the model knows no word of 1 label: 'Zebrafish'; all such labels get the same score")
 
 
-def test_an_unknown_type_of_numbers_is_wrong_use(run, saved_model, tmp_path):
+def test_an_unknown_dtype_is_a_usage_error(run, saved_model, tmp_path):
     said = run("index", saved_model, tmp_path / "index", "--dtype", "int8", ends=2)
     assert "must be one of float16, bfloat16, float32, got 'int8'" in said.stderr
 
 
-def test_a_published_checkpoint_becomes_a_model(run, shared_data, tmp_path):
+def test_a_published_checkpoint_is_converted(run, shared_data, tmp_path):
     pytest.importorskip("h5py")
     (folder,) = (shared_data / "published_checkpoints" / "gile").glob("*en-de*")
     said = run("convert", folder / "weights.h5", folder / "args.json", tmp_path / "model")
@@ -35,7 +35,7 @@ def test_a_published_checkpoint_becomes_a_model(run, shared_data, tmp_path):
     assert "already exists and is not empty" in again.stderr
 
 
-def test_what_is_no_checkpoint_is_refused(run, tmp_path):
+def test_files_of_another_format_are_refused(run, tmp_path):
     pytest.importorskip("h5py")
     (tmp_path / "args.json").write_text(json.dumps({}))
     (tmp_path / "weights.h5").write_text("no HDF5")

@@ -25,13 +25,13 @@ def test_a_folder_for_sentence_transformers_is_written_once(run, over_an_encoder
 
 
 @pytest.mark.slow
-def test_files_of_onnx_are_written(run, saved_model, tmp_path):
+def test_onnx_files_are_written(run, saved_model, tmp_path):
     pytest.importorskip("onnxruntime")
     done = run("export", "onnx", saved_model, tmp_path / "out", "--int8")
     assert "out: model.onnx, model_int8.onnx, text.onnx" in done.stderr
 
 
-def test_vectors_are_those_of_the_index_or_of_the_other_export(run, over_an_encoder, tmp_path):
+def test_vectors_equal_those_of_the_index_or_the_other_export(run, over_an_encoder, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     (tmp_path / "more.csv").write_text("id,name\n1,Iron\n2,Blood pressure\n")
     done = run("export", "vectors", over_an_encoder, tmp_path / "a.parquet", "--label-file", tmp_path / "more.csv")
@@ -44,7 +44,7 @@ def test_vectors_are_those_of_the_index_or_of_the_other_export(run, over_an_enco
     assert [row["vector"] for row in rows] == [pytest.approx(row) for row in expected.tolist()]
 
 
-def test_what_cannot_be_exported_is_refused_in_a_sentence(run, saved_model, tmp_path):
+def test_models_that_cannot_be_exported_are_refused(run, saved_model, tmp_path):
     pytest.importorskip("sentence_transformers")
     error = run("export", "sentence-transformers", saved_model, tmp_path / "out", ends=1).stderr
     assert error.startswith("hf-gile export sentence-transformers: Sentence Transformers needs a pretrained encoder")

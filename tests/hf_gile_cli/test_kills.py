@@ -125,7 +125,7 @@ def restored(state, folder):
 @pytest.mark.parametrize(
     ("command", "step"), [("add", 13), *(pytest.param(one, 1, marks=pytest.mark.slow) for one in COMMANDS)]
 )
-def test_a_kill_at_any_operation_leaves_the_old_model_or_the_new_one(run, model, before_each, tmp_path, command, step):
+def test_a_kill_at_any_operation_leaves_the_old_or_the_new_model(run, model, before_each, tmp_path, command, step):
     old, snapshots = contents(model), Snapshots(model, step)
     before_each(snapshots.take)
     run(*words_of(command, model))
@@ -157,7 +157,7 @@ def test_a_kill_at_any_operation_leaves_the_old_model_or_the_new_one(run, model,
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("command", COMMANDS)
-def test_after_a_real_kill_the_next_command_and_the_next_load_see_one_model(run, model, before_each, tmp_path, command):
+def test_after_a_kill_the_next_command_and_load_see_a_consistent_model(run, model, before_each, tmp_path, command):
     def seen(folder):
         loaded = GileForSequenceClassification.from_pretrained(folder)
         index = LabelIndex.from_pretrained(folder / "index", loaded)

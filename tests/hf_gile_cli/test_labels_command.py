@@ -27,7 +27,7 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_labels_of_a_model_are_shown(run, saved_model):
+def test_the_labels_of_a_model_are_shown(run, saved_model):
     result = run("labels", "show", saved_model)
     assert [line.split() for line in result.stdout.splitlines()][:4] == [
         ["id", "documents", "threshold", "name"],
@@ -38,7 +38,7 @@ def test_labels_of_a_model_are_shown(run, saved_model):
     assert result.stderr == f"5 labels; {saved_model} has 5, 1 of them seen in training\n"
 
 
-def test_labels_are_searched_chosen_and_sorted(run, saved_model):
+def test_labels_can_be_searched_filtered_and_sorted(run, saved_model):
     def names(*flags):
         shown = run("labels", "show", saved_model, "--json", *flags)
         return [json.loads(line)["name"] for line in shown.stdout.splitlines()]
@@ -49,12 +49,12 @@ def test_labels_are_searched_chosen_and_sorted(run, saved_model):
     assert names("--sort", "count", "--limit", 2) == ["Iron", "Heart Failure"]
 
 
-def test_shown_as_json_labels_are_a_label_file(run, saved_model, tmp_path):
+def test_json_output_is_a_valid_label_file(run, saved_model, tmp_path):
     (tmp_path / "copy.jsonl").write_text(run("labels", "show", saved_model, "--json", "--limit", 0).stdout)
     assert LabelSet.load(tmp_path / "copy.jsonl") == LabelSet.load(saved_model / "labels.jsonl")
 
 
-def test_changes_of_a_model_are_in_its_labels_its_words_and_its_scores(run, saved_model):
+def test_label_changes_update_the_words_and_scores_of_a_model(run, saved_model):
     before = scores(saved_model)
     added = run("labels", "add", saved_model, "M1", "Rats", "--description", "rats were fed", "--synonym", "Rattus")
     assert added.stdout == "+ M1  Rats: rats were fed\n"
@@ -76,7 +76,7 @@ def test_changes_of_a_model_are_in_its_labels_its_words_and_its_scores(run, save
 
 
 @pytest.mark.parametrize("label_rows", [False, True])
-def test_the_index_of_a_model_follows_its_labels(run, tmp_path, make_model, label_rows):
+def test_label_changes_update_the_index_of_a_model(run, tmp_path, make_model, label_rows):
     folder = tmp_path / "model"
     model, processor = make_model(problem_type="multi_label_classification", label_rows=label_rows)
     model.save_pretrained(folder)
@@ -158,7 +158,7 @@ def test_a_change_reports_that_a_generated_card_is_outdated(run, saved_model):
     assert "this change" not in run("labels", "rename", saved_model, "M1", "Rats").stderr  # as it is
 
 
-def test_new_words_of_labels_that_the_model_does_not_know_are_noted(run, saved_model):
+def test_new_labels_without_known_words_are_reported(run, saved_model):
     for arguments in (["add", "Z", "Zebrafish"], ["rename", "Iron", "Ferrum"]):
         command, *rest = arguments
         for flags in (["--dry-run"], []):
@@ -168,7 +168,7 @@ def test_new_words_of_labels_that_the_model_does_not_know_are_noted(run, saved_m
     assert "knows" not in run("labels", "retire", saved_model, "Blood").stderr
 
 
-def test_changes_of_a_file_are_written_as_its_kind(run, tmp_path):
+def test_a_changed_label_file_keeps_its_format(run, tmp_path):
     path = tmp_path / "labels.csv"
     save_labels(LabelSet.from_names({"Iron": "", "Milk": "white; a drink"}), path)
     run("labels", "add", path, "r", "Rats", "--threshold", 0.25)
@@ -181,7 +181,7 @@ def test_changes_of_a_file_are_written_as_its_kind(run, tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_packed_table_is_read(run, tmp_path):
+def test_a_compressed_table_is_read(run, tmp_path):
     path = tmp_path / "labels.csv"
     path.write_bytes(gzip.compress(b"id,name\nS11,Maps\n"))
     assert "Maps" in run("labels", "show", path).stdout
@@ -196,7 +196,7 @@ def test_a_table_with_other_columns_is_not_changed(run, tmp_path):
 
 
 @pytest.mark.parametrize("command", [["rename", "Rare Books", "Old Books"], ["retire", "S11", "Rare Books"]])
-def test_of_a_name_in_the_place_of_an_id_the_id_is_said(run, tmp_path, command):
+def test_the_error_for_a_name_instead_of_an_id_names_the_id(run, tmp_path, command):
     path = tmp_path / "labels.csv"
     path.write_text("id,name,description\nS11,Maps,\nS12,Rare Books,\n")
     name, *rest = command
@@ -206,7 +206,7 @@ def test_of_a_name_in_the_place_of_an_id_the_id_is_said(run, tmp_path, command):
     assert "which is the name of 'S12' and of 'S13'" in run("labels", name, path, *rest, ends=1).stderr
 
 
-def test_a_label_file_that_is_a_link_stays_one_and_keeps_who_may_read_it(run, tmp_path):
+def test_a_linked_label_file_stays_a_link_and_keeps_its_permissions(run, tmp_path):
     path, link = tmp_path / "labels.jsonl", tmp_path / "link.jsonl"
     LabelSet.from_names(["Iron"]).save(path)
     path.chmod(0o640)
@@ -217,7 +217,7 @@ def test_a_label_file_that_is_a_link_stays_one_and_keeps_who_may_read_it(run, tm
     assert path.stat().st_mode & 0o777 == 0o640
 
 
-def test_a_label_takes_one_line_whatever_is_in_its_id(run, tmp_path):
+def test_a_label_takes_a_single_line_despite_line_breaks(run, tmp_path):
     path = tmp_path / "labels.jsonl"
     LabelSet.from_names(["Iron"]).save(path)
     assert run("labels", "add", path, "a\nb", "N\nM").stdout == "+ a b  N M\n"
@@ -226,7 +226,7 @@ def test_a_label_takes_one_line_whatever_is_in_its_id(run, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["model", "file"])
-def test_changes_at_the_same_time_are_made_one_after_the_other(start, saved_model, tmp_path, kind):
+def test_concurrent_changes_are_made_in_turn(start, saved_model, tmp_path, kind):
     target = saved_model
     if kind == "file":
         target = tmp_path / "files" / "labels.jsonl"
@@ -247,7 +247,7 @@ def test_changes_at_the_same_time_are_made_one_after_the_other(start, saved_mode
 
 
 @pytest.mark.slow
-def test_imports_at_the_same_time_into_a_new_file_lose_no_label(start, tmp_path):
+def test_concurrent_imports_into_a_new_file_lose_no_label(start, tmp_path):
     processes = []
     for number in range(6):
         names = [f"{number}-{label}" for label in range(20_000)]
@@ -260,7 +260,7 @@ def test_imports_at_the_same_time_into_a_new_file_lose_no_label(start, tmp_path)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["all.jsonl"]
 
 
-def test_what_may_not_be_written_to_can_be_read(run, saved_model, tmp_path):
+def test_read_only_models_and_files_can_be_shown(run, saved_model, tmp_path):
     (tmp_path / "files").mkdir()
     LabelSet.from_names(["Iron"]).save(tmp_path / "files" / "labels.jsonl")
     folders = [saved_model, tmp_path / "files"]
@@ -278,7 +278,7 @@ def test_what_may_not_be_written_to_can_be_read(run, saved_model, tmp_path):
             folder.chmod(0o755)
 
 
-def test_a_vocabulary_becomes_a_label_file_and_labels_of_a_model(run, saved_model, tmp_path):
+def test_a_vocabulary_can_be_imported_into_a_file_or_a_model(run, saved_model, tmp_path):
     pytest.importorskip("rdflib")
     (tmp_path / "terms.ttl").write_text(SKOS)
     made = run("labels", "import", tmp_path / "new.jsonl", tmp_path / "terms.ttl", "--label-language", "de")
@@ -291,7 +291,7 @@ def test_a_vocabulary_becomes_a_label_file_and_labels_of_a_model(run, saved_mode
     assert "0 added, 0 removed, 0 changed" in again.stderr
 
 
-def test_bad_rows_of_a_label_file_are_named_or_left_out(run, tmp_path):
+def test_invalid_rows_of_a_label_file_are_named_or_skipped(run, tmp_path):
     (tmp_path / "terms.csv").write_text("id,name\n1,Rats\n2,\n")
     new = tmp_path / "new.jsonl"
     said = run("labels", "import", new, tmp_path / "terms.csv", ends=1)
@@ -322,14 +322,14 @@ def test_bad_rows_of_a_label_file_are_named_or_left_out(run, tmp_path):
         (["import", "model", "absent.csv"], 1, "no label file at absent.csv"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(run, saved_model, monkeypatch, arguments, ends, message):
+def test_errors_are_reported_without_a_traceback(run, saved_model, monkeypatch, arguments, ends, message):
     monkeypatch.chdir(saved_model.parent)
     result = run("labels", *arguments, ends=ends)
     assert message in result.stderr
     assert "Traceback" not in result.stderr
 
 
-def test_nothing_is_written_through_a_link_to_an_index(run, saved_model, tmp_path):
+def test_an_index_behind_a_link_is_not_written(run, saved_model, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     run("index", saved_model, elsewhere)
     (saved_model / "index").symlink_to(elsewhere)

@@ -31,7 +31,7 @@ def load(folder):
     return GileForSequenceClassification.from_pretrained(folder).eval(), GileProcessor.from_pretrained(folder)
 
 
-def test_the_report_is_that_of_the_library_and_its_figures_are_shown(run, saved_model, table, columns):
+def test_evaluate_prints_the_report_of_the_library(run, saved_model, table, columns):
     result = run("evaluate", saved_model, table, *columns, "--batch-size", 3, "--dataset", "made up")
     report = make_report(*load(saved_model), [text for text, _ in ROWS], [gold for _, gold in ROWS], batch_size=3)
     found = json.loads(result.stdout)
@@ -48,13 +48,13 @@ def test_the_report_is_that_of_the_library_and_its_figures_are_shown(run, saved_
     check_shown("average precision", "average_precision", "unseen_average_precision")  # there is but one seen label
 
 
-def test_the_report_goes_to_a_file_where_the_card_finds_it(run, saved_model, table, columns):
+def test_the_report_is_written_where_the_card_reads_it(run, saved_model, table, columns):
     result = run("evaluate", saved_model, table, *columns, "--output", saved_model / "results.json")
     assert result.stdout == ""
     assert Report.load(saved_model / "results.json").documents == 4
 
 
-def test_a_new_report_of_a_model_keeps_the_learning_curve_of_the_one_before(run, saved_model, table, columns, tmp_path):
+def test_a_new_report_keeps_the_learning_curve_of_the_previous_report(run, saved_model, table, columns, tmp_path):
     path, curve = saved_model / "results.json", [{"step": 3, "loss": 0.5}]
     for place in (path, tmp_path / "other.json"):
         Report(metrics={"micro_f1": 0.5}, labels=[], history=curve, documents=7).save(place)
@@ -70,7 +70,7 @@ def test_a_new_report_of_a_model_keeps_the_learning_curve_of_the_one_before(run,
     assert path.read_text() == "{}"
 
 
-def test_labels_that_the_model_lacks_are_named_or_left_out(run, saved_model, table, columns):
+def test_labels_missing_from_the_model_are_named_or_dropped(run, saved_model, table, columns):
     table.write_text(table.read_text() + json.dumps({"body": "Rats.", "tags": ["Rat", "Iron"]}) + "\n")
     said = run("evaluate", saved_model, table, *columns, ends=1).stderr
     assert f"{saved_model} does not know 1 label id of the documents, such as 'Rat': add them" in said
@@ -95,7 +95,7 @@ def test_labels_that_the_model_lacks_are_named_or_left_out(run, saved_model, tab
         ("Milk, Skimmed", ""),
     ],
 )
-def test_several_ids_in_one_text_are_asked_about(run, saved_model, table, columns, command, ids, hint):
+def test_several_ids_in_a_string_prompt_for_a_separator(run, saved_model, table, columns, command, ids, hint):
     table.write_text(json.dumps({"body": "Iron in blood.", "tags": ids}) + "\n")
     said = run(command, saved_model, table, *columns, ends=1).stderr
     assert f"such as {ids!r}{hint}: add them (hf-gile labels import)" in said
@@ -126,7 +126,7 @@ def test_calibration_is_stored_in_the_model_and_changes_its_probabilities(run, s
     assert stored["labels"] == passing
 
 
-def test_what_there_is_none_of_is_not_spoken_of(run, saved_model, table, columns):
+def test_absent_label_groups_are_not_mentioned(run, saved_model, table, columns):
     result = run("calibrate", saved_model, table, *columns, "--common-thresholds")
     assert "seen_threshold" in json.loads(result.stdout)
     assert "with another" not in result.stderr
@@ -167,7 +167,7 @@ def test_a_dry_run_fits_and_stores_nothing(run, saved_model, table, columns):
         (["evaluate", "model", "rows.jsonl", "--on-error", "no"], 2, "must be raise or skip"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(run, saved_model, table, monkeypatch, arguments, ends, message):
+def test_errors_are_reported_without_a_traceback(run, saved_model, table, monkeypatch, arguments, ends, message):
     monkeypatch.chdir(saved_model.parent)
     before = LabelSet.load(saved_model / "labels.jsonl")
     result = run(*arguments, ends=ends)
@@ -185,7 +185,7 @@ def one_label_model(saved_model):
     return saved_model
 
 
-def test_a_model_that_gives_one_label_is_measured_by_accuracy(run, one_label_model, table, columns):
+def test_a_single_label_model_is_measured_by_accuracy(run, one_label_model, table, columns):
     table.write_text("".join(json.dumps({"body": text, "tags": gold[:1]}) + "\n" for text, gold in ROWS))
     shown = run("evaluate", one_label_model, table, *columns)
     accuracy = json.loads(shown.stdout)["metrics"]["accuracy"]
@@ -200,7 +200,7 @@ def test_a_model_that_gives_one_label_is_measured_by_accuracy(run, one_label_mod
     assert load(one_label_model)[0].config.calibration["seen"]["method"] == "platt"
 
 
-def test_documents_with_several_labels_calibrate_no_model_that_gives_one(run, one_label_model, table, columns):
+def test_multi_label_documents_are_refused_for_a_single_label_model(run, one_label_model, table, columns):
     for command, message in (
         ("calibrate", "document 0 has several gold labels, but this model assigns a single label"),
         ("evaluate", "gold[0] has 2 labels, but the model predicts one per document"),

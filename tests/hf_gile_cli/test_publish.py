@@ -40,7 +40,7 @@ def test_cards_are_reproducible(run, saved_model):
         ("license: No Licence", "license must be the id of a licence on the Hub"),
     ],
 )
-def test_a_wrong_file_of_facts_is_named_and_no_card_written(run, saved_model, tmp_path, content, message):
+def test_an_invalid_card_file_is_named_and_no_card_written(run, saved_model, tmp_path, content, message):
     (tmp_path / "card.yaml").write_text(content)
     assert message in run("card", saved_model, "--info", tmp_path / "card.yaml", ends=1).stderr
     assert not (saved_model / "README.md").exists()
@@ -57,7 +57,7 @@ def test_dry_runs_list_files_to_upload_and_to_skip(run, saved_model):
     assert "is not compared, so all files count as new" in said.stderr
 
 
-def test_what_cannot_be_pushed_is_said_in_a_sentence(run, saved_model, tmp_path):
+def test_failed_pushes_are_reported_without_a_traceback(run, saved_model, tmp_path):
     assert "offline mode is on" in run("push", saved_model, "user/model", ends=1).stderr
     assert "repo_id must be 'user/name'" in run("push", saved_model, "model", ends=1).stderr
     assert "no folder" in run("push", tmp_path / "absent", "user/model", ends=1).stderr

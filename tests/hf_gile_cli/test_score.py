@@ -35,7 +35,7 @@ def write_jsonl(path, rows):
     return path
 
 
-def test_each_line_of_a_text_file_is_answered_as_the_pipeline_answers_it(run, saved_model, pipe, tmp_path):
+def test_each_line_of_a_text_file_is_scored_as_by_the_pipeline(run, saved_model, pipe, tmp_path):
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
     result = run("score", saved_model, tmp_path / "texts.txt", "--batch-size", 3)
     rows = lines(result)
@@ -47,7 +47,7 @@ def test_each_line_of_a_text_file_is_answered_as_the_pipeline_answers_it(run, sa
     )
 
 
-def test_an_emoji_among_the_labels_stops_no_batch(run, saved_model):
+def test_an_emoji_label_scores_like_an_unknown_label(run, saved_model):
     flags = ["--label", "Rats", "--label", "\N{RAT}", "--label", "zebrafish", "--top-k", 0]
     result = run("score", saved_model, *flags, input="Rats were fed.\nRats.\n")
     for row in lines(result):
@@ -56,7 +56,7 @@ def test_an_emoji_among_the_labels_stops_no_batch(run, saved_model):
     assert "the model knows no words of 2 labels: '\N{RAT}', 'zebrafish'; all such" in result.stderr
 
 
-def test_labels_and_their_number_are_chosen_by_flags(run, saved_model, pipe):
+def test_flags_choose_the_labels_and_their_number(run, saved_model, pipe):
     names = ["Milk, Human", "Rats", "Iron"]
     flags = [part for name in names for part in ("--label", name)]
     rows = lines(run("score", saved_model, *flags, "--top-k", 2, input="Rats were fed.\n"))
@@ -64,7 +64,7 @@ def test_labels_and_their_number_are_chosen_by_flags(run, saved_model, pipe):
     assert len(rows[0]["labels"]) == 2
 
 
-def test_long_texts_are_read_to_their_end_and_evidence_comes_on_request(run, saved_model, pipe):
+def test_long_texts_are_read_in_full_and_evidence_is_optional(run, saved_model, pipe):
     text = "Iron. " * 400 + "Breast milk for infants."
     options = {"long_texts": "max", "return_evidence": True}
     (row,) = lines(run("score", saved_model, "--long-texts", "max", "--evidence", input=text))
@@ -78,7 +78,7 @@ def test_long_texts_are_read_to_their_end_and_evidence_comes_on_request(run, sav
     assert cut["scores"] != row["scores"]
 
 
-def test_parents_and_a_shortlist_come_on_request(run, saved_model, tmp_path):
+def test_parents_and_a_shortlist_are_optional(run, saved_model, tmp_path):
     labels = [{"id": "b", "name": "Iron", "description": "a metal", "broader": ["m"]}, {"id": "m", "name": "Metals"}]
     (tmp_path / "labels.jsonl").write_text("".join(json.dumps(label) + "\n" for label in labels))
     options = ["--label-file", tmp_path / "labels.jsonl", "--label-description", "description", "--parents"]
@@ -87,7 +87,7 @@ def test_parents_and_a_shortlist_come_on_request(run, saved_model, tmp_path):
     assert dict(zip(row["labels"], row["parents"], strict=True)) == {"Iron": ["Metals"], "Metals": []}
 
 
-def test_stored_thresholds_choose_labels_and_one_can_be_forced(run, saved_model):
+def test_stored_thresholds_choose_labels_and_the_best_can_be_forced(run, saved_model):
     model = GileForSequenceClassification.from_pretrained(saved_model)
     model.config.thresholds = {"seen": 0.0, "unseen": 1.0}
     model.save_pretrained(saved_model)
@@ -99,7 +99,7 @@ def test_stored_thresholds_choose_labels_and_one_can_be_forced(run, saved_model)
     assert len(row["labels"]) == 1
 
 
-def test_labels_of_which_no_word_is_known_are_noted(run, saved_model, tmp_path):
+def test_labels_without_known_words_are_reported(run, saved_model, tmp_path):
     said = run("score", saved_model, "--label", "Zebrafish Milk", "--label", "Iron", input=TEXTS[0])
     assert said.stderr == ""
     (tmp_path / "terms.csv").write_text("id,name\n1,Zebrafish\n2,Milk\n3,Quantum\n4,Quark\n5,Lepton\n")
@@ -113,7 +113,7 @@ def test_labels_of_which_no_word_is_known_are_noted(run, saved_model, tmp_path):
         assert scores["Zebrafish"] == scores["Quantum"] == scores["Quark"] == scores["Lepton"] != scores["Milk"]
 
 
-def test_labels_that_are_not_read_are_not_noted(run, tmp_path, make_model):
+def test_labels_that_are_not_read_are_not_reported(run, tmp_path, make_model):
     model, processor = make_model(problem_type="multi_label_classification", label_rows=True)
     model.set_labels(LabelSet.from_names(["Zebrafish", "Milk"]), processor)
     model.save_pretrained(tmp_path / "rows")
@@ -124,7 +124,7 @@ def test_labels_that_are_not_read_are_not_noted(run, tmp_path, make_model):
 
 
 @pytest.mark.parametrize("top_k", [0, 3])
-def test_a_threshold_and_top_k_go_together(run, saved_model, pipe, top_k):
+def test_a_threshold_and_top_k_can_be_combined(run, saved_model, pipe, top_k):
     every = pipe(TEXTS[0])["scores"]
     threshold = (every[1] + every[2]) / 2
     rows = lines(run("score", saved_model, "--threshold", threshold, "--top-k", top_k, input=TEXTS[0]))
@@ -132,13 +132,13 @@ def test_a_threshold_and_top_k_go_together(run, saved_model, pipe, top_k):
     assert len(rows[0]["labels"]) == 2
 
 
-def test_one_label_of_all_is_chosen_by_a_softmax(run, saved_model, pipe):
+def test_a_softmax_chooses_a_single_label(run, saved_model, pipe):
     rows = lines(run("score", saved_model, "--one-label", input=TEXTS[0]))
     check(rows, [pipe(TEXTS[0], multi_label=False)])
     assert sum(rows[0]["scores"]) == pytest.approx(1, rel=1e-4)
 
 
-def test_a_label_file_is_scored_with_names_and_descriptions_of_its_columns(run, saved_model, pipe, tmp_path):
+def test_names_and_descriptions_come_from_label_file_columns(run, saved_model, pipe, tmp_path):
     (tmp_path / "terms.csv").write_text("code,term,about\nx1,Rats,rats were fed\nx2,Milk,\n")
     columns = ["--label-id", "code", "--label-name", "term", "--label-description", "about"]
     rows = lines(run("score", saved_model, "--label-file", tmp_path / "terms.csv", *columns, input=TEXTS[0]))
@@ -146,7 +146,7 @@ def test_a_label_file_is_scored_with_names_and_descriptions_of_its_columns(run, 
 
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "json", "parquet", "jsonl.gz"])
-def test_tables_of_every_format_give_the_same_answers(run, saved_model, pipe, tmp_path, kind):
+def test_every_table_format_gives_the_same_answers(run, saved_model, pipe, tmp_path, kind):
     rows = [{"id": f"d{place}", "title": "Iron", "body": text} for place, text in enumerate(TEXTS)]
     path = tmp_path / f"table.{kind}"
     if kind in ("csv", "tsv"):
@@ -169,7 +169,7 @@ def test_tables_of_every_format_give_the_same_answers(run, saved_model, pipe, tm
     check(found, pipe([f"Iron\n{text}" if text else "Iron" for text in TEXTS], top_k=10))
 
 
-def test_standard_input_can_hold_json_lines_and_csv(run, saved_model):
+def test_standard_input_may_be_json_lines_or_csv(run, saved_model):
     rows = lines(run("score", saved_model, input='{"text": "Milk.", "id": 5}\n\n{"text": "Iron.", "id": null}\n'))
     assert [row.get("id") for row in rows] == ["5", None]
     assert rows[1]["text"] == "Iron."
@@ -179,7 +179,7 @@ def test_standard_input_can_hold_json_lines_and_csv(run, saved_model):
     assert rows[0]["text"] == '{"text": "Milk."}'
 
 
-def test_bad_lines_are_reported_and_earlier_rows_are_written(run, saved_model, tmp_path):
+def test_an_invalid_line_is_reported_after_earlier_rows_are_written(run, saved_model, tmp_path):
     path = write_jsonl(tmp_path / "texts.jsonl", [{"text": text} for text in TEXTS])
     path.write_text(path.read_text() + '{"text": 5}\n{"text": "more"}\n')
     result = run("score", saved_model, path, "--batch-size", 3, ends=1)
@@ -189,7 +189,7 @@ def test_bad_lines_are_reported_and_earlier_rows_are_written(run, saved_model, t
     )
 
 
-def test_bad_lines_can_be_left_out_and_are_counted(run, saved_model, tmp_path):
+def test_invalid_lines_can_be_skipped_and_are_counted(run, saved_model, tmp_path):
     (tmp_path / "bad.jsonl").write_text('{"text": "a"}\nno json\n[1]\n{"txt": "b"}\n{"text": "c"}\n')
     result = run("score", saved_model, tmp_path / "bad.jsonl", "--on-error", "skip")
     assert [row["text"] for row in lines(result)] == ["a", "c"]
@@ -197,14 +197,14 @@ def test_bad_lines_can_be_left_out_and_are_counted(run, saved_model, tmp_path):
     assert "line 4: no column 'text', only txt; did you mean 'txt'?" in result.stderr
 
 
-def test_nothing_but_bad_lines_is_a_failure(run, saved_model, tmp_path):
+def test_a_file_of_invalid_lines_is_an_error(run, saved_model, tmp_path):
     (tmp_path / "bad.txt").write_bytes(b"\xff\xfe\n")
     result = run("score", saved_model, tmp_path / "bad.txt", "--on-error", "skip", ends=1)
     assert "bad.txt: line 1: byte 1 of the line is not utf-8" in result.stderr
     assert "no text could be read" in result.stderr
 
 
-def test_an_index_serves_as_labels(run, saved_model, pipe, tmp_path):
+def test_an_index_can_replace_the_label_set(run, saved_model, pipe, tmp_path):
     (tmp_path / "labels.csv").write_text("id,name\n1,Rats\n2,Milk\n3,Heart\n")
     made = run("index", saved_model, tmp_path / "index", "--label-file", tmp_path / "labels.csv", "--dtype", "float32")
     assert "3 labels, 13 float32 numbers each" in made.stderr
@@ -231,7 +231,7 @@ def test_an_index_serves_as_labels(run, saved_model, pipe, tmp_path):
         (["--device", "gpu"], 1, "this machine has no device 'gpu': "),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(run, saved_model, flags, ends, message):
+def test_errors_are_reported_without_a_traceback(run, saved_model, flags, ends, message):
     result = run("score", saved_model, *flags, input="a\n", ends=ends)
     assert message in result.stderr
     assert "Traceback" not in result.stderr
@@ -246,7 +246,7 @@ def test_what_is_wrong_is_said_in_a_sentence(run, saved_model, flags, ends, mess
         (".", "is not a saved model: it has no config.json"),
     ],
 )
-def test_a_model_that_is_not_there_is_named(run, model, message, tmp_path, monkeypatch):
+def test_a_missing_model_is_named(run, model, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert message in run("score", model, input="a\n", ends=1).stderr
 
@@ -257,7 +257,7 @@ def test_a_model_of_another_kind_is_refused(run, save_text_encoder):
 
 
 @pytest.mark.parametrize("content", ["NaN", "5", "null", "[]", '"x"', "{"])
-def test_a_configuration_without_an_object_is_named(run, saved_model, content):
+def test_a_configuration_that_is_not_a_json_object_is_named(run, saved_model, content):
     (saved_model / "config.json").write_text(content)
     result = run("score", saved_model, input="a\n", ends=1)
     assert f"{saved_model / 'config.json'} is not a JSON object" in result.stderr

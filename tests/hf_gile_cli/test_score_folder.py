@@ -21,7 +21,7 @@ def status(run, output):
     return json.loads(run("score", "--output", output, "--status").stdout)
 
 
-def test_a_folder_holds_what_the_lines_say(run, saved_model, notes, tmp_path):
+def test_scoring_into_a_folder_gives_the_same_rows_as_standard_output(run, saved_model, notes, tmp_path):
     lines = run("score", saved_model, notes, "--top-k", 3).stdout.splitlines()
     output = tmp_path / "scored"
     said = run("score", saved_model, notes, "--top-k", 3, "--output", output, "--workers", 1, "--part-size", 0.0001)
@@ -36,7 +36,7 @@ def test_a_folder_holds_what_the_lines_say(run, saved_model, notes, tmp_path):
         assert row["note"] == line.get("note")
 
 
-def test_a_second_call_does_what_is_left_and_a_shard_its_share(run, saved_model, tmp_path):
+def test_a_second_call_resumes_and_a_shard_does_its_share(run, saved_model, tmp_path):
     path, output = tmp_path / "notes.txt", tmp_path / "scored"
     path.write_text("Rats were fed.\n" * 100)
     options = ["--output", output, "--workers", 1, "--part-size", 0.0002]
@@ -67,7 +67,7 @@ def test_a_second_call_does_what_is_left_and_a_shard_its_share(run, saved_model,
         ),
     ],
 )
-def test_the_shard_is_that_of_slurm_or_torchrun(run, saved_model, tmp_path, monkeypatch, environment, done):
+def test_the_shard_comes_from_slurm_or_torchrun_variables(run, saved_model, tmp_path, monkeypatch, environment, done):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     files = [tmp_path / f"{number}.txt" for number in range(3)]
@@ -100,7 +100,7 @@ def test_rejected_rows_are_counted_and_named(run, saved_model, tmp_path):
         (["--status"], "pass --output FOLDER to name the run"),
     ],
 )
-def test_what_does_not_go_together_is_wrong_use(run, words, message):
+def test_incompatible_options_are_usage_errors(run, words, message):
     assert message in run("score", *words, ends=2).stderr
 
 

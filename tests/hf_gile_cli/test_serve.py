@@ -18,7 +18,7 @@ def served(monkeypatch):
     return calls
 
 
-def test_a_model_is_served_here_alone_unless_there_is_a_token(run, saved_model, served, monkeypatch):
+def test_without_a_token_a_model_is_served_on_localhost_only(run, saved_model, served, monkeypatch):
     run("serve", saved_model, "--project", "mesh", "--port", 0)
     assert (served["host"], served["port"]) == ("127.0.0.1", 0)
     assert f"{serve.TOKEN}" in run("serve", saved_model, "--host", "0.0.0.0", ends=2).stderr
@@ -42,7 +42,7 @@ def ask(address, **form):
 
 
 @pytest.mark.slow
-def test_a_service_answers_what_it_has_taken_before_it_ends(start, saved_model):
+def test_a_service_answers_accepted_requests_before_it_stops(start, saved_model):
     process = start("serve", saved_model, "--project", "mesh", "--port", 0)
     lines = []
     while not (found := re.search(r"http://127.0.0.1:\d+", lines[-1] if lines else "")):

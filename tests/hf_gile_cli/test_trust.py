@@ -73,7 +73,7 @@ def known_classes(folder):
     ],
 )
 @pytest.mark.parametrize("command", [["score", "MODEL"], ["labels", "add", "MODEL", "new", "Rats"]])
-def test_a_command_runs_no_code_of_a_folder(run, saved_model, plant, attack, says, command):
+def test_commands_run_no_code_from_a_model_folder(run, saved_model, plant, attack, says, command):
     marker = plant(saved_model)
     attack(saved_model)
     result = run(
@@ -85,7 +85,7 @@ def test_a_command_runs_no_code_of_a_folder(run, saved_model, plant, attack, say
         assert "trust_remote_code" not in result.stderr
 
 
-def test_a_command_runs_no_code_for_the_encoder_of_a_model(run, saved_over_encoder, plant):
+def test_commands_run_no_code_for_the_encoder_of_a_model(run, saved_over_encoder, plant):
     marker = plant(saved_over_encoder)
     # Of a type that transformers has a configuration of, but no AutoModel.
     own = {"auto_map": {"AutoModel": "planted.Model"}, "_name_or_path": str(saved_over_encoder)}
@@ -97,7 +97,7 @@ def test_a_command_runs_no_code_for_the_encoder_of_a_model(run, saved_over_encod
     assert CODE in result.stderr
 
 
-def test_an_encoder_to_train_on_runs_no_code(save_text_encoder, plant, monkeypatch):
+def test_training_runs_no_code_of_an_encoder_folder(save_text_encoder, plant, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO(CONSENT * 9))
     encoder = Path(save_text_encoder())
     marker = plant(encoder)
@@ -122,7 +122,7 @@ def needs_flag(call):
 
 
 @pytest.mark.parametrize("folder", ["hf_gile", "hf_gile_cli", "recipes", "benchmarks"])
-def test_whoever_loads_says_whether_code_is_trusted(folder):
+def test_every_loading_call_sets_trust_remote_code(folder):
     calls = [
         (f"{path}:{node.lineno}", node)
         for path in sorted((ROOT / folder).rglob("*.py"))

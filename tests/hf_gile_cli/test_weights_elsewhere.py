@@ -15,7 +15,7 @@ import pytest
         ("adapter_config.json", {"peft_type": "LORA", "base_model_name_or_path": "../private"}, "contains adapters"),
     ],
 )
-def test_weights_elsewhere_are_refused(run, saved_model, tmp_path, name, content, says):
+def test_weights_outside_the_folder_are_refused(run, saved_model, tmp_path, name, content, says):
     shutil.move(saved_model / "model.safetensors", tmp_path / "private.safetensors")
     (saved_model / name).write_text(json.dumps(content))
     assert says in run("score", saved_model, input="iron\n", ends=1).stderr

@@ -40,7 +40,7 @@ def rows(dataset):
     return [list(row.values()) for row in dataset]
 
 
-def test_documents_and_labels_of_each_language(write):
+def test_documents_and_labels_are_read_for_each_language(write):
     corpus = load_dw(write(), word_vectors=VECTORS)
     assert corpus.languages == ["english", "german"]
     for split in ("train", "dev", "test"):
@@ -53,7 +53,7 @@ def test_documents_and_labels_of_each_language(write):
     assert corpus.label_words["english"] == [[0, 1], [2], [6]]
 
 
-def test_languages_and_splits_are_those_asked_for_in_that_order(write):
+def test_requested_languages_and_splits_come_in_the_requested_order(write):
     corpus = load_dw(write(), languages=["german", "english"], splits=["dev"], word_vectors=VECTORS)
     assert corpus.languages == ["german", "english"]
     assert list(corpus.documents["german"]) == ["dev"]
@@ -61,7 +61,7 @@ def test_languages_and_splits_are_those_asked_for_in_that_order(write):
     assert list(corpus.joint().label_offsets.items()) == [("german", 0), ("english", 2)]
 
 
-def test_without_word_vectors_there_are_numbers_only(write):
+def test_without_word_vectors_only_word_ids_are_read(write):
     corpus = load_dw(write())
     assert corpus.label_sets == {}
     assert corpus.label_words["german"] == [[3], [4]]
@@ -69,13 +69,13 @@ def test_without_word_vectors_there_are_numbers_only(write):
         corpus.joint()
 
 
-def test_word_vectors_are_found_in_a_folder(write, tmp_path):
+def test_word_vectors_are_read_from_a_folder(write, tmp_path):
     for language, table in VECTORS.items():
         np.savez(tmp_path / f"{language}.npz", words=table.words, vectors=table.vectors)
     assert load_dw(write(), word_vectors=tmp_path).label_sets["german"].names == ["sport", "internet"]
 
 
-def test_joint_numbers_say_the_same_words(write):
+def test_joint_word_ids_stand_for_the_same_words(write):
     corpus = load_dw(write(), word_vectors=VECTORS)
     joint = corpus.joint()
     assert joint.words[:3] == ["[PAD]", "[UNK]", "english:science"]
@@ -92,7 +92,7 @@ def test_joint_numbers_say_the_same_words(write):
             assert [joint.label_set.ids[column] for column in after["labels"]] == ids
 
 
-def test_joint_vectors_are_those_of_each_language_behind_padding_and_mean(write):
+def test_joint_vectors_follow_a_padding_row_and_a_mean_row(write):
     joint = load_dw(write(), word_vectors=VECTORS).joint()
     assert joint.vectors.dtype == np.float32
     assert np.array_equal(joint.vectors[0], np.zeros(3))
@@ -101,7 +101,7 @@ def test_joint_vectors_are_those_of_each_language_behind_padding_and_mean(write)
     assert np.array_equal(joint.vectors[9:], VECTORS["german"].vectors)
 
 
-def test_joint_labels_stand_one_language_after_the_other(write):
+def test_joint_labels_are_grouped_by_language(write):
     joint = load_dw(write(), word_vectors=VECTORS).joint()
     assert joint.label_set.ids == ["english:0_1", "english:2", "english:6", "german:3", "german:4"]
     assert joint.label_set.names.count("internet") == 2  # the same word, of another language
@@ -110,19 +110,19 @@ def test_joint_labels_stand_one_language_after_the_other(write):
     assert joint.label_input_ids.tolist() == [[2, 3], [4, 0], [8, 0], [12, 0], [13, 0]]
 
 
-def test_the_words_of_a_single_language_have_no_tag(write):
+def test_words_of_a_single_language_have_no_language_prefix(write):
     joint = load_dw(write(), languages=["german"], word_vectors=VECTORS).joint()
     assert joint.words == ["[PAD]", "[UNK]", *WORDS["german"]]
     assert joint.documents["german"]["train"].column_names == ["input_ids", "labels"]
 
 
-def test_word_vectors_of_different_sizes_have_no_joint_form(write):
+def test_word_vectors_of_different_sizes_cannot_be_joined(write):
     tables = VECTORS | {"german": WordVectors(WORDS["german"], np.zeros((5, 2), np.float32))}
     with pytest.raises(ValueError, match=r"must have one size, got \{'english': 3, 'german': 2\}"):
         load_dw(write(), word_vectors=tables).joint()
 
 
-def test_labels_as_the_published_script_writes_them(write):
+def test_labels_nested_by_the_published_script_are_read(write):
     corpus = load_dw(write(Y_ids=[[[2]], [[0, 1], [6]]]), word_vectors=VECTORS)
     assert corpus.documents["english"]["train"]["labels"] == [[1], [0, 2]]
 
@@ -132,7 +132,7 @@ def test_empty_sentences_and_repeated_labels_are_left_out(write):
     assert rows(documents) == [[[[3]], [2, 0]], [[[4]], []]]
 
 
-def test_long_documents_are_cut_where_asked(write):
+def test_long_documents_are_cut_on_request(write):
     corpus = load_dw(write(), max_sentences=1, max_sentence_words=2)
     assert corpus.documents["english"]["train"]["input_ids"] == [[[3, 4]], [[0, 1]]]
 
@@ -208,7 +208,7 @@ def test_missing_and_damaged_files_are_named(write, tmp_path):
             load_dw(folder)
 
 
-def test_low_resource_shares_lie_in_each_other(write):
+def test_smaller_low_resource_shares_are_subsets_of_larger_shares(write):
     words = [[[number % 7]] for number in range(1000)]
     train = load_dw(write(X_ids=words, Y_ids=[[]] * 1000)).documents["english"]["train"]
     train = train.add_column("number", range(1000))
@@ -245,7 +245,7 @@ def published_words(shared_data):
 
 
 @pytest.mark.slow
-def test_general_labels_of_all_eight_languages(shared_data, published_words):
+def test_general_labels_are_read_in_eight_languages(shared_data, published_words):
     corpus = load_dw(shared_data / "dw_format" / "general", splits=["dev", "test"], word_vectors=published_words)
     assert corpus.languages == list(NAMES)
     assert all([*map(len, splits.values())] == [99, 204] for splits in corpus.documents.values())
@@ -257,7 +257,7 @@ def test_general_labels_of_all_eight_languages(shared_data, published_words):
 
 
 @pytest.mark.slow
-def test_specific_labels_of_two_languages(shared_data, published_words):
+def test_specific_labels_are_read_in_two_languages(shared_data, published_words):
     corpus = load_dw(shared_data / "dw_format" / "specific", splits=["test"], word_vectors=published_words)
     assert {language: len(labels) for language, labels in corpus.label_sets.items()} == {"english": 850, "german": 650}
     joint = corpus.joint()

@@ -91,7 +91,7 @@ def test_teasers_equal_to_the_title_are_not_repeated():
     assert parse_dw_page(today(teaser="On mice").encode()).paragraphs[0].startswith("Mice were seen.")
 
 
-def test_an_article_of_another_form_is_read():
+def test_an_article_with_another_layout_is_read():
     body = f"<p>{long('Mice were <b>seen</b> in <a>houses</a>.')}</p><ul><li>{long('One.')}</li></ul>"
     page = f"<html><head><title>On mice | DW | 2026</title></head><body><main>{body}</main></body></html>"
     article = parse_dw_page(page.encode())
@@ -110,7 +110,7 @@ NO_ARTICLES = {
 
 
 @pytest.mark.parametrize(("page", "url"), NO_ARTICLES.values(), ids=NO_ARTICLES)
-def test_a_page_without_an_article_says_why(page, url, request):
+def test_a_page_without_an_article_is_refused_with_the_reason(page, url, request):
     with pytest.raises(ValueError, match=f"^{request.node.callspec.id}$"):
         parse_dw_page(page.encode(), url)
 
@@ -119,28 +119,28 @@ def test_a_page_without_an_article_says_why(page, url, request):
     ("written", "header"),
     [("utf-8", None), ("utf-8", "utf-8"), ("cp1251", "windows-1251"), ("utf-8", "klingon"), ("utf-8-sig", "utf-8")],
 )
-def test_the_charset_is_what_the_header_says_or_utf_8(written, header):
+def test_the_charset_comes_from_the_header_or_defaults_to_utf_8(written, header):
     assert parse_dw_page(today("ru").encode(written, "replace"), charset=header).title == "О мышах"
 
 
-def test_latin_1_is_read_as_browsers_do():
+def test_latin_1_is_read_as_windows_1252_like_in_browsers():
     page = today("de", teaser="„Mäuse“ – klein…")
     for charset in ("latin-1", "ISO-8859-1", "us-ascii"):
         assert parse_dw_page(page.encode("cp1252"), charset=charset).paragraphs[0] == "„Mäuse“ – klein…"
 
 
-def test_bytes_that_are_not_of_the_charset_are_named():
+def test_bytes_invalid_in_the_charset_are_named():
     with pytest.raises(UnicodeDecodeError, match="can't decode byte 0xdc in position"):
         parse_dw_page(today("de").encode("latin-1"))
 
 
-def test_marks_of_direction_and_joiners_stay_and_soft_hyphens_go():
+def test_direction_marks_and_joiners_stay_but_soft_hyphens_are_removed():
     title = "\u200fموش\u200cها و\xa0گربه\u200cها\u200e"
     assert parse_dw_page(today("fa", title=title).encode()).title == title.replace("\xa0", " ")
     assert parse_dw_page(today(title="Rat&shy;haus &#8211; \0 x").encode()).title == "Rathaus – x"
 
 
-def test_what_is_nested_without_end_is_read_without_a_crash():
+def test_deeply_nested_pages_are_read_without_a_crash():
     page = today(first=long("Deep.") + "<div>" * 5003 + "deep")
     assert parse_dw_page(page.encode()).title == "On mice"
 
@@ -175,7 +175,7 @@ def rows(dataset, *columns):
     return [tuple(row[column] for column in columns) for row in dataset]
 
 
-def test_documents_and_labels_of_a_crawl(crawl):
+def test_a_crawl_becomes_documents_and_labels(crawl):
     crawl(
         train=[("2", today()), ("3", today(section="Sports", second="Germany"))],
         dev=[("5", today())],
@@ -229,7 +229,7 @@ def test_rare_labels_are_left_out_of_all_splits(crawl):
     assert report.examples["without labels"] == ["http://dw.com/p/7", "http://dw.com/p/11"]
 
 
-def test_what_is_no_document_is_left_out_and_counted(crawl):
+def test_pages_without_a_usable_document_are_skipped_and_counted(crawl):
     folder = crawl(
         train=[
             ("2", today()),
@@ -274,7 +274,7 @@ def test_damaged_pages_are_named_and_can_be_skipped(crawl):
     assert report.left_out == {"damaged page": 1, "no article: empty page": 1}
 
 
-def test_a_page_that_unpacks_without_end_is_cut(crawl, monkeypatch):
+def test_a_page_that_decompresses_to_a_huge_size_is_cut(crawl, monkeypatch):
     folder = crawl(train=[("2", today() + " " * 2 * MOST_BYTES)])
     monkeypatch.setattr("hf_gile.data.deutsche_welle.pages.parse_dw_page", lambda page, *_: lengths.append(len(page)))
     lengths = []
@@ -283,7 +283,7 @@ def test_a_page_that_unpacks_without_end_is_cut(crawl, monkeypatch):
     assert lengths == [MOST_BYTES]
 
 
-def test_without_a_document_there_is_an_error_that_counts(crawl):
+def test_a_crawl_without_documents_is_refused_with_counts(crawl):
     folder = crawl(train=[("2", None)], dev=[("3", today())])
     with pytest.raises(ValueError, match=r"no article .* in train of english: .*not fetched yet.*; crawl more"):
         load_dw_pages(folder, "english")
