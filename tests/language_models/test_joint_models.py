@@ -62,7 +62,7 @@ def auto_class(model):
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_the_layer_reads_the_table_of_input_embeddings(make_language_model, batch, architecture):
+def test_the_layer_shares_the_input_embeddings(make_language_model, batch, architecture):
     model = joint_model(make_language_model, architecture)
     head = model.get_output_embeddings()
     assert isinstance(head, JointOutputEmbedding)
@@ -77,7 +77,7 @@ def test_the_layer_reads_the_table_of_input_embeddings(make_language_model, batc
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_generation_is_greedy_and_by_beams(make_language_model, batch, architecture):
+def test_greedy_and_beam_search_generation_work(make_language_model, batch, architecture):
     model = joint_model(make_language_model, architecture)
     head, calls = model.get_output_embeddings(), []
     head.g_out.register_forward_hook(lambda *args: calls.append(1))
@@ -96,7 +96,7 @@ def test_generation_is_greedy_and_by_beams(make_language_model, batch, architect
     assert (len(calls), head._kept) == (1, None)
 
 
-def test_changes_between_calls_of_generate_are_seen(make_language_model, batch):
+def test_weight_changes_between_generate_calls_take_effect(make_language_model, batch):
     model = joint_model(make_language_model)
     options = {"max_new_tokens": 1, "do_sample": False, "output_logits": True, "return_dict_in_generate": True}
     before = model.generate(batch["input_ids"], **options).logits[0]
@@ -126,7 +126,7 @@ def test_saved_models_load(make_language_model, batch, tmp_path, architecture):
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_resizing_adds_rows_and_means_alone(make_language_model, batch, tmp_path, architecture):
+def test_resizing_adds_only_embedding_rows_and_mean_biases(make_language_model, batch, tmp_path, architecture):
     model = joint_model(make_language_model, architecture)
     head = model.get_output_embeddings()
     head.g_out.requires_grad_(False)
@@ -150,7 +150,7 @@ def test_resizing_adds_rows_and_means_alone(make_language_model, batch, tmp_path
     torch.testing.assert_close(logits_of(loaded, batch), before)
 
 
-def test_a_table_of_the_target_language_is_read_and_grows(make_language_model, batch):
+def test_a_separate_target_embedding_table_is_read_and_resized(make_language_model, batch):
     sizes = {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 23}
     model = joint_model(make_language_model, "MarianMTModel", sizes)
     head = model.get_output_embeddings()
@@ -162,7 +162,7 @@ def test_a_table_of_the_target_language_is_read_and_grows(make_language_model, b
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_the_loss_without_logits_is_that_with_them(make_language_model, batch, architecture):
+def test_the_loss_without_logits_equals_the_loss_with_logits(make_language_model, batch, architecture):
     model = joint_model(make_language_model, architecture, loss="chunked").double()
     if "final_logits_bias" in dict(model.named_buffers()):
         model.final_logits_bias.normal_()
@@ -185,7 +185,7 @@ def test_the_loss_without_logits_is_that_with_them(make_language_model, batch, a
     assert (loss, logits.shape[1]) == (chunked.loss, 0)
 
 
-def test_the_sampled_loss_of_the_whole_vocabulary_is_exact(make_language_model, batch):
+def test_a_sampled_loss_over_the_whole_vocabulary_is_exact(make_language_model, batch):
     model = joint_model(make_language_model, loss="sampled", sample=1.0)
     full = model(**batch).loss
     torch.testing.assert_close(model.train()(**batch).loss, full)
@@ -255,7 +255,7 @@ def test_lora_trains_adapters_and_the_layer(make_language_model, batch, tmp_path
 @pytest.mark.parametrize(
     "architecture", ["GPT2LMHeadModel", "T5ForConditionalGeneration", "NmtForConditionalGeneration"]
 )
-def test_the_trainer_trains_it(make_language_model, batch, tmp_path, architecture, loss):
+def test_the_trainer_trains_a_model_with_the_joint_layer(make_language_model, batch, tmp_path, architecture, loss):
     model = joint_model(make_language_model, architecture, loss=loss)
     rows = [{name: values[row] for name, values in batch.items()} for row in (0, 1)]
     options = {
@@ -292,7 +292,7 @@ def test_the_trainer_trains_it(make_language_model, batch, tmp_path, architectur
         ({"form": "tied", "depth": 3}, "depth and residual"),
     ],
 )
-def test_settings_that_do_not_fit_leave_the_model_as_it_was(make_language_model, batch, settings, says):
+def test_invalid_settings_leave_the_model_unchanged(make_language_model, batch, settings, says):
     model = make_language_model()
     with pytest.raises(ValueError, match=says):
         replace_output_embeddings(model, **settings)
@@ -300,7 +300,7 @@ def test_settings_that_do_not_fit_leave_the_model_as_it_was(make_language_model,
     assert type(model).__name__ == "GPT2LMHeadModel"
 
 
-def test_what_is_no_language_model_is_refused(make_language_model):
+def test_models_without_a_language_model_head_are_refused(make_language_model):
     with pytest.raises(ValueError, match="not a causal or encoder-decoder"):
         replace_output_embeddings(
             BertForMaskedLM(
@@ -341,7 +341,7 @@ for folder in sys.argv[1:]:
 
 
 @pytest.mark.slow
-def test_saved_models_load_where_hf_gile_is_not(make_language_model, batch, tmp_path):
+def test_saved_models_load_without_hf_gile_installed(make_language_model, batch, tmp_path):
     models = {architecture: joint_model(make_language_model, architecture) for architecture in ARCHITECTURES}
     for architecture, model in models.items():
         model.save_pretrained(tmp_path / architecture)

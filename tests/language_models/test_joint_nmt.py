@@ -27,7 +27,7 @@ def translator(form="nmt", **sizes):
     return model if form == "nmt" else replace_output_embeddings(model, 7, form=form)
 
 
-def test_the_decoder_attends_and_is_fed_as_luong_says():
+def test_the_decoder_follows_luong_attention_with_input_feeding():
     model = translator(num_hidden_layers=1, embedding_size=4).double()
     decoder, cell = model.decoder, model.decoder.cells[0]
     encoded = model.encoder(SOURCE[:1])
@@ -52,7 +52,7 @@ def test_the_decoder_attends_and_is_fed_as_luong_says():
 @pytest.mark.parametrize(
     ("layers", "tied", "plain"), [(1, 42.5, 60.8), (2, 46.7, 65.0), (3, 50.9, 69.2), (4, 55.1, 73.4)]
 )
-def test_parameters_are_those_of_table_5(layers, tied, plain):
+def test_parameter_counts_equal_table_5(layers, tied, plain):
     words = round((plain - tied) * 1e6 / 512)
     with torch.device("meta"):
         model = NmtForConditionalGeneration(NmtConfig(vocab_size=words, num_hidden_layers=layers))
@@ -61,7 +61,7 @@ def test_parameters_are_those_of_table_5(layers, tied, plain):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_is_generated_is_what_the_whole_sentence_says(form):
+def test_step_by_step_generation_agrees_with_a_full_forward_pass(form):
     model = translator(form)
     options = {"attention_mask": MASK, "max_new_tokens": 5, "do_sample": False}
     greedy = model.generate(SOURCE, **options)
@@ -73,7 +73,7 @@ def test_what_is_generated_is_what_the_whole_sentence_says(form):
     assert torch.equal(model.generate(SOURCE, num_beams=3, use_cache=False, **options), beams)
 
 
-def test_padding_changes_nothing():
+def test_padding_does_not_change_logits():
     model = translator()
     labels = torch.tensor([[8, 3, 2], [5, 2, -100]])
     both = model(input_ids=SOURCE, attention_mask=MASK, labels=labels)
@@ -106,7 +106,7 @@ def test_a_new_word_is_read_and_written(form):
     assert model(input_ids=torch.tensor([[32, 2]]), labels=torch.tensor([[32, 2]])).loss.isfinite()
 
 
-def test_what_cannot_be_translated_is_refused():
+def test_invalid_inputs_are_refused():
     model = translator()
     with pytest.raises(ValueError, match="padding_side"):
         model(input_ids=SOURCE, attention_mask=MASK.flip(1), labels=SOURCE)
@@ -120,7 +120,7 @@ def test_what_cannot_be_translated_is_refused():
         NmtConfig(num_hidden_layers=9)
 
 
-def test_a_tokenizer_of_pieces_gives_texts_back(tmp_path):
+def test_a_subword_tokenizer_restores_texts(tmp_path):
     texts = ["Zwei Hunde spielen, im Schnee.", "Two dogs play in the snow!"] * 3
     tokenizer = build_piece_tokenizer(texts, vocab_size=60)
     assert len(tokenizer) <= 60

@@ -18,7 +18,7 @@ def layer(words=11, size=5, hidden_size=5, **settings):
     return made
 
 
-def test_logits_are_those_of_equation_14():
+def test_logits_equal_equation_14():
     joint = layer(size=5, hidden_size=7, joint_size=3)
     h = torch.randn(2, 7).double()
     (u,), v = joint.g_out.layers, joint.g_inp
@@ -36,7 +36,7 @@ def test_logits_are_those_of_equation_14():
         ("tied", lambda e, h, o, c: e @ h),
     ],
 )
-def test_other_forms_are_equations_6_7_and_18(form, equation):
+def test_other_forms_equal_equations_6_7_and_18(form, equation):
     joint = layer(hidden_size=5 if form == "tied" else 7, form=form)
     h = torch.randn(2, 5 if form == "tied" else 7).double()
     expected = equation(joint.weight, h.T, joint.g_out, joint.g_inp).T + joint.bias
@@ -68,14 +68,14 @@ TABLE_2 = [
 
 
 @pytest.mark.parametrize(("joint", "tied", "joint_size"), TABLE_2)
-def test_parameters_are_those_of_equation_16_and_table_2(joint, tied, joint_size):
+def test_parameter_counts_equal_equation_16_and_table_2(joint, tied, joint_size):
     with torch.device("meta"):
         made = JointOutputEmbedding(nn.Embedding(32000, 512).weight, 512, joint_size, projection_bias=False)
     assert made.num_output_parameters() == 512 * joint_size + joint_size * 512 + 32000
     assert (made.num_output_parameters() - 32000) / 1e6 == pytest.approx(joint - tied, abs=0.1)
 
 
-def test_forms_of_table_3_have_its_parameters():
+def test_parameter_counts_of_all_forms_equal_table_3():
     sizes = {"bilinear": 0.3, "output": 0.3, "context": 0.3, "joint": 0.5, "tied": 0}
     with torch.device("meta"):
         table = nn.Embedding(32000, 512).weight
@@ -93,7 +93,7 @@ def test_depth_adds_projections_with_residual_connections():
     torch.testing.assert_close(plain.codes(), plain.g_out.layers[1](plain.g_out.layers[0](plain.weight)))
 
 
-def test_residual_connections_leave_out_what_does_not_fit():
+def test_residual_connections_skip_layers_of_another_size():
     joint = layer(joint_size=3, depth=2, residual=True)
     one = joint.g_out.layers[0](joint.weight)
     torch.testing.assert_close(joint.codes(), joint.g_out.layers[1](one) + one)
@@ -108,7 +108,7 @@ def test_residual_connections_leave_out_what_does_not_fit():
         ({"form": "context", "depth": 2}, "g_out"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(settings, says):
+def test_invalid_settings_are_refused(settings, says):
     with pytest.raises(ValueError, match=says):
         layer(**settings)
 
@@ -119,7 +119,7 @@ def calls_of(joint):
     return calls
 
 
-def test_codes_are_made_once_within_a_block():
+def test_codes_are_computed_once_within_a_keeping_codes_block():
     joint, h = layer(), torch.randn(1, 5).double()
     calls = calls_of(joint)
     with torch.no_grad(), joint.keeping_codes():
@@ -128,7 +128,7 @@ def test_codes_are_made_once_within_a_block():
     assert (len(calls), joint._kept) == (1, None)
 
 
-def test_codes_are_made_for_each_call_outside_of_a_block_and_with_gradients():
+def test_codes_are_computed_at_each_call_outside_the_block_or_with_gradients():
     joint, h = layer(), torch.randn(1, 5).double()
     calls = calls_of(joint)
     with torch.no_grad():
@@ -142,7 +142,7 @@ def test_codes_are_made_for_each_call_outside_of_a_block_and_with_gradients():
 
 
 @pytest.mark.parametrize("name", ["weight", "g_out.layers.0.bias"])
-def test_codes_are_dropped_when_what_made_them_changes(name):
+def test_codes_are_recomputed_after_a_weight_changes(name):
     joint, h = layer(), torch.randn(1, 5).double()
     with torch.no_grad(), joint.keeping_codes():
         before = joint(h)
@@ -187,7 +187,7 @@ def test_losses_without_logits_are_exact(way):
         torch.testing.assert_close(found, right, rtol=0, atol=1e-10)
 
 
-def test_the_function_of_torch_is_taken_beside_the_cpu_if_there_is_one(monkeypatch):
+def test_the_torch_function_and_the_fallback_agree(monkeypatch):
     inputs, weight, bias = torch.randn(6, 3), torch.randn(11, 3), torch.randn(11)
     labels = torch.tensor([1, 0, 3, 10, 2, 2])
     here = linear_cross_entropy(inputs, weight, labels, bias)
@@ -210,7 +210,7 @@ def test_the_sum_is_divided_by_the_number_of_items():
     torch.testing.assert_close(joint.loss(h, labels, num_items=6), joint.loss(h, labels) / 2)
 
 
-def test_a_sample_of_the_vocabulary_has_all_labels_and_its_size():
+def test_a_vocabulary_sample_contains_all_labels_and_has_the_requested_size():
     joint, h = layer(words=200), torch.randn(4, 5).double()
     labels = torch.tensor([3, 3, 150, 199])
     words, columns = joint._sample(labels, 0.25)
@@ -226,7 +226,7 @@ def test_a_sample_of_the_vocabulary_has_all_labels_and_its_size():
         joint.loss(h, labels, sample=0)
 
 
-def test_the_bias_grows_by_its_mean():
+def test_new_bias_entries_start_at_the_mean():
     words = nn.Embedding(3, 5)
     joint = JointOutputEmbedding(words.weight, 5)
     joint.bias.data = torch.tensor([1.0, 2, 6])

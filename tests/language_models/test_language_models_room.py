@@ -41,7 +41,7 @@ def test_files_import_only_siblings_torch_and_transformers(path):
                 assert name.split(".")[0] in known, f"{path.name}: {name}"
 
 
-def test_no_other_room_imports_it():
+def test_no_other_package_imports_language_models():
     for path in ROOT.rglob("*.py"):
         if ROOM in path.parents:
             continue

@@ -14,7 +14,7 @@ PAGE = Path(hf_gile.__file__).parent.parent / "docs" / "output_layers.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
-def test_the_code_of_the_page_adds_a_word(tmp_path, monkeypatch, make_language_model, capsys):
+def test_the_example_that_adds_a_word_runs(tmp_path, monkeypatch, make_language_model, capsys):
     monkeypatch.chdir(tmp_path)
     words = ["an", "enzyme", "that", "dissolves", "blood", "clots", "are", "dissolved", "by"]
     tokenizer = build_tokenizer(vocabulary=words)
@@ -34,7 +34,7 @@ def test_the_code_of_the_page_adds_a_word(tmp_path, monkeypatch, make_language_m
     torch.testing.assert_close(head.codes()[-1], head.g_out(row))
 
 
-def test_the_code_of_the_page_translates(tmp_path, monkeypatch, make_language_model, capsys):
+def test_the_translation_example_runs(tmp_path, monkeypatch, make_language_model, capsys):
     monkeypatch.chdir(tmp_path)
     tokenizer = build_piece_tokenizer(["Zwei Hunde spielen im Schnee.", "Two dogs play."], vocab_size=50)
     model = make_language_model("NmtForConditionalGeneration", vocab_size=len(tokenizer))

@@ -35,7 +35,7 @@ def measured(scores, labels, batch_size=None, **options):
 
 @pytest.mark.parametrize("bins", [1, 7, 15])
 @pytest.mark.parametrize("top_k", [1, 3, 19])
-def test_figures_are_those_of_the_formula_and_of_sklearn(bins, top_k):
+def test_metrics_equal_the_formula_and_sklearn(bins, top_k):
     scores, gold = batch(seed=1)
     metrics = measured(scores, gold, seen=SEEN, bins=bins, top_k=top_k)
     figures = metrics.compute()
@@ -60,7 +60,7 @@ def test_figures_are_those_of_the_formula_and_of_sklearn(bins, top_k):
         np.testing.assert_allclose([(row["probability"], row["frequency"], row["count"]) for row in ours], rows)
 
 
-def test_true_probabilities_have_no_error_and_surer_ones_have():
+def test_calibrated_probabilities_have_no_error_but_overconfident_probabilities_have():
     scores = torch.randn(401, 17, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     gold = torch.rand(scores.shape, generator=torch.Generator().manual_seed(2)) < scores.sigmoid()
     right, surer = (measured(by * scores, gold).compute() for by in (1, 3))
@@ -71,7 +71,7 @@ def test_true_probabilities_have_no_error_and_surer_ones_have():
     assert right["brier"] < surer["brier"]
 
 
-def test_any_division_into_batches_gives_the_same_and_so_does_merging():
+def test_batching_and_merging_do_not_change_the_metrics():
     scores, gold = batch(seed=2)
     whole = measured(scores, gold, seen=SEEN)
     for size in (1, 5, 64):
@@ -84,7 +84,7 @@ def test_any_division_into_batches_gives_the_same_and_so_does_merging():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_labels_that_are_no_candidates_are_no_cells(dtype):
+def test_excluded_labels_do_not_count(dtype):
     scores, gold = batch(seed=3)
     scores = torch.tensor(scores, dtype=dtype)
     few = measured(scores[:, :3], gold[:, :3], top_k=3).compute()
@@ -98,13 +98,13 @@ def test_labels_that_are_no_candidates_are_no_cells(dtype):
         assert all(np.isnan(value) for value in measured(masked, gold).compute().values())
 
 
-def test_certain_probabilities_are_in_the_last_bin():
+def test_a_probability_of_one_falls_into_the_last_bin():
     metrics = measured(torch.tensor([[torch.inf, 200.0, -200.0]]), torch.tensor([[0, 1]]), bins=3)
     assert metrics.compute()["expected_calibration_error"] == 0
     assert [(row["low"], row["count"]) for row in metrics.reliability()] == [(0, 1), (2 / 3, 2)]
 
 
-def test_it_serves_a_trainer():
+def test_the_metrics_work_as_compute_metrics_of_a_trainer():
     scores, gold = batch(seed=4)
     metrics = CalibrationMetrics(17)
     assert metrics(EvalPrediction(scores[:5], gold[:5]), compute_result=False) == {}
@@ -112,7 +112,7 @@ def test_it_serves_a_trainer():
     assert metrics.documents == 0
 
 
-def test_what_does_not_fit_is_refused():
+def test_invalid_options_and_empty_metrics_are_refused():
     for name in ("bins", "top_k", "chunk_size"):
         with pytest.raises(ValueError, match=f"{name} must be a whole number, at least 1, got 0"):
             CalibrationMetrics(3, **{name: 0})

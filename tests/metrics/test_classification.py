@@ -60,7 +60,7 @@ def test_a_probability_equal_to_the_threshold_is_predicted():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
-def test_a_threshold_taken_from_the_probabilities_predicts_its_label(dtype):
+def test_a_threshold_equal_to_a_computed_probability_predicts_that_label(dtype):
     torch.manual_seed(0)
     scores = torch.randn(23, 17).to(dtype)
     probabilities = scores.sigmoid() if dtype == torch.float64 else scores.float().sigmoid()
@@ -109,7 +109,7 @@ def test_macro_f1_by_frequency_equals_scikit_learn_on_the_columns():
             assert result[f"decile_{number}_macro_f1"] == pytest.approx(expected, abs=1e-12)
 
 
-def test_any_split_of_the_documents_gives_the_same():
+def test_batch_sizes_do_not_change_the_metrics():
     scores, gold = batch(seed=1)
     for seed in range(5):
         cuts = np.sort(np.random.default_rng(seed).integers(0, 24, size=5))
@@ -119,7 +119,7 @@ def test_any_split_of_the_documents_gives_the_same():
         assert metrics.compute() == pytest.approx(streamed(scores, gold), abs=1e-12)
 
 
-def test_merged_workers_equal_one_worker():
+def test_merged_workers_equal_a_single_worker():
     scores, gold = batch(seed=2)
     seen = np.arange(17) < 11
     first, second = F1Metrics(17, 0.3, seen), F1Metrics(17, 0.3, seen)
@@ -131,14 +131,14 @@ def test_merged_workers_equal_one_worker():
     assert second.compute() == untouched
 
 
-def test_one_threshold_merges_with_the_same_threshold_for_each_label():
+def test_a_scalar_threshold_merges_with_an_equal_threshold_per_label():
     first, second = F1Metrics(3, 0.25), F1Metrics(3, torch.full((3,), 0.25))
     second.update(torch.ones(2, 3), torch.ones(2, 3))
     first.merge(second)
     assert first.compute()["micro_f1"] == 1
 
 
-def test_reset_forgets_every_batch():
+def test_reset_discards_all_batches():
     scores, gold = batch(seed=0)
     metrics = F1Metrics(17, seen=np.arange(17) < 5)
     metrics.update(-scores, gold)
@@ -148,7 +148,7 @@ def test_reset_forgets_every_batch():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_scores_and_threshold_are_left_as_they_are(dtype):
+def test_scores_and_threshold_are_not_modified(dtype):
     scores, gold = batch(seed=0)
     scores, threshold = torch.tensor(scores, dtype=dtype), torch.full((17,), 0.3, dtype=dtype)
     before, metrics = scores.clone(), F1Metrics(17, threshold)
@@ -158,7 +158,7 @@ def test_scores_and_threshold_are_left_as_they_are(dtype):
     assert metrics.compute() == streamed(scores, gold, torch.full((17,), 0.3, dtype=dtype))
 
 
-def test_macro_f1_leaves_out_labels_that_were_never_a_candidate():
+def test_macro_f1_ignores_labels_excluded_from_every_document():
     scores = torch.tensor([[2.0, -1.0, -torch.inf], [-1.0, 3.0, -torch.inf]])
     gold = torch.tensor([[0], [1]])
     metrics = F1Metrics(num_labels=3)
@@ -170,7 +170,7 @@ def test_macro_f1_leaves_out_labels_that_were_never_a_candidate():
     assert metrics.compute()["macro_f1"] == 1.0
 
 
-def test_the_best_label_of_each_document_is_measured_as_by_scikit_learn():
+def test_single_label_metrics_equal_scikit_learn():
     random = np.random.default_rng(3)
     scores, gold = random.normal(size=(61, 5)) - 4, random.integers(5, size=61)  # no probability reaches 0.5
     seen = np.array([True, True, False, True, False])
@@ -185,12 +185,12 @@ def test_the_best_label_of_each_document_is_measured_as_by_scikit_learn():
     assert "accuracy" not in streamed(scores, gold[:, None])
 
 
-def test_documents_without_a_gold_label_do_not_count_in_the_accuracy():
+def test_accuracy_ignores_documents_without_a_gold_label():
     scores = np.array([[3.0, 1.0], [2.0, 4.0], [5.0, 1.0]])
     assert streamed(scores, np.array([[0], [-100], [1]]), one_label=True)["accuracy"] == 0.5
 
 
-def test_several_gold_labels_where_a_document_has_one_are_refused():
+def test_several_gold_labels_are_refused_for_single_label_metrics():
     metrics = F1Metrics(3, one_label=True)
     with pytest.raises(ValueError, match="2 gold labels"):
         metrics.update(torch.zeros(1, 3), torch.tensor([[0, 2]]))

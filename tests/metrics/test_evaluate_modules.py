@@ -32,7 +32,7 @@ def expected(scores):
     return {**measured[0].compute(), **measured[1].compute()}
 
 
-def test_modules_compute_what_the_metrics_do_batch_by_batch(scores):
+def test_modules_equal_the_metrics_batch_by_batch(scores):
     made = [
         LabelRanking(seen=SEEN, top_k=(1, 3)),
         LabelF1(seen=SEEN, threshold=0.4),
@@ -46,13 +46,13 @@ def test_modules_compute_what_the_metrics_do_batch_by_batch(scores):
     assert found == pytest.approx(expected(scores), abs=1e-6)
 
 
-def test_they_combine(scores):
+def test_modules_can_be_combined(scores):
     both = evaluate.combine([LabelRanking(top_k=(1,)), LabelF1()])
     found = both.compute(predictions=scores.tolist(), references=GOLD)
     assert {"average_precision", "precision_at_1", "micro_f1"} <= found.keys()
 
 
-def test_a_folder_is_loaded_as_a_metric(scores, tmp_path):
+def test_a_written_folder_loads_as_a_metric(scores, tmp_path):
     script = write_metric(LabelF1, tmp_path / "label_f1")
     assert script.name == "label_f1.py"
     assert {path.name for path in script.parent.iterdir()} == {"label_f1.py", "README.md", "requirements.txt"}
@@ -62,7 +62,7 @@ def test_a_folder_is_loaded_as_a_metric(scores, tmp_path):
     assert "unseen_macro_f1" in found
 
 
-def test_without_evaluate_the_extra_is_named(monkeypatch):
+def test_without_evaluate_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "evaluate", None)
     monkeypatch.delitem(sys.modules, "hf_gile.metrics.evaluate_modules")
     with pytest.raises(ImportError, match=r"a metric of evaluate needs the `export` extra"):
@@ -70,6 +70,6 @@ def test_without_evaluate_the_extra_is_named(monkeypatch):
 
 
 @pytest.mark.slow
-def test_nobody_waits_for_evaluate_who_does_not_use_it():
+def test_importing_the_metrics_does_not_import_evaluate():
     code = "import sys, hf_gile.metrics; sys.exit('evaluate' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -47,7 +47,9 @@ def batches_of(dataset, processor, size=3):
 @pytest.mark.parametrize("max_scores", [1, 13, 1 << 22])
 @pytest.mark.parametrize("excluded", [None, "excluded"])
 @pytest.mark.parametrize("output_layer", ["gile", "linear"])
-def test_the_figures_are_those_of_the_trainer(tmp_path, make_model, label_set, output_layer, excluded, max_scores):
+def test_evaluate_index_gives_the_same_metrics_as_the_trainer(
+    tmp_path, make_model, label_set, output_layer, excluded, max_scores
+):
     model, processor = make_model("han", output_layer)
     dataset = encode_dataset(Dataset.from_dict(ROWS), processor, label_set, excluded=excluded)
     metrics, tuner = LabelMetrics(5, SEEN, threshold=0.4), ThresholdTuner(5)
@@ -64,7 +66,7 @@ def test_the_figures_are_those_of_the_trainer(tmp_path, make_model, label_set, o
     assert found == pytest.approx({name: expected[name] for name in found}, rel=1e-6, nan_ok=True)
 
 
-def test_the_batches_may_be_a_stream_of_any_sizes(make_model, label_set):
+def test_batches_may_be_a_stream_with_varying_sizes(make_model, label_set):
     model, processor = make_model()
     index = LabelIndex.build(model)
     dataset = encode_dataset(Dataset.from_dict(ROWS), processor, label_set)
@@ -76,7 +78,7 @@ def test_the_batches_may_be_a_stream_of_any_sizes(make_model, label_set):
     assert results[0] == pytest.approx(results[2], abs=1e-12)
 
 
-def test_never_more_scores_than_allowed_exist_at_once(make_model, label_set, monkeypatch):
+def test_max_scores_bounds_the_scores_in_memory(make_model, label_set, monkeypatch):
     model, processor = make_model()
     index = LabelIndex.build(model)
     dataset = encode_dataset(Dataset.from_dict(ROWS), processor, label_set)
@@ -89,7 +91,7 @@ def test_never_more_scores_than_allowed_exist_at_once(make_model, label_set, mon
     assert sizes == [2, 2, 2, 1]
 
 
-def test_parts_by_several_workers_add_up(make_model, label_set):
+def test_metrics_of_several_workers_can_be_merged(make_model, label_set):
     model, processor = make_model()
     index = LabelIndex.build(model)
     dataset = encode_dataset(Dataset.from_dict(ROWS), processor, label_set)
@@ -102,7 +104,7 @@ def test_parts_by_several_workers_add_up(make_model, label_set):
     assert parts[0].compute() == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
-def test_metrics_are_reset_and_the_model_keeps_its_mode(make_model, label_set):
+def test_metrics_are_reset_and_the_training_mode_is_restored(make_model, label_set):
     model, processor = make_model(word_dropout=0.5)
     index = LabelIndex.build(model)
     dataset = encode_dataset(Dataset.from_dict(ROWS), processor, label_set)
@@ -115,7 +117,7 @@ def test_metrics_are_reset_and_the_model_keeps_its_mode(make_model, label_set):
     assert model.gile.text_encoder.training
 
 
-def test_gold_labels_follow_their_ids_to_another_label_set(make_model, label_set):
+def test_gold_labels_are_mapped_to_another_label_set_by_id(make_model, label_set):
     model, processor = make_model()
     dataset = encode_dataset(Dataset.from_dict(ROWS), processor, label_set, excluded="excluded")
     index = LabelIndex.build(model.gile, processor, LabelSet([Label("new", "blood of infants"), *label_set][::-1]))
@@ -136,7 +138,7 @@ def test_gold_labels_follow_their_ids_to_another_label_set(make_model, label_set
         evaluate_index(index, model, batches_of(dataset, processor), LabelMetrics(5), label_set=label_set)
 
 
-def test_an_excluded_label_that_the_index_lacks_does_not_matter(make_model, label_set):
+def test_excluded_labels_missing_from_the_index_are_ignored(make_model, label_set):
     model, processor = make_model()
     rows = ROWS | {"labels": [[GOLD[1]]] * 7, "excluded": [[GOLD[4], GOLD[0]]] * 7}
     index = LabelIndex.build(model)
@@ -156,7 +158,7 @@ def test_an_excluded_label_that_the_index_lacks_does_not_matter(make_model, labe
 
 
 @pytest.mark.parametrize("change", ["remove", "order", "none stored"])
-def test_columns_of_other_labels_are_not_measured_by(make_model, label_set, change):
+def test_gold_columns_of_another_label_set_are_refused(make_model, label_set, change):
     model, processor = make_model()
     index = LabelIndex.build(model, processor, label_set[::-1] if change == "order" else label_set)
     if change == "remove":
@@ -166,7 +168,7 @@ def test_columns_of_other_labels_are_not_measured_by(make_model, label_set, chan
         evaluate_index(index, model.gile if change == "none stored" else model, batches, LabelMetrics(len(index)))
 
 
-def test_arguments_of_another_kind_are_refused(make_model, label_set):
+def test_arguments_of_the_wrong_type_are_refused(make_model, label_set):
     model, processor = make_model()
     index = LabelIndex.build(model)
     raw = Dataset.from_dict(ROWS)
@@ -181,7 +183,7 @@ def test_arguments_of_another_kind_are_refused(make_model, label_set):
             evaluate_index(index, model, batches, LabelMetrics(5))
 
 
-def test_each_language_is_evaluated_with_an_index_of_its_own(tmp_path):
+def test_each_language_is_evaluated_with_a_separate_index(tmp_path):
     torch.manual_seed(0)
     texts = {"english": ["the gift of milk", "red iron"], "german": ["das gift der schlange", "rotes eisen"]}
     names = {"english": ["gift", "milk", "iron"], "german": ["gift", "eisen"]}
@@ -239,7 +241,7 @@ def test_an_index_of_other_weights_is_refused(make_model):
         (lambda batch: batch.update(excluded_columns=torch.tensor([[0]])), r"must be label indices below 5, \(7, E\)"),
     ],
 )
-def test_batches_that_do_not_fit_are_refused(make_model, label_set, change, message):
+def test_invalid_batches_are_refused(make_model, label_set, change, message):
     model, processor = make_model()
     dataset = encode_dataset(Dataset.from_dict(ROWS), processor, label_set, excluded="excluded")
     batch = GileDataCollator(processor)(list(dataset))
@@ -248,7 +250,7 @@ def test_batches_that_do_not_fit_are_refused(make_model, label_set, change, mess
         evaluate_index(LabelIndex.build(model), model, [batch], LabelMetrics(5), label_set=label_set)
 
 
-def test_no_scores_and_no_documents_are_refused(make_model):
+def test_zero_max_scores_and_empty_data_are_refused(make_model):
     model, _ = make_model()
     index = LabelIndex.build(model)
     with pytest.raises(ValueError, match="max_scores must be at least 1"):

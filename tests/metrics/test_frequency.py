@@ -8,7 +8,7 @@ from hf_gile.metrics import F1Metrics, LabelMetrics, decile_figures, propensitie
 from hf_gile.metrics.frequency import DECILES, read_deciles
 
 
-def test_propensities_are_those_of_the_paper():
+def test_propensities_equal_the_formula_of_the_paper():
     counts, n = np.array([0, 1, 3, 900]), 5000
     c = (np.log(n) - 1) * (1.5 + 1) ** 0.55
     expected = [1 / (1 + c * np.exp(-0.55 * np.log(count + 1.5))) for count in counts]
@@ -19,7 +19,7 @@ def test_propensities_are_those_of_the_paper():
     np.testing.assert_allclose(propensities(counts, n, a=0.5, b=0.4), expected, rtol=1e-14)
 
 
-def test_propensities_rise_with_the_count_and_are_chances():
+def test_propensities_are_probabilities_that_rise_with_the_count():
     known = propensities(np.arange(1001), num_documents=1000 + 1)
     assert (np.diff(known) > 0).all()
     assert known.min() > 0
@@ -40,13 +40,13 @@ def test_propensities_rise_with_the_count_and_are_chances():
         ([1], {"b": -1.0}, r"a and b must be positive, got a=0.55 and b=-1.0"),
     ],
 )
-def test_what_makes_no_propensities_is_refused(counts, options, message):
+def test_invalid_counts_and_constants_are_refused(counts, options, message):
     with pytest.raises(ValueError, match=message):
         propensities(counts, **{"num_documents": 100, **options})
 
 
 @pytest.mark.parametrize("labels", [40, 47, 10, 7])
-def test_deciles_hold_each_label_with_documents_once_and_are_of_equal_size(labels):
+def test_deciles_have_equal_sizes_and_contain_each_label_once(labels):
     counts = np.random.default_rng(labels).integers(1, 4, labels + 5)
     counts[::3] = 0
     groups = read_deciles(counts, len(counts))
@@ -59,7 +59,7 @@ def test_deciles_hold_each_label_with_documents_once_and_are_of_equal_size(label
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_an_empty_decile_has_no_figures():
+def test_an_empty_decile_has_no_metrics():
     metrics = LabelMetrics(3, counts=[5, 0, 1], top_k=[1])
     metrics.update(torch.tensor([[1.0, -1.0, 2.0]]), torch.tensor([[0, 2]]))
     figures = decile_figures(metrics.compute())
@@ -68,7 +68,7 @@ def test_an_empty_decile_has_no_figures():
     assert np.isnan([values[2:] for values in figures.values()]).all()
 
 
-def test_figures_by_frequency_are_found_under_a_prefix():
+def test_decile_metrics_are_read_under_a_prefix():
     metrics = F1Metrics(10, counts=range(1, 11))
     metrics.update(torch.tensor([[1.0] * 5 + [-1.0] * 5]), torch.tensor([[0, 1, 9]]))
     expected = {"macro_f1": [1.0, 1.0, *[0.0] * 8]}

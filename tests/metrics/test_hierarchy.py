@@ -33,7 +33,7 @@ def measured(documents, labels=LABELS, **options):
         ([], [], 0, 0),
     ],
 )
-def test_ancestors_count(given, gold, precision, recall):
+def test_shared_ancestors_count_as_correct(given, gold, precision, recall):
     found = measured([(given, gold)])
     assert found["hierarchical_precision"] == pytest.approx(precision)
     assert found["hierarchical_recall"] == pytest.approx(recall)
@@ -46,7 +46,7 @@ def test_sums_are_over_documents():
     assert found["hierarchical_f1"] == 2 * 3 / 9
 
 
-def test_labels_without_parents_give_micro_f1():
+def test_without_parents_hierarchical_f1_equals_micro_f1():
     flat = LabelSet(Label(label.id, label.name) for label in LABELS)
     generator = torch.Generator().manual_seed(1)
     scores, gold = torch.randn(20, 5, generator=generator), torch.rand(20, 5, generator=generator) < 0.4
@@ -56,7 +56,7 @@ def test_labels_without_parents_give_micro_f1():
     assert one.compute()["hierarchical_f1"] == pytest.approx(other.compute()["micro_f1"])
 
 
-def test_a_cycle_ends_and_parents_outside_of_the_set_count():
+def test_cycles_end_and_parents_outside_the_set_count():
     labels = LabelSet([Label("a", "a", broader=("b",)), Label("b", "b", broader=("a", "outside"))])
     metrics = HierarchicalMetrics(labels)
     metrics.update(torch.tensor([[2.0, -2.0]]), torch.tensor([[1]]))
@@ -64,6 +64,6 @@ def test_a_cycle_ends_and_parents_outside_of_the_set_count():
     assert metrics.hits == 3
 
 
-def test_no_documents_are_refused():
+def test_an_empty_evaluation_is_refused():
     with pytest.raises(ValueError, match="document"):
         HierarchicalMetrics(LABELS).compute()

@@ -38,16 +38,16 @@ def full(scores, gold, **kwargs):
     return metrics.compute()
 
 
-def test_without_seen_labels_only_the_plain_names_are_computed():
+def test_without_a_seen_mask_only_overall_metrics_are_computed():
     assert set(full(*batch())) == PLAIN
 
 
-def test_with_seen_labels_each_name_comes_three_times():
+def test_with_a_seen_mask_each_metric_is_reported_for_three_groups():
     names = set(full(*batch(), seen=SEEN))
     assert names == {prefix + name for prefix in ("", "seen_", "unseen_") for name in PLAIN}
 
 
-def test_it_is_ranking_and_f1_together():
+def test_label_metrics_combine_ranking_and_f1():
     scores, gold = batch()
     threshold = np.linspace(0.1, 0.9, 17)
     ranking, f1 = RankingMetrics(17, SEEN), F1Metrics(17, threshold, SEEN)
@@ -58,21 +58,21 @@ def test_it_is_ranking_and_f1_together():
 
 
 @pytest.mark.parametrize("form", [list, np.array, torch.tensor])
-def test_seen_labels_come_as_any_mask(form):
+def test_the_seen_mask_may_have_any_array_type(form):
     assert full(*batch(), seen=form(SEEN)) == full(*batch(), seen=SEEN)
 
 
-def test_values_are_plain_numbers():
+def test_values_are_plain_python_numbers():
     assert {type(value) for value in full(*batch(), seen=SEEN).values()} == {int, float}
 
 
 @pytest.mark.parametrize("chunk_size", [1, 5, 23, 29])
-def test_the_size_of_the_chunks_does_not_matter(chunk_size):
+def test_metrics_do_not_depend_on_the_chunk_size(chunk_size):
     expected = pytest.approx(full(*batch(), seen=SEEN), abs=1e-12)
     assert full(*batch(), seen=SEEN, chunk_size=chunk_size) == expected
 
 
-def test_merged_and_pickled_workers_equal_one_worker():
+def test_merged_and_pickled_workers_equal_a_single_worker():
     scores, gold = batch()
     first, second = LabelMetrics(17, SEEN), LabelMetrics(17, SEEN)
     first.update(scores[:7], gold[:7])
@@ -128,14 +128,14 @@ def test_a_refused_merge_adds_nothing(options, message):
     assert first.compute() == before
 
 
-def test_calling_with_the_whole_data_set_computes_and_forgets():
+def test_a_call_with_the_whole_data_set_computes_and_resets():
     scores, gold = batch()
     metrics = LabelMetrics(17, SEEN)
     for _ in range(2):
         assert metrics(prediction(scores, gold)) == full(scores, gold, seen=SEEN)
 
 
-def test_calling_with_batches_computes_at_the_last_one_and_forgets():
+def test_calls_with_batches_compute_at_the_last_batch_and_reset():
     scores, gold = (torch.tensor(each) for each in batch())
     metrics = LabelMetrics(17, SEEN)
     for _ in range(2):
@@ -144,13 +144,13 @@ def test_calling_with_batches_computes_at_the_last_one_and_forgets():
         assert result == pytest.approx(full(scores, gold, seen=SEEN), abs=1e-12)
 
 
-def test_the_first_of_several_predictions_are_the_logits():
+def test_logits_are_the_first_of_several_predictions():
     scores, gold = batch()
     metrics = LabelMetrics(17)
     assert metrics(prediction((scores, scores[:, :3]), gold)) == full(scores, gold)
 
 
-def test_a_refused_batch_ends_the_evaluation():
+def test_a_refused_batch_resets_the_evaluation():
     scores, gold = batch()
     metrics = LabelMetrics(17)
     metrics(prediction(-scores, gold), compute_result=False)
@@ -161,7 +161,7 @@ def test_a_refused_batch_ends_the_evaluation():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_an_accelerator_gives_the_same():
+def test_an_accelerator_gives_the_same_metrics():
     scores, gold = batch()
     tails = {"top_k": [1, 5], "propensities": torch.linspace(0.1, 1, 17), "counts": torch.arange(17)}
     expected = pytest.approx(full(scores, gold, seen=SEEN, **tails), abs=1e-12, nan_ok=True)
@@ -171,7 +171,7 @@ def test_an_accelerator_gives_the_same():
         assert full(scores, labels, seen=torch.tensor(SEEN, device="cuda"), **tails) == expected
 
 
-def test_one_gold_column_each_may_come_without_padding():
+def test_single_gold_columns_may_be_one_dimensional():
     scores, gold = torch.randn(5, 7), torch.tensor([3, 0, 6, 6, 1])
     results = []
     for labels in (gold, gold[:, None]):

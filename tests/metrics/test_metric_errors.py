@@ -37,7 +37,7 @@ BATCHES = {
 
 @pytest.mark.parametrize("make", [RankingMetrics, F1Metrics, LabelMetrics])
 @pytest.mark.parametrize(("scores", "labels", "message"), BATCHES.values(), ids=BATCHES)
-def test_a_batch_is_refused(make, scores, labels, message):
+def test_invalid_batches_are_refused(make, scores, labels, message):
     metrics = make(5)
     with pytest.raises(ValueError, match=message):
         metrics.update(scores, labels)
@@ -55,25 +55,25 @@ MASKS = {
 
 @pytest.mark.parametrize("make", [RankingMetrics, F1Metrics, LabelMetrics])
 @pytest.mark.parametrize(("mask", "message"), MASKS.values(), ids=MASKS)
-def test_a_mask_of_seen_labels_is_refused(make, mask, message):
+def test_invalid_seen_masks_are_refused(make, mask, message):
     with pytest.raises(ValueError, match=message):
         make(5, seen=mask)
 
 
 @pytest.mark.parametrize(("columns", "message"), MASKS.values(), ids=MASKS)
-def test_columns_are_refused(columns, message):
+def test_invalid_columns_are_refused(columns, message):
     with pytest.raises(ValueError, match=message):
         ranking_metrics(SCORES, LABELS, columns)
 
 
 @pytest.mark.parametrize("make", [RankingMetrics, F1Metrics, LabelMetrics])
-def test_seen_without_an_unseen_label_is_refused(make):
+def test_a_seen_mask_without_unseen_labels_is_refused(make):
     with pytest.raises(ValueError, match="at least one unseen label, got all 5 labels seen"):
         make(5, seen=[True] * 5)
 
 
 @pytest.mark.parametrize("make", [RankingMetrics, F1Metrics, LabelMetrics])
-def test_no_labels_are_refused(make):
+def test_zero_labels_are_refused(make):
     with pytest.raises(ValueError, match="num_labels must be a whole number from 1 to 16,777,216, got -1"):
         make(-1)
 
@@ -88,7 +88,7 @@ def test_no_labels_are_refused(make):
         (torch.full((3,), 0.5), r"each of the 5 labels, got shape \(3,\)"),
     ],
 )
-def test_a_threshold_is_refused(make, threshold, message):
+def test_invalid_thresholds_are_refused(make, threshold, message):
     with pytest.raises(ValueError, match=message):
         make(5, threshold=threshold)
 
@@ -104,27 +104,27 @@ COUNTS = {
 
 @pytest.mark.parametrize("make", [RankingMetrics, F1Metrics, LabelMetrics])
 @pytest.mark.parametrize(("counts", "message"), COUNTS.values(), ids=COUNTS)
-def test_counts_are_refused(make, counts, message):
+def test_invalid_counts_are_refused(make, counts, message):
     with pytest.raises(ValueError, match=message):
         make(5, counts=counts)
 
 
 @pytest.mark.parametrize("make", [RankingMetrics, LabelMetrics])
 @pytest.mark.parametrize("wrong", [0.0, -0.1, 1.5, float("nan")])
-def test_propensities_are_refused(make, wrong):
+def test_invalid_propensities_are_refused(make, wrong):
     with pytest.raises(ValueError, match=f"propensities must be numbers above 0 and up to 1, got {wrong:g} for label"):
         make(5, propensities=[0.5, 0.5, 0.5, 0.5, wrong])
     with pytest.raises(ValueError, match=r"propensities must have shape \(5,\)"):
         make(5, propensities=[0.5])
 
 
-def test_empty_chunks_are_refused():
+def test_a_chunk_size_of_zero_is_refused():
     with pytest.raises(ValueError, match="at least 1 document, got 0"):
         LabelMetrics(5, chunk_size=0)
 
 
 @pytest.mark.parametrize("make", [RankingMetrics, F1Metrics, LabelMetrics])
-def test_metrics_of_other_labels_are_not_merged(make):
+def test_metrics_of_different_labels_are_not_merged(make):
     seen = np.arange(5) < 2
     with pytest.raises(ValueError, match="same labels only, got 5 and 3 labels"):
         make(5).merge(make(3))
@@ -139,7 +139,7 @@ def test_several_label_inputs_are_refused():
         LabelMetrics(5)(prediction)
 
 
-def test_an_empty_batch_is_no_document():
+def test_an_empty_batch_counts_no_documents():
     metrics = LabelMetrics(5, seen=np.arange(5) < 2)
     metrics.update(SCORES[:0], LABELS[:0])
     metrics.update(SCORES[:0], SCORES[:0])

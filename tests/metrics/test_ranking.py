@@ -68,14 +68,14 @@ def test_means_equal_scikit_learn(ties, gold_share):
         assert streamed(scores, gold) == expected
 
 
-def test_two_labels_equal_scikit_learn():
+def test_metrics_of_two_labels_equal_scikit_learn():
     for seed in range(11):
         scores, gold = batch(seed, documents=7, num_labels=2, gold_share=0.5)
         expected = pytest.approx(sklearn_means(scores, gold), abs=1e-12)
         assert streamed(scores, gold, num_labels=2) == expected
 
 
-def test_sparse_columns_and_multi_hot_are_the_same():
+def test_sparse_and_multi_hot_gold_labels_give_the_same_metrics():
     for seed in range(5):
         scores, gold = batch(seed)
         forms = [gold, gold.astype(np.float32), torch.tensor(gold).double(), sparse(gold, seed)]
@@ -111,7 +111,7 @@ def test_infinite_scores_are_ordered_like_very_large_ones():
         assert streamed(scores, gold) == pytest.approx(streamed(finite, gold), abs=1e-12)
 
 
-def test_labels_of_minus_infinity_are_left_out():
+def test_labels_with_a_score_of_minus_infinity_are_excluded():
     rng = np.random.default_rng(0)
     scores, gold = rng.normal(size=(7, 11)), np.zeros((7, 11), dtype=bool)
     gold[np.arange(7), rng.integers(5, size=7)] = True
@@ -122,21 +122,21 @@ def test_labels_of_minus_infinity_are_left_out():
         torch.testing.assert_close(left_out[name], values)
 
 
-def test_double_scores_that_differ_below_single_precision_are_no_tie():
+def test_double_scores_that_differ_below_single_precision_do_not_tie():
     scores = torch.tensor([[1.0, 1.0 + 1e-12]], dtype=torch.float64)
     assert ranking_metrics(scores, torch.tensor([[1]]))["one_error"].item() == 0
     assert ranking_metrics(scores.float(), torch.tensor([[1]]))["one_error"].item() == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_scores_keep_the_ties_they_came_with(dtype):
+def test_half_precision_scores_keep_their_ties(dtype):
     scores, gold = batch(seed=3, ties=False)
     scores = torch.tensor(scores).to(dtype)
     expected = sklearn_means(scores.double().numpy(), gold)
     assert streamed(scores, gold) == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_order_of_the_labels_never_matters():
+def test_metrics_do_not_depend_on_the_order_of_labels():
     for seed in range(5):
         scores, gold = batch(seed)
         order = np.random.default_rng(seed).permutation(17)
@@ -144,12 +144,12 @@ def test_the_order_of_the_labels_never_matters():
         assert streamed(scores[:, order], gold[:, order]) == expected
 
 
-def test_any_order_preserving_map_of_the_scores_gives_the_same():
+def test_metrics_are_unchanged_by_monotonic_transformations():
     scores, gold = batch(seed=5)
     assert streamed(np.exp(3 * scores) - 2, gold) == streamed(scores, gold)
 
 
-def test_any_split_of_the_documents_gives_the_same():
+def test_batch_sizes_do_not_change_the_metrics():
     scores, gold = batch(seed=1)
     for seed in range(5):
         cuts = np.sort(np.random.default_rng(seed).integers(0, 24, size=5))  # empty batches too
@@ -159,7 +159,7 @@ def test_any_split_of_the_documents_gives_the_same():
         assert metrics.compute() == pytest.approx(streamed(scores, gold), abs=1e-12)
 
 
-def test_merged_workers_equal_one_worker():
+def test_merged_workers_equal_a_single_worker():
     scores, gold = batch(seed=2)
     seen = np.arange(17) < 11
     first, second = RankingMetrics(17, seen), RankingMetrics(17, seen)
@@ -204,13 +204,13 @@ def test_documents_without_gold_are_skipped_and_counted():
 
 
 @pytest.mark.parametrize("labels", [torch.empty(2, 0, dtype=torch.long), torch.zeros(2, 3)])
-def test_means_of_skipped_documents_only_are_nan(labels):
+def test_metrics_are_nan_if_all_documents_are_skipped(labels):
     means = streamed(torch.zeros(2, 3), labels, num_labels=3)
     assert (means["documents"], means["skipped"]) == (0, 2)
     assert all(np.isnan(means[name]) for name in MEANS)
 
 
-def test_a_document_whose_labels_are_all_gold_is_right():
+def test_a_document_with_only_gold_labels_is_ranked_perfectly():
     result = ranking_metrics(torch.zeros(1, 3), torch.ones(1, 3))
     assert {name: result[name].item() for name in MEANS} == {
         "average_precision": 1.0,
@@ -220,14 +220,14 @@ def test_a_document_whose_labels_are_all_gold_is_right():
     }
 
 
-def test_one_label_is_always_ranked_right():
+def test_a_single_label_is_always_ranked_perfectly():
     assert ranking_metrics(torch.zeros(2, 1), torch.tensor([[0], [-100]]))["counted"].tolist() == [
         True,
         False,
     ]
 
 
-def test_reset_forgets_every_batch():
+def test_reset_discards_all_batches():
     scores, gold = batch(seed=0)
     metrics = RankingMetrics(17)
     metrics.update(-scores, gold)
@@ -274,7 +274,7 @@ def read_only(array):
         pytest.param(read_only, id="read-only"),
     ],
 )
-def test_the_memory_layout_of_the_scores_does_not_matter(form):
+def test_metrics_do_not_depend_on_the_memory_layout(form):
     scores, gold = batch(seed=11)
     seen = np.arange(17) < 5
     assert streamed(form(scores), gold, seen=seen) == streamed(scores, gold, seen=seen)
@@ -282,7 +282,7 @@ def test_the_memory_layout_of_the_scores_does_not_matter(form):
     assert result["average_precision"].tolist() == expected["average_precision"].tolist()
 
 
-def test_scores_and_labels_are_left_as_they_are():
+def test_scores_and_labels_are_not_modified():
     scores, gold = batch(seed=0)
     labels = sparse(gold)
     before = scores.copy(), labels.copy()
@@ -291,7 +291,7 @@ def test_scores_and_labels_are_left_as_they_are():
     np.testing.assert_array_equal(labels, before[1])
 
 
-def test_a_gold_label_that_is_no_candidate_ranks_last_among_the_candidates():
+def test_an_excluded_gold_label_ranks_last():
     scores = torch.tensor([[0.1, 0.2, 0.3, *[-torch.inf] * 7]])
     result = ranking_metrics(scores, torch.tensor([[9]]))
     assert result["ranking_loss"].item() == 1.0
@@ -314,7 +314,7 @@ def literal_at_k(scores, gold, k):
 
 @pytest.mark.parametrize("gold_share", [0.03, 0.3, 0.95])
 @pytest.mark.parametrize("ties", [True, False])
-def test_figures_at_k_equal_those_of_the_sorted_labels(ties, gold_share):
+def test_metrics_at_k_equal_those_of_the_sorted_labels(ties, gold_share):
     for seed in range(11):
         scores, gold = batch(seed, ties=ties, gold_share=gold_share)
         if seed % 2:
@@ -333,7 +333,7 @@ def test_ndcg_without_ties_equals_scikit_learn():
     assert result["ndcg_at_5"] == pytest.approx(ndcg_score(gold[some], scores[some], k=5), abs=1e-12)
 
 
-def test_figures_at_k_of_a_group_are_those_of_its_own_labels():
+def test_metrics_at_k_of_a_group_use_only_labels_of_the_group():
     scores, gold = batch(3)
     seen = np.arange(17) % 3 > 0
     result = streamed(scores, gold, seen=seen, top_k=[5])
@@ -343,7 +343,7 @@ def test_figures_at_k_of_a_group_are_those_of_its_own_labels():
             assert result[prefix + name] == pytest.approx(alone[name], abs=1e-12)
 
 
-def test_a_k_below_one_and_merging_other_ks_are_refused():
+def test_k_below_one_and_merging_different_k_are_refused():
     with pytest.raises(ValueError, match="at least 1, got 0"):
         RankingMetrics(3, top_k=[5, 0])
     with pytest.raises(ValueError, match="at least 1, got -1"):
@@ -368,7 +368,7 @@ def literal_psp(scores, gold, propensities, k):
 
 @pytest.mark.parametrize("gold_share", [0.03, 0.3, 0.95])
 @pytest.mark.parametrize("ties", [True, False])
-def test_propensity_scored_precision_is_that_of_the_sorted_labels(ties, gold_share):
+def test_propensity_scored_precision_equals_that_of_the_sorted_labels(ties, gold_share):
     for seed in range(11):
         scores, gold = batch(seed, ties=ties, gold_share=gold_share)
         if seed % 2:
@@ -380,7 +380,7 @@ def test_propensity_scored_precision_is_that_of_the_sorted_labels(ties, gold_sha
                 assert result[f"psp_at_{k}"] == pytest.approx(expected, abs=1e-12)
 
 
-def test_propensity_scored_precision_by_hand():
+def test_propensity_scored_precision_equals_a_hand_computed_value():
     # Ranked c, a, b, d. The first finds a of a and b, the second c and d of b, c and d.
     scores = torch.tensor([[3.0, 2.0, 4.0, 1.0]] * 2)
     labels = torch.tensor([[0, 1, -100], [1, 2, 3]])
@@ -391,14 +391,14 @@ def test_propensity_scored_precision_by_hand():
     assert not {"gain_at_2", "best_gain_at_2"} & result.keys()
 
 
-def test_of_equal_propensities_the_propensity_scored_precision_is_the_share_of_what_can_be_found():
+def test_with_equal_propensities_psp_is_the_share_of_the_achievable_hits():
     scores, gold = batch(4)
     result = streamed(scores, gold, top_k=[3], propensities=np.full(17, 0.3))
     found = result["precision_at_3"] * 3 * result["documents"]
     assert result["psp_at_3"] == pytest.approx(found / np.minimum(gold.sum(axis=1), 3).sum(), abs=1e-12)
 
 
-def test_propensity_scored_precision_of_a_group_is_that_of_its_own_labels():
+def test_propensity_scored_precision_of_a_group_uses_only_its_labels():
     scores, gold = batch(3)
     seen = np.arange(17) % 3 > 0
     result = streamed(scores, gold, seen=seen, top_k=[5], propensities=PROPENSITIES)
@@ -407,7 +407,7 @@ def test_propensity_scored_precision_of_a_group_is_that_of_its_own_labels():
         assert result[f"{prefix}psp_at_5"] == pytest.approx(expected, abs=1e-12)
 
 
-def test_other_figures_do_not_depend_on_propensities():
+def test_other_metrics_do_not_depend_on_propensities():
     scores, gold = batch(6)
     result = streamed(scores, gold, top_k=[5, 5], propensities=PROPENSITIES)
     plain = streamed(scores, gold, top_k=[5])
@@ -428,7 +428,7 @@ def deciles(counts):
 
 
 @pytest.mark.parametrize("ties", [True, False])
-def test_macro_recall_is_the_mean_over_labels_of_the_documents_that_find_them(ties):
+def test_macro_recall_is_the_mean_recall_over_labels(ties):
     for seed in range(7):
         scores, gold = batch(seed, documents=31, num_labels=40, ties=ties, gold_share=0.05)
         scores[np.random.default_rng(seed).random(scores.shape) < 0.1] = -np.inf
@@ -458,7 +458,7 @@ def test_macro_recall_without_ties_equals_scikit_learn():
         assert result[f"decile_{number}_macro_recall_at_5"] == pytest.approx(expected, abs=1e-12)
 
 
-def test_split_and_merged_tail_figures_equal_those_of_one_worker():
+def test_split_and_merged_tail_metrics_equal_those_of_a_single_worker():
     scores, gold = batch(seed=2)
     options = {"seen": np.arange(17) < 11, "top_k": [1, 5], "propensities": PROPENSITIES, "counts": np.arange(17)}
     expected = pytest.approx(streamed(scores, gold, **options), abs=1e-12, nan_ok=True)
@@ -482,6 +482,6 @@ def test_split_and_merged_tail_figures_equal_those_of_one_worker():
     ],
     ids=["other propensities", "no propensities", "counts"],
 )
-def test_tail_figures_of_metrics_made_otherwise_are_not_merged(options, message):
+def test_tail_metrics_with_different_settings_are_not_merged(options, message):
     with pytest.raises(ValueError, match=message):
         RankingMetrics(3, propensities=[0.5, 1.0, 1.0]).merge(RankingMetrics(3, **options))

@@ -8,7 +8,7 @@ from hf_gile.metrics import compare_translations, word_f1_by_frequency
 RIGHT = [f"the {size} {animal} sleeps in the {place}" for size in "ab" for animal in "cd" for place in ("sun", "snow")]
 
 
-def test_bleu_is_that_of_sacrebleu_and_chance_is_told_from_a_difference():
+def test_bleu_equals_sacrebleu_and_p_values_separate_chance_from_difference():
     wrong = [line.replace("sleeps in", "runs off") for line in RIGHT]
     near = [*RIGHT[:-1], "the b d sleeps in some snow"]
     other = ["the a c rests in the sun", *RIGHT[1:]]
@@ -22,7 +22,7 @@ def test_bleu_is_that_of_sacrebleu_and_chance_is_told_from_a_difference():
     assert figures["right"]["interval"] < 1e-6 < figures["near"]["interval"]
 
 
-def test_the_same_translations_do_not_differ():
+def test_identical_translations_do_not_differ():
     assert compare_translations({"first": RIGHT[::-1], "second": RIGHT[::-1]}, RIGHT)["second"]["p_value"] == 1
 
 
@@ -31,7 +31,7 @@ def test_each_system_needs_a_translation_of_each_reference():
         compare_translations({"all": RIGHT, "short": RIGHT[:2]}, RIGHT)
 
 
-def test_f1_counts_words_of_each_third_as_often_as_they_are_right():
+def test_word_f1_is_computed_for_each_third_of_frequency():
     training = ["a a a a b b b c c", "c d d e f"]  # e, f; b, d; a, c: ranked by their counts
     found = word_f1_by_frequency(["A b e x", "a a d"], ["a b e", "f c"], training)
     # Right, written and wanted are 1, 1 and 2 of low words, 1, 2 and 1 of medium ones, 1, 3 and 2 of high ones.

@@ -35,7 +35,7 @@ def literal(x, own):
 
 @pytest.mark.parametrize("unseen", [None, PLATT, SPLINE, STEEP], ids=["none", "platt", "spline", "steep"])
 @pytest.mark.parametrize("seen", [None, PLATT, SPLINE, STEEP], ids=["none", "platt", "spline", "steep"])
-def test_each_group_is_calibrated_by_its_own_formula(seen, unseen):
+def test_each_group_is_calibrated_by_a_separate_formula(seen, unseen):
     calibration = {name: own for name, own in {"seen": seen, "unseen": unseen}.items() if own}
     logits = 4 * torch.randn(7, 3, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     logits[0, 0], logits[1, 1] = -5.0, 0.25  # knots
@@ -50,7 +50,7 @@ def test_each_group_is_calibrated_by_its_own_formula(seen, unseen):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("own", [PLATT, SPLINE, STEEP], ids=["platt", "spline", "steep"])
-def test_no_better_label_gets_a_worse_score(own, dtype):
+def test_calibration_keeps_the_order_within_a_group(own, dtype):
     logits = torch.linspace(-20, 20, 40_009).to(dtype).unique()  # ascending
     ours = calibrated(logits, torch.ones(len(logits), dtype=torch.bool), {"seen": own})
     assert ours.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
@@ -64,7 +64,7 @@ def test_no_better_label_gets_a_worse_score(own, dtype):
 
 
 @pytest.mark.parametrize("own", [PLATT, SPLINE, STEEP], ids=["platt", "spline", "steep"])
-def test_what_is_no_candidate_stays_none(own):
+def test_excluded_labels_stay_excluded(own):
     logits = torch.tensor([[-torch.inf, torch.finfo(torch.float32).min, 0.0, torch.inf]])
     ours = calibrated(logits, torch.tensor([True] * 4), {"seen": own})
     assert ours[0, 0] == -torch.inf
@@ -75,14 +75,14 @@ def test_what_is_no_candidate_stays_none(own):
 
 @pytest.mark.parametrize("own", [PLATT, SPLINE, STEEP], ids=["platt", "spline", "steep"])
 @pytest.mark.parametrize("group", ["seen", "unseen"])
-def test_a_calibration_of_one_group_leaves_the_order_of_all_labels(group, own):
+def test_calibrating_both_groups_alike_keeps_the_order_of_all_labels(group, own):
     logits = 4 * torch.randn(31, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     ours = calibrated(logits, SEEN, {group: own})
     assert not torch.equal(ours, logits)
     assert torch.equal(ours.argsort(dim=1), logits.argsort(dim=1))
 
 
-def test_without_a_calibration_logits_are_what_they_were():
+def test_without_a_calibration_logits_are_unchanged():
     logits = torch.randn(3, 5)
     assert calibrated(logits, SEEN, {}) is logits
     with pytest.raises(ValueError, match=r"each of the 5 labels, got shape \(4,\)"):
@@ -117,7 +117,7 @@ def test_without_a_calibration_logits_are_what_they_were():
         ({"seen": STEEP | {"values": [0.0, 1.0, 2.0]}}, "every one of the 4 logits has a value, got 3 values"),
     ],
 )
-def test_a_calibration_that_makes_no_sense_is_refused(calibration, message):
+def test_an_invalid_calibration_is_refused(calibration, message):
     with pytest.raises(ValueError, match=message):
         check_calibration(calibration)
     with pytest.raises(StrictDataclassError, match=message):
@@ -133,18 +133,18 @@ def test_a_calibration_that_makes_no_sense_is_refused(calibration, message):
         ({"seen": "0.5"}, "thresholds"),
     ],
 )
-def test_thresholds_that_make_no_sense_are_refused(thresholds, message):
+def test_invalid_thresholds_are_refused(thresholds, message):
     with pytest.raises(StrictDataclassError, match=message):
         GileConfig(thresholds=thresholds)
 
 
-def test_a_softmax_is_not_calibrated_label_by_label():
+def test_a_softmax_is_not_calibrated_per_label():
     GileConfig(calibration={"seen": PLATT}, problem_type="single_label_classification")
     with pytest.raises(StrictDataclassError, match="use 'platt'"):
         GileConfig(calibration={"seen": SPLINE}, problem_type="single_label_classification")
 
 
-def test_labels_are_found_by_id_or_by_text_and_language(make_model):
+def test_labels_are_matched_by_id_or_by_text_and_language(make_model):
     model, processor = make_model()
     stored = LabelSet(
         [Label("1", "Iron", seen=True, threshold=0.3), Label("2", "Blood", "red", seen=True), Label("3", "Milk, Human")]
@@ -168,7 +168,7 @@ def test_labels_are_found_by_id_or_by_text_and_language(make_model):
     assert model.stored_labels.thresholds(asked)[0] == 0.125
 
 
-def test_labels_of_several_languages_are_found_in_their_own():
+def test_labels_of_several_languages_are_matched_within_their_language():
     languages = ["english", "german"]
     tokenizer = build_tokenizer({language: ["iron"] for language in languages}, min_count=1)
     config = GileConfig(vocab_size=len(tokenizer), languages=languages, embedding_size=7, joint_size=13, num_labels=2)
@@ -182,7 +182,7 @@ def test_labels_of_several_languages_are_found_in_their_own():
     assert model.stored_labels.seen(names, "english").tolist() == [True, False]
 
 
-def test_a_bare_linear_unit_was_trained_on_all_of_its_labels(tokenizer, label_set):
+def test_all_labels_of_a_bare_linear_unit_count_as_seen(tokenizer, label_set):
     model = GileForSequenceClassification(
         GileConfig(vocab_size=len(tokenizer), output_layer="linear", num_labels=3, thresholds={"seen": 0.125})
     )
@@ -208,7 +208,7 @@ print(json.dumps([model.config.calibration, model.config.thresholds, model.label
 
 
 @pytest.mark.slow
-def test_a_saved_model_keeps_calibration_and_thresholds_also_where_hf_gile_is_not(tmp_path, make_model, label_set):
+def test_a_saved_model_keeps_calibration_and_thresholds_without_hf_gile_installed(tmp_path, make_model, label_set):
     model, processor = make_model()
     trained = LabelSet(replace(label, seen=label.id != "Iron") for label in label_set)
     model.set_labels(trained.update("Blood", threshold=0.1).update("Iron", threshold=0.9), processor)
@@ -232,7 +232,7 @@ def test_a_saved_model_keeps_calibration_and_thresholds_also_where_hf_gile_is_no
     assert torch.equal(again.stored_labels.thresholds(), model.stored_labels.thresholds())
 
 
-def test_thresholds_go_by_id_when_labels_change(make_model, label_set):
+def test_thresholds_follow_label_ids_when_labels_change(make_model, label_set):
     model, processor = make_model()
     labels = label_set.update("Blood", threshold=0.1).update("Iron", threshold=0.9)
     model.set_labels(labels.rename("Iron", "Iron, Dietary").retire("Heart Failure").add(Label("x", "Rats")), processor)

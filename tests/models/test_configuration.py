@@ -28,12 +28,12 @@ from hf_gile.settings import only_read
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
-def test_a_value_that_makes_no_sense_is_refused_by_name(options, message):
+def test_an_invalid_value_is_refused_by_name(options, message):
     with pytest.raises(StrictDataclassError, match=message):
         GileConfig(**options)
 
 
-def test_saved_configuration_comes_back(tmp_path):
+def test_a_saved_configuration_loads_unchanged(tmp_path):
     config = GileConfig(
         text_encoder_type="han", joint_size=13, num_labels=17, problem_type="multi_label_classification"
     )
@@ -51,7 +51,7 @@ def test_saved_configuration_comes_back(tmp_path):
     ],
     ids=["head", "text", "within", "unlike any"],
 )
-def test_a_field_that_is_not_there_is_refused_with_the_nearest_one(options, message):
+def test_an_unknown_field_is_refused_with_the_nearest_field(options, message):
     with pytest.raises(ValueError, match=message.replace("?", r"\?")):
         GileConfig(**options)
 
@@ -71,7 +71,7 @@ def test_a_field_that_is_not_there_is_refused_with_the_nearest_one(options, mess
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
-def test_what_nothing_would_read_is_refused_and_left_out_on_request(options, message):
+def test_fields_without_effect_are_refused_or_dropped_on_request(options, message):
     with pytest.raises(StrictDataclassError, match=message):
         GileConfig(**options)
     assert len(only_read(**options)) == len(options) - 1
@@ -79,7 +79,7 @@ def test_what_nothing_would_read_is_refused_and_left_out_on_request(options, mes
 
 
 @pytest.mark.parametrize("name", ["vocab_size", "embedding_size", "pad_token_id"])
-def test_sizes_are_those_of_the_pretrained_encoder(name):
+def test_sizes_come_from_the_pretrained_encoder(name):
     encoder = BertConfig(vocab_size=19, hidden_size=12, num_attention_heads=2)
     fields = {"text_encoder_type": "transformer", "text_encoder_config": encoder, "pooling": "mean"}
     value = getattr(GileTextConfig(**fields), name)
@@ -88,14 +88,14 @@ def test_sizes_are_those_of_the_pretrained_encoder(name):
         GileTextConfig(**fields, **{name: 7})
 
 
-def test_what_transformers_writes_into_a_configuration_is_taken(tmp_path):
+def test_fields_written_by_transformers_are_accepted(tmp_path):
     config = GileConfig(dtype="float16", name_or_path="here", attn_implementation="eager", eos_token_id=3)
     config.save_pretrained(tmp_path)
     again = GileConfig.from_pretrained(tmp_path, output_attentions=True)
     assert (again.eos_token_id, again.output_attentions) == (3, True)
 
 
-def test_fields_of_the_text_configuration_may_be_named_beside_the_others(tmp_path):
+def test_text_configuration_fields_may_be_passed_at_the_top_level(tmp_path):
     one = GileConfig(text_encoder_type="han", hidden_size=7, joint_size=5)
     other = GileConfig(text_config={"text_encoder_type": "han", "hidden_size": 7}, joint_size=5)
     assert one.to_dict() == other.to_dict()
@@ -108,7 +108,7 @@ def test_fields_of_the_text_configuration_may_be_named_beside_the_others(tmp_pat
 
 @pytest.mark.parametrize("content", [b"NaN", b"5", b"null", b"[]", b'"x"', b'{"joint_size": 5', b"\xff", b"[" * 99_999])
 @pytest.mark.parametrize("load", [GileConfig.from_pretrained, GileModel.from_pretrained, GileConfig.from_json_file])
-def test_a_configuration_file_without_an_object_is_refused_by_its_name(tmp_path, content, load):
+def test_a_configuration_file_that_is_not_an_object_is_named(tmp_path, content, load):
     file = tmp_path / "config.json"
     file.write_bytes(content)
     message = rf"{re.escape(str(file))} is not a JSON object: .* save or download it again"
@@ -117,7 +117,7 @@ def test_a_configuration_file_without_an_object_is_refused_by_its_name(tmp_path,
 
 
 @pytest.mark.parametrize("names", [5, ["config.9.json", "config.4.0.0.json"]])
-def test_a_configuration_file_points_to_no_other(tmp_path, names):
+def test_a_configuration_file_cannot_redirect_to_another_file(tmp_path, names):
     config = GileConfig(joint_size=13)
     content = json.dumps(config.to_dict() | {"configuration_files": names})
     (tmp_path / "config.json").write_text(content)

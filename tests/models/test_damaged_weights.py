@@ -14,7 +14,7 @@ def poisoned(model, name, value):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_weights_that_are_not_finite_are_refused_by_name(tmp_path, make_model, value):
+def test_non_finite_weights_are_refused_by_name(tmp_path, make_model, value):
     model, _ = make_model()
     poisoned(model, "gile.output_layer.label_projection.weight", value).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"label_projection.weight contains (nan|inf) at \[0, 3\]"):
@@ -43,7 +43,7 @@ def test_large_weights_whose_sum_overflows_are_accepted(tmp_path, make_model):
 
 @pytest.mark.parametrize("options", [{}, {"top_k": 2}, {"threshold": 0.5}, {"threshold": 0.5, "top_k": 1}])
 @pytest.mark.parametrize("candidates", [None, ["Iron", "Blood"]])
-def test_a_pipeline_gives_no_scores_that_are_not_numbers(make_model, options, candidates):
+def test_a_pipeline_never_returns_nan_scores(make_model, options, candidates):
     model, processor = make_model(problem_type="multi_label_classification")
     pipe = LabelScoringPipeline(model=model, processor=processor)
     poisoned(model, "gile.output_layer.input_projection.bias", float("nan"))
@@ -51,7 +51,7 @@ def test_a_pipeline_gives_no_scores_that_are_not_numbers(make_model, options, ca
         pipe(["iron", "milk"], candidates, **options)
 
 
-def test_vectors_that_are_not_finite_are_not_set(make_model, label_set):
+def test_non_finite_word_vectors_are_refused(make_model, label_set):
     model, _ = make_model()
     vectors = torch.zeros_like(model.gile.get_input_embeddings().weight)
     vectors[5, 2] = float("inf")
@@ -97,7 +97,7 @@ def saved_index(tmp_path, make_model, label_set):
     return tmp_path, index
 
 
-def test_a_flipped_bit_of_an_index_is_noticed(saved_index):
+def test_a_flipped_bit_in_an_index_is_detected(saved_index):
     folder, index = saved_index
     for file in sorted(folder.iterdir()):
         data = file.read_bytes()
@@ -110,7 +110,7 @@ def test_a_flipped_bit_of_an_index_is_noticed(saved_index):
     assert torch.equal(LabelIndex.from_pretrained(folder).codes, index.codes)
 
 
-def test_codes_are_read_when_needed_if_nobody_asks_for_the_check(saved_index, monkeypatch):
+def test_without_the_check_codes_are_read_lazily(saved_index, monkeypatch):
     folder, index = saved_index
     file = next(folder.glob("*.safetensors"))
     data = bytearray(file.read_bytes())
@@ -120,7 +120,7 @@ def test_codes_are_read_when_needed_if_nobody_asks_for_the_check(saved_index, mo
     assert not torch.equal(loaded.codes, index.codes)
 
 
-def test_an_index_with_numbers_that_are_not_finite_is_refused(saved_index):
+def test_an_index_with_non_finite_numbers_is_refused(saved_index):
     folder, index = saved_index
     index.codes[2, 1] = float("nan")
     index.save_pretrained(folder)
@@ -132,7 +132,7 @@ def test_an_index_with_numbers_that_are_not_finite_is_refused(saved_index):
     ("field", "value"),
     [("bias", "0.5"), ("bias", None), ("bias", float("nan")), ("language", 3), ("model_fingerprint", None)],
 )
-def test_a_field_of_another_type_in_the_head_of_an_index_is_refused(saved_index, field, value):
+def test_a_field_of_the_wrong_type_in_an_index_file_is_refused(saved_index, field, value):
     folder, index = saved_index
     setattr(index, field, value)
     index.save_pretrained(folder)

@@ -40,7 +40,7 @@ def documents(encoder, size=3):
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_every_model_trains_and_comes_back(tmp_path, encoder, cell, layer):
+def test_every_model_trains_and_reloads(tmp_path, encoder, cell, layer):
     model = make(text_encoder_type=encoder, encoder_cell=cell, output_layer=layer)
     words, labels = documents(encoder), torch.tensor([[0, 1], [2, -100], [3, 4]])
     loss = model(input_ids=words, labels=labels).loss
@@ -58,7 +58,7 @@ def test_every_model_trains_and_comes_back(tmp_path, encoder, cell, layer):
 @pytest.mark.parametrize("pooling", ["attention", "mean", "sum"])
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_batch_mates_and_padding_never_change_a_document(encoder, cell, pooling):
+def test_other_documents_and_padding_never_change_a_score(encoder, cell, pooling):
     model = make(text_encoder_type=encoder, encoder_cell=cell, pooling=pooling).double().eval()
     words = documents(encoder)
     words[0, ..., -3:] = 0
@@ -78,7 +78,7 @@ def test_batch_mates_and_padding_never_change_a_document(encoder, cell, pooling)
 
 
 @pytest.mark.parametrize("cell", ["gru", "bigru"])
-def test_packed_states_are_those_of_a_gru_alone(cell):
+def test_packed_gru_states_equal_those_of_a_plain_gru(cell):
     model = make(text_encoder_type="wan", encoder_cell=cell, pooling="sum").double().eval()
     words = torch.tensor([[3, 4, 5, 0, 0], [6, 0, 7, 8, 0], [0, 0, 0, 0, 0], [9, 9, 9, 9, 9]])
     gru = model.gile.text_encoder.word_encoder.gru
@@ -88,7 +88,7 @@ def test_packed_states_are_those_of_a_gru_alone(cell):
         torch.testing.assert_close(encoded, expected)
 
 
-def test_a_batch_of_empty_documents_leaves_gradients_on_a_gru():
+def test_a_batch_of_empty_documents_gives_a_gru_zero_gradients():
     model = make(text_encoder_type="han", encoder_cell="bigru")
     loss = model(input_ids=torch.zeros(2, 1, 1, dtype=torch.long), labels=torch.tensor([[0], [1]])).loss
     loss.backward()
@@ -105,7 +105,7 @@ def test_labels_can_be_read_by_the_text_encoder(encoder):
     assert model.gile.output_layer.label_projection.in_features == H
 
 
-def test_kept_label_codes_follow_the_text_encoder_that_reads_labels():
+def test_stored_label_codes_follow_changes_of_the_text_encoder():
     model = make(label_encoder_type="text_encoder").eval()
     words = documents("wan")
     with torch.no_grad():
@@ -118,7 +118,7 @@ def test_kept_label_codes_follow_the_text_encoder_that_reads_labels():
 
 
 @pytest.mark.parametrize("layer", LAYERS[:-1])
-def test_bilinear_units_and_ablations_are_their_formulas(layer):
+def test_bilinear_units_and_ablations_equal_their_formulas(layer):
     model = make(output_layer=layer, joint_act="tanh").double().eval()
     unit = model.gile.output_layer
     h, e = torch.randn(2, H, dtype=torch.double), torch.randn(L, D, dtype=torch.double)
@@ -148,7 +148,7 @@ def test_equation_19_gives_about_as_many_parameters_as_a_linear_unit():
         assert sizes[0] == pytest.approx(sizes[1], rel=0.03)
 
 
-def test_sizes_of_document_and_label_vectors():
+def test_document_and_label_vectors_have_the_expected_sizes():
     for encoder, cell in itertools.product(ENCODERS, CELLS):
         model = make(text_encoder_type=encoder, encoder_cell=cell)
         assert model.gile.embed_texts(documents(encoder))[0].shape[1] == model.config.document_size
@@ -172,7 +172,7 @@ def test_only_missing_weights_of_a_gru_are_initialized(tmp_path):
     assert gru.weight_ih_l0.any()
 
 
-def test_word_vectors_are_set_and_may_be_frozen(tmp_path):
+def test_word_vectors_can_be_set_and_frozen(tmp_path):
     model = make()
     model.get_input_embeddings().requires_grad_(False)
     vectors = torch.randn(V, D)
@@ -194,7 +194,7 @@ def test_word_vectors_are_set_and_may_be_frozen(tmp_path):
     ],
     ids=["shape", "nan"],
 )
-def test_word_vectors_that_do_not_fit_are_refused(vectors, message):
+def test_word_vectors_of_the_wrong_shape_are_refused(vectors, message):
     with pytest.raises(ValueError, match=message):
         set_word_vectors(make(), vectors)
 
@@ -206,7 +206,7 @@ def test_a_linear_unit_keeps_the_order_of_its_labels(make_model, label_set):
         model.set_labels(type(label_set)(reversed(label_set)), processor)
 
 
-def test_masked_vectors_are_not_read_even_if_they_are_no_numbers():
+def test_masked_vectors_are_ignored_even_if_they_are_nan():
     for encoder, cell in itertools.product(ENCODERS, CELLS):
         model = make(text_encoder_type=encoder, encoder_cell=cell).eval()
         vectors = model.gile.get_input_embeddings()(documents(encoder)).detach()
@@ -224,6 +224,6 @@ def test_masked_vectors_are_not_read_even_if_they_are_no_numbers():
     ],
     ids=["language"],
 )
-def test_parts_that_do_not_go_together_are_refused(fields, message):
+def test_incompatible_fields_are_refused(fields, message):
     with pytest.raises(StrictDataclassError, match=message):
         GileConfig(**fields)

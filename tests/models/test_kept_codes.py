@@ -13,7 +13,7 @@ TEXT = "The failing heart pumps less blood."
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.uint8])
 @pytest.mark.parametrize("size", [1, 3, 8, 511, 4096, 300_007])
-def test_a_change_of_any_number_is_seen(dtype, size):
+def test_a_change_of_any_number_is_detected(dtype, size):
     generator = torch.Generator().manual_seed(0)
     numbers = torch.randint(0, 100, (size,), generator=generator).to(dtype)
     before, where = state_of(numbers), torch.randint(0, size, (20,), generator=generator).tolist()
@@ -26,7 +26,7 @@ def test_a_change_of_any_number_is_seen(dtype, size):
         assert state_of(numbers) == before
 
 
-def test_numbers_that_change_places_are_seen():
+def test_swapped_rows_are_detected():
     table = torch.randn(2000, 300, generator=torch.Generator().manual_seed(0))
     before = state_of(table)
     for one, other in ((0, 1999), (7, 8), (512, 1024)):
@@ -42,7 +42,7 @@ def test_numbers_that_change_places_are_seen():
     assert state_of(torch.zeros(0)) == state_of(torch.zeros(0))
 
 
-def test_parts_of_a_tensor_and_tensors_made_in_inference_are_read():
+def test_views_and_inference_tensors_are_hashed():
     whole = torch.arange(100.0)
     assert state_of(whole[3:70]) == state_of(whole[3:70].clone())
     assert state_of(whole.view(10, 10).T) == state_of(whole.view(10, 10).T.contiguous())
@@ -54,7 +54,7 @@ def words_of(model):
     return model.label_input_ids.unique()
 
 
-def test_rows_of_a_table_that_labels_do_not_read_leave_their_codes(make_model):
+def test_changes_of_embeddings_that_no_label_uses_keep_codes(make_model):
     model, processor = make_model()
     table, read = model.gile.get_input_embeddings().weight, words_of(model)
     (other,) = [row for row in range(1, len(table)) if row not in read][:1]
@@ -68,7 +68,7 @@ def test_rows_of_a_table_that_labels_do_not_read_leave_their_codes(make_model):
 
 
 @pytest.mark.parametrize("options", [{}, {"label_rows": True, "cosine_score": True, "bag_size": 3}])
-def test_every_number_written_through_data_changes_the_scores(make_model, options):
+def test_every_change_through_data_changes_the_scores(make_model, options):
     model, processor = make_model(problem_type="multi_label_classification", **options)
     inputs, pipe = processor(TEXT, return_tensors="pt"), LabelScoringPipeline(model=model, processor=processor)
     pad = model.config.text_config.pad_token_id
@@ -96,7 +96,7 @@ def test_every_number_written_through_data_changes_the_scores(make_model, option
         assert answer == fresh_pipe(TEXT, candidate_labels=["heart", "milk"])
 
 
-def test_codes_that_are_handed_out_may_be_changed(make_model):
+def test_changing_returned_codes_does_not_affect_the_model(make_model):
     model, processor = make_model()
     inputs = processor(TEXT, return_tensors="pt")
     with torch.no_grad():
@@ -106,7 +106,7 @@ def test_codes_that_are_handed_out_may_be_changed(make_model):
 
 
 @pytest.mark.parametrize("table", [False, True], ids=["a weight", "a row of the tokens"])
-def test_label_vectors_follow_a_frozen_encoder_that_is_written_through_data(make_pretrained, table):
+def test_label_vectors_follow_changes_of_a_frozen_encoder_through_data(make_pretrained, table):
     model, processor = make_pretrained(freeze_text_encoder=True)
     inputs = processor(TEXT, return_tensors="pt")
     transformer = model.gile.text_encoder.transformer
@@ -136,7 +136,7 @@ def test_label_vectors_follow_a_frozen_encoder_that_is_written_through_data(make
     assert len({round(one, 6) for one in losses}) == 3
 
 
-def test_a_frozen_encoder_is_not_read_at_each_step_of_training(make_pretrained, monkeypatch):
+def test_a_frozen_encoder_is_not_hashed_at_each_training_step(make_pretrained, monkeypatch):
     model, processor = make_pretrained(freeze_text_encoder=True)
     model.train()
     inputs = processor(TEXT, return_tensors="pt")
@@ -167,7 +167,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_versions_of_weights_tell_of_ordinary_changes(make_model, monkeypatch, change):
+def test_tensor_versions_reveal_ordinary_changes(make_model, monkeypatch, change):
     model, _ = make_model()
     reading = reads_weights.set(False)
     monkeypatch.setattr(stored_labels_gile, "_content", None)  # no weight is read
@@ -183,7 +183,7 @@ def test_versions_of_weights_tell_of_ordinary_changes(make_model, monkeypatch, c
         reads_weights.reset(reading)
 
 
-def test_weights_made_in_inference_mode_are_read_although_versions_are_compared():
+def test_inference_tensors_are_hashed_since_they_have_no_version():
     reading = reads_weights.set(False)
     try:
         with torch.inference_mode():

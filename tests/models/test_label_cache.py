@@ -21,7 +21,7 @@ def labels(name):
     return LabelSet.from_names([name])
 
 
-def test_the_codes_used_longest_ago_go_first():
+def test_least_recently_used_codes_are_evicted_first():
     cache = LabelCache(max_bytes=3 * 20)
     for name in "abc":
         assert not kept(cache, labels(name))
@@ -33,7 +33,7 @@ def test_the_codes_used_longest_ago_go_first():
     assert (len(cache), cache.num_bytes) == (3, 60)
 
 
-def test_one_large_set_takes_the_room_of_several():
+def test_a_large_set_evicts_several_small_sets():
     cache = LabelCache(max_bytes=3 * 20)
     for name in "abc":
         kept(cache, labels(name))
@@ -45,7 +45,7 @@ def test_one_large_set_takes_the_room_of_several():
     assert [kept(cache, labels(name)) for name in ("large", "c")] == [True, True]
 
 
-def test_a_smaller_bound_holds_from_the_next_codes_on():
+def test_a_smaller_limit_applies_from_the_next_codes():
     cache = LabelCache(max_bytes=5 * 20)
     for name in "abcde":
         kept(cache, labels(name))
@@ -54,7 +54,7 @@ def test_a_smaller_bound_holds_from_the_next_codes_on():
     assert (len(cache), cache.num_bytes) == (2, 40)
 
 
-def test_codes_of_an_earlier_state_of_the_model_are_made_again():
+def test_codes_are_recomputed_when_the_model_changes():
     cache = LabelCache()
     assert not kept(cache, labels("a"), "before", languages=("english",))
     assert not kept(cache, labels("a"), "before", languages=("german",))
@@ -63,7 +63,7 @@ def test_codes_of_an_earlier_state_of_the_model_are_made_again():
     assert (len(cache), cache.num_bytes) == (2, 40)
 
 
-def test_sets_of_the_same_content_are_one():
+def test_equal_label_sets_share_an_entry():
     one, other = LabelSet([Label("1", "Iron", "blood")]), LabelSet([Label("1", "Iron", "blood")])
     cache = LabelCache()
     assert cache.label_set(one) is cache.label_set(other) is one
@@ -76,14 +76,14 @@ def test_sets_of_the_same_content_are_one():
     assert cache.label_set(other) is other
 
 
-def test_texts_are_told_apart_wherever_one_ends():
+def test_texts_are_distinguished_despite_separators_in_names():
     cache = LabelCache()
     assert not kept(cache, LabelSet.from_names(["a", "b"]))
     assert not kept(cache, LabelSet.from_names(['a", "b']))
     assert not kept(cache, LabelSet.from_names(["b", "a"]))
 
 
-def test_names_are_made_a_label_set_once_while_their_codes_are_kept():
+def test_names_become_a_label_set_once_while_their_codes_are_cached():
     cache = LabelCache(max_bytes=20)
     given = ["a"]
     one = cache.label_set(given)
@@ -96,7 +96,7 @@ def test_names_are_made_a_label_set_once_while_their_codes_are_kept():
     assert len(cache._given) == 0
 
 
-def test_facts_are_made_again_when_their_state_changes():
+def test_facts_are_recomputed_when_their_state_changes():
     cache, own = LabelCache(), labels("a")
     assert cache.fact(own, "names", 1, lambda: "first") == "first"
     assert cache.fact(own, "names", 1, lambda: "second") == "first"
@@ -104,7 +104,7 @@ def test_facts_are_made_again_when_their_state_changes():
     assert cache.fact(labels("b"), "names", 2, lambda: "of another set") == "of another set"
 
 
-def test_a_copy_starts_empty_with_the_same_bound():
+def test_a_copy_starts_empty_with_the_same_limit():
     cache = LabelCache(max_bytes=60)
     kept(cache, labels("a"))
     again = pickle.loads(pickle.dumps(cache))
@@ -113,7 +113,7 @@ def test_a_copy_starts_empty_with_the_same_bound():
 
 
 @pytest.mark.parametrize("max_bytes", [20, 60, 400])
-def test_threads_leave_the_count_of_bytes_right(max_bytes):
+def test_concurrent_threads_keep_the_byte_count_correct(max_bytes):
     cache = LabelCache(max_bytes=max_bytes)
 
     def ask(first):

@@ -56,7 +56,7 @@ def plain_index(codes, bias=0.5):
     return LabelIndex(LabelSet.from_names([f"label {row}" for row in range(len(codes))]), codes, bias, None, "none")
 
 
-def test_scores_are_those_of_the_model(parts):
+def test_index_scores_equal_model_scores(parts):
     gile, processor = parts
     index = LabelIndex.build(gile, processor, LabelSet.from_names(NAMES))
     expected = gile(**processor(TEXTS, label_text=NAMES, return_tensors="pt")).logits
@@ -75,7 +75,7 @@ def test_scores_are_those_of_the_model(parts):
     ],
     ids=lambda options: "-".join(options.values()) or "gile",
 )
-def test_the_stored_labels_have_an_index_with_every_output_layer(make_model, options):
+def test_stored_labels_can_be_indexed_with_every_output_layer(make_model, options):
     model, processor = make_model(**options)
     index = LabelIndex.build(model, batch_size=2)
     assert index.label_set == model.label_set
@@ -96,7 +96,7 @@ def test_a_score_depends_on_neither_the_other_labels_nor_their_order(small_block
     assert torch.equal(plain_index(codes[:, :3]).scores(texts[:, :3]), texts[:, :3] @ codes[:, :3].T + 0.5)
 
 
-def test_scores_of_a_model_stay_when_labels_come_go_and_change_places(parts):
+def test_scores_stay_when_other_labels_are_added_removed_or_reordered(parts):
     gile, processor = parts
     labels, texts = LabelSet.from_names(NAMES), text_codes_of(gile, processor)
     index = LabelIndex.build(gile, processor, labels)
@@ -118,7 +118,7 @@ def test_scores_of_a_model_stay_when_labels_come_go_and_change_places(parts):
 
 
 @pytest.mark.parametrize("label_encoder_type", ["mean", "text_encoder"])
-def test_codes_do_not_depend_on_the_batch_they_were_encoded_in(make_model, label_encoder_type):
+def test_codes_do_not_depend_on_the_batch_size(make_model, label_encoder_type):
     model, processor = make_model(label_encoder_type=label_encoder_type)
     # Of different lengths, so that batches are padded differently.
     labels = LabelSet.from_names({f"{' '.join(NAMES[: 1 + row % 5])} {row}": "" for row in range(23)})
@@ -128,7 +128,7 @@ def test_codes_do_not_depend_on_the_batch_they_were_encoded_in(make_model, label
         torch.testing.assert_close(codes, expected, rtol=1e-6, atol=1e-6)
 
 
-def test_changing_labels_is_building_the_changed_set(parts):
+def test_changing_an_index_equals_building_it_anew(parts):
     gile, processor = parts
     index = LabelIndex.build(gile, processor, LabelSet.from_names(NAMES))
     with pytest.MonkeyPatch.context() as patch:  # the others are not encoded again
@@ -147,14 +147,14 @@ def test_changing_labels_is_building_the_changed_set(parts):
     assert index.label_set[4] == Label("Rats", "Infants")
 
 
-def test_one_label_may_be_added(make_model):
+def test_a_single_label_may_be_added(make_model):
     model, processor = make_model()
     index = LabelIndex.build(model)
     index.add(Label("r", "Rats"), model, processor)
     assert index.label_set.ids[5:] == ["r"]
 
 
-def test_a_label_of_a_linear_unit_gets_another_name_and_keeps_its_code(make_model):
+def test_renaming_a_label_of_a_linear_unit_keeps_its_code(make_model):
     model, processor = make_model(output_layer="linear")
     index = LabelIndex.build(model)
     codes = index.codes.clone()
@@ -187,7 +187,7 @@ def test_learned_weights_of_labels_survive_changes(make_model):
     assert torch.allclose(LabelIndex.build(model, processor, LabelSet([Label("y", "Rats")])).codes[0], new)
 
 
-def test_changes_within_inference_mode_leave_codes_that_can_change(tmp_path, make_model):
+def test_codes_changed_in_inference_mode_can_be_changed_later(tmp_path, make_model):
     model, processor = make_model()
     for change in (
         lambda index: index.add([Label("r", "Rats")], model, processor),
@@ -233,7 +233,7 @@ def test_failed_changes_leave_the_index_unchanged(parts):
     assert torch.equal(index.codes, codes)
 
 
-def test_labels_of_minus_infinity_are_labels_too(small_blocks):
+def test_labels_with_a_score_of_minus_infinity_are_returned(small_blocks):
     codes = torch.full((4000, 1), -torch.inf)
     codes[3000] = 1
     for k in (3, 400, 1500):  # 1500: more than a block of labels
@@ -241,7 +241,7 @@ def test_labels_of_minus_infinity_are_labels_too(small_blocks):
         assert torch.equal(found, torch.tensor([3000, *range(k - 1)]).expand(9, k))
 
 
-def test_the_number_of_labels_may_be_one_of_numpy():
+def test_k_may_be_a_numpy_integer():
     texts, codes = whole_numbers(2, 9)
     assert torch.equal(plain_index(codes).top_k(texts, np.int64(2)).columns, plain_index(codes).top_k(texts, 2).columns)
 
@@ -259,7 +259,7 @@ def test_top_k_is_a_stable_sort_of_all_scores(small_blocks, labels, dtype):
         assert torch.equal(found.columns, expected.indices[:, :k])
 
 
-def test_top_k_of_rising_and_falling_scores_is_right_too(small_blocks):
+def test_top_k_handles_rising_and_falling_scores(small_blocks):
     # Every chunk holds something better than all before, or nothing does.
     codes = torch.arange(5000.0)[:, None]
     for texts in (torch.ones(3, 1), -torch.ones(3, 1)):
@@ -268,7 +268,7 @@ def test_top_k_of_rising_and_falling_scores_is_right_too(small_blocks):
         assert torch.equal(found.columns, expected.indices[:, :7])
 
 
-def test_top_k_of_real_numbers_is_that_of_the_scores(small_blocks):
+def test_top_k_equals_torch_topk_of_the_scores(small_blocks):
     generator = torch.Generator().manual_seed(3)
     texts, codes = torch.randn(9, 50, generator=generator), torch.randn(2000, 50, generator=generator)
     index = plain_index(codes)
@@ -277,7 +277,7 @@ def test_top_k_of_real_numbers_is_that_of_the_scores(small_blocks):
     torch.testing.assert_close(index.top_k(texts, 10).scores, expected.values)
 
 
-def test_no_more_than_a_block_of_scores_is_held(small_blocks, monkeypatch):
+def test_only_a_block_of_scores_is_in_memory(small_blocks, monkeypatch):
     sizes = []
     mm = torch.mm
     monkeypatch.setattr(torch, "mm", lambda one, other, out: sizes.append(out.numel()) or mm(one, other, out=out))
@@ -287,14 +287,14 @@ def test_no_more_than_a_block_of_scores_is_held(small_blocks, monkeypatch):
     assert sum(sizes) == 50 * 3000
 
 
-def test_no_documents_have_no_answers():
+def test_an_empty_batch_gives_empty_results():
     _, codes = whole_numbers(1, 1000)
     index = plain_index(codes)
     assert index.top_k(torch.zeros(0, 6), 3).columns.shape == (0, 3)
     assert index.scores(torch.zeros(0, 6)).shape == (0, 1000)
 
 
-def test_codes_of_16_bits_score_as_their_numbers_say(parts):
+def test_sixteen_bit_codes_score_by_their_stored_values(parts):
     gile, processor = parts
     texts = text_codes_of(gile, processor)
     index = LabelIndex.build(gile, processor, LabelSet.from_names(NAMES), dtype=torch.bfloat16)
@@ -305,7 +305,7 @@ def test_codes_of_16_bits_score_as_their_numbers_say(parts):
     assert index.to(dtype=torch.float32).scores(texts.double()).dtype == torch.float64
 
 
-def test_scores_are_of_32_bits_under_autocast_too(small_blocks):
+def test_scores_stay_float32_under_autocast(small_blocks):
     generator = torch.Generator().manual_seed(5)
     texts, codes = torch.randn(5, 50, generator=generator), torch.randn(2000, 50, generator=generator)
     index = plain_index(codes)
@@ -317,7 +317,7 @@ def test_scores_are_of_32_bits_under_autocast_too(small_blocks):
             torch.testing.assert_close(answer(), expected, rtol=0, atol=0)
 
 
-def test_codes_are_those_of_the_model_under_autocast_too(make_model):
+def test_codes_are_not_affected_by_autocast(make_model):
     model, processor = make_model()
     for arguments in ((model, processor, LabelSet.from_names(NAMES)), (model,)):
         expected = LabelIndex.build(*arguments).codes
@@ -325,7 +325,7 @@ def test_codes_are_those_of_the_model_under_autocast_too(make_model):
             assert torch.equal(LabelIndex.build(*arguments).codes, expected)
 
 
-def test_codes_out_of_the_range_of_16_bits_are_refused(parts):
+def test_codes_outside_the_float16_range_are_refused(parts):
     gile, processor = parts
     with torch.no_grad():
         gile.get_input_embeddings().weight[5] *= 1e7
@@ -363,7 +363,7 @@ class Candidates:
         self.changes.append(("replace", columns, codes))
 
 
-def test_an_approximate_search_chooses_candidates_and_their_scores_are_exact(monkeypatch):
+def test_an_approximate_search_returns_exact_scores_of_its_candidates(monkeypatch):
     monkeypatch.setattr(label_index, "_CANDIDATES", 16)
     texts, codes = whole_numbers(5, 100)
     index = plain_index(codes)
@@ -383,7 +383,7 @@ def test_an_approximate_search_chooses_candidates_and_their_scores_are_exact(mon
     assert not torch.equal(exact.columns[1:], expected.columns[1:])
 
 
-def test_an_approximate_search_follows_the_changes_of_the_labels(make_model):
+def test_an_approximate_search_follows_label_changes(make_model):
     model, processor = make_model()
     index = LabelIndex.build(model, processor, LabelSet.from_names(NAMES))
     index.search = search = Candidates(len(NAMES))
@@ -414,13 +414,13 @@ def test_an_approximate_search_follows_the_changes_of_the_labels(make_model):
         ),
     ],
 )
-def test_bad_calls_are_refused(call, message):
+def test_invalid_calls_are_refused(call, message):
     texts, codes = whole_numbers(2, 9)
     with pytest.raises(ValueError, match=message):
         call(plain_index(codes), texts)
 
 
-def test_what_cannot_be_built_is_refused(make_model):
+def test_an_index_without_label_set_or_processor_is_refused(make_model):
     model, processor = make_model()
     labels = LabelSet.from_names(NAMES)
     with pytest.raises(ValueError, match="pass label_set=: no label set is stored"):
@@ -444,7 +444,7 @@ def test_what_cannot_be_built_is_refused(make_model):
         LabelIndex.build(linear, processor, labels)
 
 
-def test_building_leaves_the_model_in_its_mode(make_model):
+def test_building_restores_the_training_mode(make_model):
     model, processor = make_model()
     model.train()
     index = LabelIndex.build(model, processor, LabelSet.from_names(NAMES))
@@ -457,7 +457,7 @@ def test_building_leaves_the_model_in_its_mode(make_model):
     assert model.gile.label_state() == state
 
 
-def test_an_index_does_not_change_with_the_model_and_refuses_it_then(make_model):
+def test_an_index_refuses_a_model_that_has_changed(make_model):
     model, processor = make_model()
     index = LabelIndex.build(model)
     codes = index.codes.clone()
@@ -489,7 +489,7 @@ def test_an_index_does_not_change_with_the_model_and_refuses_it_then(make_model)
     [{}, {"output_layer": "linear"}, {"output_layer": "bilinear"}, {"output_layer": "only_input"}],
     ids=lambda options: options.get("output_layer", "gile"),
 )
-def test_a_trained_model_is_another_version(make_model, options):
+def test_training_changes_the_fingerprint(make_model, options):
     model, processor = make_model(problem_type="multi_label_classification", **options)
     model.get_input_embeddings().requires_grad_(False)
     model.train()
@@ -501,14 +501,14 @@ def test_a_trained_model_is_another_version(make_model, options):
 
 
 @pytest.mark.parametrize("name", ["text_encoder", "input_projection", "classifier"])
-def test_weights_written_through_data_are_another_version(make_model, name):
+def test_changing_weights_through_data_changes_the_fingerprint(make_model, name):
     model, _ = make_model()
     before = fingerprint(model)
     next(weight for found, weight in model.named_parameters() if name in found).data.mul_(3)
     assert fingerprint(model) != before
 
 
-def test_a_wrapped_model_is_the_model_in_it(make_model):
+def test_a_wrapped_model_counts_as_its_inner_model(make_model):
     model, processor = make_model()
     wrapped = nn.Module()  # as DistributedDataParallel
     wrapped.module = model
@@ -518,7 +518,7 @@ def test_a_wrapped_model_is_the_model_in_it(make_model):
     index.check_fits(model)
 
 
-def test_the_fingerprint_is_of_what_makes_codes(tmp_path, make_model):
+def test_the_fingerprint_covers_everything_that_affects_codes(tmp_path, make_model):
     model, processor = make_model()
     ours = fingerprint(model)
     model.save_pretrained(tmp_path / "saved")
@@ -546,7 +546,7 @@ def another(value):
     return {int: 77, float: 0.77, str: "another", list: ["another"], dict: {"another": 1}}.get(type(value), "another")
 
 
-def test_every_field_of_the_configuration_is_hashed_or_makes_no_codes():
+def test_every_configuration_field_is_hashed_or_does_not_affect_codes():
     model = PublishedGileModel(PublishedGileConfig(vocab_size=11))
     before = fingerprint(model)
     unhashed = set()
@@ -565,7 +565,7 @@ def test_every_field_of_the_configuration_is_hashed_or_makes_no_codes():
     }
 
 
-def test_an_activation_that_makes_other_codes_is_another_version():
+def test_changing_an_activation_changes_the_fingerprint():
     config = {"vocab_size": 11, "encoder_cell": "gru", "label_encoder_type": "text_encoder", "max_sentence_words": 60}
     model, other = (PublishedGileModel(PublishedGileConfig(recurrent_act=act, **config)) for act in ("tanh", "relu"))
     other.load_state_dict(model.state_dict())
@@ -574,7 +574,7 @@ def test_an_activation_that_makes_other_codes_is_another_version():
     assert fingerprint(model) != fingerprint(other)
 
 
-def test_a_configuration_changed_in_place_is_another_version(make_model):
+def test_changing_the_configuration_in_place_changes_the_fingerprint(make_model):
     model, processor = make_model(lexical=True)
     index = LabelIndex.build(model, processor)
     model.config.term_weights = {"unseen": {"match": 3.0}}
@@ -593,7 +593,7 @@ def test_weights_are_hashed_once(make_model, monkeypatch):
 
 @pytest.mark.parametrize("mmap", [True, False])
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
-def test_a_saved_index_is_the_same_again(tmp_path, make_model, mmap, dtype):
+def test_a_saved_index_loads_unchanged(tmp_path, make_model, mmap, dtype):
     model, processor = make_model()
     labels = LabelSet([Label("1", "Iron", "a metal", count=3, seen=True), Label("2", "Milk"), Label("3", "Blood")])
     index = LabelIndex.build(model, processor, labels, dtype=dtype)
@@ -614,7 +614,7 @@ def test_a_saved_index_is_the_same_again(tmp_path, make_model, mmap, dtype):
 
 
 @pytest.mark.parametrize("mmap", [True, False])
-def test_a_loaded_index_changes_and_leaves_its_file(tmp_path, make_model, mmap):
+def test_changing_a_loaded_index_does_not_change_its_file(tmp_path, make_model, mmap):
     model, processor = make_model()
     built = LabelIndex.build(model, processor, LabelSet.from_names(NAMES))
     built.save_pretrained(tmp_path)
@@ -631,7 +631,7 @@ def test_a_loaded_index_changes_and_leaves_its_file(tmp_path, make_model, mmap):
 
 
 @pytest.mark.parametrize("step", ["save_file", "save", "write_text", "replace", "unlink"])
-def test_an_interrupted_save_loses_nothing(tmp_path, make_model, monkeypatch, step):
+def test_an_interrupted_save_keeps_the_old_index(tmp_path, make_model, monkeypatch, step):
     model, processor = make_model()
     old = LabelIndex.build(model, processor, LabelSet.from_names(NAMES))
     new = LabelIndex.build(model, processor, LabelSet.from_names(NAMES[:3]))
@@ -653,7 +653,7 @@ def test_an_interrupted_save_loses_nothing(tmp_path, make_model, monkeypatch, st
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_an_index_can_be_saved_beside_its_model(tmp_path, make_model):
+def test_an_index_can_be_saved_into_the_folder_of_its_model(tmp_path, make_model):
     model, processor = make_model()
     model.save_pretrained(tmp_path)
     LabelIndex.build(model, processor, LabelSet.from_names(NAMES)).save_pretrained(tmp_path)
@@ -699,7 +699,7 @@ def test_damaged_newer_and_foreign_indexes_are_refused(tmp_path, make_model):
         LabelIndex.from_pretrained(tmp_path)
 
 
-def test_saving_leaves_the_files_of_others(tmp_path):
+def test_saving_keeps_unrelated_files(tmp_path):
     _, codes = whole_numbers(1, 9)
     theirs = ["label_index-sources.csv", "label_index-2024", "label_index-0123456789.json", "label_index-01234567.txt"]
     for name in theirs:
@@ -743,7 +743,7 @@ def assert_same_answers(answers, expected):
 
 @pytest.mark.parametrize("language", ["english", "german"])
 @pytest.mark.parametrize("label_language", [None, "english", "german"])
-def test_an_index_is_of_documents_of_one_language(two_languages, language, label_language):
+def test_an_index_belongs_to_a_single_document_language(two_languages, language, label_language):
     model, processor = two_languages
     texts = text_codes_of(model.gile, processor, language=language)
     inputs = processor(TEXTS, language=language, return_tensors="pt")
@@ -771,7 +771,7 @@ def test_an_index_is_of_documents_of_one_language(two_languages, language, label
         pipe(TEXTS, given, language="english" if language == "german" else "german")
 
 
-def test_labels_that_name_their_language_are_read_in_it():
+def test_labels_with_a_language_are_encoded_in_that_language():
     tokenizer = build_tokenizer({"english": ["a gift of milk"], "german": ["gift ist gefahr"]}, min_count=1)
     config = GileConfig(vocab_size=len(tokenizer), embedding_size=7, joint_size=13, languages=["english", "german"])
     model, processor = GileModel(config).eval(), GileProcessor.for_config(tokenizer, config)

@@ -13,13 +13,13 @@ FULL = [
 ]
 
 
-def test_files_restore_what_was_saved(tmp_path):
+def test_a_saved_label_set_loads_unchanged(tmp_path):
     labels = LabelSet(FULL)
     labels.save(tmp_path / "labels.jsonl")
     assert LabelSet.load(tmp_path / "labels.jsonl") == labels
 
 
-def test_other_files_are_left_to_the_readers_of_tables(tmp_path):
+def test_other_file_types_are_left_to_the_table_readers(tmp_path):
     with pytest.raises(ValueError, match=r"a\.csv: a label set is read from a \.jsonl file; hf_gile\.load_labels"):
         LabelSet.load(tmp_path / "a.csv")
     with pytest.raises(ValueError, match=r"a\.csv: a label set is written to a \.jsonl file; hf_gile\.data\.save"):
@@ -35,7 +35,7 @@ def test_columns_follow_the_order_of_the_labels():
     assert "Milk, Human" not in labels
 
 
-def test_changes_make_a_new_set_and_keep_ids_and_columns():
+def test_changes_return_a_new_set_with_the_same_ids_and_columns():
     labels = LabelSet(FULL)
     assert labels.rename("D008895", "Human Milk").column("D008895") == 1
     assert labels.add(Label("D1", "New")).names == ["Heart Failure", "Milk, Human", "Eisen", "New"]
@@ -97,7 +97,7 @@ def test_changes_make_a_new_set_and_keep_ids_and_columns():
         (lambda labels: labels.update("D00750", threshold=0.5), "no label has the id 'D00750' among 3 labels"),
     ],
 )
-def test_a_changed_set_is_checked_as_a_new_one(change, message):
+def test_a_changed_set_is_validated_like_a_new_set(change, message):
     labels = LabelSet(FULL)
     if message is not None:
         with pytest.raises(ValueError, match=message):
@@ -147,17 +147,17 @@ def test_labels_may_share_a_name_when_their_descriptions_differ():
         *("list", "number", "space", "parent"),
     ],
 )
-def test_bad_labels_are_refused_by_row(labels, message):
+def test_invalid_labels_are_refused_by_row(labels, message):
     with pytest.raises(ValueError, match=message):
         LabelSet(labels)
 
 
-def test_one_text_is_not_a_list_of_names():
+def test_a_string_is_not_accepted_as_a_list_of_names():
     with pytest.raises(ValueError, match="got the string 'Heart Failure'"):
         LabelSet.from_names("Heart Failure")
 
 
-def test_unknown_id_names_the_nearest():
+def test_the_error_for_an_unknown_id_names_the_nearest_id():
     with pytest.raises(ValueError, match="no label has the id 'D00889' among 3 labels; did you mean 'D008895'"):
         LabelSet(FULL).column("D00889")
 
@@ -179,14 +179,14 @@ def test_unknown_id_names_the_nearest():
         ("a.jsonl", "", "a.jsonl: no labels"),
     ],
 )
-def test_bad_files_are_refused_by_file_and_row(tmp_path, name, content, message):
+def test_invalid_files_are_refused_by_file_and_row(tmp_path, name, content, message):
     (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(ValueError, match=message):
         LabelSet.load(tmp_path / name)
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-16-le"])
-def test_a_file_in_another_encoding_is_refused_with_the_row(tmp_path, encoding):
+def test_a_file_in_another_encoding_is_refused_by_row(tmp_path, encoding):
     path = tmp_path / "labels.jsonl"
     LabelSet([Label("D1", "Heart"), Label("D2", "Fièvre")]).save(path)
     path.write_bytes(path.read_text(encoding="utf-8").encode(encoding))
@@ -199,7 +199,7 @@ def test_a_file_in_another_encoding_is_refused_with_the_row(tmp_path, encoding):
     ["[" * 100_000, "9" * 100_000, '{"id": "D1", "name": "Heart", "%s": 1}' % ("x" * 100_000)],
     ids=range(3),
 )
-def test_a_bad_file_gets_a_short_message_of_file_and_row(tmp_path, content):
+def test_the_error_for_an_invalid_file_stays_short(tmp_path, content):
     (tmp_path / "labels.jsonl").write_text(content, encoding="utf-8")
     with pytest.raises(ValueError, match=r"labels\.jsonl, row 1") as error:
         LabelSet.load(tmp_path / "labels.jsonl")
@@ -207,12 +207,12 @@ def test_a_bad_file_gets_a_short_message_of_file_and_row(tmp_path, content):
     assert len(str(error.value)) < 500 + len(str(tmp_path))
 
 
-def test_a_byte_order_mark_is_fine(tmp_path):
+def test_a_byte_order_mark_is_ignored(tmp_path):
     (tmp_path / "a.jsonl").write_text(json.dumps({"id": "1", "name": "a"}), encoding="utf-8-sig")
     assert LabelSet.load(tmp_path / "a.jsonl") == LabelSet([Label("1", "a")])
 
 
-def test_synonyms_are_no_part_of_what_the_model_reads_and_labels_may_share_them():
+def test_synonyms_are_not_part_of_the_label_text_and_may_be_shared():
     labels = LabelSet([Label("1", "Mercury", "a metal", synonyms=("Hg", "Quicksilver")), Label("2", "Hg")])
     assert labels.texts == ["Mercury: a metal", "Hg"]
     assert len({*labels}) == 2
@@ -221,6 +221,6 @@ def test_synonyms_are_no_part_of_what_the_model_reads_and_labels_may_share_them(
         LabelSet([Label("1", "Hg"), Label("2", "Hg", synonyms=("Mercury",))])
 
 
-def test_missing_file_is_named(tmp_path):
+def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no\.jsonl"):
         LabelSet.load(tmp_path / "no.jsonl")

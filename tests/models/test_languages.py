@@ -60,14 +60,14 @@ def mixed(processor):
     return processor(texts, language=languages, return_tensors="pt"), languages
 
 
-def test_a_word_of_two_languages_is_two_words(make):
+def test_the_same_word_in_two_languages_has_two_entries(make):
     _, processor = make()
     one, other = (processor(["gift"], language=language)["input_ids"][0] for language in LANGUAGES)
     assert one != other
     assert processor(["gift schlange"], language="english")["input_ids"][0] == [*one, 1]
 
 
-def test_the_processor_comes_back_with_its_languages(make, tmp_path):
+def test_a_saved_processor_keeps_its_languages(make, tmp_path):
     _, processor = make()
     expected = processor(TEXTS["german"], language="german")["input_ids"]
     processor.save_pretrained(tmp_path)
@@ -76,7 +76,7 @@ def test_the_processor_comes_back_with_its_languages(make, tmp_path):
 
 @pytest.mark.parametrize("cell", ["dense", "bigru"])
 @pytest.mark.parametrize("sharing", SHARINGS)
-def test_sharing_says_which_parts_are_one_module(make, sharing, cell):
+def test_sharing_decides_which_modules_are_shared(make, sharing, cell):
     model, _ = make(text_encoder_type="han", sharing=sharing, encoder_cell=cell)
     encoder = model.gile.text_encoder
     for name, kind in itertools.product(("word", "sentence"), ("encoder", "attention")):
@@ -85,7 +85,7 @@ def test_sharing_says_which_parts_are_one_module(make, sharing, cell):
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_unit_is_always_the_languages_own_and_the_joint_space_if_it_says_so(make, shared):
+def test_each_language_has_a_separate_unit_and_optionally_a_separate_joint_space(make, shared):
     model, _ = make(share_joint_space=shared)
     layer = model.gile.output_layer
     assert isinstance(layer.classifier, torch.nn.ModuleDict)
@@ -95,7 +95,7 @@ def test_unit_is_always_the_languages_own_and_the_joint_space_if_it_says_so(make
 
 @pytest.mark.parametrize("layer", ["gile", "bilinear", "linear"])
 @pytest.mark.parametrize("sharing", SHARINGS)
-def test_a_batch_of_both_languages_scores_as_each_alone(make, sharing, layer):
+def test_a_mixed_batch_scores_like_separate_batches(make, sharing, layer):
     model, processor = make(text_encoder_type="han", sharing=sharing, output_layer=layer, share_joint_space=False)
     words, languages = mixed(processor)
     logits = model(**words, language=languages).logits
@@ -119,7 +119,7 @@ def crossed(model, documents, candidate_language):
     return model.stored_labels.masked(scores, candidate_language)
 
 
-def test_cross_lingual_prediction_scores_with_the_labels_of_another(make):
+def test_cross_lingual_prediction_scores_labels_of_another_language(make):
     model, processor = make()
     german = of(processor, "german")
     logits = crossed(model, german, "english")
@@ -130,7 +130,7 @@ def test_cross_lingual_prediction_scores_with_the_labels_of_another(make):
     assert logits[:, 3:].isneginf().all()
 
 
-def test_labels_without_a_language_are_for_all(make):
+def test_labels_without_a_language_apply_to_all_languages(make):
     model, processor = make()
     words = processor(label_text=["gift", "milk"], label_language="english", return_tensors="pt")["label_input_ids"]
     model.set_labels(LabelSet([Label("1", "gift"), Label("2", "milk")]), processor, words)
@@ -139,7 +139,7 @@ def test_labels_without_a_language_are_for_all(make):
 
 
 @pytest.mark.parametrize("layer", ["gile", "linear"])
-def test_loss_is_that_of_each_document_over_the_labels_of_its_language(make, layer):
+def test_the_loss_of_a_document_covers_the_labels_of_its_language(make, layer):
     model, processor = make(output_layer=layer)
     words, languages = mixed(processor)
     gold = torch.tensor([[0, 2], [3, -100], [1, -100], [4, 3]])
@@ -181,7 +181,7 @@ def test_a_gold_label_of_the_other_language_is_refused_by_name(make):
     ],
     ids=["none", "unknown", "too few", "out of range"],
 )
-def test_a_language_must_be_named_and_known(make, language, message):
+def test_a_missing_or_unknown_language_is_refused(make, language, message):
     model, processor = make()
     words = processor(TEXTS["english"], language="english", return_tensors="pt")
     with pytest.raises(ValueError, match=message):
@@ -201,12 +201,12 @@ def test_a_language_must_be_named_and_known(make, language, message):
     ],
     ids=["no rows", "too few languages", "too few rows of the mask", "a number"],
 )
-def test_each_row_of_every_input_has_a_language(make, documents, language):
+def test_every_row_needs_a_language(make, documents, language):
     with pytest.raises(ValueError, match=r"language must name the language of each row of \w+ \("):
         make()[0](**documents, language=language)
 
 
-def test_no_documents_of_no_language_get_no_scores(make):
+def test_an_empty_batch_with_languages_gives_no_scores(make):
     model, _ = make()
     documents = torch.zeros(0, 3, dtype=torch.long)
     assert model(documents, language=[]).logits.shape == (0, model.config.num_labels)
@@ -214,7 +214,7 @@ def test_no_documents_of_no_language_get_no_scores(make):
         model(torch.tensor([[4]]), language=torch.tensor([0.5]))
 
 
-def test_a_model_without_languages_refuses_one(make_model):
+def test_a_model_without_languages_refuses_a_language(make_model):
     model, processor = make_model()
     with pytest.raises(ValueError, match="this model has no languages"):
         model(**processor(["milk"], return_tensors="pt"), language="english")
@@ -222,7 +222,7 @@ def test_a_model_without_languages_refuses_one(make_model):
         processor(["milk"], language="english")
 
 
-def test_labels_must_stand_one_language_after_the_other(make):
+def test_labels_must_be_grouped_by_language(make):
     model, processor = make()
     labels = [Label("1", "gift", language="english"), Label("2", "gift", language="german")]
     with pytest.raises(ValueError, match="got the languages english, german, english"):
@@ -241,18 +241,18 @@ def test_labels_read_by_the_text_encoder_are_read_in_their_language(make, sharin
         torch.testing.assert_close(stored[columns], expected)
 
 
-def test_a_linear_unit_of_the_base_model_gives_the_labels_of_the_language(make):
+def test_the_linear_unit_of_a_base_model_scores_labels_of_the_language(make):
     model, processor = make(output_layer="linear")
     assert model.gile(**of(processor, "german")).logits.shape == (2, 2)
     assert model.gile(**of(processor, "english")).logits.shape == (2, 3)
 
 
-def test_a_linear_unit_of_several_languages_needs_their_numbers_of_labels():
+def test_a_multilingual_linear_unit_needs_label_counts_per_language():
     with pytest.raises(StrictDataclassError, match="needs the number of labels of each"):
         GileModel(GileConfig(output_layer="linear", languages=LANGUAGES, num_labels=5))
 
 
-def test_saved_with_its_languages_it_scores_the_same(make, tmp_path):
+def test_a_saved_multilingual_model_gives_the_same_scores(make, tmp_path):
     model, processor = make(sharing="none", share_joint_space=False)
     model.save_pretrained(tmp_path)
     loaded = GileForSequenceClassification.from_pretrained(tmp_path).eval()
@@ -284,7 +284,7 @@ def test_the_pipeline_takes_a_language(make):
 
 
 @pytest.mark.parametrize("layer", ["gile", "linear"])
-def test_languages_that_are_not_in_the_order_of_the_alphabet_come_back_in_theirs(tmp_path, layer):
+def test_languages_keep_a_non_alphabetical_order_when_saved(tmp_path, layer):
     """A saved config.json has its mappings sorted."""
     torch.manual_seed(0)
     labels = LabelSet([*LABELS[3:], *LABELS[:3]])
@@ -309,7 +309,7 @@ def test_languages_that_are_not_in_the_order_of_the_alphabet_come_back_in_theirs
         model.set_labels(LABELS, processor)
 
 
-def test_labels_that_name_no_language_must_come_with_their_words(make):
+def test_labels_without_a_language_need_label_input_ids(make):
     model, processor = make()
     with pytest.raises(ValueError, match=r"have no language .* pass label_input_ids=processor"):
         model.set_labels(LabelSet([Label("1", "gift"), Label("2", "milk")]), processor)
@@ -319,7 +319,7 @@ def test_labels_that_name_no_language_must_come_with_their_words(make):
 
 @pytest.mark.parametrize("loss", LOSSES, ids=["plain", "decoupled_softmax"])
 @pytest.mark.parametrize("training", [True, False])
-def test_half_precision_leaves_the_other_language_out_of_the_loss_as_well(make, loss, training):
+def test_half_precision_also_excludes_the_other_language_from_the_loss(make, loss, training):
     model, processor = make()
     model.loss_function = loss
     model.train(training)
@@ -328,7 +328,7 @@ def test_half_precision_leaves_the_other_language_out_of_the_loss_as_well(make, 
     assert model.bfloat16()(**inputs, labels=gold).loss.item() == pytest.approx(expected.item(), rel=0.05)
 
 
-def test_the_pipeline_refuses_a_language_for_each_text(make):
+def test_the_pipeline_refuses_a_list_of_languages(make):
     from transformers import pipeline
 
     model, processor = make()
@@ -352,11 +352,11 @@ def test_the_pipeline_refuses_a_language_for_each_text(make):
     ],
     ids=["list of labels", "mapping of labels", "one text", "another language"],
 )
-def test_texts_by_language_are_checked(arguments, message):
+def test_invalid_texts_by_language_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         build_tokenizer(**arguments, min_count=1)
 
 
-def test_one_language_needs_no_names_in_front_of_its_words():
+def test_a_single_language_needs_no_word_prefixes():
     tokenizer = build_tokenizer({"english": ["a cat"]}, label_texts={"english": ["dog"]}, min_count=1)
     assert tokenizer.tokenize("cat dog") == ["cat", "dog"]

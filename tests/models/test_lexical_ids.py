@@ -22,41 +22,41 @@ def test_features_are_hashes_that_never_change():
     assert lexical_features("milks")[0] == 833932
 
 
-def test_repeats_stand_as_often_as_they_occur():
+def test_repeated_words_give_repeated_features():
     assert lexical_features("a dog, a cat") == [*lexical_features("a dog"), *lexical_features("a cat")]
 
 
 @pytest.mark.parametrize(
     ("text", "same"), [("ﬁlm", "FILM"), ("Straße", "STRASSE"), ("e\u0301te\u0301", "été"), ("well-known", "well known")]
 )
-def test_case_and_form_do_not_count(text, same):
+def test_case_and_unicode_form_are_ignored(text, same):
     assert lexical_features(text) == lexical_features(same)
 
 
-def test_compounds_share_parts():
+def test_compounds_share_features_with_their_parts():
     shared = set(lexical_features("Haustier")) & set(lexical_features("Tierhaus"))
     assert len(shared) == 2  # haus, tier
     assert all(number % 2 for number in shared)
 
 
-def test_short_words_have_no_parts():
+def test_short_words_have_a_single_feature():
     assert len(lexical_features("milk")) == 1
 
 
-def test_words_of_scripts_with_vowel_signs_are_whole():
+def test_words_with_vowel_signs_are_not_split():
     assert len(words_of("हिन्दी भाषा।")) == 2
 
 
-def test_east_asian_texts_share_parts():
+def test_east_asian_texts_share_character_features():
     assert set(lexical_features("機械学習")) & set(lexical_features("学習理論")) != set()
 
 
 @pytest.mark.parametrize("text", ["", " .,!", "\ud800"])
-def test_texts_without_words_have_none(text):
+def test_texts_without_words_have_no_features(text):
     assert lexical_features(text) == []
 
 
-def test_endless_words_are_cut():
+def test_very_long_words_are_cut():
     assert len(words_of("a" * 1000)) == 16
 
 
@@ -75,5 +75,5 @@ def test_words_of_a_title_count_three_times():
     assert lexical_ids("iron milk\n") == lexical_ids(" \niron milk") == lexical_ids("iron milk")
 
 
-def test_a_book_has_no_more_ids_than_different_words():
+def test_repeated_words_share_an_id_with_a_count():
     assert lexical_ids("iron milk " * 1000) == [one + 999 * LEXICAL_BUCKETS for one in lexical_ids("iron milk")]

@@ -27,14 +27,14 @@ def test_a_column_out_of_range_is_named(wrong):
         multi_hot(torch.tensor([[0, wrong]]), L)
 
 
-def test_sigmoid_loss_is_equation_15_times_the_number_of_labels(logits):
+def test_sigmoid_loss_equals_equation_15_times_the_number_of_labels(logits):
     targets = multi_hot(LABELS, L).double()
     y_hat = 1 / (1 + torch.exp(-logits))
     equation_15 = -(targets * y_hat.log() + (1 - targets) * (1 - y_hat).log()).sum() / (B * L)
     torch.testing.assert_close(binary_cross_entropy(logits, targets), equation_15 * L)
 
 
-def test_softmax_loss_is_the_stock_one(logits):
+def test_softmax_loss_equals_torch_cross_entropy(logits):
     gold = torch.tensor([2, 16, 0])
     torch.testing.assert_close(
         cross_entropy(logits, multi_hot(gold[:, None], L)), functional.cross_entropy(logits, gold)

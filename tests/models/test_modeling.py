@@ -15,7 +15,7 @@ def both_towers(model, processor, labels):
     return model.gile(**inputs)
 
 
-def test_both_towers_score_as_the_stored_labels_do(make_model, label_set):
+def test_both_towers_score_like_the_stored_labels(make_model, label_set):
     model, processor = make_model()
     stored = model(**processor(TEXTS, return_tensors="pt")).logits
     output = both_towers(model, processor, label_set)
@@ -25,7 +25,7 @@ def test_both_towers_score_as_the_stored_labels_do(make_model, label_set):
     assert output.attentions is None
 
 
-def test_forward_is_the_product_of_its_parts(make_model, label_set):
+def test_forward_equals_its_separate_steps(make_model, label_set):
     model, processor = make_model()
     texts = model.gile.project_texts(**processor(TEXTS, return_tensors="pt"))
     labels = model.gile.project_labels(**processor(label_text=label_set.texts, return_tensors="pt"))
@@ -34,7 +34,7 @@ def test_forward_is_the_product_of_its_parts(make_model, label_set):
     torch.testing.assert_close(model.gile.score(texts, labels), both_towers(model, processor, label_set).logits)
 
 
-def test_label_vectors_can_be_given_instead_of_words(make_model, label_set):
+def test_label_vectors_may_replace_label_words(make_model, label_set):
     model, processor = make_model()
     words = processor(label_text=label_set.texts, return_tensors="pt")["label_input_ids"]
     documents = processor(TEXTS, return_tensors="pt")
@@ -44,7 +44,7 @@ def test_label_vectors_can_be_given_instead_of_words(make_model, label_set):
     )
 
 
-def test_label_padding_does_not_count(make_model):
+def test_label_padding_is_ignored(make_model):
     model, _ = make_model()
     padded = model.gile.project_labels(torch.tensor([[3, 4, 0]]))
     torch.testing.assert_close(padded, model.gile.project_labels(torch.tensor([[3, 4]])))
@@ -56,7 +56,7 @@ def test_a_score_does_not_depend_on_the_other_labels(make_model, label_set):
     torch.testing.assert_close(both_towers(model, processor, label_set[2:]).logits, scores[:, 2:])
 
 
-def test_a_document_without_a_known_word_has_a_score(make_model, label_set):
+def test_a_document_without_known_words_gets_a_score(make_model, label_set):
     model, processor = make_model()
     for texts in (["zebrafish quantum"], ["", "!"]):
         logits = model(**processor(texts, return_tensors="pt")).logits
@@ -68,7 +68,7 @@ def test_a_document_without_a_known_word_has_a_score(make_model, label_set):
     torch.testing.assert_close(logits[0], expected + layer.classifier.bias)
 
 
-def test_attentions_are_returned_when_asked_for(make_model):
+def test_attentions_are_returned_on_request(make_model):
     for text_encoder, shapes in {"wan": [(2, 4)], "han": [(2, 1, 4), (2, 1)]}.items():
         model, processor = make_model(text_encoder)
         attentions = model(**processor(TEXTS, return_tensors="pt"), output_attentions=True).attentions
@@ -138,7 +138,7 @@ class TestLoss:
     def loss(self, model, processor, **arguments):
         return model(**processor(TEXTS, return_tensors="pt"), **arguments)
 
-    def test_sigmoid_loss_takes_columns_or_zeros_and_ones(self, make_model):
+    def test_sigmoid_loss_accepts_columns_or_multi_hot_labels(self, make_model):
         model, processor = make_model()
         output = self.loss(model, processor, labels=self.gold)
         dense = multi_hot(self.gold, 5)
@@ -147,12 +147,12 @@ class TestLoss:
         torch.testing.assert_close(self.loss(model, processor, labels=dense).loss, stock)
 
     @pytest.mark.parametrize("problem_type", [None, "single_label_classification"])
-    def test_softmax_loss_takes_one_column_each(self, make_model, problem_type):
+    def test_softmax_loss_takes_a_column_per_document(self, make_model, problem_type):
         model, processor = make_model(problem_type=problem_type)
         output = self.loss(model, processor, labels=torch.tensor([1, 4]))
         torch.testing.assert_close(output.loss, functional.cross_entropy(output.logits, torch.tensor([1, 4])))
 
-    def test_one_column_each_can_also_be_trained_by_sigmoid(self, make_model):
+    def test_single_columns_can_also_be_trained_with_sigmoid(self, make_model):
         model, processor = make_model(problem_type="multi_label_classification")
         one = self.loss(model, processor, labels=torch.tensor([1, 4])).loss
         torch.testing.assert_close(one, self.loss(model, processor, labels=torch.tensor([[1], [4]])).loss)
@@ -169,7 +169,7 @@ class TestLoss:
         cells = functional.binary_cross_entropy_with_logits(full[:, columns], targets, weights, reduction="none")
         torch.testing.assert_close(output.loss, cells.sum() / 2)
 
-    def test_evaluation_scores_all_labels_whatever_was_sampled(self, make_model):
+    def test_evaluation_scores_all_labels_despite_sampling(self, make_model):
         model, processor = make_model()
         model.loss_function = GileLoss()
         columns = torch.tensor([0, 1, 2])
@@ -192,12 +192,12 @@ class TestLoss:
         ],
         ids=["out of range", "other batch", "integer zeros and ones", "floats of one dimension", "too few columns"],
     )
-    def test_labels_that_do_not_fit_are_refused(self, make_model, labels, message):
+    def test_invalid_labels_are_refused(self, make_model, labels, message):
         model, processor = make_model(problem_type="multi_label_classification")
         with pytest.raises(ValueError, match=message):
             self.loss(model, processor, labels=labels)
 
-    def test_several_gold_labels_do_not_fit_a_softmax(self, make_model):
+    def test_a_softmax_refuses_several_gold_labels(self, make_model):
         model, processor = make_model(problem_type="single_label_classification")
         with pytest.raises(ValueError, match="takes exactly one gold label for each document"):
             self.loss(model, processor, labels=self.gold)
@@ -218,7 +218,7 @@ class TestKeptLabelCodes:
 
     @pytest.mark.parametrize("name", ["text_encoder.word_embeddings.weight", "output_layer.label_projection.bias"])
     @pytest.mark.parametrize("through_data", [False, True], ids=["in place", "through .data"])
-    def test_a_change_of_a_weight_is_seen(self, make_model, name, through_data):
+    def test_codes_follow_a_changed_weight(self, make_model, name, through_data):
         model, processor = make_model()
         first = self.scores(model, processor)
         with torch.no_grad():
@@ -229,7 +229,7 @@ class TestKeptLabelCodes:
         model.train().eval()
         assert torch.equal(self.scores(model, processor), changed)
 
-    def test_loading_a_checkpoint_is_seen(self, make_model):
+    def test_codes_follow_a_loaded_checkpoint(self, make_model):
         model, processor = make_model()
         first = self.scores(model, processor)
         other = {name: tensor * 2 for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
@@ -237,7 +237,7 @@ class TestKeptLabelCodes:
         assert not torch.allclose(self.scores(model, processor), first)
 
     @pytest.mark.parametrize("assign", [False, True])
-    def test_loading_again_and_again_is_seen(self, make_model, assign):
+    def test_codes_follow_repeated_loading(self, make_model, assign):
         model, processor = make_model()
         for factor in (2.0, 0.5, 3.0, 0.7, 1.5):
             state = {name: tensor * factor for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
@@ -246,7 +246,7 @@ class TestKeptLabelCodes:
             model.stored_labels.forget()
             assert torch.equal(kept, self.scores(model, processor))
 
-    def test_scoring_under_autocast_and_without_it_in_turn_works(self, make_model):
+    def test_scoring_may_alternate_between_autocast_and_full_precision(self, make_model):
         model, processor = make_model()
         first = self.scores(model, processor)
         with torch.autocast("cpu", torch.bfloat16):
@@ -266,7 +266,7 @@ class TestKeptLabelCodes:
         assert model.gile.output_layer.label_projection.weight.grad.abs().sum() > 0
 
 
-def test_padding_does_not_count_with_word_vectors_put_in_by_hand(make_model):
+def test_padding_is_ignored_with_manually_set_embeddings(make_model):
     model, _ = make_model()
     model.set_input_embeddings(torch.nn.Embedding.from_pretrained(torch.randn(model.config.text_config.vocab_size, 7)))
     codes = model.gile.project_labels(torch.tensor([[4, 2]]))
@@ -278,7 +278,7 @@ def test_padding_does_not_count_with_word_vectors_put_in_by_hand(make_model):
     [(torch.tensor([1, 4]), "single_label_classification"), (torch.tensor([[1], [4]]), "multi_label_classification")],
     ids=["one each", "any number"],
 )
-def test_the_first_labels_decide_the_problem_and_pipelines_follow(make_model, labels, problem_type):
+def test_the_first_labels_decide_the_problem_type(make_model, labels, problem_type):
     model, processor = make_model()
     model(**processor(TEXTS, return_tensors="pt"), labels=labels)
     assert model.config.problem_type == problem_type

@@ -26,7 +26,7 @@ def fast_scores(layer, texts, labels):
     return layer.score(layer.project_texts(texts), layer.project_labels(labels))
 
 
-def test_fast_path_equals_the_papers_formula_in_values(joint, vectors):
+def test_the_fast_path_has_the_values_of_the_paper_formula(joint, vectors):
     texts, labels = vectors
     assert fast_scores(joint, texts, labels).shape == (B, L)
     torch.testing.assert_close(
@@ -34,7 +34,7 @@ def test_fast_path_equals_the_papers_formula_in_values(joint, vectors):
     )
 
 
-def test_fast_path_equals_the_papers_formula_in_gradients(joint, vectors):
+def test_the_fast_path_has_the_gradients_of_the_paper_formula(joint, vectors):
     inputs = [*vectors, *joint.parameters()]
     texts, labels = inputs[:2]
     upstream = torch.randn(B, L, dtype=torch.double)
@@ -45,7 +45,7 @@ def test_fast_path_equals_the_papers_formula_in_gradients(joint, vectors):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
 
-def test_literal_twin_is_equation_14_written_by_hand(joint, vectors):
+def test_the_literal_layer_equals_equation_14(joint, vectors):
     texts, labels = (one.detach() for one in vectors)
     v, b_v = joint.input_projection.weight, joint.input_projection.bias
     u, b_u = joint.label_projection.weight, joint.label_projection.bias
@@ -58,7 +58,7 @@ def test_literal_twin_is_equation_14_written_by_hand(joint, vectors):
             torch.testing.assert_close(literal_scores(joint, texts, labels)[i, j], (expected + b)[0])
 
 
-def test_identity_label_projection_without_biases_is_the_bilinear_unit(vectors):
+def test_an_identity_projection_without_biases_equals_the_bilinear_unit(vectors):
     # Eq. 18: g_out = I, no biases, linear activation gives E V h.
     texts, labels = vectors
     layer = JointInputLabelEmbedding(GileConfig(embedding_size=D, hidden_size=H, joint_size=D, joint_act="linear"))
@@ -72,7 +72,7 @@ def test_identity_label_projection_without_biases_is_the_bilinear_unit(vectors):
     torch.testing.assert_close(fast_scores(layer, texts, labels), expected)
 
 
-def test_number_of_parameters_does_not_depend_on_the_number_of_labels():
+def test_the_parameter_count_does_not_depend_on_the_label_count():
     sizes = [
         sum(parameter.numel() for parameter in GileModel(GileConfig(vocab_size=3, num_labels=labels)).parameters())
         for labels in (2, 26_104)
@@ -80,7 +80,7 @@ def test_number_of_parameters_does_not_depend_on_the_number_of_labels():
     assert sizes[0] == sizes[1]
 
 
-def test_adding_a_label_leaves_other_scores_and_permuting_labels_permutes_them(joint, vectors):
+def test_adding_or_permuting_labels_keeps_the_other_scores(joint, vectors):
     texts, labels = vectors
     scores = fast_scores(joint, texts, labels)
     torch.testing.assert_close(fast_scores(joint, texts, labels[:-1]), scores[:, :-1])
@@ -88,7 +88,7 @@ def test_adding_a_label_leaves_other_scores_and_permuting_labels_permutes_them(j
     torch.testing.assert_close(fast_scores(joint, texts, labels[order]), scores[:, order])
 
 
-def test_label_vector_is_the_mean_of_its_words_without_padding():
+def test_label_vectors_are_means_of_words_without_padding():
     table = torch.nn.Embedding(5, D)  # a table of given vectors need not know its padding
     vectors = mean_of_words(table, torch.tensor([[2, 3, 0], [4, 0, 0], [0, 0, 0]]), 0)
     torch.testing.assert_close(vectors[0], (table.weight[2] + table.weight[3]) / 2)

@@ -41,7 +41,7 @@ def scores(answer):
     return dict(zip(answer["labels"], answer["scores"], strict=True))
 
 
-def test_a_model_that_was_loaded_before_gets_this_pipeline_by_the_built_in_name(pipe, parts):
+def test_a_loaded_model_gets_this_pipeline_under_the_built_in_name(pipe, parts):
     model, processor = parts
     expected = pipe(TEXTS, CANDIDATES)
     for options in ({"processor": processor}, {"processor": processor, "tokenizer": processor.tokenizer}):
@@ -52,7 +52,7 @@ def test_a_model_that_was_loaded_before_gets_this_pipeline_by_the_built_in_name(
         pipeline("zero-shot-classification", model=model, tokenizer=processor.tokenizer)
 
 
-def test_the_built_in_pipeline_stays_that_of_other_models():
+def test_other_models_keep_the_built_in_pipeline():
     names = {"entailment": 0, "neutral": 1, "contradiction": 2}
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
     words = BertTokenizer(vocab={word: row for row, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "milk"])})
@@ -85,7 +85,7 @@ def test_answers_have_the_shape_of_the_built_in_pipeline(pipe):
     assert pipe(TEXTS[0], "Iron, Blood")["labels"] in (["Iron", "Blood"], ["Blood", "Iron"])
 
 
-def test_scores_are_those_of_the_model(pipe, parts):
+def test_pipeline_scores_equal_model_scores(pipe, parts):
     model, processor = parts
     expected = model.gile(**processor(TEXTS, label_text=CANDIDATES, return_tensors="pt")).logits.sigmoid()
     for answer, row in zip(pipe(TEXTS, CANDIDATES), expected, strict=True):
@@ -106,7 +106,7 @@ def test_answers_do_not_depend_on_batch_order_of_texts_or_order_of_labels(pipe, 
         assert scores(one) == pytest.approx(scores(other), rel=1e-5)
 
 
-def test_each_text_can_have_its_own_labels_in_one_batch(pipe):
+def test_each_text_in_a_batch_may_have_different_labels(pipe):
     sets = [["Iron", "Blood"], {"Milk": "breast milk"}, LabelSet.from_names(["Infant", "Iron", "Risk"]), ["Blood"]]
     answers = pipe(TEXTS, sets, batch_size=4)
     assert [len(answer["labels"]) for answer in answers] == [2, 1, 3, 1]
@@ -114,14 +114,14 @@ def test_each_text_can_have_its_own_labels_in_one_batch(pipe):
         assert scores(answer) == pytest.approx(scores(pipe(text, labels)), rel=1e-5)
 
 
-def test_texts_and_labels_come_in_any_kind_of_list(pipe):
+def test_texts_and_labels_may_be_any_sequence(pipe):
     expected = pipe(TEXTS, CANDIDATES)
     column = Dataset.from_dict({"text": TEXTS})["text"]
     for texts in (tuple(TEXTS), np.array(TEXTS, dtype=object), column):
         assert pipe(texts, [Label(name, name) for name in CANDIDATES]) == expected
 
 
-def test_processor_of_another_model_is_refused(parts, make_model):
+def test_a_processor_of_another_model_is_refused(parts, make_model):
     model, processor = parts
     other = GileProcessor(build_tokenizer(["other words"], min_count=1), processor.reads_sentences)
     with pytest.raises(ValueError, match="use the processor saved with the model"):
@@ -150,13 +150,13 @@ def test_top_k_and_threshold_choose(pipe):
     assert pipe(TEXTS[0], CANDIDATES, threshold=1.0) == {"sequence": TEXTS[0], "labels": [], "scores": []}
 
 
-def test_one_label_out_of_several_is_a_softmax(pipe):
+def test_single_label_scores_are_a_softmax(pipe):
     assert sum(pipe(TEXTS[0], CANDIDATES, multi_label=False)["scores"]) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("candidates", [CANDIDATES, None], ids=["given", "stored"])
 @pytest.mark.parametrize("multi_label", [True, False])
-def test_top_k_is_the_head_of_the_whole_answer(pipe, candidates, multi_label, monkeypatch):
+def test_top_k_is_the_beginning_of_the_full_answer(pipe, candidates, multi_label, monkeypatch):
     full = pipe(TEXTS, candidates, multi_label=multi_label)
     if multi_label:  # a softmax needs all scores
         monkeypatch.setattr(search_gile, "scores_of", None)
@@ -165,7 +165,7 @@ def test_top_k_is_the_head_of_the_whole_answer(pipe, candidates, multi_label, mo
         assert other["scores"] == pytest.approx(one["scores"][:1], rel=1e-5)
 
 
-def test_single_label_models_answer_by_softmax_unless_told_otherwise(make_model):
+def test_single_label_models_use_softmax_by_default(make_model):
     model, processor = make_model(problem_type="single_label_classification")
     pipe = pipeline("label-scoring", model=model, processor=processor)
     assert sum(pipe(TEXTS[0])["scores"]) == pytest.approx(1)
@@ -192,7 +192,7 @@ def test_labels_are_encoded_once_until_the_model_changes(pipe, parts, monkeypatc
     assert pipe(TEXTS[0], CANDIDATES) == fresh(TEXTS[0], CANDIDATES) != first
 
 
-def test_a_large_label_set_is_read_once(pipe, monkeypatch):
+def test_a_large_label_set_is_processed_once(pipe, monkeypatch):
     labels = LabelSet.from_names(CANDIDATES)
     expected = pipe(TEXTS, labels)
     monkeypatch.setattr(Label, "text", None)
@@ -200,7 +200,7 @@ def test_a_large_label_set_is_read_once(pipe, monkeypatch):
         assert scores(one) == pytest.approx(scores(other), rel=1e-5)
 
 
-def test_sets_of_the_same_content_share_codes(pipe, monkeypatch):
+def test_equal_label_sets_share_codes(pipe, monkeypatch):
     one, other = (LabelSet([Label("1", "Iron", "blood"), Label("2", "Milk")]) for _ in range(2))
     expected = pipe(TEXTS[0], one)
     monkeypatch.setattr(Label, "text", None)
@@ -208,7 +208,7 @@ def test_sets_of_the_same_content_share_codes(pipe, monkeypatch):
     assert len(pipe._cache) == 1
 
 
-def test_scores_follow_a_change_of_the_constant_alone(pipe, parts):
+def test_scores_follow_a_change_of_the_bias_alone(pipe, parts):
     low = pipe(TEXTS[0], CANDIDATES)
     with torch.no_grad():
         parts[0].gile.output_layer.classifier.bias += 1
@@ -218,7 +218,7 @@ def test_scores_follow_a_change_of_the_constant_alone(pipe, parts):
 
 
 @pytest.mark.parametrize("options", [{}, {"top_k": 2}, {"threshold": 0.4}, {"multi_label": False}])
-def test_an_index_answers_as_its_labels(pipe, parts, options, tmp_path):
+def test_an_index_gives_the_same_answers_as_its_labels(pipe, parts, options, tmp_path):
     labels = LabelSet([Label(f"id {name}", name, "blood") for name in CANDIDATES])
     LabelIndex.build(*parts, labels).save_pretrained(tmp_path)
     index = LabelIndex.from_pretrained(tmp_path)
@@ -226,12 +226,12 @@ def test_an_index_answers_as_its_labels(pipe, parts, options, tmp_path):
     assert pipe(TEXTS[:2], [index, labels], **options) == pipe(TEXTS[:2], labels, **options)
 
 
-def test_labels_of_the_same_texts_keep_their_names(pipe):
+def test_labels_with_equal_texts_keep_their_names(pipe):
     one, other = LabelSet([Label("1", "Iron", "blood")]), LabelSet([Label("a", "Iron: blood")])
     assert [pipe(TEXTS[0], labels)["labels"] for labels in (one, other)] == [["Iron"], ["Iron: blood"]]
 
 
-def test_labels_that_others_push_out_are_scored_as_well(pipe):
+def test_labels_evicted_from_the_cache_are_scored(pipe):
     expected = pipe(TEXTS, CANDIDATES)
     pipe._cache = LabelCache(pipe.label_cache_bytes)
     pipe.label_cache_bytes = 0
@@ -240,7 +240,7 @@ def test_labels_that_others_push_out_are_scored_as_well(pipe):
 
 
 @pytest.mark.slow
-def test_threads_may_share_a_pipeline(pipe, monkeypatch):
+def test_threads_can_share_a_pipeline(pipe, monkeypatch):
     def project_label_set(model, processor, labels, *_, seen_words):
         seen_words.append(torch.tensor([1]))
         return torch.full((1, 13), float(labels.names[0].split()[1]))
@@ -291,7 +291,7 @@ def test_a_linear_unit_scores_through_an_index_too(make_model):
     assert pipe(TEXTS, LabelIndex.build(model)) == pipe(TEXTS)
 
 
-def test_kept_label_codes_have_a_bound_of_memory(parts):
+def test_cached_label_codes_have_a_memory_limit(parts):
     pipe = pipeline("label-scoring", model=parts[0], processor=parts[1], label_cache_bytes=16 * 2 * 13 * 4)
     for number in range(20):
         pipe(TEXTS[0], [f"Iron {number}a", "Blood"])
@@ -301,7 +301,7 @@ def test_kept_label_codes_have_a_bound_of_memory(parts):
     assert pipe._cache.num_bytes == 31 * 13 * 4
 
 
-def test_a_set_larger_than_the_bound_is_scored_and_pushes_nothing_out(parts, monkeypatch):
+def test_a_set_larger_than_the_limit_is_scored_without_evictions(parts, monkeypatch):
     pipe = pipeline("label-scoring", model=parts[0], processor=parts[1], label_cache_bytes=3 * 13 * 4)
     pipe(TEXTS[0], CANDIDATES)
     large = pipe(TEXTS[0], [*CANDIDATES, "Blood"])
@@ -311,14 +311,14 @@ def test_a_set_larger_than_the_bound_is_scored_and_pushes_nothing_out(parts, mon
     pipe(TEXTS[0], CANDIDATES)
 
 
-def test_the_bound_is_generous_by_default_and_can_be_changed(pipe):
+def test_the_default_memory_limit_can_be_changed(pipe):
     assert pipe.label_cache_bytes == LABEL_CACHE_BYTES == 256 * 2**20
     for bad in (-1, "1"):
         with pytest.raises(ValueError, match="label_cache_bytes must be a whole number of bytes, at least 0"):
             pipe.label_cache_bytes = bad
 
 
-def test_the_label_sets_used_last_are_kept(pipe, parts, monkeypatch):
+def test_recently_used_label_sets_stay_cached(pipe, parts, monkeypatch):
     labels = LabelSet.from_names(CANDIDATES)
     pipe.label_cache_bytes = 16 * 2 * 13 * 4
     for kept in (CANDIDATES, labels):  # by their texts, and by being the same set
@@ -333,7 +333,7 @@ def test_the_label_sets_used_last_are_kept(pipe, parts, monkeypatch):
         pipe._cache = LabelCache(pipe.label_cache_bytes)
 
 
-def test_the_same_names_are_made_a_label_set_once(pipe, monkeypatch):
+def test_equal_names_become_a_label_set_once(pipe, monkeypatch):
     described = {"Milk": "breast milk; infant", "Iron": ""}
     given = [CANDIDATES, tuple(CANDIDATES), np.array(CANDIDATES), described, "Iron, Blood", [Label("1", "Iron")]]
     expected = [pipe(TEXTS[0], labels) for labels in given]
@@ -341,12 +341,12 @@ def test_the_same_names_are_made_a_label_set_once(pipe, monkeypatch):
     assert [pipe(TEXTS[0], labels) for labels in given] == expected
 
 
-def test_names_with_other_descriptions_are_other_labels(pipe):
+def test_descriptions_distinguish_labels_with_equal_names(pipe):
     assert pipe(TEXTS[0], {"Milk": "iron"}) != pipe(TEXTS[0], {"Milk": "breast"})
     assert pipe(TEXTS[0], [Label("1", "Iron")]) == pipe(TEXTS[0], [Label("2", "Iron")])
 
 
-def test_nothing_keeps_a_label_set_that_nobody_uses(pipe):
+def test_unused_label_sets_are_released(pipe):
     labels = LabelSet.from_names(CANDIDATES)
     pipe.label_cache_bytes = 0
     pipe(TEXTS[0], labels, threshold="stored")
@@ -377,12 +377,12 @@ def test_nothing_keeps_a_label_set_that_nobody_uses(pipe):
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
-def test_bad_input_is_refused(pipe, arguments, message):
+def test_invalid_input_is_refused(pipe, arguments, message):
     with pytest.raises(ValueError, match=message):
         pipe(**({"inputs": TEXTS[0]} | arguments))
 
 
-def test_a_linear_unit_scores_its_own_labels_and_refuses_others(make_model):
+def test_a_linear_unit_scores_only_its_trained_labels(make_model):
     model, processor = make_model(output_layer="linear")
     pipe = pipeline("label-scoring", model=model, processor=processor)
     assert len(pipe(TEXTS[0])["labels"]) == 5
@@ -391,7 +391,7 @@ def test_a_linear_unit_scores_its_own_labels_and_refuses_others(make_model):
 
 
 @pytest.mark.parametrize("kind", ["wan", "han"])
-def test_a_saved_pipeline_reads_as_much_of_a_text_as_before(tmp_path, make_model, kind):
+def test_a_saved_pipeline_keeps_its_length_limits(tmp_path, make_model, kind):
     limits = {"max_words": 3, "max_sentences": 1, "max_sentence_words": 2, "max_label_words": 2}
     model, processor = make_model(kind, problem_type="multi_label_classification", **limits)
     pipe = pipeline("label-scoring", model=model, processor=processor)
@@ -410,13 +410,13 @@ def test_a_model_without_a_classifier_is_refused(make_model):
         pipeline("label-scoring", model=GileModel(model.config), processor=processor)
 
 
-def test_a_label_language_is_refused_without_label_languages(pipe):
+def test_a_label_language_is_refused_by_a_model_without_languages(pipe):
     for candidates in (CANDIDATES, None):
         with pytest.raises(ValueError, match="this model has no languages"):
             pipe(TEXTS[0], candidates, label_language="german")
 
 
-def test_a_model_saved_without_its_processor_says_so(make_model):
+def test_a_model_without_its_processor_is_refused(make_model):
     model, processor = make_model()
     with pytest.raises(ValueError, match="needs the processor saved with the model"):
         LabelScoringPipeline(model=model, tokenizer=processor.tokenizer)
@@ -445,7 +445,7 @@ def test_stock_text_classification_works_on_word_level_models(tmp_path, make_mod
         assert {one["label"]: one["score"] for one in answer} == pytest.approx(scores(ours(text)), rel=1e-5)
 
 
-def test_what_transformers_goes_through_for_each_text_does_not_grow_with_the_labels(pipe, monkeypatch):
+def test_per_text_overhead_does_not_grow_with_the_labels(pipe, monkeypatch):
     sizes, real = [], Pipeline._ensure_tensor_on_device
 
     def ensure(self, inputs, device):

@@ -58,7 +58,7 @@ def literal(parts, candidates, multi_label=True):
 
 @pytest.mark.parametrize("calibration", CALIBRATIONS.values(), ids=CALIBRATIONS)
 @pytest.mark.parametrize("multi_label", [True, False])
-def test_scores_are_calibrated_by_whether_a_label_was_trained_on(pipe, parts, calibration, multi_label):
+def test_scores_are_calibrated_by_seen_and_unseen_group(pipe, parts, calibration, multi_label):
     uncalibrated = pipe(TEXTS, CANDIDATES, multi_label=multi_label)
     parts[0].config.calibration = calibration
     given = (CANDIDATES, LabelSet.from_names(CANDIDATES), LabelIndex.build(*parts, LabelSet.from_names(CANDIDATES)))
@@ -81,7 +81,7 @@ def test_stored_labels_are_calibrated_too(pipe, parts, label_set):
 @pytest.mark.parametrize("calibration", [{}, *CALIBRATIONS.values()], ids=["none", *CALIBRATIONS])
 @pytest.mark.parametrize("multi_label", [True, False])
 @pytest.mark.parametrize("labels", [CANDIDATES, ["Blood", "Infant", "Risk"], None], ids=["both", "unseen", "stored"])
-def test_top_k_is_the_head_of_the_whole_answer(pipe, parts, calibration, multi_label, labels):
+def test_top_k_is_the_beginning_of_the_full_answer(pipe, parts, calibration, multi_label, labels):
     parts[0].config.calibration = calibration
     full = pipe(TEXTS, labels, multi_label=multi_label, batch_size=2)
     for k in (1, 2, 100):
@@ -96,7 +96,7 @@ def many_labels(num_labels=101):
     return torch.randn(num_labels, 5), torch.randn(7, 5)
 
 
-def test_scores_of_many_labels_are_made_some_documents_at_a_time(monkeypatch):
+def test_scores_of_many_labels_are_computed_in_blocks_of_documents(monkeypatch):
     codes, text_codes = many_labels()
     choice = Choice(top_k=11, threshold=torch.rand(101), seen=torch.rand(101) < 0.5, calibration=CALIBRATIONS["spline"])
     at_once = best_labels(text_codes, codes, 0.5, choice)
@@ -115,7 +115,7 @@ def test_scores_of_many_labels_are_made_some_documents_at_a_time(monkeypatch):
 @pytest.mark.parametrize("k", [1, 7, 60, 101, 500])
 @pytest.mark.parametrize("num_seen", [0, 3, 50, 101])
 @pytest.mark.parametrize("calibration", CALIBRATIONS.values(), ids=CALIBRATIONS)
-def test_the_best_of_seen_and_unseen_labels_are_found_without_calibrating_all(monkeypatch, k, num_seen, calibration):
+def test_top_labels_of_both_groups_need_no_calibration_of_all(monkeypatch, k, num_seen, calibration):
     monkeypatch.setattr(search_gile, "_CPU_BLOCK", (3, 7))
     codes, text_codes = many_labels()
     seen = torch.zeros(101, dtype=torch.bool)
@@ -130,7 +130,7 @@ def test_the_best_of_seen_and_unseen_labels_are_found_without_calibrating_all(mo
         torch.testing.assert_close(answer.scores, best.values[:k])
 
 
-def test_equal_scores_stand_in_the_order_of_their_columns():
+def test_equal_scores_are_sorted_by_column():
     codes, text_codes = many_labels(13)
     codes[:] = codes[0].clone()
     seen = torch.arange(13) % 3 == 0
@@ -142,7 +142,7 @@ def test_equal_scores_stand_in_the_order_of_their_columns():
 
 @pytest.mark.parametrize("num_seen", [0, 50, 101])
 @pytest.mark.parametrize("softmax", [False, True])
-def test_where_calibration_makes_scores_equal_those_before_it_decide(num_seen, softmax):
+def test_ties_after_calibration_are_broken_by_uncalibrated_scores(num_seen, softmax):
     codes, text_codes = many_labels()
     codes[:] = (codes * 16).round() / 16  # all sums are exact, in any shape
     text_codes = (text_codes * 16).round() / 16
@@ -167,7 +167,7 @@ def test_where_calibration_makes_scores_equal_those_before_it_decide(num_seen, s
     assert [answer.columns.tolist() for answer in forced] == [ranking[:1] for ranking in rankings]
 
 
-def test_labels_of_one_group_are_searched_without_making_all_scores(pipe, parts, monkeypatch):
+def test_labels_of_a_single_group_are_searched_without_computing_all_scores(pipe, parts, monkeypatch):
     parts[0].config.calibration = CALIBRATIONS["spline"]
     unseen = ["Blood", "Infant", "Risk", "Heart", "Weeks"]
     expected = pipe(TEXTS, unseen)
@@ -177,7 +177,7 @@ def test_labels_of_one_group_are_searched_without_making_all_scores(pipe, parts,
         assert other["scores"] == pytest.approx(one["scores"][:2], rel=1e-5)
 
 
-def test_stored_thresholds_are_those_of_the_label_else_of_its_group(pipe, parts):
+def test_a_label_threshold_takes_precedence_over_its_group_threshold(pipe, parts):
     thresholds = {"Iron": 0.875, "Milk, Human": 0.25, "Blood": 0.625, "Risk of Infection": 0.625, "Infant": 0.125}
     full = pipe(TEXTS, CANDIDATES)
     assert {len(answer["labels"]) for answer in full} == {5}
@@ -190,7 +190,7 @@ def test_stored_thresholds_are_those_of_the_label_else_of_its_group(pipe, parts)
     assert pipe(TEXTS[0], own, threshold="stored")["labels"] == ["Weeks"]
 
 
-def test_without_any_stored_threshold_a_half_is_asked(pipe, parts, label_set):
+def test_without_stored_thresholds_the_threshold_is_a_half(pipe, parts, label_set):
     model, processor = parts
     model.config.thresholds = {}
     model.set_labels(label_set, processor)
@@ -214,9 +214,7 @@ def test_stored_thresholds_follow_the_model(pipe, parts):
 @pytest.mark.parametrize("threshold", ["stored", 0.4, 1.0])
 @pytest.mark.parametrize("calibration", [{}, CALIBRATIONS["platt"]], ids=["none", "platt"])
 @pytest.mark.parametrize("multi_label", [True, False])
-def test_of_the_labels_that_reach_their_threshold_top_k_takes_the_best(
-    pipe, parts, threshold, calibration, multi_label
-):
+def test_top_k_selects_among_labels_above_their_threshold(pipe, parts, threshold, calibration, multi_label):
     parts[0].config.calibration = calibration
     options = {"threshold": threshold, "multi_label": multi_label}
     passing = pipe(TEXTS, CANDIDATES, **options)
@@ -234,7 +232,7 @@ def test_of_the_labels_that_reach_their_threshold_top_k_takes_the_best(
                 assert other["scores"] == pytest.approx(one["scores"][:k], rel=1e-5)
 
 
-def test_a_label_that_reaches_its_threshold_is_not_lost_behind_better_ones_that_do_not(pipe):
+def test_better_labels_below_their_threshold_do_not_displace_a_label(pipe):
     full = pipe(TEXTS[0], CANDIDATES)
     best, second = full["labels"][:2]
     labels = [Label("1", best.lower(), threshold=1.0), Label("2", second.lower(), threshold=0.0)]
@@ -242,7 +240,7 @@ def test_a_label_that_reaches_its_threshold_is_not_lost_behind_better_ones_that_
     assert pipe(TEXTS[0], labels, threshold="stored", top_k=1)["labels"] == [second.lower()]
 
 
-def test_a_forced_label_is_given_where_no_label_would_be(pipe):
+def test_force_label_returns_the_best_label_instead_of_none(pipe):
     nothing = pipe(TEXTS, CANDIDATES, threshold=1.0)
     assert [answer["labels"] for answer in nothing] == [[]] * 4
     full = pipe(TEXTS, CANDIDATES)
@@ -267,7 +265,7 @@ def test_a_single_label_model_has_a_calibrated_softmax(make_model, label_set):
         assert sum(answer["scores"]) == pytest.approx(1)
 
 
-def test_stored_thresholds_give_the_best_label_where_one_is_right(make_model, label_set):
+def test_with_stored_thresholds_a_single_label_model_returns_the_best(make_model, label_set):
     model, processor = make_model(problem_type="single_label_classification")
     model.set_labels(label_set.with_counts({"Iron": 3}), processor)
     model.config.thresholds = {"seen": 0.99, "unseen": 0.99}
@@ -277,7 +275,7 @@ def test_stored_thresholds_give_the_best_label_where_one_is_right(make_model, la
     assert [len(answer["labels"]) for answer in pipe(TEXTS, threshold="stored", multi_label=True)] == [0] * len(TEXTS)
 
 
-def test_a_linear_unit_without_a_label_set_has_seen_all_its_labels(make_model):
+def test_all_labels_of_a_bare_linear_unit_count_as_seen(make_model):
     model, processor = make_model(output_layer="linear", problem_type="multi_label_classification")
     model.label_set = None
     model.config.calibration = CALIBRATIONS["platt"]

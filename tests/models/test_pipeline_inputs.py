@@ -54,7 +54,7 @@ def test_streams_are_answered_as_streams(pipe, make, batch_size):
 
 
 @pytest.mark.parametrize("make", LISTS.values(), ids=LISTS)
-def test_whatever_is_in_memory_is_answered_as_a_list(pipe, make):
+def test_sequences_in_memory_are_answered_as_lists(pipe, make):
     assert pipe(make(), CANDIDATES, batch_size=3) == pipe(TEXTS, CANDIDATES, batch_size=3)
 
 
@@ -79,7 +79,7 @@ def test_a_stream_is_read_a_batch_at_a_time(pipe):
     assert len(read) == 4
 
 
-def test_a_dataset_is_read_when_it_is_its_turn_and_has_a_length(pipe):
+def test_a_dataset_is_read_lazily_and_has_a_length(pipe):
     class Texts(TorchDataset):
         read = 0
 
@@ -97,7 +97,7 @@ def test_a_dataset_is_read_when_it_is_its_turn_and_has_a_length(pipe):
     assert [answer["sequence"] for answer in answers] == TEXTS
 
 
-def test_a_dataset_that_can_only_be_read_through_is_a_stream_though_it_has_a_length(pipe):
+def test_an_iterable_dataset_with_a_length_is_a_stream(pipe):
     class Texts(IterableDataset):
         def __len__(self):
             return len(TEXTS)
@@ -110,7 +110,7 @@ def test_a_dataset_that_can_only_be_read_through_is_a_stream_though_it_has_a_len
     assert list(answers) == pipe(TEXTS, CANDIDATES)
 
 
-def test_a_table_is_neither_texts_nor_labels(pipe):
+def test_a_table_is_refused_as_texts_and_labels(pipe):
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({"text": TEXTS, "id": range(5)})
     with pytest.raises(ValueError, match=r"pass its text column, .*; it has 'text', 'id'"):
@@ -120,7 +120,7 @@ def test_a_table_is_neither_texts_nor_labels(pipe):
     assert pipe(table["text"], CANDIDATES) == pipe(TEXTS, CANDIDATES)
 
 
-def test_half_a_character_is_named_by_its_place(pipe):
+def test_a_lone_surrogate_is_refused_by_position(pipe):
     texts = [*TEXTS[:2], "iron \ud83d"]
     with pytest.raises(ValueError, match=r"text\[2\] has a lone surrogate, '\\ud83d' at position 5"):
         pipe(texts, CANDIDATES)
@@ -131,7 +131,7 @@ def test_half_a_character_is_named_by_its_place(pipe):
     assert pipe(whole, CANDIDATES)["scores"] == pipe("iron", CANDIDATES)["scores"]
 
 
-def test_a_text_of_sentences_is_one_document(make_model):
+def test_a_list_of_sentences_is_a_single_document(make_model):
     model, processor = make_model("han", problem_type="multi_label_classification")
     pipe = pipeline("label-scoring", model=model, processor=processor)
     sentences = [["Breast milk and iron.", "The heart."], "blood"]
@@ -152,7 +152,7 @@ def test_a_text_of_sentences_is_one_document(make_model):
     ],
     ids=["none", "row", "number", "bytes", "list"],
 )
-def test_what_is_no_text_is_named_by_its_place(pipe, bad, message):
+def test_an_invalid_text_is_refused_by_position(pipe, bad, message):
     texts = [*TEXTS[:2], bad]
     with pytest.raises(ValueError, match=message):
         pipe(texts, CANDIDATES)
@@ -184,7 +184,7 @@ def test_what_is_no_text_is_named_by_its_place(pipe, bad, message):
         (rows().to_iterable_dataset(), "got a dataset instead of texts: .*; it has 'text', 'id'"),
     ],
 )
-def test_what_holds_no_texts_is_refused(pipe, bad, message):
+def test_containers_without_texts_are_refused(pipe, bad, message):
     with pytest.raises(ValueError, match=message):
         pipe(bad, CANDIDATES)
 
@@ -202,7 +202,7 @@ def test_an_empty_stream_has_no_answers(pipe):
     assert list(pipe((text for text in ()), CANDIDATES)) == []
 
 
-def test_label_lists_for_each_text_go_with_a_list(pipe):
+def test_label_lists_per_text_need_a_list_of_texts(pipe):
     with pytest.raises(ValueError, match="a label list for each text needs a list of texts, got generator"):
         pipe((text for text in TEXTS), [CANDIDATES] * 5)
 
@@ -226,13 +226,13 @@ def test_label_lists_for_each_text_go_with_a_list(pipe):
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
-def test_options_that_make_no_sense_are_refused(pipe, options, message):
+def test_invalid_options_are_refused(pipe, options, message):
     texts = TEXTS[:2] if isinstance(options.get("candidate_labels"), list) else TEXTS
     with pytest.raises(ValueError, match=message):
         pipe(texts, **options)
 
 
-def test_numbers_of_numpy_are_numbers(pipe):
+def test_numpy_numbers_are_accepted(pipe):
     assert pipe(TEXTS, CANDIDATES, threshold=np.float32(0.5)) == pipe(TEXTS, CANDIDATES, threshold=0.5)
     assert pipe(TEXTS, CANDIDATES, top_k=np.int32(2)) == pipe(TEXTS, CANDIDATES, top_k=2)
 

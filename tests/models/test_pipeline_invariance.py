@@ -101,7 +101,7 @@ def assert_same(answers, others, tolerance):
 
 
 @pytest.mark.parametrize("batch_size", [2, 5])
-def test_the_batch_and_the_order_of_texts_change_nothing(pipe, candidates, tolerance, batch_size):
+def test_batch_size_and_text_order_do_not_change_scores(pipe, candidates, tolerance, batch_size):
     alone = [pipe(text, candidates) for text in TEXTS]
     found = [score for answer in alone for score in answer["scores"]]
     assert max(found) - min(found) > 500 * tolerance  # what a text or a label changes, a test that can fail
@@ -114,7 +114,7 @@ def test_the_batch_and_the_order_of_texts_change_nothing(pipe, candidates, toler
     )
 
 
-def test_other_labels_and_their_order_change_nothing(pipe, candidates, tolerance):
+def test_other_labels_and_their_order_do_not_change_scores(pipe, candidates, tolerance):
     if candidates is None:
         pytest.skip("a linear unit has no other labels than its own")
     together = pipe(TEXTS, CANDIDATES, batch_size=3)
@@ -135,7 +135,7 @@ def test_other_labels_and_their_order_change_nothing(pipe, candidates, tolerance
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_an_index_of_half_precision_gives_one_answer_too(pipe, parts, candidates, tolerance, dtype):
+def test_a_half_precision_index_gives_consistent_answers(pipe, parts, candidates, tolerance, dtype):
     # The index is rounded once: what it lost, every answer lost alike. Built again in another order it may be rounded
     # otherwise, where a code lies between two of its numbers, so the order is changed in the index here.
     index = LabelIndex.build(*parts, candidates and LabelSet.from_names(candidates), dtype=dtype)
@@ -154,7 +154,7 @@ QUICK = ("wan with labels read by it", "transformer")
 @pytest.mark.parametrize(
     "parts", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in MODELS], indirect=True
 )
-def test_threads_share_a_pipeline(pipe, candidates):
+def test_threads_can_share_a_pipeline(pipe, candidates):
     calls = [
         lambda: pipe(TEXTS, candidates, batch_size=2),
         lambda: pipe(TEXTS[::-1], candidates, batch_size=3, top_k=2),

@@ -47,7 +47,7 @@ def logits_of_pieces(pipe, text):
         return torch.cat([pipe.model.gile(**pipe.processor.pad_documents([one]), **words).logits for one in pieces])
 
 
-def test_pieces_are_all_of_a_text_and_each_is_no_more_than_the_model_reads(pipe):
+def test_pieces_cover_the_text_and_respect_the_length_limit(pipe):
     processor = pipe.processor
     (pieces,) = processor.pieces(LONG, written=True)
     assert len(pieces) > 2
@@ -69,7 +69,7 @@ def _shape(pieces):
     return [len(pieces), *map(_shape, pieces)] if isinstance(pieces, list) else None
 
 
-def test_what_is_read_of_a_text_that_is_cut_is_the_same_in_ids_and_in_words(pipe):
+def test_a_cut_text_has_the_same_length_in_ids_and_words(pipe):
     (ids,) = pipe.processor.pieces([LONG], whole=False)
     assert ids == pipe.processor([LONG])["input_ids"]
     (words,) = pipe.processor.pieces([LONG], whole=False, written=True)
@@ -78,7 +78,7 @@ def test_what_is_read_of_a_text_that_is_cut_is_the_same_in_ids_and_in_words(pipe
 
 @pytest.mark.parametrize("long_texts", ["max", "mean"])
 @pytest.mark.parametrize("options", [{}, {"top_k": 2}, {"threshold": 0.3}, {"multi_label": False}], ids=str)
-def test_a_label_has_the_best_or_the_mean_logit_of_the_pieces(pipe, long_texts, options):
+def test_a_label_gets_the_highest_or_mean_logit_of_the_pieces(pipe, long_texts, options):
     logits = logits_of_pieces(pipe, LONG)
     logits = logits.amax(0) if long_texts == "max" else logits.mean(0)
     expected = logits.softmax(-1) if options.get("multi_label") is False else logits.sigmoid()
@@ -92,7 +92,7 @@ def test_a_label_has_the_best_or_the_mean_logit_of_the_pieces(pipe, long_texts, 
 
 @pytest.mark.parametrize("options", [{}, {"top_k": 2}, {"threshold": 0.5, "force_label": True}], ids=str)
 @pytest.mark.parametrize("batch_size", [5, *(pytest.param(one, marks=pytest.mark.slow) for one in (1, 2))])
-def test_a_text_that_fits_has_exactly_the_same_answer_in_all_modes(make_model, make_pretrained, options, batch_size):
+def test_a_short_text_has_the_same_answer_in_all_modes(make_model, make_pretrained, options, batch_size):
     for kind in ("wan", "han", "transformer", "hierarchical_transformer"):
         make = make_pretrained if kind in PRETRAINED else make_model
         model, processor = make(kind, **(WORDS if kind in ("wan", "transformer") else SENTENCES))
@@ -106,14 +106,14 @@ def test_a_text_that_fits_has_exactly_the_same_answer_in_all_modes(make_model, m
         assert answers[1] != cut[1]  # the mean; all of the best may be in the first piece
 
 
-def test_a_long_text_has_the_same_answer_whatever_is_in_the_batch(pipe):
+def test_a_long_text_has_the_same_answer_in_any_batch(pipe):
     for long_texts in ("max", "mean"):
         alone = pipe(LONG, CANDIDATES, long_texts=long_texts)
         for answer in pipe([SHORT, LONG, "", LONG], CANDIDATES, long_texts=long_texts, batch_size=4)[1::2]:
             assert scores(answer) == pytest.approx(scores(alone), rel=1e-5)
 
 
-def test_pieces_of_a_batch_are_encoded_some_at_a_time(pipe, monkeypatch):
+def test_pieces_of_a_batch_are_encoded_in_blocks(pipe, monkeypatch):
     expected = pipe([LONG, SHORT, LONG * 7], CANDIDATES, long_texts="max", batch_size=3)
     monkeypatch.setattr(pipeline_gile, "_PIECES_AT_ONCE", 2)
     sizes, encode = [], pipe.model.gile.embed_texts
@@ -129,7 +129,7 @@ def test_pieces_of_a_batch_are_encoded_some_at_a_time(pipe, monkeypatch):
         assert scores(one) == pytest.approx(scores(other), rel=1e-5)
 
 
-def test_reading_in_pieces_costs_a_pass_for_each(make_model, monkeypatch):
+def test_each_piece_is_encoded_once(make_model, monkeypatch):
     model, processor = make_model("wan", max_words=7)
     pipe = pipeline("label-scoring", model=model, processor=processor)
     sizes, encode = [], model.gile.embed_texts
@@ -147,7 +147,7 @@ ATTENTIVE = {
 
 
 @pytest.mark.parametrize("kind", [*ATTENTIVE, "transformer", "hierarchical_transformer"])
-def test_evidence_is_the_attention_to_words_as_they_are_written(make_model, make_pretrained, kind):
+def test_evidence_is_the_attention_to_words_as_written(make_model, make_pretrained, kind):
     if kind in PRETRAINED:
         model, processor = make_pretrained(kind, pooling="attention")
     else:
@@ -184,7 +184,7 @@ def test_evidence_is_the_attention_to_words_as_they_are_written(make_model, make
 
 @pytest.mark.parametrize("kind", ["wan", "han"])
 @pytest.mark.parametrize("long_texts", ["cut", "max"])
-def test_evidence_is_of_what_was_read(make_model, kind, long_texts):
+def test_evidence_covers_the_words_that_were_read(make_model, kind, long_texts):
     model, processor = make_model(kind, **(WORDS if kind == "wan" else SENTENCES))
     pipe = pipeline("label-scoring", model=model, processor=processor)
     answer = pipe([SHORT, LONG], return_evidence=True, long_texts=long_texts, batch_size=2)[1]
@@ -200,7 +200,7 @@ def test_evidence_is_of_what_was_read(make_model, kind, long_texts):
         assert sum(weight for _, weight in sentence["words"]) == pytest.approx(1)
 
 
-def test_evidence_is_of_the_document_and_not_of_a_label(make_model):
+def test_evidence_belongs_to_the_document_and_not_to_labels(make_model):
     pipe = pipeline("label-scoring", model=(parts := make_model("han"))[0], processor=parts[1], return_evidence=True)
     assert pipe(LONG, ["Iron"])["evidence"] == pipe(LONG, ["Blood", "Heart"])["evidence"] != pipe(SHORT)["evidence"]
 
@@ -215,7 +215,7 @@ def test_evidence_is_of_the_document_and_not_of_a_label(make_model):
         ("transformer", {"pooling": "cls"}, "its pooling is 'cls': train"),
     ],
 )
-def test_a_model_without_attention_says_that_it_has_no_evidence(make_model, make_pretrained, kind, options, message):
+def test_a_model_without_attention_refuses_to_give_evidence(make_model, make_pretrained, kind, options, message):
     model, processor = (make_pretrained if kind in PRETRAINED else make_model)(kind, **options)
     pipe = pipeline("label-scoring", model=model, processor=processor)
     with pytest.raises(ValueError, match=message):
@@ -223,7 +223,7 @@ def test_a_model_without_attention_says_that_it_has_no_evidence(make_model, make
     assert pipe(SHORT, return_evidence=False)["labels"]
 
 
-def test_windows_of_a_long_document_have_attention_whatever_reads_them(make_pretrained):
+def test_windows_of_a_long_document_have_attention_weights(make_pretrained):
     model, processor = make_pretrained("hierarchical_transformer", max_sentences=7)
     pipe = pipeline("label-scoring", model=model, processor=processor)
     with torch.no_grad():

@@ -22,12 +22,12 @@ def pipe(make_model):
     return pipeline("label-scoring", model=model, processor=processor)
 
 
-def test_nothing_is_added_unless_asked_for(pipe):
+def test_answers_have_no_optional_keys_by_default(pipe):
     assert list(pipe(TEXT, LABELS)) == ["sequence", "labels", "scores"]
 
 
 @pytest.mark.parametrize("indexed", [False, True])
-def test_parents_are_the_names_of_the_labels_right_above(pipe, indexed):
+def test_parents_are_the_names_of_the_direct_parents(pipe, indexed):
     labels = LabelIndex.build(pipe.model, pipe.processor, LABELS) if indexed else LABELS
     answer = pipe(TEXT, labels, return_parents=True)
     assert dict(zip(answer["labels"], answer["parents"], strict=True)) == {
@@ -38,7 +38,7 @@ def test_parents_are_the_names_of_the_labels_right_above(pipe, indexed):
     }
 
 
-def test_stored_labels_keep_their_parents_and_batches_change_nothing(pipe, tmp_path):
+def test_stored_labels_keep_their_parents_in_any_batch(pipe, tmp_path):
     labels = pipe.model.label_set.update("Infant", broader=("Blood",))
     pipe.model.set_labels(labels, pipe.processor)
     pipe.save_pretrained(tmp_path)
@@ -50,14 +50,14 @@ def test_stored_labels_keep_their_parents_and_batches_change_nothing(pipe, tmp_p
     assert [answer["labels"] for answer in answers] == [pipe(text)["labels"] for text in texts]
 
 
-def test_a_shortlist_is_the_best_labels_and_a_text_of_them(pipe):
+def test_a_shortlist_lists_the_best_labels_as_text(pipe):
     answer = pipe(TEXT, LABELS, shortlist=3)
     assert answer["labels"] == pipe(TEXT, LABELS, top_k=3)["labels"]
     lines = {"Blood": "- Blood", "Iron": "- Iron: a metal", "Milk (c)": "- Milk (c)", "Milk (d)": "- Milk (d): of cows"}
     assert answer["shortlist"].splitlines() == [lines[name] for name in answer["labels"]]
 
 
-def test_a_model_that_knows_names_alone_lists_these(make_model):
+def test_a_model_without_a_label_set_lists_names(make_model):
     model, processor = make_model(output_layer="linear", problem_type="multi_label_classification")
     model.stored_labels.label_set = None
     answer = pipeline("label-scoring", model=model, processor=processor)(TEXT, shortlist=2, return_parents=True)
@@ -66,6 +66,6 @@ def test_a_model_that_knows_names_alone_lists_these(make_model):
 
 
 @pytest.mark.parametrize("options", [{"shortlist": 0}, {"shortlist": True}, {"shortlist": "30"}])
-def test_a_shortlist_of_no_number_is_refused(pipe, options):
+def test_an_invalid_shortlist_length_is_refused(pipe, options):
     with pytest.raises(ValueError, match="shortlist must be a whole number, at least 1"):
         pipe(TEXT, LABELS, **options)

@@ -87,7 +87,7 @@ def codes_of(model, inputs):
         return model.gile.project_texts(inputs["input_ids"], inputs["attention_mask"])
 
 
-def test_the_terms_are_those_of_the_docstring_by_hand(made):
+def test_the_terms_equal_the_formulas_of_the_docstring(made):
     model, processor = made()
     idf, default = only_in(TEXTS), math.log(1 + len(TEXTS)) + 1
     # Below 50 words, in proportion to the length.
@@ -106,7 +106,7 @@ def test_the_terms_are_those_of_the_docstring_by_hand(made):
     torch.testing.assert_close(scores, 1.5 * expected[:, :, 0] + 0.75 * expected[:, :, 1])
 
 
-def test_words_that_are_in_most_documents_are_left_out():
+def test_words_in_most_documents_are_ignored():
     idf = torch.full((LEXICAL_BUCKETS,), 9.0)
     idf[lexical_ids("of the")] = 1.0
     postings = Postings.build([Label("a", "Diseases of the Heart"), Label("b", "of the")], idf, torch.ones(3, 2))
@@ -126,7 +126,7 @@ def test_scores_do_not_depend_on_other_texts(made):
     assert nothing.scores(ids).eq(0).all()
 
 
-def test_words_count_in_evaluation_for_labels_as_they_are_weighed(made, tmp_path):
+def test_lexical_terms_count_in_evaluation_with_the_weights_of_the_group(made, tmp_path):
     weights = WEIGHTS | {"seen": {"match": 0.5}}
     model, processor = made(label_rows=True, term_weights=weights)
     inputs = inputs_of(processor)
@@ -152,7 +152,7 @@ def test_words_count_in_evaluation_for_labels_as_they_are_weighed(made, tmp_path
     again.train()(**inputs, labels=torch.tensor([[0], [1], [2], [3], [4]])).loss.backward()
 
 
-def test_stock_text_classification_counts_words_where_the_processor_is_its_tokenizer(made, tmp_path):
+def test_stock_text_classification_uses_words_with_the_processor(made, tmp_path):
     model, processor = made(problem_type="multi_label_classification")
     LabelScoringPipeline(model, processor=processor).save_pretrained(tmp_path)
     with torch.no_grad():
@@ -182,7 +182,7 @@ def test_towers_score_with_the_postings_of_any_labels(made):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_scores_come_in_the_precision_of_the_model(made, dtype):
+def test_scores_have_the_precision_of_the_model(made, dtype):
     model, processor = made()
     inputs = inputs_of(processor)
     with torch.no_grad():
@@ -192,7 +192,7 @@ def test_scores_come_in_the_precision_of_the_model(made, dtype):
     torch.testing.assert_close(logits.float(), expected, rtol=0.05, atol=0.05)
 
 
-def test_an_index_has_the_words_of_its_labels_without_the_model(made, tmp_path):
+def test_an_index_contains_the_words_of_its_labels(made, tmp_path):
     model, processor = made(label_rows=True)
     inputs = inputs_of(processor)
     ids, codes = inputs["lexical_ids"], codes_of(model, inputs)
@@ -215,7 +215,7 @@ def test_an_index_has_the_words_of_its_labels_without_the_model(made, tmp_path):
         again.scores(codes, lexical_ids=ids[:1])
 
 
-def test_words_of_an_index_that_lead_out_of_it_are_refused(made, tmp_path):
+def test_postings_that_point_outside_the_index_are_refused(made, tmp_path):
     model, processor = made()
     index = LabelIndex.build(model, processor)
     for name, wrong in (("labels", index.postings.labels + 1), ("texts", index.postings.texts - 1)):
@@ -226,7 +226,7 @@ def test_words_of_an_index_that_lead_out_of_it_are_refused(made, tmp_path):
         index = LabelIndex.build(model, processor)
 
 
-def test_changes_of_an_index_change_its_words(made):
+def test_label_changes_update_the_words_of_an_index(made):
     model, processor = made(label_rows=True)
     inputs = inputs_of(processor)
     ids, codes = inputs["lexical_ids"], codes_of(model, inputs)
@@ -305,7 +305,7 @@ def test_few_scores_exist_at_once(made, monkeypatch):
         torch.testing.assert_close(one, other)
 
 
-def test_a_processor_makes_words_where_its_model_wants_them(made, tmp_path):
+def test_a_processor_returns_lexical_ids_if_its_model_needs_them(made, tmp_path):
     model, processor = made()
     processor.save_pretrained(tmp_path)
     again = GileProcessor.from_pretrained(tmp_path)
@@ -319,7 +319,7 @@ def test_a_processor_makes_words_where_its_model_wants_them(made, tmp_path):
         again.check_fits(model.config)
 
 
-def test_datasets_and_batches_have_words(made):
+def test_encoded_datasets_and_batches_contain_lexical_ids(made):
     model, processor = made()
     rows = Dataset.from_dict({"text": TEXTS, "labels": [["h"], [], ["i"], ["g"], []]})
     encoded = encode_dataset(rows, processor, LABELS)
@@ -334,20 +334,20 @@ def test_datasets_and_batches_have_words(made):
     assert found == metric.compute()
 
 
-def test_documents_of_sentences_have_the_words_of_all(made):
+def test_documents_of_sentences_have_the_words_of_all_sentences(made):
     _, processor = made(text_encoder_type="han")
     as_text, as_sentences = processor(["Iron. Milk."]), processor([["Iron.", "Milk."]])
     assert as_text["lexical_ids"] == as_sentences["lexical_ids"] == [lexical_ids("iron milk")]
 
 
-def test_weights_of_words_change_the_fingerprint(made):
+def test_word_weights_change_the_fingerprint(made):
     model, _ = made()
     before = fingerprint(model)
     model.config.term_weights = {"unseen": {"match": 0.5}}
     assert fingerprint(model) != before
 
 
-def test_words_that_nothing_could_compare_are_refused(make_model, tmp_path):
+def test_lexical_weights_without_lexical_terms_are_refused(make_model, tmp_path):
     model, processor = make_model()
     with pytest.raises(ValueError, match=r"config\.lexical=True"):
         set_lexical_weights(model, [[1]])
@@ -363,7 +363,7 @@ def test_words_that_nothing_could_compare_are_refused(make_model, tmp_path):
     torch.testing.assert_close(added, again.stored_postings().scores(inputs["lexical_ids"]), rtol=1e-4, atol=1e-5)
 
 
-def test_labels_known_by_their_names_alone_have_their_words(made):
+def test_labels_without_a_label_set_use_the_words_of_their_names(made):
     model, processor = made()
     ids = inputs_of(processor)["lexical_ids"]
     model.label_set = None
@@ -371,7 +371,7 @@ def test_labels_known_by_their_names_alone_have_their_words(made):
     assert torch.equal(model.stored_postings().scores(ids), names.scores(ids))
 
 
-def test_weights_of_unseen_labels_are_those_that_explain_the_held_out_ones(make_pretrained):
+def test_weights_of_unseen_labels_are_fitted_on_held_out_labels(make_pretrained):
     torch.manual_seed(3)
     model, processor = make_pretrained(label_rows=True, lexical=True)
     with torch.no_grad():
@@ -404,7 +404,7 @@ def test_weights_of_unseen_labels_are_those_that_explain_the_held_out_ones(make_
     assert model.config.term_weights == before
 
 
-def test_a_model_without_a_classifier_loads_its_words(made, tmp_path):
+def test_a_base_model_loads_its_word_weights(made, tmp_path):
     model, _ = made()
     model.save_pretrained(tmp_path)
     towers = GileModel.from_pretrained(tmp_path)
